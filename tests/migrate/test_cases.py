@@ -137,7 +137,7 @@ def test_a_command_line_becomes_one_of_ipexctl(cases: Path, line: str, as_one: b
 def test_no_option_of_a_launcher_is_dropped_silently(launcher: Launcher, value: str) -> None:
     """It is in the command, or named with its reason, or a rule has found it."""
     call = launcher.programs[0] if launcher.programs else f"python -m {launcher.modules[0]}"
-    rest = {"command": "python t.py", "script": "t.py"}.get(launcher.starts, "")
+    rest = "python t.py" if launcher.starts == "command" else "t.py"
     reader = ShellReader(migration_tables(), always=True)
     (without,) = reader.read(f"{call} {rest}\n").commands
     for name in (name for flag in launcher.flags for name in flag.names):

@@ -83,8 +83,6 @@ TAKEN = [
     ("accelerate launch --mpirun_hostfile h --mpirun_ccl 2 --num_processes 4 t.py",
      "-f h -n 4 --env CCL_WORKER_COUNT=2 t.py"),
     ("python -m accelerate.commands.launch --debug t.py", "--env ACCELERATE_DEBUG_MODE=true t.py"),
-    ("accelerate test", "-m accelerate.test_utils.scripts.test_script"),
-    ("-n 2 uv run accelerate test", "-n 2 -m accelerate.test_utils.scripts.test_script"),
     # Fabric
     ("fabric run f.py --devices 3", "--env LT_CLI_USED=1 f.py --devices 3"),
     ("fabric run --accelerator=cpu --devices=2 --num-nodes=2 --strategy ddp f.py",
@@ -266,7 +264,6 @@ REFUSED = [
      "accelerate launch: unknown option --fsdp_sharding_strategy"),
     ("accelerate launch --num_processes 5 --num_machines 2 t.py",
      "accelerate launch: 5 ranks cannot be divided evenly among 2 hosts"),
-    ("accelerate test x", "accelerate test: unexpected argument x"),
     ("fabric run --devices 0,1 f.py", "fabric run --devices 0,1 is not supported here"),
     ("fabric run --devices=-1 f.py", "fabric run --devices=-1 is not supported here"),
     ("fabric run --accelerator gpu f.py", "fabric run --accelerator gpu is not supported here"),
@@ -324,7 +321,7 @@ def test_no_option_of_the_table_is_dropped_silently(
     launcher: Launcher, flag: Flag, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = launcher.programs[0] if launcher.programs else f"python -m {launcher.modules[0]}"
-    program = {"command": "python t.py", "script": "t.py"}.get(launcher.starts, "")
+    program = "python t.py" if launcher.starts == "command" else "t.py"
     value = [_value(flag)] * flag.values
     line = [*call.split(), flag.names[0], *value, *program.split()]
     (Path("c.yaml")).write_text("mixed_precision: bf16\n")
@@ -338,7 +335,7 @@ def test_no_option_of_the_table_is_dropped_silently(
         return
     words = without_launcher(["run", *line])
     note = capsys.readouterr().err
-    assert words[-1] == (launcher.own_module or "t.py")
+    assert words[-1] == "t.py"
     if flag.becomes == "ignored":
         assert f"{flag.names[0]}{' ' * flag.values}{value[0] if value else ''} ({flag.why})" in note
     elif flag.becomes == "mpi-words":

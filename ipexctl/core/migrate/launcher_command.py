@@ -12,7 +12,7 @@ from ipexctl.core.pasted import pasted_line
 from ipexctl.core.pasted.accelerate_config import Keys
 from ipexctl.core.pasted.launcher_table import Launchers
 from ipexctl.core.pasted.line_request import LineRequest, Refuse, TypedOptions, merged
-from ipexctl.core.pasted.typed_word import Word, as_typed, assignment, for_pasting, is_fixed
+from ipexctl.core.pasted.typed_word import Word, assignment, for_pasting, is_fixed
 from ipexctl.core.plan.rank_contract import TABLE
 from ipexctl.core.plan.secret_env import looks_secret
 from ipexctl.errors import InputError
@@ -63,8 +63,7 @@ class Line:
 
     @property
     def script(self) -> Word:
-        script = self.read.script[0]
-        return script if isinstance(script, Word) else as_typed((script,))[0]
+        return self.words[self.read.start]
 
     @property
     def args(self) -> tuple[Word, ...]:

@@ -80,7 +80,7 @@ def listed_values(patterns: Iterable[str]) -> str:
 @dataclass(frozen=True)
 class Launcher:
     name: str
-    starts: str  # "command", "script" or "-m MODULE"
+    starts: str  # "command" or "script"
     flags: tuple[Flag, ...]
     programs: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
@@ -92,11 +92,6 @@ class Launcher:
     starts_ranks: bool = True
     assignments: bool = False
     sets: tuple[str, ...] = ()
-
-    @property
-    def own_module(self) -> str:
-        """That it starts, where none follows."""
-        return self.starts.partition("-m ")[2]
 
     def spelled(self, word: str) -> str:
         """One spelling for those that the launcher takes for the same."""

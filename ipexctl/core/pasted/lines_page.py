@@ -65,8 +65,6 @@ def _launcher(one: Launcher) -> Iterator[str]:
     yield f"## {one.name}\n"
     invoked = f"Invoked as {', '.join(f'`{call}`' for call in calls)}."
     yield f"{invoked} Source: {'; '.join(sources)}." if sources else f"{invoked} It has no options."
-    if one.own_module:
-        yield f"It starts `{one.starts}`."
     if one.sets:
         yield f"It sets {', '.join(f'`{item}`' for item in one.sets)}."
     if one.remark:

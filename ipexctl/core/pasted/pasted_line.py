@@ -123,13 +123,6 @@ class _Reader:
         self, launcher: Launcher, request: LineRequest, words: Sequence[str]
     ) -> tuple[tuple[Launcher, str, int] | None, Sequence[str]]:
         """What the launcher starts: another one, if it is not the script."""
-        if module := launcher.own_module:
-            if words:
-                typed = for_pasting(words)
-                why = f"it starts -m {module}, without arguments"
-                what = f"{request.who}: unexpected argument {typed}"
-                self.refuse(InputError(what, why=why, hint="leave it out"), typed)
-            return None, (module,)
         if not words:
             raise InputError(
                 f"{request.who}: the script is missing",
@@ -343,8 +336,7 @@ class _Options:
             exclude=tuple(part for one in self._values("exclude") for part in one.split("@")),
             env=tuple(dict.fromkeys((*self.launcher.sets, *self._env()))),
             options=tuple((f.as_, v) for f, v, _ in self.found if f.becomes == "option"),
-            module=bool(self.launcher.own_module)
-            or any(f.becomes == "module" for f, *_ in self.found),
+            module=any(f.becomes == "module" for f, _, _ in self.found),
             config=next(iter(self._values("config")), ""),
             default_ppn=self.launcher.default_ppn,
             ignored=tuple((t, f.why) for f, _, t in self.found if f.becomes == "ignored"),

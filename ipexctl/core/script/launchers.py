@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 LAUNCHERS = frozenset(
     {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "torchrun", "deepspeed"}
-    | {"ipexrun", "horovodrun", "srun", "accelerate-launch"}
-    | {"accelerate launch", "accelerate test"}
+    | {"ipexrun", "horovodrun", "srun", "accelerate launch", "accelerate-launch"}
     | {"fabric run", "fabric run model", "lightning run model"}
 )
 LAUNCHER_MODULES = frozenset(
