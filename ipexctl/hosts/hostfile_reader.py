@@ -36,17 +36,14 @@ def read(path: Path) -> str:
     return decode(data, str(path))
 
 
-def usual_here() -> str:
-    """A hostfile of the usual name in the current folder; "" if there is none."""
-    return next((name for name in USUAL if is_hostfile(name)), "")
-
-
-def likely_here() -> str:
-    """The same, or else the only file of hosts whose name says so."""
+def hostfile_here() -> str:
+    """A hostfile of a usual name in the current folder, else the only file of hosts whose name
+    says so; "" if there is none."""
     words = ("host", "node", "machine", "cluster", "inventory")
     named = [name for name in _files(Path()) if any(word in name.lower() for word in words)]
     found = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
-    return usual_here() or (found[0] if len(found) == 1 else "")
+    usual = next((name for name in USUAL if is_hostfile(name)), "")
+    return usual or (found[0] if len(found) == 1 else "")
 
 
 def is_hostfile(word: str) -> bool:
