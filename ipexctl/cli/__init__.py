@@ -130,8 +130,10 @@ def _root(
     ] = False,
 ) -> None:
     from ipexctl.cli.options import note
+    from ipexctl.local.project_lock import nearest_lock
     from ipexctl.local.settings import defaults, load
 
+    nearest_lock(Path.cwd(), note)
     try:
         found = load(note=note)
         hidden = {s.key for s in _unaccepted(context, found)}

@@ -133,7 +133,8 @@ def make_target(
     """
     from ipexctl.core.run.retry_command import Typed
     from ipexctl.hosts.target import Target
-    from ipexctl.local.settings import is_from_file, short_path
+    from ipexctl.local.nearest_file import short_path
+    from ipexctl.local.settings import is_from_file
 
     _refuse_files(names or ())
     named = (*(names or ()), *(hosts or ()))
@@ -186,8 +187,9 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     """
     from ipexctl.hosts.target import ROOT
     from ipexctl.local.accepted_settings import is_accepted, proposal, refusal
-    from ipexctl.local.ownership import untrusted_above, untrusted_reason
-    from ipexctl.local.settings import load, short_path
+    from ipexctl.local.nearest_file import short_path
+    from ipexctl.local.ownership import closing, untrusted_above, untrusted_reason
+    from ipexctl.local.settings import load
 
     settings = load()
     defaults = {"hostfile": False, "hosts": False, "ssh_config": None, "root": ROOT}
@@ -203,12 +205,11 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
         checked = key == "ssh_config" or (key == "hostfile" and setting.project)
         path = Path(setting.value)
         if checked and (why := untrusted_reason(path) or untrusted_above(path)):
-            folder, is_named, _ = why.partition(" is ")
-            closes = f"chmod go-w {folder if is_named else path}"
             raise InputError(
                 f"{setting.value}: {why}",
                 why=f"this file decides what runs and where; it is set in {setting.origin}",
-                hint=f"{closes}\nor use another file: {'-f' if key == 'hostfile' else '-F'} FILE",
+                hint=f"{closing(path, why)}\n"
+                f"or use another file: {'-f' if key == 'hostfile' else '-F'} FILE".strip(),
             )
     what = {
         "hostfile": "hosts from {}",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from ipexctl.core.inventory import MAX_TEXT, parse_hostfile
+from ipexctl.core.inventory.located_errors import nearest_files
 from ipexctl.core.inventory.text_encoding import decode
 from ipexctl.core.quoting import quote
 from ipexctl.errors import InputError, reason_of
@@ -16,7 +16,6 @@ USUAL = ("hostfile", "hosts", "hosts.txt", "hosts.yaml", "hosts.yml", "hosts.ini
 NEW = "ipexctl init node1 node2   # writes a hostfile here"
 _SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
 _MOST = 10_000  # names of a folder that are looked at
-_NEAR = 3
 _LIKELY = 20  # files that are read
 
 
@@ -37,17 +36,14 @@ def read(path: Path) -> str:
     return decode(data, str(path))
 
 
-def usual_here() -> str:
-    """A hostfile of the usual name in the current folder; "" if there is none."""
-    return next((name for name in USUAL if is_hostfile(name)), "")
-
-
-def likely_here() -> str:
-    """The same, or else the only file of hosts whose name says so."""
+def hostfile_here() -> str:
+    """A hostfile of a usual name in the current folder, else the only file of hosts whose name
+    says so; "" if there is none."""
     words = ("host", "node", "machine", "cluster", "inventory")
     named = [name for name in _files(Path()) if any(word in name.lower() for word in words)]
     found = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
-    return usual_here() or (found[0] if len(found) == 1 else "")
+    usual = next((name for name in USUAL if is_hostfile(name)), "")
+    return usual or (found[0] if len(found) == 1 else "")
 
 
 def is_hostfile(word: str) -> bool:
@@ -74,9 +70,11 @@ def _missing(path: Path) -> InputError:
     if not folder.is_dir():
         what = f"cannot read the hostfile {path}: there is no folder {folder}"
         return InputError(what, hint=NEW)
-    near = _near(path, folder)
+    names = list(_files(folder))
+    near, usual = nearest_files(path.name, names), [name for name in USUAL if name in names]
     why = f"similar names there: {', '.join(near)}" if near else ""
-    hint = [f"-f {quote((str(path.parent / near[0]),))}"] if near else []
+    why = why or f"hostfiles there: {', '.join(usual)}" * bool(usual)
+    hint = [f"-f {quote((str(path.parent / name),))}" for name in [*near, *usual][:1]]
     return InputError(
         f"cannot read the hostfile {path}: there is no such file in {folder}",
         why=why,
@@ -90,13 +88,6 @@ def _folder(path: Path) -> InputError:
         f"cannot read the hostfile {path}: it is a folder",
         hint=f"-f {quote((inside[0],))}" if inside else NEW,
     )
-
-
-def _near(path: Path, folder: Path) -> Sequence[str]:
-    names = list(_files(folder))
-    usual = [name for name in USUAL if name in names]
-    like = difflib.get_close_matches(path.name, names, _NEAR)
-    return list(dict.fromkeys([*like, *usual]))[:_NEAR]
 
 
 def _files(folder: Path) -> Iterator[str]:

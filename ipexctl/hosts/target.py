@@ -87,7 +87,7 @@ def all_hosts(target: Target) -> Inventory:
             hint="name Linux hosts: -f hostfile or -H host1,host2\n" + hostfile_reader.NEW,
         )
     here = this_machine()
-    if found := hostfile_reader.usual_here():
+    if found := hostfile_reader.hostfile_here():
         note = f"no hosts given, so this machine is used; for those in {found}: -f {found}"
         return replace(here, notes=(note,))
     return here

@@ -31,6 +31,12 @@ def untrusted_reason(path: Path) -> str:
     return "too many links"
 
 
+def closing(path: Path, why: str) -> str:
+    """The command that ends such a reason; "" for a file that belongs to another user."""
+    folder, is_named, _ = why.partition(" is ")
+    return "" if "owned by" in why else f"chmod go-w {folder if is_named else path}"
+
+
 def untrusted_above(path: Path) -> str:
     """Why another user could have replaced a folder above it, up to the user's home or /."""
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111  it may be nowhere

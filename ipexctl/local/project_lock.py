@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,8 @@ from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.import_roots import marked_project
-from ipexctl.local.ownership import foreign_owner
+from ipexctl.local.nearest_file import Note, nearest_file, project_file, silent
+from ipexctl.local.ownership import closing, foreign_owner, untrusted_reason
 from ipexctl.local.user_dirs import make_private, state_dir
 
 LOCK_FILE = "ipexctl.lock"
@@ -36,36 +36,47 @@ def read_lock(path: Path) -> Lock | None:
 
 def choice_here() -> EnvChoice:
     """For commands that send no project."""
-    here = Path.cwd()
-    return env_choice_of(here, project_top(here))
+    return env_choice_of(Path.cwd())
 
 
 def lock_folder() -> Path:
-    """Whose ipexctl.lock a command here reads and writes: as for `choice_here`, else this one."""
+    """Whose ipexctl.lock a command here reads and writes: as for `choice_here`, else this one.
+    Raises InputError where that would replace one that is not used."""
     here = Path.cwd()
-    folders = _folders(here, project_top(here), None)
-    found = next((f for f in folders if os.path.exists(f / LOCK_FILE)), here)
-    return Path() if found == here else found
+    if found := nearest_lock(here):
+        return Path() if found.parent == here else found.parent
+    own = here / LOCK_FILE
+    if os.path.isfile(own):
+        why = untrusted_reason(own)
+        raise InputError(
+            f"ipexctl.lock is not used: {why}",
+            why="it decides which programs are installed on the hosts",
+            hint=closing(own, why) or "copy the project into a folder of your own",
+        )
+    return Path()
 
 
-def env_choice_of(start: Path, top: Path, here: Path | None = None) -> EnvChoice:
-    """By the lock nearest to `start`, up to `top`, the project's folder. A script without Git is
-    its folder alone; then the lock may lie above it, up to `here`."""
-    for folder in _folders(start, top, here):
-        if lock := read_lock(folder / LOCK_FILE):
-            place = str(folder / LOCK_FILE)
-            shown = os.path.relpath(place)
-            chosen = EnvChoice(project_of(folder), lock.key, place, shown=shown)
+def env_choice_of(start: Path) -> EnvChoice:
+    """By the lock of the project where ranks start, else of the current folder's, from where the
+    hosts are."""
+    ignored: list[str] = []
+    for folder in (start, Path.cwd()):
+        path = nearest_lock(folder, ignored.append)
+        if path and (lock := read_lock(path)):
+            shown = os.path.relpath(path)
+            chosen = EnvChoice(project_of(path.parent), lock.key, str(path), shown=shown)
             return _instead(chosen) or chosen
-    return EnvChoice(project_of(top), looked=str(start))
+    why = next(iter(ignored), f"no {LOCK_FILE} in {start}")
+    return EnvChoice(project_of(project_top(start)), without=why)
 
 
-def _folders(start: Path, top: Path, here: Path | None) -> Iterator[Path]:
-    last = here if here and here in top.parents else top
-    for folder in (start, *start.parents):
-        yield folder
-        if folder == last:
-            return
+def nearest_lock(folder: Path, note: Note = silent) -> Path | None:
+    """Up to the top of the project, and at least to the folder of its ipexctl.toml and to the
+    current one: what gives a command its hosts gives it its environment."""
+    settings, here = project_file(folder), Path.cwd()
+    tops = [project_top(folder), *([settings.parent] if settings else [])]
+    tops += [here] if here in folder.parents else []
+    return nearest_file(LOCK_FILE, folder, min(tops, key=lambda top: len(top.parts)), note)
 
 
 def git_root(folder: Path) -> Path | None:

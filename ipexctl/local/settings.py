@@ -5,9 +5,8 @@ A flag on the command line goes before all of them.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,9 @@ from ipexctl.core.inventory.slurm_job import NODES, hosts_of_job
 from ipexctl.core.settings_file import PATHS, Setting, checked, parse_settings
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local.environment import environment
-from ipexctl.local.ownership import untrusted_reason
+from ipexctl.local.nearest_file import Note, project_file, short_path, silent
 from ipexctl.local.user_dirs import config_dir
 
-PROJECT_FILE = "ipexctl.toml"
 # the first that is set counts
 VARIABLES = {
     "hostfile": ("IPEXCTL_HOSTFILE", "I_MPI_HYDRA_HOST_FILE", "WCOLL", "PBS_NODEFILE"),
@@ -40,7 +38,7 @@ _GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", 
 def load(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
-    note: Callable[[str], None] = lambda text: None,
+    note: Note = silent,
 ) -> dict[str, Setting]:
     """Every setting that has a value. Raises InputError with file and line."""
     environ = environment() if environ is None else environ
@@ -60,7 +58,7 @@ def load(
     return found | own | around
 
 
-def of_project(folder: Path, note: Callable[[str], None] = lambda text: None) -> dict[str, Setting]:
+def of_project(folder: Path, note: Note = silent) -> dict[str, Setting]:
     """What the project's file says, which is in the folder or above it."""
     project = project_file(folder, note)
     if not project:
@@ -84,21 +82,6 @@ def document(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 def user_file(environ: Mapping[str, str]) -> Path:
     return config_dir(environ) / "config.toml"
-
-
-def project_file(folder: Path, note: Callable[[str], None]) -> Path | None:
-    """Here or in a folder above, like git. A file that another user could have written is
-    ignored: it names programs to run (ssh_config) and hosts that receive code and secrets."""
-    for parent in (folder, *folder.parents):
-        path = parent / PROJECT_FILE
-        if os.path.isfile(path):
-            why = untrusted_reason(path)
-            if not why:
-                return path
-            note(f"ignoring {short_path(path)}: {why}")
-        if os.path.exists(parent / ".git") or parent == Path.home():
-            return None
-    return None
 
 
 def defaults(settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
@@ -143,14 +126,6 @@ def _from_folder(folder: Path, setting: Setting) -> Setting:
 def is_from_file(setting: Setting) -> bool:
     """Every later command in this folder has it, too; a variable ends with its shell."""
     return setting.origin not in {NODES, *(name for names in VARIABLES.values() for name in names)}
-
-
-def short_path(text: str | Path) -> str:
-    """As short as the user would write it."""
-    try:
-        return str(Path(text).relative_to(Path.cwd()))
-    except ValueError:
-        return str(text)
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:

@@ -77,14 +77,22 @@ def show_started(started: Started, out: TextIO, err: TextIO) -> None:
         print(f"ipexctl: {down.what}", file=err)
         for line in down.hint.splitlines():
             print(f"  try: {line}", file=err)
-    good = len(started.hosts.hosts) - len(started.down)
+    total = len(started.hosts.hosts)
+    good, many = total - len(started.down), "host" if total == 1 else "hosts"
+    if started.settings:
+        named = f"{started.settings} names {started.adopted} ({total} {many})"
+        print(f"{named}; nothing was written", file=out)
+        print("next: ipexctl doctor", file=out)
+        return
     if not started.written:
         print("no host answered; nothing was written", file=err)
         return
     written = " and ".join(str(path) for path in started.written)
-    total = len(started.hosts.hosts)
-    many = "host" if total == 1 else "hosts"
-    print(f"{good} of {total} {many} written; see {written}", file=out)
+    if started.adopted:
+        answer = f", {good} answered" if started.down else ""
+        print(f"{written} names {started.adopted} ({total} {many}{answer})", file=out)
+    else:
+        print(f"{good} of {total} {many} written; see {written}", file=out)
     if started.untrusted:
         names = fold(down.host for down in started.untrusted)
         print(f"the host keys of {names} are not trusted yet", file=out)

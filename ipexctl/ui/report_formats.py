@@ -28,6 +28,7 @@ def document(report: Report) -> dict[str, Any]:
         "level": report.level,
         "hosts": [_host(report, host) for host in report.hosts],
         "lock": report.env.lock or None if report.env else None,
+        "unchecked": report.unchecked or None,
         "findings": [_finding(f) for f in report.findings_of("")],
         "peers": [_plain(p) for p in report.peers],
         "recommendations": [_plain(r) for r in report.recommendations],

@@ -1,7 +1,11 @@
-"""init: which hosts, do they answer, and two files: the hosts and ipexctl.toml."""
+"""init: which hosts, do they answer, and two files: the hosts and ipexctl.toml.
+
+A hostfile that is here already is used as it is: then ipexctl.toml is all that is written.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,17 +18,21 @@ from ipexctl.core.inventory.hostfile_formats import render
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import HostDown, Inventory
 from ipexctl.core.quoting import quote
+from ipexctl.core.settings_file import Setting
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, HostKeyUnknown, InputError
-from ipexctl.hosts.target import Target
+from ipexctl.hosts import hostfile_reader
+from ipexctl.hosts.target import Target, inventory
 from ipexctl.local.atomic_file import write_atomic
-from ipexctl.local.settings import PROJECT_FILE
+from ipexctl.local.nearest_file import PROJECT_FILE, short_path
+from ipexctl.local.ownership import closing, untrusted_reason
+from ipexctl.local.settings import of_project
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TOML = """\
 # Settings for this folder and those below it; options override them. See docs/hosts.md.
-hostfile = "{hostfile}"
-{ssh_config}
+{settings}
+
 # [run]
 # ppn = 2
 # env = {{ OMP_NUM_THREADS = "8" }}
@@ -51,25 +59,47 @@ class Options:
     yes: bool = False
     force: bool = False
 
+    @property
+    def chosen(self) -> bool:
+        """They ask for other hosts, or another file, than those that are here."""
+        return self.yaml or self.yes or self.force
+
 
 @dataclass(frozen=True)
 class Started:
+    """`adopted`: the hostfile that was here. `settings`: the ipexctl.toml that names it already."""
+
     written: tuple[Path, ...]
     hosts: Inventory
     down: tuple[HostDown, ...] = ()
     untrusted: tuple[HostDown, ...] = ()  # they are written
+    adopted: str = ""
+    settings: str = ""
 
     @property
     def exit_code(self) -> int:
-        return EXIT_OK if self.written else EXIT_UNREACHABLE
+        return EXIT_OK if self.written or self.settings else EXIT_UNREACHABLE
 
 
 def init(target: Target, options: Options, ask: Ask | None) -> Started:
     """Hosts that don't answer are left out, or written as comments; none at all writes nothing.
     A host whose key nobody has accepted yet is one that answers."""
-    hosts = _chosen(target, options, ask)
-    files = {YAML_FILE if options.yaml else HOSTFILE: "", PROJECT_FILE: ""}
-    _may_write([options.folder / name for name in files], options, ask)
+    adopted = "" if target.hosts or options.chosen else _hostfile_here(options.folder)
+    if used := None if target.hosts or options.chosen else _named_already(adopted, target):
+        hosts = inventory(replace(target, hostfile=Path(short_path(used.value))))
+        return Started((), hosts, adopted=short_path(used.value), settings=used.origin)
+    hosts = (
+        inventory(replace(target, hostfile=Path(adopted)))
+        if adopted
+        else _chosen(target, options, ask)
+    )
+    name = adopted or (YAML_FILE if options.yaml else HOSTFILE)
+    files = {PROJECT_FILE: ""} if adopted else {name: "", PROJECT_FILE: ""}
+    ssh = target.ssh_config
+    settings = [f"hostfile = {json.dumps(name, ensure_ascii=False)}"]
+    settings += [f"ssh_config = {_quoted(ssh)}"] if ssh else []
+    paths = [options.folder / file for file in files]
+    _may_write(paths, options, ask, "\n".join(settings) if adopted else "")
     down = _probe(hosts, target) if options.probe else ()
     untrusted = tuple(d for d in down if d.slug == HostKeyUnknown.slug)
     down = tuple(d for d in down if d not in untrusted)
@@ -77,15 +107,35 @@ def init(target: Target, options: Options, ask: Ask | None) -> Started:
     good = tuple(h for h in hosts.hosts if h.name not in gone)
     if not good:
         return Started((), hosts, down)
-    name = next(iter(files))
-    files[name] = _hosts_text(replace(hosts, hosts=good), down, yaml=options.yaml)
-    ssh = target.ssh_config
-    files[PROJECT_FILE] = _TOML.format(
-        hostfile=name, ssh_config=f"ssh_config = {_quoted(ssh)}\n" if ssh else ""
-    )
+    if not adopted:
+        files[name] = _hosts_text(replace(hosts, hosts=good), down, yaml=options.yaml)
+    files[PROJECT_FILE] = _TOML.format(settings="\n".join(settings))
     for file, text in files.items():
         write_atomic(options.folder / file, text, mode=None)
-    return Started(tuple(options.folder / file for file in files), hosts, down, untrusted)
+    written = tuple(options.folder / file for file in files)
+    return Started(written, hosts, down, untrusted, adopted)
+
+
+def _hostfile_here(folder: Path) -> str:
+    """Raises InputError for one that another user could have written."""
+    name = hostfile_reader.hostfile_here()
+    if name and (why := untrusted_reason(folder / name)):
+        raise InputError(
+            f"{name} is not used: {why}",
+            why="it decides which hosts receive your code",
+            hint=closing(folder / name, why)
+            or f"cp {name} into a folder of your own; or ipexctl init node1 node2",
+        )
+    return name
+
+
+def _named_already(adopted: str, target: Target) -> Setting | None:
+    """What ipexctl.toml says: the one of this folder, or one above that names the same file."""
+    setting = None if target.ssh_config else of_project(Path.cwd()).get("hostfile")
+    if setting and Path(setting.project).parent != Path.cwd():
+        same = os.path.realpath(setting.value) == os.path.realpath(adopted)
+        return setting if adopted and same else None
+    return setting
 
 
 def offered(ssh_config: Path | None) -> tuple[str, ...]:
@@ -150,7 +200,8 @@ def _own(hosts: Inventory) -> Inventory:
     return replace(hosts, hosts=tuple(replace(h, local=True) for h in own)) if own else hosts
 
 
-def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None) -> None:
+def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None, lines: str) -> None:
+    """`lines`: what the file needs to say if it stays."""
     there = [path for path in paths if os.path.lexists(path)]
     if not there or options.force:
         return
@@ -158,7 +209,9 @@ def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None) -> None
         names, many = " and ".join(map(str, there)), len(there) > 1
         raise InputError(
             f"{names} already {'exist' if many else 'exists'}",
-            hint=f"--force   # replaces {'them' if many else 'it'}",
+            hint=f"write into it:\n{lines}"
+            if lines
+            else f"--force   # replaces {'them' if many else 'it'}",
         )
 
 

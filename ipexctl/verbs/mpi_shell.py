@@ -85,7 +85,7 @@ class _Prepared:
     @classmethod
     def on(cls, fleet: Fleet, root: str, project: send_project.Project) -> _Prepared:
         run_id = run.new_run_id()
-        choice = env_choice_of(project.start, project.folder, Path.cwd())
+        choice = env_choice_of(project.start)
         script, options = Script(project, (), env=choice), RunOptions("", root=root)
         nodes = each(
             fleet,

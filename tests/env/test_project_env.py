@@ -258,12 +258,68 @@ def test_ls_counts_the_hosts_that_it_does_not_show(projects: Projects) -> None:
 
 
 def test_the_lock_is_looked_for_up_to_the_projects_folder_and_no_further(tmp_path: Path) -> None:
-    top = tmp_path / "top"
-    below = top / "project" / "src"
+    below = tmp_path / "top" / "project" / "src"
     below.mkdir(parents=True)
+    (tmp_path / "top" / ".git").mkdir()
     (tmp_path / "ipexctl.lock").write_text("not a lock: nobody may read it")
-    choice = env_choice_of(below, top, tmp_path / "elsewhere")
-    assert (choice.key, choice.looked, choice.project.name) == ("", str(below), "top")
+    choice = env_choice_of(below)
+    assert (choice.key, choice.without, choice.project.name) == (
+        "", f"no ipexctl.lock in {below}", "top",
+    )  # fmt: skip
+
+
+def test_what_gives_a_script_elsewhere_its_hosts_gives_it_its_environment(
+    projects: Projects,
+) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    key, other = projects.install(a), projects.install(b)
+    (a / "ipexctl.toml").write_text("forks = 2\n")
+    lib = projects.shop.folder / "lib"
+    lib.mkdir()
+    (lib / "train.py").write_text(SCRIPT)
+    done = projects.run(a, "--json", "../lib/train.py")
+    plan = next(e for e in map(json.loads, done.out.splitlines()) if e["event"] == "plan")
+    assert (plan["environment"]["key"], projects.current) == (key, other)
+
+
+def _give(path: Path) -> None:
+    os.chown(path, 65534, 65534)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give files away")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (_give, "owned by nobody"),
+        (lambda lock: (_give(lock), lock.parent.chmod(0o1777)), "owned by nobody"),
+        (lambda lock: lock.chmod(0o646), "writable by everyone"),
+        (lambda lock: lock.parent.chmod(0o757), "{folder} is writable by everyone"),
+    ],
+    ids=["file", "sticky folder", "open file", "open folder"],
+)
+@pytest.mark.parametrize("command", ["run", "install", "env"])
+def test_a_lock_that_another_user_could_have_written_is_not_used(
+    projects: Projects, command: str, change, why: str
+) -> None:
+    """As ipexctl.toml: see tests/inventory/test_settings.py."""
+    a, b = projects.make("alpha"), projects.make("beta")
+    mine, other = projects.install(a), projects.install(b)
+    change(a / "ipexctl.lock")
+    said = f"ignoring ipexctl.lock: {why.format(folder=a)}\n"
+    if command == "run":
+        seen, plan = projects.prefix(a)
+        assert (seen, plan["environment"]["source"]) == (other, "current")
+        done = projects.run(a, "train.py")
+    elif command == "install":
+        before = (a / "ipexctl.lock").read_text()
+        done = projects.call(a, "install", "-y", "--mpi", "none", "--stack", "stock", "--upgrade")
+        assert (done.code, (a / "ipexctl.lock").read_text()) == (2, before)
+    else:
+        done = projects.call(a, "env", "ls", "--json")
+        (host,) = done.document["hosts"]
+        uses = {env["key"]: env["of_this_project"] for env in host["environments"]}
+        assert uses == {mine: False, other: False}
+    assert f"ipexctl: note: {said}" in done.err
 
 
 def test_diff_compares_with_what_this_project_uses_and_says_so(projects: Projects) -> None:
@@ -300,7 +356,7 @@ def test_diff_compares_with_what_this_project_uses_and_says_so(projects: Project
     assert projects.current == other
 
 
-@pytest.mark.parametrize("marker", [".git", "pyproject.toml"])
+@pytest.mark.parametrize("marker", [".git", "pyproject.toml", "ipexctl.toml"])
 def test_below_the_projects_folder_all_commands_find_its_lock(
     projects: Projects, marker: str
 ) -> None:

@@ -192,18 +192,74 @@ def test_init_replaces_nothing_unasked(shell):
 
 @pytest.mark.parametrize(
     ("names", "answer", "code", "written"),
-    [(b"node*\n", b"yes\n", 0, "node1\nnode2\n"), (b"\n", b"no\n", 2, "old\n"),
-     (b"\x04", b"yes\n", 2, "old\n"), (b"y\n\n", b"yes\n", 0, "node1\nnode2\ngate\n"),
-     (b"nobody\n\x04", b"yes\n", 2, "old\n"), (b"[\nnode2\n", b"yes\n", 0, "node2\n")],
+    [(b"node*\n", b"yes\n", 0, "node1\nnode2\n"), (b"\n", b"no\n", 2, ""),
+     (b"\x04", b"yes\n", 2, ""), (b"y\n\n", b"yes\n", 0, "node1\nnode2\ngate\n"),
+     (b"nobody\n\x04", b"yes\n", 2, ""), (b"[\nnode2\n", b"yes\n", 0, "node2\n")],
 )  # fmt: skip
 def test_init_asks_on_a_terminal(shell, names, answer, code, written):
     shell.write("config", SSH)
-    shell.write("hostfile", "old\n")
+    shell.write("ipexctl.toml", "forks = 2\n")
     with answering(answer, ahead=names) as terminal:
         done = shell("init", "-F", "config", "--no-probe", stdin=terminal.fd)
-    assert (done.returncode, (shell.folder / "hostfile").read_text()) == (code, written)
+    hostfile = shell.folder / "hostfile"
+    assert (done.returncode, hostfile.read_text() if hostfile.exists() else "") == (code, written)
     again = "no host or group in ssh_config matches 'y'; press Enter for all, or type names: node1"
     assert (again in done.stderr) == names.startswith(b"y")
+
+
+@pytest.mark.parametrize("name", ["hostfile", "hosts.txt", "my nodes", 'the "hosts"'])
+@pytest.mark.parametrize("config", ["", "Host *\n  User x\n", "Host node9\n"])
+def test_init_uses_the_hostfile_that_is_here(shell, name, config):
+    if config:
+        (shell.home / ".ssh").mkdir()
+        (shell.home / ".ssh" / "config").write_text(config)
+    shell.write(name, "node1\nnode2 slots=2\n")
+    done = shell("init", "--no-probe")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (shell.folder / name).read_text() == "node1\nnode2 slots=2\n"
+    assert sorted(p.name for p in shell.folder.iterdir()) == sorted([name, "ipexctl.toml"])
+    assert shell("hosts", "--list").stdout == "node1\nnode2\n"  # accepted, too
+    before = (shell.folder / "ipexctl.toml").read_text()
+    again = shell("init")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert (shell.folder / "ipexctl.toml").read_text() == before
+
+
+def test_init_leaves_settings_that_name_no_hostfile_as_they_are(shell):
+    shell.write("hosts", "node1\n")
+    settings = shell.write("ipexctl.toml", "forks = 2\n")
+    done = shell("init", "--no-probe")
+    assert (done.returncode, settings.read_text()) == (2, "forks = 2\n")
+    assert 'hostfile = "hosts"\n' in done.stderr
+    settings.write_text('forks = 2\nhostfile = "hosts"\n')
+    assert shell("init").returncode == 0
+    assert shell("hosts").returncode == 2  # what init did not write waits to be accepted
+
+
+def test_init_uses_no_hostfile_that_another_user_could_have_written(shell):
+    shell.write("hosts", "node1\n").chmod(0o646)
+    done = shell("init", "--no-probe")
+    assert (done.returncode, [p.name for p in shell.folder.iterdir()]) == (2, ["hosts"])
+    assert f"try: chmod go-w {'hosts'}\n" in done.stderr
+
+
+def test_init_probes_the_hosts_of_the_hostfile_and_leaves_it_alone(shell):
+    """Port 1 of this machine refuses every connection."""
+    shell.write("hosts", "a ansible_connection=local\nb address=127.0.0.1 port=1\n")
+    done = shell("init")
+    assert (done.returncode, "1 answered" in done.stdout) == (0, True)
+    assert (shell.folder / "hosts").read_text().endswith("b address=127.0.0.1 port=1\n")
+
+
+def test_doctor_of_this_machine_does_not_pass_for_the_hosts_that_are_here(shell):
+    shell.write("hosts", "node1\n")
+    done = shell("doctor")
+    first, second, *_ = done.stdout.splitlines()
+    assert first.startswith("hosts in hosts not checked; this machine: ")
+    assert second.startswith("next: ipexctl init ")
+    assert json.loads(shell("doctor", "--json").stdout)["unchecked"] == "hosts"
+    (shell.folder / "hosts").unlink()
+    assert json.loads(shell("doctor", "--json").stdout)["unchecked"] is None
 
 
 def test_init_leaves_out_hosts_that_do_not_answer(shell):

@@ -45,6 +45,8 @@ def test_a_hostfile_as_script(shell, args, hint):
         ("src", "src is a folder", "src/main.py"),
         ("x/y.py", "there is no script x/y.py", "SCRIPT"),
         ("x/train.py", "there is no script x/train.py", "train.py"),
+        ("nope.py", "there is no script nope.py", "SCRIPT"),
+        ("src/nope.py", "there is no script src/nope.py", "SCRIPT"),
     ],
 )
 def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what, meant):
@@ -68,6 +70,8 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
             "accelerate config",
             "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
         ),
+        ("accelerate env", "ipexctl env exec -- accelerate env"),
+        ("fabric consolidate out/x.ckpt", "ipexctl env exec -- fabric consolidate out/x.ckpt"),
         ("sbatch --nodes 2 job.slurm", "ipexctl migrate job.slurm"),
     ],
 )
@@ -76,6 +80,16 @@ def test_a_program_that_is_no_script_is_told_with_the_command_for_it(shell, type
     assert code == 2
     assert any(line.endswith(" is not a Python script") for line in lines)
     assert lines[-1] == f"  try: {hint}"
+
+
+def test_accelerate_test_is_refused_with_what_tests_the_hosts(shell):
+    """One of its checks passes only where all ranks write into one folder."""
+    code, lines = said(shell("run", "-H", "a", "accelerate", "test"))
+    assert (code, lines[0]) == (2, "ipexctl: accelerate is not a Python script")
+    assert [line.split("   # ")[0].removeprefix("  try:").strip() for line in lines[2:]] == [
+        "ipexctl doctor --level std",
+        "ipexctl run -l HOST -n 2 -m accelerate.test_utils.scripts.test_script",
+    ]
 
 
 def test_a_package_that_is_given_as_a_requirements_file(shell):

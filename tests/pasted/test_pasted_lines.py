@@ -83,6 +83,15 @@ TAKEN = [
     ("accelerate launch --mpirun_hostfile h --mpirun_ccl 2 --num_processes 4 t.py",
      "-f h -n 4 --env CCL_WORKER_COUNT=2 t.py"),
     ("python -m accelerate.commands.launch --debug t.py", "--env ACCELERATE_DEBUG_MODE=true t.py"),
+    # Fabric
+    ("fabric run f.py --devices 3", "--env LT_CLI_USED=1 f.py --devices 3"),
+    ("fabric run --accelerator=cpu --devices=2 --num-nodes=2 --strategy ddp f.py",
+     "-n 4 -ppn 2 --env LT_CLI_USED=1 --env LT_ACCELERATOR=cpu --env LT_STRATEGY=ddp f.py"),
+    ("fabric run --num_nodes 2 --node_rank=1 --main-address a --precision bf16-mixed f.py",
+     "-n 2 -ppn 1 --env LT_CLI_USED=1 --env LT_PRECISION=bf16-mixed f.py"),
+    ("lightning run model --devices 2 f.py", "-ppn 2 --env LT_CLI_USED=1 f.py"),
+    ("fabric run model --devices=auto f.py", "--env LT_CLI_USED=1 f.py"),
+    ("python -m lightning.fabric.cli --devices 2 f.py", "-ppn 2 --env LT_CLI_USED=1 f.py"),
     # IPEX, DeepSpeed, Horovod
     ("ipexrun --nnodes 2 --nprocs-per-node 2 --hostfile h --ccl-worker-count 4 t.py",
      "-f h -n 4 -ppn 2 --env CCL_WORKER_COUNT=4 t.py"),
@@ -255,6 +264,13 @@ REFUSED = [
      "accelerate launch: unknown option --fsdp_sharding_strategy"),
     ("accelerate launch --num_processes 5 --num_machines 2 t.py",
      "accelerate launch: 5 ranks cannot be divided evenly among 2 hosts"),
+    ("fabric run --devices 0,1 f.py", "fabric run --devices 0,1 is not supported here"),
+    ("fabric run --devices=-1 f.py", "fabric run --devices=-1 is not supported here"),
+    ("fabric run --accelerator gpu f.py", "fabric run --accelerator gpu is not supported here"),
+    ("fabric run --strategy fsdp f.py", "fabric run --strategy fsdp is not supported here"),
+    ("fabric run --strategy deepspeed_stage_2 f.py",
+     "fabric run --strategy deepspeed_stage_2 is not supported here"),
+    ("fabric run", "fabric run: the script is missing"),
     ("ipexrun --ninstances 4 t.py", "ipexrun --ninstances 4 is not supported here"),
     ("ipexrun --extra-mpi-params '-n 4' t.py",
      "ipexrun --extra-mpi-params: -n 4 does not belong there"),
@@ -363,7 +379,7 @@ def test_the_entries_of_one_option_agree() -> None:
 def test_what_starts_ranks_in_a_script_is_what_can_be_pasted() -> None:
     """The review of scripts and this table name the same launchers."""
     programs = {name for one in launchers().all for name in one.programs if one.starts_ranks}
-    assert programs - {"accelerate launch", "accelerate-launch"} == LAUNCHERS
+    assert programs == LAUNCHERS
     assert {name for one in launchers().all for name in one.modules} == LAUNCHER_MODULES
 
 

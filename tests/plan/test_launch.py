@@ -105,6 +105,8 @@ def test_the_plan_of_three_hosts_is_whole():
         "TORCHELASTIC_RUN_ID": "r1",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
+        "LT_DEVICES": "2",
+        "LT_NUM_NODES": "3",
     }
     assert second.ranks[1].cpus == (2, 3)
 

@@ -255,6 +255,7 @@ SILENT = {
     ),
     "Lightning with its numbers": (
         "import lightning as L\nL.Trainer(devices=2, num_nodes=1)\nL.Fabric(devices='2')\n"
+        "L.Fabric()\n"
         "L.Trainer(devices=n)\nL.Trainer(**kw)\n", [],
     ),
     "names that no hub reads": ("import argparse\n", ["--model", "resnet50"]),

@@ -34,6 +34,7 @@ class Report:
     measured: Measured = Measured()
     recommendations: tuple[Recommendation, ...] = ()
     env: EnvChoice | None = None
+    unchecked: str = ""  # a hostfile in this folder, where only this machine was asked for
 
     @property
     def trust(self) -> str:

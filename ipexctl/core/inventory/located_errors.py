@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import posixpath
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -54,3 +55,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word.lower()[:64], list(known), 1)), "")
+
+
+def nearest_files(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Names of files: with one suffix, any two short ones would be alike."""
+    stems: dict[str, list[str]] = {}
+    for one in known:
+        stems.setdefault(posixpath.splitext(one)[0], []).append(one)
+    word = posixpath.splitext(name)[0][:64]
+    near = difflib.get_close_matches(word, stems, most, 0.7)
+    return [one for stem in near for one in stems[stem]][:most]

@@ -91,6 +91,7 @@ class Launcher:
     remark: str = ""
     starts_ranks: bool = True
     assignments: bool = False
+    sets: tuple[str, ...] = ()
 
     def spelled(self, word: str) -> str:
         """One spelling for those that the launcher takes for the same."""
@@ -111,7 +112,8 @@ class Launchers:
         if not words:
             return None
         name = posixpath.basename(words[0])
-        for count, called in ((2, " ".join([name, *words[1:2]])), (1, name)):
+        for count in (3, 2, 1):
+            called = " ".join([name, *words[1:count]])
             for launcher in self.all:
                 if called in launcher.programs:
                     return launcher, called, count
@@ -146,6 +148,7 @@ def parse(text: str) -> Launchers:
             raw.get("remark", ""),
             raw.get("starts_ranks", True),
             raw.get("assignments", False),
+            tuple(raw.get("sets", ())),
         )
     return Launchers(tuple(made.values()))
 

@@ -11,10 +11,10 @@ _HEAD = """\
 # Pasted lines
 
 You can paste a launcher's command after `ipexctl run`: `mpirun`, `torchrun`, `accelerate launch`,
-`ipexrun`, `deepspeed`, `srun`, `horovodrun` or `python`. ipexctl translates it, and a note shows
-the result. It also removes `uv run`, `conda run`, `numactl` and others in front of the launcher.
-`ipexctl migrate` applies the same rules to commands in files. This page is generated from
-`launchers.toml` and `accelerate_keys.toml` in `ipexctl/core/pasted`.
+`fabric run`, `ipexrun`, `deepspeed`, `srun`, `horovodrun` or `python`. ipexctl translates it, and
+a note shows the result. It also removes `uv run`, `conda run`, `numactl` and others in front of
+the launcher. `ipexctl migrate` applies the same rules to commands in files. This page is generated
+from `launchers.toml` and `accelerate_keys.toml` in `ipexctl/core/pasted`.
 
 - Options that are not listed here are refused by name. The note lists ignored options with the
   reason.
@@ -65,6 +65,8 @@ def _launcher(one: Launcher) -> Iterator[str]:
     yield f"## {one.name}\n"
     invoked = f"Invoked as {', '.join(f'`{call}`' for call in calls)}."
     yield f"{invoked} Source: {'; '.join(sources)}." if sources else f"{invoked} It has no options."
+    if one.sets:
+        yield f"It sets {', '.join(f'`{item}`' for item in one.sets)}."
     if one.remark:
         yield f"The note also says: {one.remark}."
     if one.flags:

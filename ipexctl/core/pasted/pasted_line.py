@@ -334,7 +334,7 @@ class _Options:
             hosts=self._values("hosts"),
             limit=tuple(part for one in self._values("limit") for part in one.split("@")),
             exclude=tuple(part for one in self._values("exclude") for part in one.split("@")),
-            env=tuple(dict.fromkeys(self._env())),
+            env=tuple(dict.fromkeys((*self.launcher.sets, *self._env()))),
             options=tuple((f.as_, v) for f, v, _ in self.found if f.becomes == "option"),
             module=any(f.becomes == "module" for f, _, _ in self.found),
             config=next(iter(self._values("config")), ""),

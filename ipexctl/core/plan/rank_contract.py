@@ -60,6 +60,14 @@ TABLE = (
     ),
     Contract("TORCHELASTIC_RESTART_COUNT", "0", _TORCHRUN, lambda p, h, r: 0),
     Contract("TORCHELASTIC_MAX_RESTARTS", "0", _TORCHRUN, lambda p, h, r: 0),
+    Contract(
+        "LT_DEVICES", "ranks on its host",
+        "Lightning's Fabric, as `fabric run` sets it: `Fabric()` needs no `devices`",
+        lambda p, h, r: len(h.ranks),
+    ),
+    Contract(
+        "LT_NUM_NODES", "number of hosts", "the same, for `num_nodes`", lambda p, h, r: len(p.hosts)
+    ),
 )  # fmt: skip
 ERROR_FILE = Contract(
     "TORCHELASTIC_ERROR_FILE", "a file in the run's logs on its host",

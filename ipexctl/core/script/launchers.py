@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 LAUNCHERS = frozenset(
     {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "torchrun", "deepspeed"}
-    | {"ipexrun", "horovodrun", "srun"}
+    | {"ipexrun", "horovodrun", "srun", "accelerate launch", "accelerate-launch"}
+    | {"fabric run", "fabric run model", "lightning run model"}
 )
 LAUNCHER_MODULES = frozenset(
     {
         "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
         "deepspeed.launcher.runner", "intel_extension_for_pytorch.cpu.launch",
         "torch.backends.xeon.run_cpu", "horovod.runner.launch",
+        "lightning.fabric.cli", "lightning_fabric.cli",
     }
 )  # fmt: skip
 _ONLY_ASKS = frozenset({"--version", "--help", "-h", "-V", "-version", "-help"})
@@ -35,10 +37,10 @@ def launch_of(words: Sequence[str], modules: frozenset[str] = LAUNCHER_MODULES) 
     if not words or _ONLY_ASKS & set(words):
         return None
     name = posixpath.basename(words[0])
-    if name in LAUNCHERS:
-        return Launch(name, _script(words[1:]))
-    if name == "accelerate" and words[1:2] == ["launch"]:
-        return Launch("accelerate launch", _script(words[2:]))
+    for count in (3, 2, 1):
+        called = " ".join([name, *words[1:count]])
+        if called in LAUNCHERS:
+            return Launch(called, _script(words[count:]))
     if _PYTHON.fullmatch(name) and "-m" in words[:-1]:
         module = words[list(words).index("-m") + 1]
         if module in modules:

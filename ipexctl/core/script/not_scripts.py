@@ -24,6 +24,12 @@ _ASKS = (
     "what accelerate config asks for are options of ipexctl run",
     "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
 )
+_NO_RANKS = ("that command starts no ranks", "ipexctl env exec -- {words}")
+_TEST = (
+    "a check of accelerate test needs a file that all ranks write, so it fails on several hosts",
+    "ipexctl doctor --level std   # tests the hosts and their network\n"
+    "ipexctl run -l HOST -n 2 -m accelerate.test_utils.scripts.test_script   # on one host",
+)
 _SHELL = (
     "a run starts a Python script; lines of shell scripts become commands",
     "ipexctl migrate {file}",
@@ -32,7 +38,9 @@ _SHELL_NAMES = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
 _KNOWN = {
     **dict.fromkeys(("pip", "pip3", "uv", "conda", "mamba"), _INSTALL),
-    "accelerate": _ASKS,
+    **dict.fromkeys(("accelerate", "fabric", "lightning"), _NO_RANKS),
+    "accelerate config": _ASKS,
+    "accelerate test": _TEST,
     **dict.fromkeys(("bash", "sh", "zsh", "source", "sbatch", "qsub"), _SHELL),
 }
 
@@ -51,8 +59,9 @@ def meant_by_file(name: str, head: str) -> tuple[str, str]:
 def meant(words: Sequence[str]) -> tuple[str, str]:
     """Why `words` are no script of a run, and what to type; "" for what is not known."""
     program = posixpath.basename(words[0]) if words else ""
-    why, hint = _KNOWN.get(program, ("", ""))
+    named = _KNOWN.get(" ".join([program, *words[1:2]]))
+    why, hint = named or _KNOWN.get(program, ("", ""))
     if (why, hint) == _INSTALL and any(_DISCONTINUED.match(word) for word in words[1:]):
         why, hint = _IPEX
     file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")
-    return why, hint.format(file=quote_for_pasting((file,)))
+    return why, hint.format(file=quote_for_pasting((file,)), words=quote_for_pasting(tuple(words)))

@@ -211,7 +211,8 @@ class Review:
                     yield Note(f"{source.path}:{call.line}", text, "PartialState(cpu=True)")
 
     def _lightning(self) -> Iterator[Note]:
-        """On CPUs both take one rank of one host where nothing else is said."""
+        """On CPUs the Trainer takes one rank of one host where nothing else is said. Fabric takes
+        LT_DEVICES and LT_NUM_NODES, which every rank has."""
         hosts, each = len(self.hosts), self.ranks_per_host
         if not each or hosts * each == 1 or not all(host.for_cpus for host in self.hosts):
             return
@@ -219,11 +220,12 @@ class Review:
             for call in source.calls:
                 if call.target not in _LIGHTNING or not (call.complete and call.sure):
                     continue
-                given = dict(call.keywords)
-                devices, nodes = _count(given.get("devices", 1)), _count(given.get("num_nodes", 1))
+                given, name = dict(call.keywords), _last(call.target)
+                unsaid = (each, hosts) if name == "Fabric" else (1, 1)
+                devices = _count(given.get("devices", "auto"), unsaid[0])
+                nodes = _count(given.get("num_nodes", "auto"), unsaid[1])
                 if None in (devices, nodes) or (devices, nodes) == (each, hosts):
                     continue
-                name = _last(call.target)
                 text = (
                     f"{name}(...) means num_nodes={nodes}, devices={devices}, the run has hosts: "
                     f"{hosts}, ranks on each: {each}"
@@ -343,10 +345,10 @@ def _is_true(value: str) -> bool:
     return value.lower() not in _FALSE
 
 
-def _count(value: Value) -> int | None:
+def _count(value: Value, auto: int) -> int | None:
     """Of `devices` and `num_nodes`; None: not known here."""
     if isinstance(value, str):
-        return 1 if value == "auto" else int(value) if value.isdecimal() else None
+        return auto if value == "auto" else int(value) if value.isdecimal() else None
     return value if isinstance(value, int) and value > 0 else None
 
 

@@ -49,7 +49,7 @@ class EnvChoice:
     lock: str = ""  # its path
     instead: str = ""
     locked: str = ""
-    looked: str = ""  # the folder without a lock
+    without: str = ""  # why there is no lock
     shown: str = "ipexctl.lock"  # its path as seen from the working folder
 
     def names(self, key: str) -> str:
@@ -100,7 +100,7 @@ class EnvUsed:
         if self.choice is None:
             return what
         if not self.choice.key:
-            return f"{what}, the hosts' current one: no ipexctl.lock in {self.choice.looked}"
+            return f"{what}, the hosts' current one: {self.choice.without}"
         if self.choice.instead:
             instead, locked = self.choice.instead, self.choice.locked
             return f"{what}, by `{instead}`; {self.choice.shown} names {locked}"

@@ -51,7 +51,10 @@ def verdict(report: Report, width: int | None = None) -> Text:
     total = len(states)
     text = Text()
     color = "green" if good == total else "red"
-    text.append(f"{good} of {total} host{'s' if total != 1 else ''} ready", f"bold {color}")
+    ready = f"{good} of {total} host{'s' if total != 1 else ''} ready"
+    if report.unchecked:
+        ready = f"hosts in {report.unchecked} not checked; this machine: {ready}"
+    text.append(plain(ready), f"bold {color}")
     if good and any(f.severity is Severity.FAIL and not f.host for f in report.findings):
         text.append(", but not together", "bold red")
     slow = len(by_problem(report.findings, Severity.WARN))
@@ -66,7 +69,7 @@ def verdict(report: Report, width: int | None = None) -> Text:
 
 
 def _head(report: Report, width: int | None) -> list[Text]:
-    where, command = _first_thing(report)
+    where, command = _first_thing(report) if not report.unchecked else ("", "")
     label = f"do this on {plain(where)}: " if where else "do this: "
     if not command:
         label, command = "next: ", _next(report)
@@ -76,6 +79,10 @@ def _head(report: Report, width: int | None) -> list[Text]:
 
 
 def _next(report: Report) -> str:
+    if report.unchecked:
+        return (
+            f"ipexctl init   # every command uses the hosts in {quoting.quote((report.unchecked,))}"
+        )
     ready = all(f.software and f.software.used for f in report.facts)
     root = quoting.quote(("--root", report.root)) if report.root else ""
     script = quoting.quote((report.script,))

@@ -30,6 +30,7 @@ from ipexctl.errors import InputError, unknown_value
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import GRACE, Fleet, fan_out
+from ipexctl.hosts.hostfile_reader import hostfile_here
 from ipexctl.hosts.suggested_commands import options as options_of
 from ipexctl.hosts.suggested_commands import other_pythons, with_options
 from ipexctl.hosts.target import ROOT, Target
@@ -99,6 +100,7 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         measured=measured,
         recommendations=recommend(cluster),
         env=options.env,
+        unchecked=hostfile_here() if not (target.hostfile or target.hosts) else "",
     )
 
 

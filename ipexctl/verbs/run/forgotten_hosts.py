@@ -14,7 +14,7 @@ from ipexctl.hosts import hostfile_reader
 
 def no_hosts(here: HostDown, typed: Typed) -> RunFailed:
     """Nothing names hosts, and this machine cannot run it: most likely they were forgotten."""
-    file = hostfile_reader.likely_here()
+    file = hostfile_reader.hostfile_here()
     meant = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
     again = retry_command.command(meant, (), None)
     hint = [f"{again}   # on the hosts of {file}" if file else again]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ipexctl.core.inventory.located_errors import nearest
+from ipexctl.core.inventory.located_errors import nearest_files
 from ipexctl.core.run import retry_command
 from ipexctl.core.run.retry_command import Typed
 from ipexctl.core.script import frameworks, misplaced_options, not_scripts
@@ -19,7 +19,7 @@ from ipexctl.errors import InputError
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
-from ipexctl.local.project_lock import env_choice_of, project_top
+from ipexctl.local.project_lock import env_choice_of
 from ipexctl.verbs.run import send_project
 from ipexctl.verbs.run.run_options import RunOptions
 from ipexctl.verbs.run.script_sources import read_sources
@@ -52,9 +52,7 @@ class Script:
 
 def script_of(options: RunOptions) -> Script:
     found = _script_of(options)
-    start, here = found.project.start, Path.cwd()
-    top = found.project.folder if options.send else project_top(start)
-    found = replace(found, env=env_choice_of(start, top, here))
+    found = replace(found, env=env_choice_of(found.project.start))
     if not options.send:
         return _with_command(found, options)
     sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
@@ -107,7 +105,8 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     is_folder = os.path.isdir(given)
     folder = given if is_folder else given.parent
     names = [path.name for path in folder.glob("*.py")]
-    near = nearest(given.name, names) or (names[0] if len(names) == 1 else "")
+    alike = names if is_folder and len(names) == 1 else nearest_files(given.name, names)
+    near = next(iter(alike), "")
     if hint := _hosts_apart(options):
         return InputError(f"there is no script {given}", why="-H takes one list", hint=hint)
     found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
