@@ -99,13 +99,16 @@ def test_the_end_of_a_rank_waits_for_its_sockets_last_numbers(traffic, pair):
     assert (call.links()[key][0] >= 4321, watch.pids, watch.ending) == (True, {}, 0)
 
 
-def test_a_connection_to_the_rendezvous_only_says_that_the_rank_is_there(traffic, pair):
-    _, watch, call = traffic
-    one, _ = pair
-    watch.store = one.getpeername()[1]
+def test_looks_are_frequent_when_a_rank_has_reached_the_rendezvous(traffic, pair):
+    module, watch, _ = traffic
+    watch.links = {("a", 1, "b", 2): (3, 9, 9)}
     watch.report()
-    assert key_of(one) not in call.links()
-    assert call.events[-1]["joined"] == [3]
+    watch.met = 0.0
+    assert watch.pause() == module.OFTEN
+    watch.links = {("a", 1, "b", 2): (3, 9, 9)}
+    watch.store = pair[0].getpeername()[1]
+    watch.report()
+    assert watch.pause() == module.JUST
 
 
 def test_sockets_of_other_processes_are_not_a_ranks(traffic, pair):
@@ -177,6 +180,8 @@ def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic,
     module, watch, call = traffic
 
     class NoSockets:
+        missed = False
+
         def open(self):
             raise OSError(2, "No such file or directory")
 
@@ -186,7 +191,7 @@ def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic,
     watch.sockets = NoSockets()
     watch.report()
     watch.report()
-    assert [e.get("trouble") for e in call.events] == ["no TCP counters: No such file or directory"]
+    assert [e["trouble"] for e in call.events] == ["no TCP counters: No such file or directory"]
 
 
 def test_messages_that_are_cut_or_odd_are_passed_over(traffic):

@@ -21,6 +21,7 @@ EXIT_MPIRUN = 122
 EXIT_HOST_FAILED = 123
 EXIT_TIMEOUT = 124
 EXIT_NOT_TOGETHER = 125
+EXIT_NOT_KNOWN = 126
 FILE_MISSING = "file-missing"  # the cause in causes.toml that says: not on this host
 PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
 
@@ -68,7 +69,7 @@ class RunResult:
     run_id: str
     exit_code: int
     ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed interrupted timeout mpirun
-    # not-together
+    # not-together not-known
     seconds: float
     plan: LaunchPlan
     hosts: tuple[HostEnd, ...]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.run.outcome import (
+    EXIT_NOT_KNOWN,
     EXIT_NOT_TOGETHER,
     HostEnd,
     RunResult,
@@ -30,6 +31,7 @@ class Ending:
     refused: str  # what mpirun did that is not in the plan
     mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
     exchange: Exchange | None = None
+    stuck: str = ""  # what the ranks waited for in vain
     require_together: bool = False
     slow: Slow | None = None
 
@@ -41,8 +43,12 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
     )
     found = ending.exchange
     if ending.require_together and code == 0 and found and found.verdict is not Verdict.TOGETHER:
-        ended_by, code = "not-together", EXIT_NOT_TOGETHER
+        unknown = found.verdict is Verdict.UNKNOWN
+        ended_by = "not-known" if unknown else "not-together"
+        code = EXIT_NOT_KNOWN if unknown else EXIT_NOT_TOGETHER
         cause = sentence(found, state.plan.world_size)
+    if ended_by == "timeout" and ending.stuck:
+        cause = f"{cause}: {ending.stuck}"
     first = state.first if ended_by == "rank-failed" else None
     same = same_endings(first, state.ends.values(), state.tails) if first else ()
     if first:

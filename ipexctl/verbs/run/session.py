@@ -347,8 +347,10 @@ class Session:
                 )
             case run_events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
-            case run_events.Done(survivors, logs, found):
+            case run_events.Done(survivors, logs, found, report):
                 link.end = HostEnd(name, survivors, logs)
+                if report is not None:
+                    self.exchange.add(name, report, self.now)
                 self.found.update(found if name == self.hub else ())
             case run_events.Broken(what):
                 self.broken = self.broken or f"{of}: {what}"
@@ -487,7 +489,10 @@ class Session:
             broken=self.broken,
             refused=self.refused,
             mpi_tail=tuple(self.mpi_words.tail),
-            exchange=None if self.attached else self.exchange.judge(completed=self.state.all_ok),
+            exchange=None
+            if self.attached
+            else self.exchange.judge(completed=self.state.all_ok, over=True),
+            stuck=self.exchange.stuck(),
             require_together=self.require_together,
             slow=self.health.rank_loads.mostly(),
         )
