@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.output.slow_rank import Slow
@@ -12,6 +12,7 @@ from ipexctl.core.run.outcome import (
     HostEnd,
     RunResult,
     first_cause,
+    own_gpu_check,
     same_endings,
     verdict,
 )
@@ -41,7 +42,12 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
     ended_by, code, cause = verdict(
         state, stopped_by=ending.stopped_by, broken=ending.broken, refused=ending.refused
     )
-    found = ending.exchange
+    found, check = ending.exchange, ""
+    if code == 0 and (found is None or (not found.steps and found.verdict is not Verdict.TOGETHER)):
+        check = own_gpu_check(state.tails, known)
+    if found and check:
+        why = "the script ended at its own check for GPUs"
+        found = replace(found, verdict=Verdict.UNKNOWN, groups=(), reason=why, too_small=True)
     if ending.require_together and code == 0 and found and found.verdict is not Verdict.TOGETHER:
         unknown = found.verdict is Verdict.UNKNOWN
         ended_by = "not-known" if unknown else "not-together"
@@ -70,6 +76,7 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
         hidden=state.hidden,
         aborted=tuple(sorted(e.rank for e in state.ends.values() if e.aborted)),
         ends=tuple(state.ends.values()),
-        exchange=ending.exchange,
+        exchange=found,
+        gpu_check=check,
         slow=ending.slow,
     )
