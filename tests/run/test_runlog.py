@@ -246,9 +246,19 @@ def test_what_ipex_says_at_each_start_is_harmless(line):
     assert run.hidden == 1
 
 
+def test_frames_of_cpp_do_not_push_out_the_message_above_them():
+    run = state()
+    message = "RuntimeError: [c10d] TCP client failed to connect to localhost:29511"
+    frame = "frame #{}: c10d::TCPStore::TCPStore(Options const&) + 0x41d (0x7fea3ab in /a/b.so)"
+    said = [message, *(frame.format(i) for i in range(60)), f"[rank1]: {frame.format(60)}"]
+    assert run.output(0, "".join(f"{line}\n" for line in said).encode()) == [message]
+    assert (run.hidden, run.tails[0]) == (61, [message])
+
+
 def test_what_only_looks_like_it_is_shown():
     run = state()
     lines = [
+        "frame #3: 17 objects (0x in view)",
         "dispatch key: mine",
         "registered at 9 o'clock",
         "IPEX - WARNING - hot",

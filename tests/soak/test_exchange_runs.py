@@ -24,7 +24,6 @@ REPO = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "exchange"
 RUNS = int(os.environ.get("IPEXCTL_SOAK_RUNS", "500"))
 ONE_HOST = ("--limit", "node01", "-n", "2")
-HALVES = [[0, 1], [2, 3]]
 
 
 @dataclass(frozen=True)

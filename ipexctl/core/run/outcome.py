@@ -82,7 +82,7 @@ class RunResult:
     same: tuple[RankEnd, ...] = ()  # failed like the first one, by themselves
     victims: tuple[RankEnd, ...] = ()  # failed after it, most likely because of it
     cause: str = ""
-    hidden: int = 0  # lines known to be harmless that were not shown
+    hidden: int = 0  # harmless warnings and frames of C++ that were not shown
     aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was complete
     ends: tuple[RankEnd, ...] = ()
     kept: Kept = Kept()

@@ -91,7 +91,7 @@ class Report:
     sharing: tuple[tuple[int, ...], ...] = ()  # ranks that map the same shared memory
     trouble: str = ""  # why it counts nothing
     strays: tuple[tuple[Key, int, int], ...] = ()  # closed before it was known whose they were
-    missed: bool = False  # more connections closed than the kernel keeps in mind
+    missed: str = ""  # why its ranks may have exchanged more
     watched: float | None = None  # at the end: seconds that each of its ranks was watched, or more
 
 
@@ -104,7 +104,7 @@ class Watch:
     links: dict[int, dict[Key, tuple[int, int]]] = field(default_factory=dict)
     steps: dict[int, int] = field(default_factory=dict)
     watched: dict[str, float] = field(default_factory=dict)  # by host, when it is over
-    missed: set[str] = field(default_factory=set)  # hosts that could not count everything
+    missed: dict[str, str] = field(default_factory=dict)  # host -> why it may have missed some
     sharing: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)  # host -> why it counts nothing
     strays: dict[Key, tuple[int, int]] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Watch:
     def add(self, host: str, report: Report, now: float = 0.0) -> None:
         self.reporting.add(host)
         if report.missed:
-            self.missed.add(host)
+            self.missed[host] = report.missed
         if report.watched is not None:
             self.watched[host] = report.watched
         self.sharing[host] = report.sharing or self.sharing.get(host, ())
@@ -293,8 +293,8 @@ class Watch:
 
     def _doubt(self) -> str:
         """Why there may be more connections between ranks than were seen."""
-        if self.missed:
-            return f"{min(self.missed)}: more connections closed than its kernel reports"
+        for host, why in sorted(self.missed.items()):
+            return f"{host}: {why}"
         if self._uncounted():
             return "connections between the hosts closed too soon to be assigned to ranks"
         return ""

@@ -313,7 +313,7 @@ def _report(ranks: frozenset[int], header: Mapping[str, Any], *, last: bool = Fa
         sharing=tuple(map(tuple, groups)),
         trouble=plain(header.get("trouble"), 200),
         strays=tuple(_link(frozenset({0}), [0, *listed(s)])[1:] for s in strays),
-        missed=header.get("missed") is True,
+        missed=plain(header.get("missed"), 200),
         watched=_amount(header, "watched") if last else None,
     )
 

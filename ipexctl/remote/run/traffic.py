@@ -39,6 +39,7 @@ MAPS_EVERY = 2.0  # seconds, of young ranks; later
 MAPS_SELDOM = 10.0
 # memory that processes of one host share: dev:inode of what MPI, oneCCL and DeepSpeed map
 SHARED = re.compile(rb"^\S+ rw-s \S+ (\S+) (\d+) +(?:/dev/shm/|/memfd:|/SYSV)", re.MULTILINE)
+RDMA = re.compile(rb" (?:/dev/infiniband/uverbs|/dev/hfi1_|/dev/cxi)\d", re.MULTILINE)
 LATEST = 4000  # sockets that closed since the last look; the rest is dropped
 
 
@@ -147,6 +148,7 @@ class Traffic:
         self.met = 0.0  # when a rank last reached the rendezvous
         self.told = {}  # key -> (sent, received) that the controller knows
         self.sharing = []  # [[rank, ...]] that map the same memory
+        self.rdma = False  # a rank maps such a device
         self.maps_due = 0.0
         self.sockets = None
         self.trouble = ""
@@ -202,7 +204,7 @@ class Traffic:
         with self.lock:
             if self.trouble:
                 return
-            before = (self.sharing, bool(self.sockets))
+            before = (self.sharing, self.missed(), bool(self.sockets))
             try:
                 moved = self.moved()
             except (OSError, struct.error) as e:
@@ -211,7 +213,8 @@ class Traffic:
                 return
             self.look_at_memory()
             strays, self.strays_due = self.strays_due, []
-            if moved or strays or before != (self.sharing, bool(self.sockets)):
+            now = (self.sharing, self.missed(), bool(self.sockets))
+            if moved or strays or before != now:
                 self.call.emit(self.event(moved, strays))
 
     def event(self, links, strays):
@@ -220,9 +223,17 @@ class Traffic:
             "links": links,
             "sharing": self.sharing,
             "strays": [list(k) + list(self.strays[k]) for k in strays if k in self.strays],
-            "missed": self.sockets is not None and self.sockets.missed,
+            "missed": self.missed(),
             "trouble": self.trouble,
         }
+
+    def missed(self):
+        """Why ranks may have exchanged more than was seen here."""
+        if self.rdma:
+            return "its ranks use RDMA, which is not counted"
+        if self.sockets is not None and self.sockets.missed:
+            return "more connections closed than its kernel reports"
+        return ""
 
     def last_words(self):
         """All that counts, when no rank is left: what was reported may have been dropped."""
@@ -233,12 +244,14 @@ class Traffic:
 
     def look_at_memory(self):
         now = time.monotonic()
-        if now < self.maps_due or len(self.pids) < 2:
+        if now < self.maps_due:
             return
         self.maps_due = now + (MAPS_EVERY if now < self.young else MAPS_SELDOM)
         by_memory = {}  # type: dict[object, set[int]]
         for rank, pid in self.pids.items():
-            for memory in memory_of(pid):
+            maps = maps_of(pid)
+            self.rdma = self.rdma or bool(RDMA.search(maps))
+            for memory in SHARED.findall(maps):
                 by_memory.setdefault(memory, set()).add(rank)
         groups = {tuple(sorted(ranks)) for ranks in by_memory.values() if len(ranks) > 1}
         known = {tuple(group) for group in self.sharing}
@@ -333,12 +346,12 @@ class Traffic:
                 self.sockets.close()
 
 
-def memory_of(pid):
+def maps_of(pid):
     try:
         with open("/proc/%d/maps" % pid, "rb") as f:
-            return set(SHARED.findall(f.read()))
+            return f.read()
     except OSError:
-        return set()
+        return b""
 
 
 def inodes_of(pid):

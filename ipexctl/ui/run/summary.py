@@ -191,7 +191,9 @@ def _left(result: RunResult) -> list[Text]:
     """What is on the hosts and here after the run."""
     lines = [_survivors(result.hosts)]
     if result.hidden:
-        lines.append(Text(f"  {count(result.hidden, 'harmless line')} hidden"))
+        lines.append(
+            Text(f"  {count(result.hidden, 'line')} hidden: harmless warnings, frames of C++")
+        )
     for logs in dict.fromkeys(h.logs for h in result.hosts if h.logs):
         hosts = fold([h.host for h in result.hosts if h.logs == logs])
         lines.append(Text(f"  logs on {hosts}: {logs}"))
