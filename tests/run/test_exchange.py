@@ -142,13 +142,13 @@ def test_a_run_that_was_over_too_soon_gets_no_verdict(watch, watched, hosts, ver
     mesh(found, lambda a, b: 10)
     steps(found, 2)
     last(found, watched=watched, hosts=hosts)
-    seen = found.judge(completed=True, over=True)
+    seen = found.end(completed=True)
     assert (seen.verdict, seen.too_small) == (verdict, too_small)
     assert seen.alarming == (verdict is Verdict.ALONE)
     halves = watch()
     mesh(halves, lambda a, b: 900_000 if a // 2 == b // 2 else 10)
     last(halves, watched=watched, hosts=hosts)
-    seen = halves.judge(completed=True, over=True)
+    seen = halves.end(completed=True)
     assert (seen.verdict is Verdict.APART) == (verdict is Verdict.ALONE)
 
 
@@ -156,7 +156,7 @@ def test_a_short_run_that_exchanged_something_was_together(watch):
     found = watch()
     mesh(found, lambda a, b: 5000)
     last(found, watched=0.2)
-    assert found.judge(completed=True, over=True).verdict is Verdict.TOGETHER
+    assert found.end(completed=True).verdict is Verdict.TOGETHER
 
 
 def test_what_a_host_may_have_missed_leaves_it_open(watch):
@@ -164,7 +164,7 @@ def test_what_a_host_may_have_missed_leaves_it_open(watch):
     mesh(found, lambda a, b: 10)
     found.add("n2", Report(missed="its ranks use RDMA"))
     last(found)
-    seen = found.judge(completed=True, over=True)
+    seen = found.end(completed=True)
     assert (seen.verdict, seen.reason) == (Verdict.UNKNOWN, "n2: its ranks use RDMA")
 
 
@@ -173,7 +173,7 @@ def test_code_that_trains_is_alarmed_about_without_printed_steps_only_after_a_wh
         found = watch()
         mesh(found, lambda a, b: 10)
         last(found, watched=watched)
-        seen = found.judge(completed=True, over=True)
+        seen = found.end(completed=True)
         assert (seen.verdict, seen.alarming) == (Verdict.ALONE, alarm)
         assert sentence(seen, 4) == "ranks exchanged nothing: each of the 4 ran alone"
 
@@ -385,7 +385,11 @@ def test_a_rendezvous_at_loopback_is_named_within_30_s(watch, ranks, address):
     said = found.waiting(30.0)
     assert f" on n1 opened the rendezvous at {where}:29511, " in said
     assert f"; rank{'s 2-3' if ranks == 4 else ' 1'} cannot join" in said
-    assert (found.waiting(31.0), found.waiting(99.0), found.stuck()) == ("", "", said)
+    assert (found.waiting(31.0), found.waiting(99.0), found.end(completed=False).stuck) == (
+        "",
+        "",
+        said,
+    )
     cause = match([said], failures())
     assert cause is not None and cause.cause.slug == "master-loopback"
 
@@ -408,7 +412,7 @@ def test_a_rendezvous_that_others_reach_is_not_called_loopback(watch, other):
     found = watch()
     other(found)
     found.waiting(1.0)
-    assert (found.waiting(30.0), found.stuck()) == ("", "")
+    assert (found.waiting(30.0), found.end(completed=False).stuck) == ("", "")
 
 
 @pytest.mark.parametrize(

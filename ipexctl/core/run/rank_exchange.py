@@ -71,6 +71,7 @@ class Exchange:
     reason: str = ""  # why it is unknown
     too_small: bool = False  # the run was over too soon, or too little was sent, to tell
     partial: bool = False  # more was exchanged than could be counted
+    stuck: str = ""  # why no group was formed, where that is known
     little: bool = False  # some bytes, but less than a message for each step
     steps: int = 0  # printed, by the rank that printed most
     shared: bool = False  # ranks of a host share memory, whose bytes are not counted
@@ -169,6 +170,9 @@ class Watch:
                     key: max(n) for own in self.links.values() for key, n in own.items()
                 }
 
+    def news(self, now: float) -> list[str]:
+        return [text for text in (self.warning(now), self.waiting(now)) if text]
+
     def warning(self, now: float) -> str:
         """Some seconds after the second printed step, and once more when it is no longer true."""
         if self._second is None or now - self._second < WARN_AFTER or self._settled:
@@ -201,10 +205,6 @@ class Watch:
             return text
         return self._at_rendezvous() if due == WAIT_AFTER else ""
 
-    def stuck(self) -> str:
-        """Why no group was formed in the end, where the reason is known."""
-        return "" if any(self._edges()) else self._at_loopback()
-
     def _at_loopback(self) -> str:
         joined = self._joined()
         hosts = {self.plan.host_of(rank) for rank in joined}
@@ -233,6 +233,10 @@ class Watch:
             f"{len(joined)} of {world} ranks have been waiting at the rendezvous "
             f"for {WAIT_AFTER:.0f} s; {_ranks(missing)} {verb} not reached it"
         )
+
+    def end(self, *, completed: bool) -> Exchange | None:
+        found = self.judge(completed=completed, over=True)
+        return found and replace(found, stuck="" if any(self._edges()) else self._at_loopback())
 
     def judge(self, *, completed: bool = False, over: bool = False) -> Exchange | None:
         """None for one rank. What a script would do counts only where it came to its end."""
@@ -405,9 +409,11 @@ def sentence(found: Exchange, world: int) -> str:
     if found.verdict is Verdict.ALONE:
         if not (found.trained or found.completed):
             return "ranks exchanged nothing"
-        what = f"only {short(found.bytes)} in {found.steps} steps" if found.little else "nothing"
         verb = "trained" if found.trained and found.steps else "ran"
-        return f"ranks exchanged {what}: each of the {world} {verb} alone"
+        if found.little:
+            amount = f"only {short(found.bytes)} in {found.steps} steps"
+            return f"ranks exchanged {amount}: each of the {world} {verb} alone"
+        return f"ranks exchanged nothing: each of the {world} {verb} alone"
     where = ", and shared memory on their hosts" if found.shared else ""
     least = "at least " if found.partial else ""
     return (

@@ -176,7 +176,7 @@ class Done:
     survivors: int
     logs: str
     found: tuple[tuple[str, int], ...] = ()
-    report: Report | None = None  # of what its ranks exchanged in the end
+    report: Report = Report()  # of what its ranks exchanged in the end
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
         said = found.items() if isinstance(found, dict) else ()
         kept = tuple((str(k), v) for k, v in said if type(v) is int and v >= 0)
         last = done.get("traffic")
-        report = _report(ranks, last, last=True) if isinstance(last, dict) else None
+        report = _report(ranks, last, last=True) if isinstance(last, dict) else Report()
         return Done(_whole(done, "survivors"), _text(done, "logs"), kept, report)
     reader = _READERS.get(_text(header, "event"))
     if reader is None:

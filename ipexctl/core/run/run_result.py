@@ -32,7 +32,6 @@ class Ending:
     refused: str  # what mpirun did that is not in the plan
     mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
     exchange: Exchange | None = None
-    stuck: str = ""  # what the ranks waited for in vain
     require_together: bool = False
     slow: Slow | None = None
 
@@ -53,8 +52,8 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
         ended_by = "not-known" if unknown else "not-together"
         code = EXIT_NOT_KNOWN if unknown else EXIT_NOT_TOGETHER
         cause = sentence(found, state.plan.world_size)
-    if ended_by == "timeout" and ending.stuck:
-        cause = f"{cause}: {ending.stuck}"
+    if ended_by == "timeout" and found and found.stuck:
+        cause = f"{cause}: {found.stuck}"
     first = state.first if ended_by == "rank-failed" else None
     same = same_endings(first, state.ends.values(), state.tails) if first else ()
     if first:
