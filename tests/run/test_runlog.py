@@ -251,8 +251,9 @@ def test_frames_of_cpp_do_not_push_out_the_message_above_them():
     message = "RuntimeError: [c10d] TCP client failed to connect to localhost:29511"
     frame = "frame #{}: c10d::TCPStore::TCPStore(Options const&) + 0x41d (0x7fea3ab in /a/b.so)"
     said = [message, *(frame.format(i) for i in range(60)), f"[rank1]: {frame.format(60)}"]
+    said.append("frame #61: /a/bin/python3() [0x565cd0]")
     assert run.output(0, "".join(f"{line}\n" for line in said).encode()) == [message]
-    assert (run.hidden, run.tails[0]) == (61, [message])
+    assert (run.hidden, run.tails[0]) == (62, [message])
 
 
 def test_what_only_looks_like_it_is_shown():

@@ -29,7 +29,7 @@ _UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 # warnings that a healthy run prints, and frames of C++, which push out the message above them;
 # the viewer leaves them out and says how many
 _NOISE = re.compile(
-    r"^(?:\[rank\d+\]: ?)?frame #\d+: .{1,4000}\(0x[0-9a-f]+ in \S.*\)$"
+    r"^(?:\[rank\d+\]: ?)?frame #\d+: .{1,4000}[(\[]0x[0-9a-f]+(?: in \S.*\)|\])$"
     r"|\[c10d\] The hostname of the client socket cannot be retrieved"
     r"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks"
     # IPEX as it is imported, and its optimize()
