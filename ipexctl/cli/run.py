@@ -125,7 +125,8 @@ def run(
     require_together: Annotated[
         bool,
         run_option(
-            "--require-together", help="Exit with code 125 unless all ranks exchanged data."
+            "--require-together",
+            help="Exit with code 125 unless all ranks exchanged data (126: not known).",
         ),
     ] = False,
     ui: Annotated[

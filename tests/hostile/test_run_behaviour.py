@@ -49,7 +49,7 @@ LOST = {
         "the host sent an invalid message",
     ),
     "says whose connections with a list": (
-        "say({'event': 'traffic', 'links': [], 'sharing': [], 'joined': [[1]]})",
+        "say({'event': 'traffic', 'links': [], 'sharing': [[[1]]]})",
         "the host sent an invalid message",
     ),
     "says a number of many digits": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.core.known_failures.causes import match
 from ipexctl.core.run.launch_plan import RunRequest, plan
 from ipexctl.core.run.outcome import RunResult
 from ipexctl.core.run.rank_exchange import (
@@ -18,6 +19,7 @@ from ipexctl.core.run.rank_exchange import (
 )
 from ipexctl.core.script import frameworks
 from ipexctl.core.script.source_reader import read_source
+from ipexctl.local.shipped_tables import failures
 from ipexctl.ui.run.summary import ending
 from tests.plan.conftest import shape  # noqa: F401
 from tests.plan.hosts import node, on_network
@@ -55,7 +57,18 @@ def mesh(found: Watch, bytes_of, *, silent: tuple[str, ...] = ()) -> None:
                 there = (f"10.0.0.{other}", 4000 + place.rank)
                 links.append((place.rank, (*here, *there), number, number))
         if host.host not in silent:
-            found.add(host.host, Report(tuple(links), joined=tuple(p.rank for p in host.ranks)))
+            found.add(host.host, Report((*links, *meet(found, host))))
+
+
+def meet(found: Watch, host, *, at: tuple[str, int] | None = None):
+    """The connection of each rank of the host to the rendezvous."""
+    to = at or (found.plan.master_addr, found.plan.master_port)
+    return [(p.rank, (f"10.0.0.{p.rank}", 3000 + p.rank, *to), 900, 900) for p in host.ranks]
+
+
+def last(found: Watch, *, watched: float = 9.0, hosts: tuple[str, ...] = ("n1", "n2")) -> None:
+    for name in hosts:
+        found.add(name, Report(watched=watched))
 
 
 def steps(found: Watch, count: int, rank: int = 0, now: float = 0.0) -> None:
@@ -74,6 +87,7 @@ def test_ranks_that_exchange_gradients_train_together(watch):
 def test_a_group_that_was_formed_and_never_used_is_no_exchange(watch):
     found = watch()
     mesh(found, lambda a, b: 10)
+    steps(found, 1)
     seen = found.judge(completed=True)
     assert (seen.verdict, seen.alarming) == (Verdict.ALONE, True)
     assert sentence(seen, 4) == "ranks exchanged nothing: each of the 4 trained alone"
@@ -101,12 +115,67 @@ def test_a_barrier_between_heavy_groups_does_not_join_them_but_a_light_exchange_
     assert joined.judge().verdict is Verdict.TOGETHER
 
 
-def test_barriers_alone_do_not_make_up_for_printed_steps(watch):
+def test_barriers_alone_do_not_make_up_for_many_printed_steps(watch):
     found = watch()
-    mesh(found, lambda a, b: 700)
+    mesh(found, lambda a, b: 340)
     assert found.judge().verdict is Verdict.TOGETHER
-    steps(found, 40)
-    assert found.judge().verdict is Verdict.ALONE
+    steps(found, 9)
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.too_small, seen.alarming) == (Verdict.UNKNOWN, True, False)
+    steps(found, 31)
+    seen = found.judge(completed=True)
+    assert (seen.verdict, seen.little, seen.alarming) == (Verdict.ALONE, True, True)
+    said = "ranks exchanged only 4 kB in 40 steps: each of the 4 trained alone"
+    assert sentence(seen, 4) == said
+
+
+@pytest.mark.parametrize(
+    ("watched", "hosts", "verdict", "too_small"),
+    [
+        (9.0, ("n1", "n2"), Verdict.ALONE, False),
+        (4.9, ("n1", "n2"), Verdict.UNKNOWN, True),
+        (9.0, ("n1",), Verdict.UNKNOWN, True),  # what n2 counted last is not known
+    ],
+)
+def test_a_run_that_was_over_too_soon_gets_no_verdict(watch, watched, hosts, verdict, too_small):
+    found = watch()
+    mesh(found, lambda a, b: 10)
+    steps(found, 2)
+    last(found, watched=watched, hosts=hosts)
+    seen = found.end(completed=True)
+    assert (seen.verdict, seen.too_small) == (verdict, too_small)
+    assert seen.alarming == (verdict is Verdict.ALONE)
+    halves = watch()
+    mesh(halves, lambda a, b: 900_000 if a // 2 == b // 2 else 10)
+    last(halves, watched=watched, hosts=hosts)
+    seen = halves.end(completed=True)
+    assert (seen.verdict is Verdict.APART) == (verdict is Verdict.ALONE)
+
+
+def test_a_short_run_that_exchanged_something_was_together(watch):
+    found = watch()
+    mesh(found, lambda a, b: 5000)
+    last(found, watched=0.2)
+    assert found.end(completed=True).verdict is Verdict.TOGETHER
+
+
+def test_what_a_host_may_have_missed_leaves_it_open(watch):
+    found = watch()
+    mesh(found, lambda a, b: 10)
+    found.add("n2", Report(missed="its ranks use RDMA"))
+    last(found)
+    seen = found.end(completed=True)
+    assert (seen.verdict, seen.reason) == (Verdict.UNKNOWN, "n2: its ranks use RDMA")
+
+
+def test_code_that_trains_is_alarmed_about_without_printed_steps_only_after_a_while(watch):
+    for watched, alarm in ((9.0, False), (31.0, True)):
+        found = watch()
+        mesh(found, lambda a, b: 10)
+        last(found, watched=watched)
+        seen = found.end(completed=True)
+        assert (seen.verdict, seen.alarming) == (Verdict.ALONE, alarm)
+        assert sentence(seen, 4) == "ranks exchanged nothing: each of the 4 ran alone"
 
 
 def test_a_rendezvous_of_the_scripts_own_is_no_exchange(watch):
@@ -153,8 +222,13 @@ def test_one_small_message_counts_where_nothing_is_trained(watch):
     found, trains = watch(code=collects), watch()
     for one in (found, trains):
         mesh(one, lambda a, b: 170)
+        steps(one, 1)
     assert found.judge(completed=True).verdict is Verdict.TOGETHER
-    assert trains.judge(completed=True).verdict is Verdict.ALONE
+    seen = trains.judge(completed=True)
+    assert (seen.verdict, seen.too_small) == (
+        Verdict.UNKNOWN,
+        True,
+    )  # no gradients, but not nothing
 
 
 def test_a_download_is_no_exchange(watch):
@@ -223,7 +297,7 @@ def test_connections_that_closed_before_their_owner_was_known_are_not_called_not
     there = ("10.0.0.1", 7, "10.0.0.2", 9)
     back = (*there[2:], *there[:2])
     group.add("n1", Report(strays=((there, 5000, 5000), (back, 5000, 5000))))
-    assert group.judge(completed=True).verdict is Verdict.ALONE  # its connections were all seen
+    assert group.judge(completed=True).verdict is Verdict.UNKNOWN  # a second group
     found.add("n1", Report(strays=((there, 5000, 5000),)))
     assert found.judge(completed=True).verdict is Verdict.ALONE  # one end is anybody's
     found.add("n2", Report(strays=((back, 5000, 5000),)))
@@ -236,15 +310,29 @@ def test_a_short_exchange_of_which_one_end_was_seen_too_late(watch):
     found = watch(2, code("import torch\ndist.all_reduce(t)"))
     here, there = ("10.0.0.1", 43217), ("10.0.0.2", 34620)
     store = ("10.0.0.2", 41290, "10.0.0.1", found.plan.master_port)
-    found.add("n1", Report(((0, (*here, *there), 149, 157),), joined=(0,)))
+    found.add("n1", Report(((0, (*here, *there), 149, 157),)))
     found.add("n2", Report(((1, store, 49, 640),), strays=(((*there, *here), 158, 149),)))
     seen = found.judge(completed=True)
-    assert (seen.verdict, seen.bytes) == (Verdict.TOGETHER, 306)
+    assert (seen.verdict, seen.bytes, seen.partial) == (Verdict.TOGETHER, 306, False)
 
-    alone = watch(2, code("import torch"))
-    alone.add("n1", Report(strays=(((*here, *there), 9000, 9000),)))  # MPI's own programs
-    alone.add("n2", Report(strays=(((*there, *here), 9000, 9000), (store, 9000, 9000))))
-    assert alone.judge(completed=True).verdict is Verdict.ALONE
+
+@pytest.mark.parametrize(
+    ("ranks", "one", "other", "verdict"),
+    [
+        (2, ("10.0.0.1", 5), ("10.0.0.1", 6), Verdict.ALONE),  # n1 has one rank, and that is alone
+        (4, ("10.0.0.1", 5), ("10.0.0.1", 6), Verdict.UNKNOWN),
+        (2, ("10.0.0.1", 5), ("10.0.0.2", 6), Verdict.UNKNOWN),
+        (2, ("10.0.0.1", 5), ("10.9.9.9", 6), Verdict.ALONE),  # its other end is not of the run
+    ],
+)
+def test_only_what_can_be_a_connection_of_two_ranks_leaves_it_open(
+    watch, ranks, one, other, verdict
+):
+    found = watch(ranks, code("import torch"))
+    for name, address in (("n1", "10.0.0.1"), ("n2", "10.0.0.2")):
+        ends = [(*a, *b) for a, b in ((one, other), (other, one)) if a[0] == address]
+        found.add(name, Report(strays=tuple((end, 9000, 9000) for end in ends)))
+    assert found.judge(completed=True).verdict is verdict
 
 
 def test_preprocessing_of_ten_minutes_gets_no_warning(watch):
@@ -260,19 +348,71 @@ def test_preprocessing_of_ten_minutes_gets_no_warning(watch):
 def test_ranks_that_wait_for_others_at_the_rendezvous_are_named(watch):
     found = watch()
     assert found.waiting(500.0) == ""
-    found.add("n1", Report(joined=(0, 1)), 10.0)
-    assert found.waiting(69.0) == ""
-    said = "2 of 4 ranks have been waiting at the rendezvous for 60 s; rank 2-3 have not reached it"
+    found.add("n1", Report(tuple(meet(found, found.plan.hosts[0]))), 10.0)
+    assert (found.waiting(30.0), found.waiting(69.0)) == ("", "")
+    said = (
+        "2 of 4 ranks have been waiting at the rendezvous for 60 s; ranks 2-3 have not reached it"
+    )
     assert (found.waiting(71.0), found.waiting(90.0)) == (said, "")
 
 
 def test_ranks_that_all_came_and_form_no_group_may_claim_the_same_rank(watch):
     apart, group = watch(), watch()
-    for name, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
-        apart.add(name, Report(joined=ranks), 0.0)
+    for host in apart.plan.hosts:
+        apart.add(host.host, Report(tuple(meet(apart, host))), 0.0)
     mesh(group, lambda a, b: 10)
     assert "check whether two of them have the same rank" in apart.waiting(61.0)
     assert group.waiting(61.0) == ""
+
+
+def own_store(found: Watch, address: str, port: int, *, now: float = 0.0) -> None:
+    """Rank 0 serves the rendezvous there, and its host's ranks reach it."""
+    server, links = (address, port), []
+    for p in found.plan.hosts[0].ranks:
+        client = (address, 50000 + p.rank)
+        links += [(p.rank, (*client, *server), 300, 300), (0, (*server, *client), 300, 300)]
+    found.add("n1", Report(tuple(links)), now)
+    found.add("n2", Report(), now)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "::1"])
+def test_a_rendezvous_at_loopback_is_named_within_30_s(watch, ranks, address):
+    found = watch(ranks)
+    own_store(found, address, 29511, now=1.0)
+    assert found.waiting(10.0) == ""
+    where = f"[{address}]" if ":" in address else address
+    said = found.waiting(30.0)
+    assert f" on n1 opened the rendezvous at {where}:29511, " in said
+    assert f"; rank{'s 2-3' if ranks == 4 else ' 1'} cannot join" in said
+    assert (found.waiting(31.0), found.waiting(99.0), found.end(completed=False).stuck) == (
+        "",
+        "",
+        said,
+    )
+    cause = match([said], failures())
+    assert cause is not None and cause.cause.slug == "master-loopback"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda found: own_store(found, "10.0.0.9", 29511),  # an address that all hosts reach
+        lambda found: own_store(found, "127.0.0.1", 41000),  # a program that talks to itself
+        lambda found: mesh(found, lambda a, b: 10),  # all are there, and have formed a group
+        lambda found: (
+            own_store(found, "127.0.0.1", 29511),
+            found.add(
+                "n2", Report(tuple(meet(found, found.plan.hosts[1], at=("10.0.0.1", 29511))))
+            ),
+        ),  # the name of the own host: loopback there, and its address elsewhere
+    ],
+)
+def test_a_rendezvous_that_others_reach_is_not_called_loopback(watch, other):
+    found = watch()
+    other(found)
+    found.waiting(1.0)
+    assert (found.waiting(30.0), found.end(completed=False).stuck) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -329,7 +469,7 @@ def test_a_host_that_reports_new_connections_for_ever_fills_no_memory(watch):
 def test_the_summary_has_one_line_and_an_alarm_says_where_to_read_on(
     watch, verdict, trained, lines
 ):
-    found = Exchange(verdict, 1_000_000, reason="n2: old", trained=trained)
+    found = Exchange(verdict, 1_000_000, reason="n2: old", trained=trained, steps=trained)
     result = RunResult("r1", 0, "ranks", 1.0, watch().plan, (), exchange=found)
     assert [line.plain for line in ending(result) if "exchange" in line.plain or "why" in
             line.plain] == lines  # fmt: skip

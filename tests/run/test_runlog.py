@@ -5,6 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan
+from ipexctl.core.run.outcome import known_cause
+from ipexctl.core.run.rank_exchange import Exchange, Verdict
+from ipexctl.core.run.run_result import Ending, result_of
 from ipexctl.core.run.run_state import (
     MAX_LINE,
     Lines,
@@ -15,6 +18,7 @@ from ipexctl.core.run.run_state import (
     without_colour,
     without_rank_prefix,
 )
+from ipexctl.local.shipped_tables import failures
 from ipexctl.remote.run.rank_sockets import was_done
 from tests.made import facts, host, prepared
 
@@ -246,9 +250,20 @@ def test_what_ipex_says_at_each_start_is_harmless(line):
     assert run.hidden == 1
 
 
+def test_frames_of_cpp_do_not_push_out_the_message_above_them():
+    run = state()
+    message = "RuntimeError: [c10d] TCP client failed to connect to localhost:29511"
+    frame = "frame #{}: c10d::TCPStore::TCPStore(Options const&) + 0x41d (0x7fea3ab in /a/b.so)"
+    said = [message, *(frame.format(i) for i in range(60)), f"[rank1]: {frame.format(60)}"]
+    said.append("frame #61: /a/bin/python3() [0x565cd0]")
+    assert run.output(0, "".join(f"{line}\n" for line in said).encode()) == [message]
+    assert (run.hidden, run.tails[0]) == (62, [message])
+
+
 def test_what_only_looks_like_it_is_shown():
     run = state()
     lines = [
+        "frame #3: 17 objects (0x in view)",
         "dispatch key: mine",
         "registered at 9 o'clock",
         "IPEX - WARNING - hot",
@@ -344,3 +359,39 @@ def test_the_end_of_mpis_programs_names_the_signal(code, words):
 def test_torchs_mark_before_a_traceback_is_taken_off():
     lines = ["[rank12]: MemoryError", "[rank]: x", "a [rank1]: b"]
     assert [without_rank_prefix(t) for t in lines] == ["MemoryError", "[rank]: x", "a [rank1]: b"]
+
+
+# --- what is said of a run in which no rank failed ---------------------------------------------
+
+SORRY = b"Unable to locate sufficient 2 gpus to run this example. Exiting.\n"
+FOUND_NONE = b"No GPU found, using the CPU\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "required", "code", "ended_by", "known"),
+    [
+        (SORRY, Exchange(Verdict.ALONE), False, 0, "ranks", "gpu-check"),
+        (SORRY, Exchange(Verdict.ALONE), True, 126, "not-known", "gpu-check"),
+        (SORRY, None, False, 0, "ranks", "gpu-check"),  # one rank
+        (SORRY + b"1\n2\n3\n", Exchange(Verdict.ALONE), True, 125, "not-together", "trained-alone"),
+        (SORRY, Exchange(Verdict.ALONE, steps=3), False, 0, "ranks", None),  # it went on
+        (SORRY, Exchange(Verdict.TOGETHER), True, 0, "ranks", None),
+        (FOUND_NONE, Exchange(Verdict.ALONE), False, 0, "ranks", None),
+        (b"", Exchange(Verdict.UNKNOWN, reason="short"), True, 126, "not-known", None),
+        (b"", Exchange(Verdict.APART), True, 125, "not-together", "trained-alone"),
+        (b"", Exchange(Verdict.TOGETHER), True, 0, "ranks", None),
+    ],
+)
+def test_what_is_not_known_is_told_from_what_is_apart(said, found, required, code, ended_by, known):
+    run = state(2)
+    for rank in (0, 1):
+        run.rank_started(rank)
+        run.output(rank, said)
+        run.rank_ended(RankEnd(rank, f"n{rank}", code=0))
+    how = Ending("r1", 1.0, (), "", "", "", (), exchange=found, require_together=required)
+    result = result_of(run, how, failures())
+    assert (result.exit_code, result.ended_by) == (code, ended_by)
+    cause = known_cause(result, failures())
+    assert (cause and cause.slug) == known
+    if known == "gpu-check" and found:
+        assert (result.exchange.verdict, result.exchange.alarming) == (Verdict.UNKNOWN, False)

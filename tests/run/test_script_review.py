@@ -173,6 +173,37 @@ WARNED = {
 }  # fmt: skip
 
 
+DIST = "import os\nimport torch.distributed as dist\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("os.environ['MASTER_ADDR'] = 'localhost'\n", 3),
+        ("os.environ['MASTER_ADDR'] = A\nA = '127.0.0.1'\n", 3),
+        ("os.environ.update(MASTER_ADDR='::1')\n", 3),
+        ("os.environ.update({'MASTER_ADDR': 'localhost'})\n", 3),
+        ("dist.init_process_group('gloo', init_method='tcp://localhost:29511')\n", 3),
+        ("dist.init_process_group('gloo', 'tcp://127.0.0.1:29511', rank=r)\n", 3),
+        ("dist.init_process_group('gloo', f'tcp://localhost:{port}')\n", 3),
+        ("s = dist.TCPStore('localhost', 29511, 4)\n", 3),
+        ("def setup(rank):\n    os.environ['MASTER_ADDR'] = 'localhost'\nsetup(0)\n", 4),
+        ("os.environ.setdefault('MASTER_ADDR', 'localhost')\n", 0),
+        ("if 'MASTER_ADDR' not in os.environ:\n    os.environ['MASTER_ADDR'] = 'localhost'\n", 0),
+        ("os.environ['MASTER_ADDR'] = socket.gethostname()\n", 0),
+        ("os.environ['MASTER_ADDR'] = os.environ.get('MASTER_ADDR', 'localhost')\n", 0),
+        ("os.environ['MLFLOW_HOST'] = 'localhost'\n", 0),
+        ("dist.init_process_group('gloo', init_method='tcp://10.0.0.1:29511')\n", 0),
+        ("redis.connect(host_name='localhost')\n", 0),
+    ],
+)
+def test_a_rendezvous_on_the_own_host_is_told_before_a_run_on_several(text, line):
+    two = (host("node01", modules=None), host("node02", modules=None))
+    found = review(DIST + text, hosts=two)
+    assert [note.partition(": ")[0] for note in found] == ([f"train.py:{line}"] if line else [])
+    assert review(DIST + text, hosts=two[:1]) == []
+
+
 @pytest.mark.parametrize(("text", "args", "begins"), WARNED.values(), ids=WARNED)
 def test_what_does_not_fit_the_hosts_is_one_line_with_its_replacement(text, args, begins) -> None:
     notes = review(text, *args)

@@ -99,13 +99,16 @@ def test_the_end_of_a_rank_waits_for_its_sockets_last_numbers(traffic, pair):
     assert (call.links()[key][0] >= 4321, watch.pids, watch.ending) == (True, {}, 0)
 
 
-def test_a_connection_to_the_rendezvous_only_says_that_the_rank_is_there(traffic, pair):
-    _, watch, call = traffic
-    one, _ = pair
-    watch.store = one.getpeername()[1]
+def test_looks_are_frequent_when_a_rank_has_reached_the_rendezvous(traffic, pair):
+    module, watch, _ = traffic
+    watch.links = {("a", 1, "b", 2): (3, 9, 9)}
     watch.report()
-    assert key_of(one) not in call.links()
-    assert call.events[-1]["joined"] == [3]
+    watch.met = 0.0
+    assert watch.pause() == module.OFTEN
+    watch.links = {("a", 1, "b", 2): (3, 9, 9)}
+    watch.store = pair[0].getpeername()[1]
+    watch.report()
+    assert watch.pause() == module.JUST
 
 
 def test_sockets_of_other_processes_are_not_a_ranks(traffic, pair):
@@ -177,6 +180,8 @@ def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic,
     module, watch, call = traffic
 
     class NoSockets:
+        missed = False
+
         def open(self):
             raise OSError(2, "No such file or directory")
 
@@ -186,7 +191,7 @@ def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic,
     watch.sockets = NoSockets()
     watch.report()
     watch.report()
-    assert [e.get("trouble") for e in call.events] == ["no TCP counters: No such file or directory"]
+    assert [e["trouble"] for e in call.events] == ["no TCP counters: No such file or directory"]
 
 
 def test_messages_that_are_cut_or_odd_are_passed_over(traffic):
@@ -195,3 +200,51 @@ def test_messages_that_are_cut_or_odd_are_passed_over(traffic):
     assert list(module.messages(b"\x08\0\0\0" + b"\0" * 12)) == []
     whole = module.HEAD.pack(20, 20, 0, 0, 0) + b"abcd"
     assert list(module.messages(whole + whole[:10])) == [(20, b"abcd")]
+
+
+def test_the_last_words_have_all_numbers_again(traffic, pair):
+    _, watch, call = traffic
+    key = talk_and_close(watch, *pair)
+    watch.remove(3)
+    last = watch.last_words()
+    found = {tuple(link[:5]): link[5] for link in last["links"]}
+    assert found[key] == call.links()[key][0] >= 4321
+    assert (last["missed"], 0 < last["watched"] < 60) == ("", True)
+
+
+def test_a_flood_of_closed_sockets_is_told_as_missed(traffic):
+    _, watch, _ = traffic
+    watch.report()
+    watch.sockets.closing.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    server = socket.create_server(("127.0.0.1", 0))
+    for _ in range(200):
+        one = socket.create_connection(server.getsockname())
+        server.accept()[0].close()
+        one.close()
+    watch.report()
+    server.close()
+    assert watch.missed() != ""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (b"7f1 rw-s 00000000 00:05 123                        /dev/infiniband/uverbs0\n", True),
+        (b"7f1-7f2 r-xp 0 08:01 9     /usr/lib/libibverbs/librxe-rdmav34.so\n", False),
+    ],
+)
+def test_a_rank_that_maps_a_device_of_rdma_leaves_it_open(traffic, monkeypatch, line, found):
+    module, watch, _ = traffic
+    monkeypatch.setattr(module, "maps_of", lambda pid: line)
+    watch.report()
+    assert bool(watch.missed()) is found
+
+
+def test_a_socket_that_its_process_gets_a_moment_later_is_still_a_ranks(traffic, pair):
+    module, watch, call = traffic
+    pid, watch.pids = watch.pids, {3: 1 << 22}  # no process has this pid
+    watch.report()
+    watch.pids = pid
+    pair[0].sendall(b"x" * 50)
+    watch.report()
+    assert key_of(pair[0]) in call.links()

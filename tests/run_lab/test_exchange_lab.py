@@ -66,9 +66,9 @@ def test_what_ranks_exchange_is_counted_also_between_two_looks(talk):
 
 
 def test_ranks_that_exchange_nothing_are_alarmed_about_and_can_be_an_error(talk):
-    code, result, _ = talk("1", "1", "0.1", "5")
+    code, result, _ = talk("1", "1", "1", "6")
     assert (code, result["exchange"]["verdict"], result["exchange"]["alarm"]) == (0, "alone", True)
-    code, result, _ = talk("1", "1", "0.1", "5", options=("--require-together",))
+    code, result, _ = talk("1", "1", "1", "6", options=("--require-together",))
     assert (code, result["ended_by"]) == (125, "not-together")
     assert result["cause"] == "ranks exchanged nothing: each of the 4 trained alone"
     assert result["known"]["slug"] == "trained-alone"
@@ -77,10 +77,57 @@ def test_ranks_that_exchange_nothing_are_alarmed_about_and_can_be_an_error(talk)
 
 
 def test_groups_without_a_connection_between_them_are_named(talk):
-    _, result, _ = talk("2", "200000", "0", "3")
+    _, result, _ = talk("2", "200000", "1", "6")
     assert (result["exchange"]["verdict"], result["exchange"]["groups"]) == (
         "apart", [[0, 1], [2, 3]],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("1", "1", "0.1", "5"), ("2", "200000", "0.1", "3")])
+def test_a_run_that_is_too_short_to_judge_gets_no_verdict(talk, words):
+    code, result, _ = talk(*words, options=("--require-together",))
+    assert (code, result["ended_by"]) == (126, "not-known")
+    seen = result["exchange"]
+    assert (seen["verdict"], seen["alarm"], seen["groups"]) == ("unknown", False, [])
+
+
+GPU_CHECK = """
+import sys
+print("Unable to locate sufficient 2 gpus to run this example. Exiting.")
+sys.exit()
+loss.backward()
+"""
+
+
+def test_a_script_that_ends_at_its_own_check_for_gpus_is_not_said_to_train_alone(runner):
+    runner.script(GPU_CHECK)
+    done = runner.plain("--json", "-n", "4", "-ppn", "2", "script.py")
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, result["known"]["slug"]) == (0, "gpu-check")
+    assert (result["exchange"]["verdict"], result["exchange"]["alarm"]) == ("unknown", False)
+
+
+LOOPBACK = """
+import os
+import torch.distributed as dist
+name = "MASTER_ADDR"  # so that the text of the script does not show it
+os.environ[name] = "127.0.0.1"
+os.environ["MASTER_PORT"] = "29511"
+dist.init_process_group("gloo")
+"""
+
+
+def test_a_rendezvous_at_loopback_is_named_before_the_time_is_up(runner):
+    runner.script(LOOPBACK)
+    done = runner.plain("--json", "-n", "4", "-ppn", "2", "--timeout", "45", "script.py")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    notes = [e["text"] for e in events if e["event"] == "note"]
+    assert [n for n in notes if "127.0.0.1:29511" in n and "ranks 2-3" in n], notes
+    lines = [e["text"] for e in events if e["event"] == "line"]
+    assert not [text for text in lines if text.startswith("frame #")]
+    result = events[-1]
+    assert (done.returncode, result["known"]["slug"]) == (124, "master-loopback")
+    assert "127.0.0.1:29511" in result["cause"]
 
 
 @pytest.mark.soak

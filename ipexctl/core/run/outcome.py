@@ -21,7 +21,12 @@ EXIT_MPIRUN = 122
 EXIT_HOST_FAILED = 123
 EXIT_TIMEOUT = 124
 EXIT_NOT_TOGETHER = 125
+EXIT_NOT_KNOWN = 126
 FILE_MISSING = "file-missing"  # the cause in causes.toml that says: not on this host
+GPU_CHECK = (
+    "gpu-check"  # the cause in causes.toml that says: the script did nothing, for want of GPUs
+)
+LAST_WORDS = 3  # lines of a rank, in which a script says why it ends itself
 PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
 
 
@@ -68,7 +73,7 @@ class RunResult:
     run_id: str
     exit_code: int
     ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed interrupted timeout mpirun
-    # not-together
+    # not-together not-known
     seconds: float
     plan: LaunchPlan
     hosts: tuple[HostEnd, ...]
@@ -77,13 +82,14 @@ class RunResult:
     same: tuple[RankEnd, ...] = ()  # failed like the first one, by themselves
     victims: tuple[RankEnd, ...] = ()  # failed after it, most likely because of it
     cause: str = ""
-    hidden: int = 0  # lines known to be harmless that were not shown
+    hidden: int = 0  # harmless warnings and frames of C++ that were not shown
     aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was complete
     ends: tuple[RankEnd, ...] = ()
     kept: Kept = Kept()
     exchange: Exchange | None = None  # None: one rank
     again: str = ""  # the command that starts it again
     left_out: LeftOut | None = None
+    gpu_check: str = ""  # the line with which the script ended itself, for want of GPUs
     slow: Slow | None = None  # ranks that the others waited for, most of the time
 
     @property
@@ -222,7 +228,12 @@ def _last_words(tail: Sequence[str]) -> str:
 
 def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
     """The known failure that the first failing rank's last words tell of, or else its end."""
-    if result.exit_code == 0 or result.ended_by in ("interrupted", "timeout"):
+    if result.gpu_check:
+        return next(cause for cause in known if cause.slug == GPU_CHECK)
+    if result.ended_by == "timeout":  # what ranks say after Ctrl-C is no cause
+        found = causes.match([result.cause], known)
+        return found.cause if found else None
+    if result.exit_code == 0 or result.ended_by == "interrupted":
         return None
     known = tuple(cause for cause in known if not cause.harmless)
     lines = [*map(without_rank_prefix, map(without_colour, result.tail)), result.cause]
@@ -269,6 +280,16 @@ def _with_its_host(cause: Cause, result: RunResult) -> Cause:
     (host,) = hosts
     fix = _HOST.sub(lambda found: f"on {host}" if "that" in found[0] else host, cause.fix)
     return replace(cause, fix=fix)
+
+
+def own_gpu_check(tails: Mapping[int, Sequence[str]], known: tuple[Cause, ...]) -> str:
+    """The last words of a rank that ended itself with code 0, as it found too few GPUs."""
+    checks = tuple(cause for cause in known if cause.slug == GPU_CHECK)
+    for _, tail in sorted(tails.items()):
+        said = [without_rank_prefix(without_colour(t)) for t in tail if t.strip()][-LAST_WORDS:]
+        if found := causes.match(said, checks):
+            return found.line.strip()
+    return ""
 
 
 def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:

@@ -176,6 +176,7 @@ class Done:
     survivors: int
     logs: str
     found: tuple[tuple[str, int], ...] = ()
+    report: Report = Report()  # of what its ranks exchanged in the end
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,9 @@ def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
         found = done.get("found")
         said = found.items() if isinstance(found, dict) else ()
         kept = tuple((str(k), v) for k, v in said if type(v) is int and v >= 0)
-        return Done(_whole(done, "survivors"), _text(done, "logs"), kept)
+        last = done.get("traffic")
+        report = _report(ranks, last, last=True) if isinstance(last, dict) else Report()
+        return Done(_whole(done, "survivors"), _text(done, "logs"), kept, report)
     reader = _READERS.get(_text(header, "event"))
     if reader is None:
         raise BadEvent(f"an event named {header['event'][:40]!r}")
@@ -296,25 +299,22 @@ def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
     )
 
 
-def _traffic(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    links = listed(header.get("links"))
+def _report(ranks: frozenset[int], header: Mapping[str, Any], *, last: bool = False) -> Report:
+    links, strays = listed(header.get("links")), listed(header.get("strays"))
     groups = [listed(group) for group in listed(header.get("sharing"))]
-    joined, strays = listed(header.get("joined")), listed(header.get("strays"))
-    named = [*joined, *(rank for group in groups for rank in group)]
     if (
         len(links) + len(strays) > MOST_LINKS
         or len(groups) > MOST_LINKS
-        or not all(type(rank) is int and rank in ranks for rank in named)
+        or not all(type(rank) is int and rank in ranks for group in groups for rank in group)
     ):
         raise BadEvent("connections of ranks that are not on this host, or too many")
-    return Traffic(
-        Report(
-            links=tuple(_link(ranks, link) for link in links),
-            joined=tuple(joined),
-            sharing=tuple(map(tuple, groups)),
-            trouble=plain(header.get("trouble"), 200),
-            strays=tuple(_link(frozenset({0}), [0, *listed(s)])[1:] for s in strays),
-        )
+    return Report(
+        links=tuple(_link(ranks, link) for link in links),
+        sharing=tuple(map(tuple, groups)),
+        trouble=plain(header.get("trouble"), 200),
+        strays=tuple(_link(frozenset({0}), [0, *listed(s)])[1:] for s in strays),
+        missed=plain(header.get("missed"), 200),
+        watched=_amount(header, "watched") if last else None,
     )
 
 
@@ -380,7 +380,7 @@ _READERS: Mapping[str, _Reader] = {
     "rank": _rank,
     "log": _log,
     "load": _sample,
-    "traffic": _traffic,
+    "traffic": lambda host, ranks, header, body: Traffic(_report(ranks, header)),
     "swept": lambda host, ranks, header, body: _swept(header),
     "lease": _lease,
     "asked": lambda host, ranks, header, body: EndAsked(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.run.outcome import (
+    EXIT_NOT_KNOWN,
     EXIT_NOT_TOGETHER,
     HostEnd,
     RunResult,
     first_cause,
+    own_gpu_check,
     same_endings,
     verdict,
 )
@@ -39,10 +41,19 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
     ended_by, code, cause = verdict(
         state, stopped_by=ending.stopped_by, broken=ending.broken, refused=ending.refused
     )
-    found = ending.exchange
+    found, check = ending.exchange, ""
+    if code == 0 and (found is None or (not found.steps and found.verdict is not Verdict.TOGETHER)):
+        check = own_gpu_check(state.tails, known)
+    if found and check:
+        why = "the script ended at its own check for GPUs"
+        found = replace(found, verdict=Verdict.UNKNOWN, groups=(), reason=why, too_small=True)
     if ending.require_together and code == 0 and found and found.verdict is not Verdict.TOGETHER:
-        ended_by, code = "not-together", EXIT_NOT_TOGETHER
+        unknown = found.verdict is Verdict.UNKNOWN
+        ended_by = "not-known" if unknown else "not-together"
+        code = EXIT_NOT_KNOWN if unknown else EXIT_NOT_TOGETHER
         cause = sentence(found, state.plan.world_size)
+    if ended_by == "timeout" and found and found.stuck:
+        cause = f"{cause}: {found.stuck}"
     first = state.first if ended_by == "rank-failed" else None
     same = same_endings(first, state.ends.values(), state.tails) if first else ()
     if first:
@@ -64,6 +75,7 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
         hidden=state.hidden,
         aborted=tuple(sorted(e.rank for e in state.ends.values() if e.aborted)),
         ends=tuple(state.ends.values()),
-        exchange=ending.exchange,
+        exchange=found,
+        gpu_check=check,
         slow=ending.slow,
     )

@@ -26,9 +26,11 @@ _PLAIN = bytes([0x0A, *range(0x20, 0x7F)])
 _UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-# warnings that a healthy run prints; the viewer leaves them out and says how many
+# warnings that a healthy run prints, and frames of C++, which push out the message above them;
+# the viewer leaves them out and says how many
 _NOISE = re.compile(
-    r"\[c10d\] The hostname of the client socket cannot be retrieved"
+    r"^(?:\[rank\d+\]: ?)?frame #\d+: .{1,4000}[(\[]0x[0-9a-f]+(?: in \S.*\)|\])$"
+    r"|\[c10d\] The hostname of the client socket cannot be retrieved"
     r"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks"
     # IPEX as it is imported, and its optimize()
     r"|OperatorEntry\.cpp:\d+\] Warning: Warning only once for all operators"
@@ -41,6 +43,7 @@ _NOISE = re.compile(
 )
 # quicker to look for: one of them is in every such line
 _NOISE_WORDS = (
+    "frame #",
     "[c10d]",
     "[Gloo]",
     "OperatorEntry",
@@ -402,7 +405,7 @@ class RunState:
 
 
 def without_noise(lines: list[str]) -> list[str]:
-    """Without warnings that a healthy run prints."""
+    """Without warnings that a healthy run prints, and frames of C++."""
     block = "\n".join(lines)
     if not any(word in block for word in _NOISE_WORDS):
         return lines

@@ -76,7 +76,7 @@ class Review:
             *self._errors(), *self._arguments(), *self._keywords(),
             *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
             *self._hub(), *self._launchers(), *self._lone_states(), *self._lightning(),
-            *self._gpu(),
+            *self._gpu(), *self._loopback(),
         ]  # fmt: skip
         return list(dict.fromkeys(map(str, found)))
 
@@ -244,6 +244,19 @@ class Review:
             for words, line in [g for g in source.gpu if not (own and g[0] == ".cuda()")][:1]:
                 use = 'the backend "gloo"' if "backend" in words else 'the device "cpu"'
                 text = f"{words} needs a GPU, but torch on the hosts is built for CPUs"
+                yield Note(f"{source.path}:{line}", text, use)
+
+    def _loopback(self) -> Iterator[Note]:
+        """Each host would look for rank 0 on itself."""
+        for source in self.sources if len(self.hosts) > 1 else ():
+            for words, line in source.loopback[:1]:
+                name, _, _ = words.partition("=")
+                text = f"{words} makes the ranks of each host wait for rank 0 on their own host"
+                use = (
+                    "init_method='env://'"
+                    if name == "init_method"
+                    else "the MASTER_ADDR of ipexctl run"
+                )
                 yield Note(f"{source.path}:{line}", text, use)
 
     # --- models and datasets ---------------------------------------------------------------------

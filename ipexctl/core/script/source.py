@@ -69,5 +69,6 @@ class Source:
     called: frozenset[str] = frozenset()  # the last part of the name of all that it calls
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
     gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line
+    loopback: tuple[tuple[str, int], ...] = ()  # what sets the rendezvous to it; the line
     own_cuda: bool = False  # a class here has a method cuda() of its own
     error: tuple[str, int] | None = None  # why it is no Python to the one here, and the line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,13 @@ STARTS_A_PROCESS = frozenset(
     {f"subprocess.{n}" for n in ("run", "call", "check_call", "check_output", "Popen")}
     | {f"subprocess.{n}" for n in ("getoutput", "getstatusoutput")}
     | {f"os.{n}" for n in ("system", "popen", "execvp", "execv", "execlp", "execl")}
+)
+MASTER = "MASTER_ADDR"
+_MEETING = {"init_process_group": ("init_method", 1), "TCPStore": ("host_name", 0)}
+_NAMED = {MASTER, *(name for name, _ in _MEETING.values())}
+_LOOPBACK = re.compile(
+    r"(tcp://)?(localhost(\.localdomain)?|ip6-localhost|127(\.\d{1,3}){3}|\[?::1\]?|0\.0\.0\.0)"
+    r"(:[\d?]{1,5})?(\?.*)?"
 )
 PLUGINS = {"DeepSpeedPlugin": "DeepSpeed", "FullyShardedDataParallelPlugin": "FSDP"}
 _ENDS = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
@@ -65,6 +73,7 @@ class _Reader:
     call_names: set[str] = field(default_factory=set)
     sharding: set[str] = field(default_factory=set)
     gpu: list[tuple[str, int]] = field(default_factory=list)
+    loopback: list[tuple[str, int]] = field(default_factory=list)
     own_cuda: bool = False
     fixed: dict[str, ast.expr] = field(default_factory=dict)  # names that get a value once
     aliases: dict[str, str] = field(default_factory=dict)  # name here -> dotted name there
@@ -79,7 +88,8 @@ class _Reader:
             tuple(self.hub_names), tuple(self.launches), tuple(self.bases),
             frozenset(self.options), frozenset(self.written), self.changes_path, self.changes_argv,
             frozenset(self.call_names), frozenset(self.sharding),
-            tuple(sorted(self.gpu, key=_line)), self.own_cuda,
+            tuple(sorted(self.gpu, key=_line)), tuple(sorted(self.loopback, key=_line)),
+            self.own_cuda,
         )  # fmt: skip
 
     def read(self, tree: ast.Module) -> None:
@@ -150,6 +160,8 @@ class _Reader:
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             self.changes_argv |= any("sys.argv" in ast.unparse(target) for target in targets)
+            if sure and not guarded and node.value is not None:
+                self._master([(key, node.value) for key in map(self._variable, targets)], node)
 
     def _class(self, node: ast.ClassDef, *, sure: bool, guarded: bool) -> None:
         for base in node.bases:
@@ -191,6 +203,7 @@ class _Reader:
             if isinstance(node, ast.Call):
                 if words := self._of_gpu(node):
                     self.gpu.append((words, node.lineno))
+                self._master(self._rendezvous(node), node)
                 if self.dotted(node.func) == SPAWN:
                     self.launches.append((Launch(SPAWN), node.lineno))
                 name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -240,6 +253,33 @@ class _Reader:
         device = given.get("device") or (first if last == "to" else "")
         asked = device.partition(":")[0] == "cuda" and target != "torch.device"
         return f'the device "{device}"' if asked else ""
+
+    def _variable(self, target: ast.expr) -> str:
+        """os.environ["NAME"] -> NAME"""
+        own = isinstance(target, ast.Subscript) and self.dotted(target.value) == "os.environ"
+        return text_of(target.slice) if own and isinstance(target, ast.Subscript) else ""
+
+    def _rendezvous(self, node: ast.Call) -> list[tuple[str, ast.expr]]:
+        """What a call says of where ranks meet: the variable or argument, and its value."""
+        target = self.dotted(node.func)
+        given = {k.arg: k.value for k in node.keywords if k.arg}
+        if target == "os.environ.update":
+            for part in node.args:
+                if isinstance(part, ast.Dict):
+                    given.update(
+                        {text_of(k): v for k, v in zip(part.keys, part.values, strict=True)}
+                    )
+            return [(name, value) for name, value in given.items() if name == MASTER]
+        last = target.rpartition(".")[2]
+        name, at = _MEETING.get(last, ("", 0))
+        value = given.get(name) or (node.args[at] if len(node.args) > at else None)
+        return [(name, value)] if name and value else []
+
+    def _master(self, found: list[tuple[str, ast.expr]], node: ast.stmt | ast.Call) -> None:
+        for name, value in found:
+            text = self._spelled(value)
+            if name in _NAMED and _LOOPBACK.fullmatch(text):
+                self.loopback.append((f'{name}="{text}"', node.lineno))
 
     def _spelled(self, node: ast.expr) -> str:
         """A text, also by way of a name or of torch.device()."""

@@ -102,7 +102,7 @@ class Supervisor:
             survivors = len(self.end(self.orders()))
             found = self.part.finish(survivors)
             last = {"survivors": survivors, "logs": self.logs, "found": found}
-            self.watchers.tell_last({"over": last})
+            self.watchers.tell_last({"over": dict(last, traffic=self.traffic.last_words())})
         finally:
             listener.close()
 

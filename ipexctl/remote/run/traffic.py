@@ -15,7 +15,8 @@ SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 ERROR, DONE = 2, 3
-OPEN = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8  # ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT
+# ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING
+OPEN = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11
 CLOSED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY
 INFO = 2  # INET_DIAG_INFO: a struct tcp_info
 ACKED = 120  # where tcpi_bytes_acked is in it; tcpi_bytes_received follows
@@ -30,12 +31,15 @@ YOUNG = 20.0  # a rank opens its connections within this many seconds of its sta
 JUST, FIRST, OFTEN, SELDOM = 0.02, 0.1, 0.3, 1.0
 MEETING = 2.0  # seconds after the rendezvous in which a group forms
 CLOSING = 0.5  # seconds in which the kernel tells of the sockets of a rank that has ended
-STRAYS = 256  # connections that opened and closed between two looks, and are reported
+STRAYS = 1024  # connections that opened and closed between two looks: the latest are kept
+NOT_YET = -1  # the owner of a socket that no rank had at one look
+BUFFER = 4 << 20  # bytes of messages about closed sockets that may wait, if the kernel allows it
 LARGEST, KEPT = 32, 256  # links of a rank that are reported and known: those with the most bytes
 MAPS_EVERY = 2.0  # seconds, of young ranks; later
-MAPS_SELDOM = 30.0
+MAPS_SELDOM = 10.0
 # memory that processes of one host share: dev:inode of what MPI, oneCCL and DeepSpeed map
 SHARED = re.compile(rb"^\S+ rw-s \S+ (\S+) (\d+) +(?:/dev/shm/|/memfd:|/SYSV)", re.MULTILINE)
+RDMA = re.compile(rb" (?:/dev/infiniband/uverbs|/dev/hfi1_|/dev/cxi)\d", re.MULTILINE)
 LATEST = 4000  # sockets that closed since the last look; the rest is dropped
 
 
@@ -44,8 +48,10 @@ class Sockets:
 
     def __init__(self):
         self.closing = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG)
+        self.closing.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         self.closing.bind((0, CLOSED))
         self.closing.setblocking(False)
+        self.missed = False  # the kernel had more to tell than it keeps
 
     def close(self):
         self.closing.close()
@@ -75,8 +81,11 @@ class Sockets:
         for _ in range(LATEST):
             try:
                 packet = self.closing.recv(1 << 14)
-            except OSError:  # nothing left, or more than the kernel keeps
+            except BlockingIOError:
                 return
+            except OSError:
+                self.missed = True
+                continue
             for kind, data in messages(packet):
                 if kind == BY_FAMILY:
                     yield read(data)
@@ -116,9 +125,9 @@ def text(family, address):
 class Traffic:
     """Emits `traffic` events: which links of which rank have moved, and to which count.
 
-    A link is (own address, own port, other address, other port); who has its other end the
-    controller can tell, which hears of all ranks. `store` is the port of the rendezvous, whose
-    connections are left out: every rank has one, also when it exchanges nothing.
+    A link is (own address, own port, other address, other port); who has its other end, and which
+    links lead to the rendezvous, the controller can tell, which hears of all ranks. `store`: the
+    port of the rendezvous, so that looks are frequent when a rank has reached it.
     """
 
     def __init__(self, call, store):
@@ -126,18 +135,20 @@ class Traffic:
         self.lock = threading.Lock()
         self.came = threading.Event()  # a rank has started: the next look is due
         self.pids = {}  # rank -> pid
+        self.since = {}  # rank -> when it started
+        self.shortest = None  # seconds that the rank which ended first was watched
         self.young = 0.0  # until then a look is taken often
-        self.owners = {}  # inode -> rank, or None for a socket that is not a rank's
+        self.owners = {}  # inode -> rank, None for a socket that is not a rank's, or NOT_YET
         self.links = {}  # key -> (rank, sent, received)
         self.closed = set()  # keys whose last numbers are known
         self.strays = {}  # key -> (sent, received): whose they were is not known
-        self.strays_told = 0
+        self.strays_due = []  # those that are to be reported
         self.foreign = set()  # keys that other programs had at the last look
         self.ending = 0  # ranks whose last numbers are waited for
         self.met = 0.0  # when a rank last reached the rendezvous
         self.told = {}  # key -> (sent, received) that the controller knows
-        self.joined = set()  # ranks that have had a connection to the rendezvous
         self.sharing = []  # [[rank, ...]] that map the same memory
+        self.rdma = False  # a rank maps such a device
         self.maps_due = 0.0
         self.sockets = None
         self.trouble = ""
@@ -145,6 +156,7 @@ class Traffic:
     def add(self, rank, pid):
         with self.lock:
             self.pids[rank] = pid
+            self.since[rank] = time.monotonic()
             self.young = time.monotonic() + YOUNG
             self.owners = {inode: own for inode, own in self.owners.items() if own is not None}
         self.came.set()
@@ -161,8 +173,16 @@ class Traffic:
                 if self.trouble or own <= self.closed or time.monotonic() > deadline:
                     self.pids.pop(rank, None)
                     self.ending -= 1
+                    self.shortest = self.watched()
+                    self.since.pop(rank, None)
                     return
             time.sleep(0.02)
+
+    def watched(self):
+        """Seconds that each rank was watched, or more."""
+        now = time.monotonic()
+        lives = [now - began for began in self.since.values()]
+        return min(lives + ([] if self.shortest is None else [self.shortest]), default=0.0)
 
     def loop(self, over):
         self.report()
@@ -175,37 +195,63 @@ class Traffic:
         now = time.monotonic()
         if now < self.met + MEETING:
             return JUST
-        if now >= self.young and (self.links or not self.joined):
+        group = any(self.store not in (key[1], key[3]) for key in self.links)
+        if now >= self.young and (group or not self.links):
             return SELDOM
-        return OFTEN if self.links else FIRST
+        return OFTEN if group else FIRST
 
     def report(self):
         with self.lock:
             if self.trouble:
                 return
-            before = (len(self.joined), self.sharing, bool(self.sockets))
+            before = (self.sharing, self.missed(), bool(self.sockets))
             try:
                 moved = self.moved()
             except (OSError, struct.error) as e:
                 self.trouble = "no TCP counters: %s" % (getattr(e, "strerror", "") or e)
-                self.call.emit({"event": "traffic", "trouble": self.trouble})
+                self.call.emit(self.event([], []))
                 return
             self.look_at_memory()
-            strays = [list(k) + list(n) for k, n in self.strays.items()][self.strays_told :]
-            self.strays_told += len(strays)
-            now = (len(self.joined), self.sharing, bool(self.sockets))
+            strays, self.strays_due = self.strays_due, []
+            now = (self.sharing, self.missed(), bool(self.sockets))
             if moved or strays or before != now:
-                event = {"event": "traffic", "links": moved, "joined": sorted(self.joined)}
-                self.call.emit(dict(event, sharing=self.sharing, strays=strays))
+                self.call.emit(self.event(moved, strays))
+
+    def event(self, links, strays):
+        return {
+            "event": "traffic",
+            "links": links,
+            "sharing": self.sharing,
+            "strays": [list(k) + list(self.strays[k]) for k in strays if k in self.strays],
+            "missed": self.missed(),
+            "trouble": self.trouble,
+        }
+
+    def missed(self):
+        """Why ranks may have exchanged more than was seen here."""
+        if self.rdma:
+            return "its ranks use RDMA, which is not counted"
+        if self.sockets is not None and self.sockets.missed:
+            return "more connections closed than its kernel reports"
+        return ""
+
+    def last_words(self):
+        """All that counts, when no rank is left: what was reported may have been dropped."""
+        self.report()
+        with self.lock:
+            self.told = {}
+            return dict(self.event(self.news(), self.strays), watched=self.watched())
 
     def look_at_memory(self):
         now = time.monotonic()
-        if now < self.maps_due or len(self.pids) < 2:
+        if now < self.maps_due:
             return
         self.maps_due = now + (MAPS_EVERY if now < self.young else MAPS_SELDOM)
         by_memory = {}  # type: dict[object, set[int]]
         for rank, pid in self.pids.items():
-            for memory in memory_of(pid):
+            maps = maps_of(pid)
+            self.rdma = self.rdma or bool(RDMA.search(maps))
+            for memory in SHARED.findall(maps):
                 by_memory.setdefault(memory, set()).add(rank)
         groups = {tuple(sorted(ranks)) for ranks in by_memory.values() if len(ranks) > 1}
         known = {tuple(group) for group in self.sharing}
@@ -217,46 +263,62 @@ class Traffic:
             self.sockets = Sockets()
         found = list(self.sockets.open())
         self.learn(found)
-        for key, _, inode, sent, received in found:
-            rank = self.owners.get(inode)
+        foreign = set()
+        for key, uid, inode, sent, received in found:
+            rank = self.owners.get(inode) if inode else NOT_YET
             if not inode and key in self.links and sent is not None:
                 rank = self.links[key][0]  # its process has closed it, and bytes are on their way
-            if rank is not None and self.store in (key[1], key[3]):
-                if rank not in self.joined:
-                    self.joined.add(rank)
-                    self.met = time.monotonic()
-            elif rank is not None:
-                if sent is None:
-                    raise OSError(0, "this kernel does not count bytes (older than 4.1)")
-                self.links[key] = (rank, sent, received)
-        foreign = {s[0] for s in found if s[2] and self.owners.get(s[2]) is None}
+            if rank is None or (not inode and key in self.foreign):
+                foreign.add(key)
+            if rank is None or rank == NOT_YET:
+                if not inode and not self.pids:  # its owner has ended
+                    self.add_stray(key, uid, sent, received)
+                continue
+            if sent is None:
+                raise OSError(0, "this kernel does not count bytes (older than 4.1)")
+            meets = self.store in (key[1], key[3]) or not self.has_link(rank)
+            if meets and key not in self.links:
+                self.met = time.monotonic()
+            self.links[key] = (rank, sent, received)
         strange = self.ending > 0 or time.monotonic() < self.young  # else they are other programs'
         for key, uid, _, sent, received in self.sockets.closed():
-            if sent is None or self.store in (key[1], key[3]):
-                continue
             if key not in self.links:
-                ours = uid in (0, os.getuid())  # 0: older kernels have forgotten
-                ours = ours and strange and key not in self.foreign
-                if ours and sent and received and len(self.strays) < STRAYS:
-                    self.strays[key] = (sent, received)
+                if strange or key[0] != key[2]:
+                    self.add_stray(key, uid, sent, received)
                 continue
             rank, before, _ = self.links[key]
-            if sent >= before:  # else the port is used again
+            if sent is not None and sent >= before:  # else the port is used again
                 self.links[key] = (rank, sent, received)
             self.closed.add(key)
         self.foreign = foreign
         return self.news()
+
+    def has_link(self, rank):
+        return any(link[0] == rank for link in self.links.values())
+
+    def add_stray(self, key, uid, sent, received):
+        """It came and went between two looks: whose it was is not known."""
+        ours = (
+            uid in (0, os.getuid()) and key not in self.foreign
+        )  # 0: older kernels have forgotten
+        if not ours or self.store in (key[1], key[3]) or not (sent or received):
+            return
+        self.strays[key] = (sent, received)
+        self.strays_due.append(key)
+        while len(self.strays) > STRAYS:
+            del self.strays[next(iter(self.strays))]
 
     def learn(self, found):
         """Finds the owners of sockets that are new."""
         own = os.getuid()
         here = {inode for _, uid, inode, _, _ in found if inode and uid == own}
         self.owners = {inode: self.owners[inode] for inode in here if inode in self.owners}
-        new = here.difference(self.owners)
+        new = {inode for inode in here if self.owners.get(inode, NOT_YET) == NOT_YET}
         if new and self.pids:
             held = {i: rank for rank, pid in self.pids.items() for i in inodes_of(pid)}
-            for inode in new:
-                self.owners[inode] = held.get(inode)
+            for inode in new:  # a socket may be open a moment before its process has it
+                missing = None if inode in self.owners else NOT_YET
+                self.owners[inode] = held.get(inode, missing)
 
     def news(self):
         """[[rank, own address, port, other address, port, sent, received]] that have changed."""
@@ -284,12 +346,12 @@ class Traffic:
                 self.sockets.close()
 
 
-def memory_of(pid):
+def maps_of(pid):
     try:
         with open("/proc/%d/maps" % pid, "rb") as f:
-            return set(SHARED.findall(f.read()))
+            return f.read()
     except OSError:
-        return set()
+        return b""
 
 
 def inodes_of(pid):

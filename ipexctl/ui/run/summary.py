@@ -24,6 +24,12 @@ OUTPUT = "  | "  # begins the last words of a rank
 
 def ending(result: RunResult) -> list[Text]:
     lines = [] if result.exit_code == 0 else _box(result)
+    if result.exit_code == 0 and result.gpu_check:
+        lines = [
+            Text(""),
+            Text(f"the script ended itself: {printable(result.gpu_check)}", "bold yellow"),
+        ]
+        lines += _known(result)
     return lines + [Text(printable(line.plain), line.style) for line in _card(result)]
 
 
@@ -100,7 +106,8 @@ def _card(result: RunResult) -> list[Text]:
 
 def _exchange(result: RunResult) -> list[Text]:
     found = result.exchange
-    if found is None or result.ended_by == "not-together":  # then it is the headline
+    headline = result.ended_by in ("not-together", "not-known")
+    if found is None or headline or (found.verdict is Verdict.UNKNOWN and found.too_small):
         return []
     text = f"  {sentence(found, result.plan.world_size)}"
     if found.alarming:
@@ -184,7 +191,9 @@ def _left(result: RunResult) -> list[Text]:
     """What is on the hosts and here after the run."""
     lines = [_survivors(result.hosts)]
     if result.hidden:
-        lines.append(Text(f"  {count(result.hidden, 'harmless line')} hidden"))
+        lines.append(
+            Text(f"  {count(result.hidden, 'line')} hidden: harmless warnings, frames of C++")
+        )
     for logs in dict.fromkeys(h.logs for h in result.hosts if h.logs):
         hosts = fold([h.host for h in result.hosts if h.logs == logs])
         lines.append(Text(f"  logs on {hosts}: {logs}"))

@@ -54,6 +54,8 @@ class RunLines:
     def result(self, result: RunResult) -> None:
         if result.exchange and result.exchange.alarming:
             self.note(f"warning: {sentence(result.exchange, result.plan.world_size)}")
+        if result.gpu_check:
+            self.note(f"warning: the script ended itself: {result.gpu_check}")
         for text in (*result.kept.trouble, *result.kept.outputs):
             self.note(text)
 

@@ -253,9 +253,8 @@ class Session:
         for text in self.health.news(self.now, heard):
             self.painter.note(text)
         if not self.attached:  # else the connections that were there before are not known
-            for text in (self.exchange.warning(self.now), self.exchange.waiting(self.now)):
-                if text:
-                    self.painter.note(text)
+            for text in self.exchange.news(self.now):
+                self.painter.note(text)
 
     def _tell_away(self, link: Link) -> None:
         if not link.away or self.now - link.away < AWAY_TOLD:
@@ -347,8 +346,9 @@ class Session:
                 )
             case run_events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
-            case run_events.Done(survivors, logs, found):
+            case run_events.Done(survivors, logs, found, report):
                 link.end = HostEnd(name, survivors, logs)
+                self.exchange.add(name, report, self.now)
                 self.found.update(found if name == self.hub else ())
             case run_events.Broken(what):
                 self.broken = self.broken or f"{of}: {what}"
@@ -487,7 +487,7 @@ class Session:
             broken=self.broken,
             refused=self.refused,
             mpi_tail=tuple(self.mpi_words.tail),
-            exchange=None if self.attached else self.exchange.judge(completed=self.state.all_ok),
+            exchange=None if self.attached else self.exchange.end(completed=self.state.all_ok),
             require_together=self.require_together,
             slow=self.health.rank_loads.mostly(),
         )
