@@ -8,15 +8,14 @@ pair; the agent (runs.py) has the other. When the agent ends before a run has be
 
 import mmap
 import os
-import shutil
 import signal
 import socket
 import time
 
-from ipexctl.remote import frame_stream
+from ipexctl.remote import frame_stream, root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
-from ipexctl.remote.run import host_programs, rank_wrapper, supervisor
+from ipexctl.remote.run import rank_wrapper, run_folders, supervisor
 
 LOOK = 1.0
 PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost
@@ -61,7 +60,7 @@ def guard(link):
     if asked["secret"]:
         no_core_dump()
     try:
-        scratch = host_programs.scratch_folder()
+        scratch = scratch_folder.make()
     except OSError as e:
         link.write({"error": document(supervisor.cannot_write(e, "/tmp"))})
         os._exit(0)
@@ -76,12 +75,14 @@ def guard(link):
         supervise(link, asked, scratch, pulse)
     how = end_of(pid, pulse, asked["lease"] + PATIENCE)
     survivors = rank_wrapper.kill_all(asked["run_id"], os.getpid()) if how else []
-    shutil.rmtree(scratch, ignore_errors=True)
+    scratch_folder.remove(scratch)
     if how:
         try:
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
             pass  # the agent has gone
+    run_folders.sweep(root_folder.named(asked["root"]))
+    scratch_folder.sweep()
     os._exit(0)
 
 
