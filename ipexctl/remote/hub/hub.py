@@ -17,7 +17,8 @@ LOOK = 0.25  # seconds between looks at the clock
 AT_ONCE = 256  # events that are taken before what follows is passed on
 STOP_WAIT = 8.0  # for the other hosts' last words
 LAST_WORD = 2.0  # to be heard by the hub
-GONE = 2.0  # seconds for a host to be heard again, when the watcher has lost it, too
+GONE = 2.0  # seconds for a host to be heard again, when there is another sign that it is lost
+ENDED = "the supervisor of the run ended there, and the host closed its connections"
 
 
 def is_failure(event):
@@ -145,6 +146,8 @@ class Hub:
             since, why = self.doubts.get(host, (now, ""))
             if silence > self.supervisor.lease:
                 self.judge.host_lost(host, "no message from it for %.0f s" % silence, now)
+            elif self.link.absent(host) > GONE:
+                self.judge.host_lost(host, ENDED, now)
             elif now - since > GONE:
                 if host not in connected or silence > 2 * GONE:
                     self.judge.host_lost(host, why, now)
@@ -187,14 +190,13 @@ class Hub:
         if not (self.run["lives_on"] and self.judge.begun):
             self.ask({"over": why})
 
-    def silence(self):
-        """Seconds since the last word of who may end this part by silence."""
-        return 0.0 if self.run["lives_on"] else time.monotonic() - self.supervisor.last_heard
-
-    def end_by_silence(self, seconds):
-        self.supervisor.stopped = "no message from ipexctl for %.0f s" % seconds
-        self.supervisor.emit({"event": "lease", "seconds": seconds})
-        self.ask({"over": self.supervisor.stopped})
+    def look_at_watcher(self, lease):
+        """Ends the run when nothing is heard of whoever has to watch it."""
+        silence = time.monotonic() - self.supervisor.last_heard
+        if silence > lease and not self.run["lives_on"]:
+            self.supervisor.stopped = "no message from ipexctl for %.0f s" % silence
+            self.supervisor.emit({"event": "lease", "seconds": silence})
+            self.ask({"over": self.supervisor.stopped})
 
     def finish(self, survivors):
         """The run is over here; the others say what they found."""
@@ -243,12 +245,17 @@ class Spoke:
         if not self.told_hub:
             self.supervisor.stop(why)
 
-    def silence(self):
-        return time.monotonic() - self.link.heard()
-
-    def end_by_silence(self, seconds):
-        self.hub_lost("no message from it for %.0f s" % seconds)
-        self.supervisor.stop("no message from %s for %.0f s" % (self.hub, seconds))
+    def look_at_watcher(self, lease):
+        """Ends this part of the run when its hub is lost."""
+        silence = time.monotonic() - self.link.heard()
+        if silence > lease:
+            why = "no message from it for %.0f s" % silence
+        elif self.link.absent() > GONE:
+            why = ENDED
+        else:
+            return
+        self.hub_lost(why)
+        self.supervisor.stop("%s was lost: %s" % (self.hub, why))
 
     def finish(self, survivors):
         self.link.send({"event": "swept", "survivors": survivors})

@@ -15,7 +15,7 @@ import time
 from ipexctl.remote import frame_stream, root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
-from ipexctl.remote.run import rank_wrapper, run_folders, supervisor
+from ipexctl.remote.run import journal, rank_wrapper, run_folders, supervisor
 
 LOOK = 1.0
 PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost
@@ -64,6 +64,7 @@ def guard(link):
     except OSError as e:
         link.write({"error": document(supervisor.cannot_write(e, "/tmp"))})
         os._exit(0)
+    began = time.monotonic()
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
     pulse = mmap.mmap(-1, 1)  # both see it
@@ -77,6 +78,7 @@ def guard(link):
     survivors = rank_wrapper.kill_all(asked["run_id"], os.getpid()) if how else []
     scratch_folder.remove(scratch)
     if how:
+        note_end(asked, how, len(survivors), time.monotonic() - began)
         try:
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
@@ -84,6 +86,17 @@ def guard(link):
     run_folders.sweep(root_folder.named(asked["root"]))
     scratch_folder.sweep()
     os._exit(0)
+
+
+def note_end(asked, how, survivors, seconds):
+    """In the journal, which the supervisor could not end. When it began is when this did."""
+    folder = os.path.join(root_folder.named(asked["root"]), "runs", run_folders.run_id(asked))
+    record = {"over": "the supervisor of the run was killed (%s)" % how, "survivors": survivors}
+    try:
+        path = journal.path_of(folder, asked["host"])
+        journal.append(path, dict(record, at=round(seconds, 3)))
+    except OSError:
+        pass  # it had none yet, or the disk is full
 
 
 def supervise(link, asked, scratch, pulse):

@@ -39,6 +39,9 @@ def op_list(call, h):
             summary(records), run=run, host=name, alive=alive, last=last_line(folder, records)
         )
         row["unreadable"] = not records
+        if not alive and row["over"] is None and row["result"] is None and row["began"]:
+            until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
+            row["seconds"] = max(row["seconds"], until)
         row["bytes"] = root_upkeep.size_of(folder) if h["sizes"] else None
         found.append(row)
     return {"runs": found}
