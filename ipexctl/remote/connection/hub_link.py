@@ -124,6 +124,10 @@ class Spoke(Link):
     def heard(self):
         return self.hub.heard
 
+    def met(self):
+        """Was it ever connected?"""
+        return self.hub.stream.other is not None
+
     def absent(self):
         return self.absence(self.hub)
 

@@ -9,7 +9,7 @@ import time
 
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
-from ipexctl.remote.hub import host_reports, judge
+from ipexctl.remote.hub import host_paths, host_reports, judge
 from ipexctl.remote.own_process import start_thread
 
 CUT = "the connection ended"
@@ -144,6 +144,8 @@ class Hub:
         for host in self.others:
             silence = now - self.link.heard(host)
             since, why = self.doubts.get(host, (now, ""))
+            if host not in self.judge.lost and host in self.judge.env_files:
+                self.judge.paths.listen(host, silence, now)
             if silence > self.supervisor.lease:
                 self.judge.host_lost(host, "no message from it for %.0f s" % silence, now)
             elif self.link.absent(host) > GONE:
@@ -215,6 +217,7 @@ class Spoke:
         self.supervisor = supervisor
         self.hub = asked["hub"]
         self.told_hub = False
+        self.paths = host_paths.HostPaths([(supervisor.plan["host"], ""), (self.hub, "")])
         try:
             self.link = hub_link.Spoke(
                 supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
@@ -247,7 +250,12 @@ class Spoke:
 
     def look_at_watcher(self, lease):
         """Ends this part of the run when its hub is lost."""
-        silence = time.monotonic() - self.link.heard()
+        now = time.monotonic()
+        silence = now - self.link.heard()
+        if self.link.met():
+            self.paths.listen(self.hub, silence, now)
+        for text, cut in self.paths.news(now):
+            self.supervisor.note_facts([{"event": "note", "text": text, "cut": cut}])
         if silence > lease:
             why = "no message from it for %.0f s" % silence
         elif self.link.absent() > GONE:

@@ -11,17 +11,22 @@ import struct
 import threading
 import time
 
+from ipexctl.remote.run import unanswered
+
 SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 ERROR, DONE = 2, 3
-OPEN = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8  # ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT
+SYN_SENT = 2
+# SYN_SENT, ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT
+OPEN = 1 << SYN_SENT | 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8
+AGAIN = 1  # the timer after which bytes are sent again
 CLOSED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY
 INFO = 2  # INET_DIAG_INFO: a struct tcp_info
 ACKED = 120  # where tcpi_bytes_acked is in it; tcpi_bytes_received follows
 HEAD = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI48x")  # struct inet_diag_req_v2
-MESSAGE = struct.Struct("=B3xHH16s16s12x12xII")  # struct inet_diag_msg; ports are big-endian
+MESSAGE = struct.Struct("=BBBBHH16s16s12x12xII")  # struct inet_diag_msg; ports are big-endian
 COUNTERS = struct.Struct("=QQ")
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
@@ -51,7 +56,8 @@ class Sockets:
         self.closing.close()
 
     def open(self):
-        """(key, uid, inode, sent, received) of each; raises OSError."""
+        """(key, uid, inode, sent, received, retries) of each, where nothing can be counted yet with
+        None; raises OSError."""
         for family in (socket.AF_INET, socket.AF_INET6):
             with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
                 link.settimeout(5.0)
@@ -93,7 +99,7 @@ def messages(packet):
 
 
 def read(data):
-    family, here, there, own, other, uid, inode = MESSAGE.unpack_from(data)
+    family, state, timer, retries, here, there, own, other, uid, inode = MESSAGE.unpack_from(data)
     key = (text(family, own), socket.ntohs(here), text(family, other), socket.ntohs(there))
     sent = received = None
     at = MESSAGE.size
@@ -104,7 +110,9 @@ def read(data):
         if kind == INFO and size - 4 >= ACKED + COUNTERS.size:
             sent, received = COUNTERS.unpack_from(data, at + 4 + ACKED)
         at += (size + 3) & ~3
-    return key, uid, inode, sent, received
+    if state == SYN_SENT:
+        sent = received = None
+    return key, uid, inode, sent, received, retries if timer == AGAIN else 0
 
 
 def text(family, address):
@@ -141,6 +149,7 @@ class Traffic:
         self.maps_due = 0.0
         self.sockets = None
         self.trouble = ""
+        self.unanswered = unanswered.Unanswered()
 
     def add(self, rank, pid):
         with self.lock:
@@ -217,7 +226,8 @@ class Traffic:
             self.sockets = Sockets()
         found = list(self.sockets.open())
         self.learn(found)
-        for key, _, inode, sent, received in found:
+        self.look_for_answers(found)
+        for key, _, inode, sent, received, _ in found:
             rank = self.owners.get(inode)
             if not inode and key in self.links and sent is not None:
                 rank = self.links[key][0]  # its process has closed it, and bytes are on their way
@@ -231,7 +241,7 @@ class Traffic:
                 self.links[key] = (rank, sent, received)
         foreign = {s[0] for s in found if s[2] and self.owners.get(s[2]) is None}
         strange = self.ending > 0 or time.monotonic() < self.young  # else they are other programs'
-        for key, uid, _, sent, received in self.sockets.closed():
+        for key, uid, _, sent, received, _ in self.sockets.closed():
             if sent is None or self.store in (key[1], key[3]):
                 continue
             if key not in self.links:
@@ -247,10 +257,16 @@ class Traffic:
         self.foreign = foreign
         return self.news()
 
+    def look_for_answers(self, found):
+        rows = [(row[0], row[5]) for row in found if self.owners.get(row[2]) is not None]
+        event = self.unanswered.report(rows, time.monotonic())
+        if event is not None:
+            self.call.report(event)
+
     def learn(self, found):
         """Finds the owners of sockets that are new."""
         own = os.getuid()
-        here = {inode for _, uid, inode, _, _ in found if inode and uid == own}
+        here = {inode for _, uid, inode, _, _, _ in found if inode and uid == own}
         self.owners = {inode: self.owners[inode] for inode in here if inode in self.owners}
         new = here.difference(self.owners)
         if new and self.pids:
