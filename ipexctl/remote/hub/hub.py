@@ -18,7 +18,7 @@ AT_ONCE = 256  # events that are taken before what follows is passed on
 STOP_WAIT = 8.0  # for the other hosts' last words
 LAST_WORD = 2.0  # to be heard by the hub
 GONE = 2.0  # seconds for a host to be heard again, when there is another sign that it is lost
-ENDED = "the supervisor of the run ended there, and the host closed its connections"
+ENDED = "the supervisor of the run was killed there, or the host shut down"
 
 
 def is_failure(event):
