@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.remote.connection.unanswered import Unanswered
 from ipexctl.remote.hub.host_paths import HostPaths
 from ipexctl.remote.hub.judge import Judge
-from ipexctl.remote.run.unanswered import Unanswered
 from tests.hub.test_judge import run, up
 
 HOSTS = [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "host-c")]

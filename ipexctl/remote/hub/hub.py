@@ -149,7 +149,7 @@ class Hub:
             if silence > self.supervisor.lease:
                 self.judge.host_lost(host, "no message from it for %.0f s" % silence, now)
             elif self.link.absent(host) > GONE:
-                self.judge.host_lost(host, ENDED, now)
+                self.judge.host_lost(host, why or ENDED, now)
             elif now - since > GONE:
                 if host not in connected or silence > 2 * GONE:
                     self.judge.host_lost(host, why, now)

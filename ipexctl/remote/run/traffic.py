@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 
-from ipexctl.remote.run import unanswered
+from ipexctl.remote.connection import unanswered
 
 SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
