@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
+FIRST = 14.0  # of a server that has sent nothing of the file yet; it is asked twice
+LEAST = 1000  # bytes per second of a server that is only slow
 MOST = 16 << 30  # bytes of a file of unknown size
 TRIES = 3  # in a row that bring nothing
 LONGEST_PAUSE = 30.0
@@ -29,10 +31,12 @@ class Broken(Exception):
     """
 
     def __init__(
-        self, words: str, status: int = 0, pause: float | None = None, *, untrusted: str = ""
-    ) -> None:
+        self, words: str, status: int = 0, pause: float | None = None, *, untrusted: str = "",
+        stalled: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(words)
         self.status, self.pause, self.untrusted = status, pause, untrusted
+        self.stalled = stalled
 
     @property
     def final(self) -> bool:
@@ -64,78 +68,93 @@ class Download:
 
         `size`: of the file, 0 if it is not known. What is larger is not taken.
         """
-        vain = 0
+        vain, flows = 0, False
         while True:
             before = out.seek(0, os.SEEK_END)
+            timeout = self.timeout if flows else min(self.timeout, FIRST)
             try:
-                return self._once(out, url, headers, on_bytes, size or MOST)
+                return self._once(out, url, headers, on_bytes, size or MOST, timeout)
             except TooLarge:
                 out.truncate(0)
                 raise
             except Broken as e:
-                vain = 0 if out.seek(0, os.SEEK_END) > before else vain + 1
-                if e.final or vain == TRIES:
+                came = out.seek(0, os.SEEK_END) - before
+                brought = came > (LEAST * timeout if e.stalled else 0)
+                vain, flows = 0 if brought else vain + 1, flows or brought
+                if e.final or vain >= (TRIES if flows or not e.stalled else 2):
                     raise
                 self.wait(min(LONGEST_PAUSE, float(vain) if e.pause is None else e.pause))
 
     def _once(
         self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None],
-        most: int,
+        most: int, timeout: float,
     ) -> None:  # fmt: skip
         have = out.seek(0, os.SEEK_END)
         asked = {**headers, "Range": f"bytes={have}-"} if have else dict(headers)
-        answer = self._answer(urllib.request.Request(url, headers=asked))
+        answer = self._answer(urllib.request.Request(url, headers=asked), timeout)
         if answer is None:
             return  # all of it is here already; the hash will tell
         with answer:
             if have and answer.status != 206:
                 out.truncate(0)
-            self._body(answer, out, on_bytes, most)
+            self._body(answer, out, on_bytes, most, timeout)
 
-    def _answer(self, request: urllib.request.Request) -> http.client.HTTPResponse | None:
+    def _answer(
+        self, request: urllib.request.Request, timeout: float
+    ) -> http.client.HTTPResponse | None:
         try:
-            return self.open(request, timeout=self.timeout)
+            return self.open(request, timeout=timeout)
         except urllib.error.HTTPError as e:
             with e:
                 if e.code == 416:
                     return None
                 raise Broken(f"HTTP {e.code} {e.reason}", e.code, _pause(e)) from None
         except TimeoutError:
-            raise Broken(f"no answer for {self.timeout:.0f} s") from None
+            raise _stalled(timeout) from None
         except urllib.error.URLError as e:
             if isinstance(e.reason, ssl.SSLCertVerificationError):
                 host = urlsplit(e.filename or request.full_url).hostname or ""
                 words = f"the certificate of {host} is not valid: {e.reason.verify_message}"
                 raise Broken(words, untrusted=host) from None
-            timed_out = isinstance(e.reason, TimeoutError)
-            raise Broken(
-                f"no answer for {self.timeout:.0f} s" if timed_out else str(e.reason)
-            ) from None
+            if isinstance(e.reason, TimeoutError):
+                raise _stalled(timeout) from None
+            raise Broken(str(e.reason)) from None
         except (http.client.HTTPException, OSError) as e:
             raise Broken(str(e) or type(e).__name__) from None
 
     def _body(
         self, answer: http.client.HTTPResponse, out: BinaryIO, on_bytes: Callable[[int], None],
-        most: int,
+        most: int, timeout: float,
     ) -> None:  # fmt: skip
         left, room = answer.length, most - out.tell()
-        while chunk := self._chunk(answer):
+        came, since = 0, time.monotonic()
+        while chunk := self._chunk(answer, timeout):
             room -= len(chunk)
             if room < 0:
                 raise TooLarge(f"it sends more than the {most:,} bytes that were expected")
             out.write(chunk)
             on_bytes(len(chunk))
             left = None if left is None else left - len(chunk)
+            came += len(chunk)
+            if time.monotonic() - since > timeout:
+                if came < LEAST * timeout and left != 0:
+                    raise _stalled(timeout, came)
+                came, since = 0, time.monotonic()
         if left:
             raise Broken(f"the connection ended {left / 1e6:.1f} MB too early")
 
-    def _chunk(self, answer: http.client.HTTPResponse) -> bytes:
+    def _chunk(self, answer: http.client.HTTPResponse, timeout: float) -> bytes:
         try:
-            return answer.read(CHUNK)
+            return answer.read1(CHUNK)
         except TimeoutError:
-            raise Broken(f"no more data for {self.timeout:.0f} s") from None
+            raise _stalled(timeout, 0) from None
         except (http.client.HTTPException, OSError) as e:
             raise Broken(str(e) or type(e).__name__) from None
+
+
+def _stalled(timeout: float, came: int | None = None) -> Broken:
+    how = "no answer" if came is None else f"only {came} bytes" if came else "no more data"
+    return Broken(f"the server stalls: {how} for {timeout:.0f} s", stalled=True)
 
 
 def _pause(e: urllib.error.HTTPError) -> float | None:

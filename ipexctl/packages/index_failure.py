@@ -9,9 +9,14 @@ from ipexctl.packages.indexes import CERT_HINT
 
 _ANSWERED = re.compile(r"https?://([^/\s:]+)\S* answered (401|403)")
 _STATUS = re.compile(r"\((5\d\d|429) [^)]*\) for url \(https?://([^/\s)]+)")
-_NO_ANSWER = re.compile(r"timed out|gave no answer")
+_NO_ANSWER = re.compile(r"timed out|gave no answer|https?://\S+ stalls: ")
 _HIDDEN = re.compile(r"`([a-z0-9-]+)` was found on \S+, but not at the requested version")
 _UNREACHED = re.compile(r"Failed to fetch: \S*?//([^/\s`]+)")
+
+
+def no_answer(why: str) -> bool:
+    """Whether a package is available there is not known."""
+    return bool(_NO_ANSWER.search(why))
 
 
 def hint(why: str) -> str:

@@ -131,7 +131,8 @@ def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved
     try:
         found = uv.compile(("uv",), {}, ALONE)
     except Unresolved as e:
-        raise _cannot_be_had(stack, f"hosts need uv to build an environment: {e}") from None
+        why = str(e) if e.network else f"hosts need uv to build an environment: {e}"
+        raise _cannot_be_had(stack, why) from None
     return _Solved(uv, _Way("uv"), ("uv",), {}, tuple(found))
 
 
@@ -186,6 +187,8 @@ class _Search:
                     return _one(uv, intel, way, extra)
                 except Unresolved as e:
                     self._note(way.text, uv, str(e))
+                    if e.own_index:
+                        raise self._cannot_be_had() from None
                     if e.network and not way.index:
                         return None  # the user's own indexes are in every way
                     if e.network:
@@ -231,6 +234,8 @@ class _Search:
                 yield uv, intel_pins(uv, self._silent if of_intel(uv.stack.row) else ())
             except Unresolved as e:
                 self._note("", uv, str(e))
+                if e.own_index:
+                    raise self._cannot_be_had() from None
 
     def _note(self, asked: str, uv: Uv, why: str) -> None:
         self._reasons.setdefault((asked, why), []).append(uv.stack.python_text)
@@ -369,6 +374,8 @@ def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None
             uv.compile((f"{name}=={version}",), {name: place} if place else {}, ALONE)
             return place
         except Unresolved as e:
+            if e.own_index:
+                raise
             reasons.append(f"{where}: {e}")
     raise Unresolved(f"{name} {version} is not available: {'; '.join(reasons)}")
 
@@ -383,6 +390,10 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
     if row.ipex:
         hint = "--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX"
     hint = index_failure.hint(why) or hint
+    if index_failure.no_answer(why):
+        return InputError(
+            f"cannot resolve {title}: a package index gave no answer", why=why, hint=hint
+        )
     return InputError(f"{title} is not available for {stack.platform}", why=why, hint=hint)
 
 
@@ -413,6 +424,10 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
                 there |= {f.package.sha256: f for f in _offered(asked, lacking, pins, options)}
             except Unresolved as e:
                 reasons.append(str(e))
+                if e.own_index:
+                    raise _not_located(lock, there, reasons) from None
+                if e.network:
+                    break  # the other files are asked for at the next place
         if all(p.sha256 in there for p in lock.files):
             return {p.sha256: there[p.sha256].url for p in lock.files}
     raise _not_located(lock, there, reasons)
@@ -450,8 +465,10 @@ def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str])
     names = {f.package.name for f in there.values()}
     others = [p for p in lock.files if p.sha256 not in there and p.name in names]
     if not others:
-        what = "your indexes do not have what ipexctl.lock names"
         why = "\n".join(dict.fromkeys(reasons))
+        what = "your indexes do not have what ipexctl.lock names"
+        if index_failure.no_answer(why):
+            what = "cannot find the files of ipexctl.lock: a package index gave no answer"
         return InputError(what, why=why, hint=index_failure.hint(why) or hint)
     return InputError(
         f"{others[0].file} on your indexes differs from the one in ipexctl.lock",

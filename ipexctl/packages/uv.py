@@ -8,8 +8,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,13 +22,16 @@ from ipexctl.core.stack.lock_file import Package
 from ipexctl.core.stack.selection import Stack
 from ipexctl.errors import NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, make_private
+from ipexctl.packages import index_stall
+from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.index_pins import Pin, Pins, project
+from ipexctl.packages.index_stall import StallWatch
 from ipexctl.packages.indexes import Indexes, plain
 
 TIMEOUT = 600
 ANY_INDEX = ("--index-strategy", "unsafe-first-match")
 ALONE = "--no-deps"
-_NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer")
+_NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer| stalls: ")
 _LOGIN = re.compile(r"://[^\s/]*@")
 _REFUSED = re.compile(r"An index[^(\n]* \(([^)\s]+)\).*\b(401 Unauthorized|403 Forbidden)")
 _OPTIONS = re.compile(
@@ -56,11 +62,12 @@ class Origins:
 
 
 class Unresolved(Exception):
-    """`hidden`: packages that an index has, but none that fits; then uv asks no further index."""
+    """`hidden`: packages that an index has, but none that fits; then uv asks no further index.
+    `own_index`: one of the user's stalls, and every resolution would ask it."""
 
-    def __init__(self, why: str, hidden: Sequence[str] = ()) -> None:
+    def __init__(self, why: str, hidden: Sequence[str] = (), *, own_index: bool = False) -> None:
         super().__init__(why)
-        self.hidden = tuple(hidden)
+        self.hidden, self.own_index = tuple(hidden), own_index
 
     @property
     def network(self) -> bool:
@@ -94,11 +101,13 @@ class Uv:
         constraints: Sequence[str] = (),
     ) -> list[Found]:
         """One wheel for each package of the resolution. Raises Unresolved with uv's words."""
-        return [wheels[0] for wheels in self._resolved(project(wanted, pins, constraints), options)]
+        text = project(wanted, pins, constraints)
+        return [wheels[0] for wheels in self._resolved(text, pins, options)]
 
     def wheels(self, wanted: Sequence[str], pins: Pins, *options: str) -> list[Found]:
         """Every wheel of each package that the hosts can load. Raises Unresolved."""
-        return [w for wheels in self._resolved(project(wanted, pins), options) for w in wheels]
+        found = self._resolved(project(wanted, pins), pins, options)
+        return [w for wheels in found for w in wheels]
 
     def origins(
         self,
@@ -110,7 +119,7 @@ class Uv:
         """The same resolution, by where it came from: uv's pylock.toml does not tell."""
         told = ("--no-annotate", "--emit-index-annotation", "--emit-index-url")
         text = project(wanted, pins, constraints)
-        return read_origins(self._compile(text, "out.txt", *told, *options))
+        return read_origins(self._compile(text, pins, "out.txt", *told, *options))
 
     def answers(self, pin: Pin) -> bool:
         """Does this index give any answer? Asked shortly: it is one of several places."""
@@ -123,19 +132,33 @@ class Uv:
         trusted = Indexes(trusted=self.indexes.trusted).arguments()
         try:
             options = (ALONE, *place, pin.url, *trusted)
-            self._run(project(("torch",), {}), "out.txt", options, environ)
+            self._run(project(("torch",), {}), "out.txt", options, environ, lambda: [pin])
         except Unresolved as e:
             return not e.network
         return True
 
-    def _resolved(self, text: str, options: Sequence[str]) -> list[list[Found]]:
-        lock = self._compile(text, "pylock.toml", "--format", "pylock.toml", *options)
+    def _resolved(self, text: str, pins: Pins, options: Sequence[str]) -> list[list[Found]]:
+        lock = self._compile(text, pins, "pylock.toml", "--format", "pylock.toml", *options)
         return [_found(raw) for raw in toml.loads(lock)["packages"]]
 
-    def _compile(self, text: str, out: str, *options: str) -> str:
-        return self._run(text, out, (*self.indexes.arguments(), *options), self._environ)
+    def _compile(self, text: str, pins: Pins, out: str, *options: str) -> str:
+        arguments = (*self.indexes.arguments(), *options)
+        return self._run(
+            text, out, arguments, self._environ, lambda: [*pins.values(), *self._own_indexes]
+        )
 
-    def _run(self, text: str, out: str, options: Sequence[str], environ: Mapping[str, str]) -> str:
+    @cached_property
+    def _own_indexes(self) -> tuple[Pin, ...]:
+        """As uv has them from its configuration, too."""
+        links = (Pin(place, flat=True) for place in self.indexes.find_links if "://" in place)
+        known = self.origins((), {}).indexes
+        return (*(Pin(self.indexes.with_login(url)) for url in known), *links)
+
+    def _run(
+        self, text: str, out: str, options: Sequence[str], environ: Mapping[str, str],
+        asks: Callable[[], Sequence[Pin]],
+    ) -> str:  # fmt: skip
+        """`asks`: where uv looks for packages."""
         # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
         above = cache_dir(self._environ) / "resolve"
         make_private(above)
@@ -153,18 +176,47 @@ class Uv:
                 *options,
             )  # fmt: skip
             try:
-                done = subprocess.run(
-                    command, cwd=folder, env=environ, capture_output=True, text=True,
-                    timeout=TIMEOUT, stdin=subprocess.DEVNULL,
+                process = subprocess.Popen(
+                    command, cwd=folder, env=environ, text=True, stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 )  # fmt: skip
             except OSError as e:
                 raise NotHere(f"cannot run {self._binary}", why=reason_of(e)) from None
-            except subprocess.TimeoutExpired:
-                raise Unresolved(f"uv did not answer within {TIMEOUT} s") from None
-            if done.returncode:
-                hidden = _HIDDEN.findall(" ".join(done.stderr.split()))
-                raise Unresolved(_last_words(done.stderr), hidden)
+            with process:
+                try:
+                    stderr = self._last_said(process, environ, asks)
+                finally:
+                    process.kill()
+            if process.returncode:
+                hidden = _HIDDEN.findall(" ".join(stderr.split()))
+                raise Unresolved(_last_words(stderr), hidden)
             return Path(folder, out).read_text("utf-8")
+
+    def _last_said(
+        self, process: subprocess.Popen[str], environ: Mapping[str, str],
+        asks: Callable[[], Sequence[Pin]],
+    ) -> str:  # fmt: skip
+        """What uv said when it has ended. Raises Unresolved where an index holds it up."""
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=index_stall.SLOW)[1]
+        late, patience = time.monotonic(), max(index_stall.PATIENCE, _patience(environ))
+        pages = [pin.url if pin.flat else f"{pin.url.rstrip('/')}/torch/" for pin in asks()]
+        watch = StallWatch(pages, Opener(self.indexes, environ), patience)
+        while time.monotonic() - late < TIMEOUT:
+            with suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=0.5)[1]
+            if stall := watch.found():
+                own = any(stall.page.startswith(plain(pin.url)) for pin in self._own_indexes)
+                raise Unresolved(str(stall), own_index=own)
+        raise Unresolved(f"uv did not answer within {TIMEOUT} s")
+
+
+def _patience(environ: Mapping[str, str]) -> float:
+    """What the user grants a slow index."""
+    try:
+        return float(environ.get("UV_HTTP_TIMEOUT", 0))
+    except ValueError:
+        return 0.0
 
 
 def _earlier(out: str, versions: Mapping[str, str]) -> str:

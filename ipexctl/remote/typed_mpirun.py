@@ -7,14 +7,13 @@ agent of the host that mpirun named. All of it ends with the agents.
 import itertools
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 
-from ipexctl.remote import root_folder
+from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import host_programs, mpirun_bootstrap, rank_wrapper, run_folders
@@ -58,7 +57,7 @@ class Serving:
         self.python = header["python"]
         self.bin = os.path.join(self.dir, "bin")
         self.env["PATH"] = self.bin + ":" + self.env.get("PATH", os.defpath)
-        self.scratch = host_programs.scratch_folder()
+        self.scratch = scratch_folder.make()
         self.env["TMPDIR"] = self.scratch
         self.children = {}  # key -> Popen
         self.launches = {}  # key -> connection of what mpirun started
@@ -199,4 +198,4 @@ class Serving:
 
     def end(self):
         rank_wrapper.kill_all(self.run_id, os.getpid())
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        scratch_folder.remove(self.scratch)

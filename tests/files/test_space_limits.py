@@ -199,6 +199,24 @@ def test_an_active_run_is_left_alone(tmp_path: Path) -> None:
     assert prune(root)["copies"][0] == 1
 
 
+def test_what_a_killed_sync_left_goes_with_the_next_command(tmp_path: Path) -> None:
+    folder, root = project(tmp_path / "p"), tmp_path / "root"
+    left = root / "runs/killed" / f"work.{'0a' * 8}"
+    with closing(fresh_agent()) as agent:
+        snapshot(folder).bring(agent, str(root), "killed")
+        (left / "pkg").mkdir(parents=True)
+        (left / "pkg/large").write_bytes(b"x" * LARGE)
+        (root / "runs/killed" / f"work.{'0b' * 8}").symlink_to(folder)
+        (root / "runs/killed/work.of-a-rank").write_text("stays")
+        run(root, folder, "run-1")
+        assert left.exists()  # its agent lives
+    run(root, folder, "run-2")
+    assert not left.exists()
+    assert len(list(folder.iterdir())) == 11
+    assert (root / "runs/killed/work.of-a-rank").exists()
+    assert (root / "runs/killed/work").is_dir()
+
+
 def test_a_link_that_a_rank_put_in_a_folders_place_is_not_followed(tmp_path: Path) -> None:
     folder, root = project(tmp_path / "p"), tmp_path / "root"
     work = run(root, folder, "run-0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -346,3 +348,85 @@ def test_no_key_is_in_a_file(tmp_path, monkeypatch) -> None:
     hub = Hub(HOSTS[1:], KEYS["node0"], print)
     hub.close()
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+HUB = """
+import json, os, signal, sys, time
+from ipexctl.remote.connection.hub_link import Hub
+hub = Hub(["node1"], json.loads(sys.stdin.readline()), lambda name, message: None)
+print(hub.listen("127.0.0.1"), flush=True)
+sys.stdin.readline()
+hub.close()
+"""
+
+
+@contextlib.contextmanager
+def hub_process() -> Iterator[tuple[subprocess.Popen[str], Spoke]]:
+    """A hub in a process of its own, and a spoke that is connected to it."""
+    argv = [sys.executable, "-c", HUB]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as hub:
+        assert hub.stdin is not None and hub.stdout is not None
+        hub.stdin.write(json.dumps(KEYS["node0"]) + "\n")
+        hub.stdin.flush()
+        spoke = Spoke("node1", "node0", KEYS["node1"], lambda message: None)
+        spoke.connect("127.0.0.1", int(hub.stdout.readline()))
+        try:
+            assert until(spoke.connected)
+            yield hub, spoke
+        finally:
+            hub.kill()
+            spoke.close()
+
+
+def test_a_hub_that_was_killed_is_known_to_be_gone() -> None:
+    with hub_process() as (hub, spoke):
+        assert spoke.absent() == 0.0
+        hub.kill()
+        assert until(lambda: spoke.absent() > 0.3, 5.0)
+
+
+def test_a_hub_that_is_stopped_or_says_goodbye_is_not() -> None:
+    with hub_process() as (hub, spoke):
+        hub.send_signal(signal.SIGSTOP)
+        time.sleep(1.0)
+        assert spoke.absent() == 0.0
+        hub.send_signal(signal.SIGCONT)
+        assert hub.stdin is not None
+        hub.stdin.close()
+        assert until(lambda: not spoke.connected())
+        time.sleep(1.0)
+        assert spoke.absent() == 0.0
+
+
+LONE_SPOKE = """
+import json, sys, time
+from ipexctl.remote.connection.hub_link import Spoke
+spoke = Spoke("node1", "node0", json.loads(sys.stdin.readline()), lambda message: None)
+spoke.connect("127.0.0.1", int(sys.argv[1]))
+time.sleep(60)
+"""
+
+
+def test_a_spoke_that_was_killed_is_known_to_be_gone() -> None:
+    with cluster() as made:
+        argv = [sys.executable, "-c", LONE_SPOKE, str(made.port)]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, text=True) as spoke:
+            assert spoke.stdin is not None
+            spoke.stdin.write(json.dumps(KEYS["node1"]) + "\n")
+            spoke.stdin.flush()
+            assert until(lambda: "node1" in made.hub.connected())
+            assert made.hub.absent("node1") == 0.0
+            spoke.kill()
+            assert until(lambda: made.hub.absent("node1") > 0.3, 5.0)
+        assert made.hub.absent("node2") == 0.0
+
+
+def test_a_spoke_that_connects_again_is_not_gone() -> None:
+    with cluster() as made, contextlib.closing(CuttingProxy(made.port, 1)) as proxy:
+        spoke = made.spoke("node1", port=proxy.port)
+        for number in range(2000):
+            spoke.send(number)
+        assert until(lambda: proxy.cuts > 4)
+        proxy.cutting = False
+        assert until(lambda: len(made.taken["node1"]) == 2000 and spoke.connected())
+        assert (made.hub.absent("node1"), spoke.absent()) == (0.0, 0.0)

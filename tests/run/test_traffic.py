@@ -15,6 +15,10 @@ from ipexctl.remote.run import traffic as module
 class Call:
     def __init__(self) -> None:
         self.events: list[dict] = []
+        self.reports: list[dict] = []
+
+    def report(self, event: dict) -> None:
+        self.reports.append(event)
 
     def emit(self, event: dict) -> None:
         self.events.append(event)

@@ -86,6 +86,7 @@ class OnHost:
     bytes: int | None = None
     format: int | None = None  # of its journal
     unreadable: bool = False  # not a single record
+    cut: tuple[tuple[str, float], ...] = ()  # which hosts do not reach each other, for how long
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,13 @@ class Run:
     @property
     def unreadable(self) -> bool:
         return all(part.unreadable for part in self.seen)
+
+    @property
+    def cut(self) -> tuple[tuple[str, float], ...]:
+        """As the hub says; where that is not reached, as any other host does."""
+        first = self.about.hosts[:1]
+        known = sorted(self.seen, key=lambda part: part.host not in first)
+        return next((part.cut for part in known if part.alive), ())
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -158,7 +166,14 @@ def read_on_host(
         count_or_none(raw.get("bytes")),
         count_or_none(raw.get("format")),
         raw.get("unreadable") is True,
+        tuple(
+            (plain(row[0], 200), _number(row[1])) for row in listed(raw.get("cut")) if _is_cut(row)
+        ),
     )
+
+
+def _is_cut(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2
 
 
 def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:

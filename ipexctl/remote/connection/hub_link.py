@@ -15,7 +15,7 @@ import socket
 import time
 
 from ipexctl.remote.connection.link_thread import BEATS, FORGOTTEN, Link
-from ipexctl.remote.connection.tls_channel import Channel, in_words
+from ipexctl.remote.connection.tls_channel import Channel, Reset, in_words
 
 RETRY, SLOWEST_RETRY = 0.2, 2.0
 ACCEPTED = 32  # connections taken before other work
@@ -50,6 +50,9 @@ class Hub(Link):
 
     def heard(self, name):
         return self.ends[name].heard
+
+    def absent(self, name):
+        return self.absence(self.ends[name])
 
     def connected(self):
         return {n for n, end in self.ends.items() if end.channel is not None and not end.lost}
@@ -121,6 +124,13 @@ class Spoke(Link):
     def heard(self):
         return self.hub.heard
 
+    def met(self):
+        """Was it ever connected?"""
+        return self.hub.stream.other is not None
+
+    def absent(self):
+        return self.absence(self.hub)
+
     def connected(self):
         return self.hub.channel is not None
 
@@ -142,6 +152,8 @@ class Spoke(Link):
             try:
                 self.begin()
             except (OSError, ValueError, OverflowError) as e:  # the latter two of an odd address
+                if isinstance(e, ConnectionRefusedError):
+                    self.note_refusal()
                 self.failed(in_words(e))
 
     def begin(self):
@@ -161,6 +173,16 @@ class Spoke(Link):
             raise
         channel.connecting = True
         self.add(channel)
+
+    def note_end(self, channel, how):
+        Link.note_end(self, channel, how)
+        if channel.connecting and isinstance(how, Reset):
+            self.note_refusal()
+
+    def note_refusal(self):
+        """Nothing listens where the hub did. After silence a firewall could be the reason."""
+        if self.hub.reset and self.hub.vanished is None:
+            self.hub.vanished = time.monotonic()
 
     def failed(self, why):
         self.trouble = why

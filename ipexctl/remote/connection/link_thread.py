@@ -12,7 +12,7 @@ import traceback
 
 from ipexctl.remote.connection import link_stream, tls_channel
 from ipexctl.remote.connection.link_stream import BEAT, HELLO, MESSAGE, REFUSED
-from ipexctl.remote.connection.tls_channel import Closed, Refused
+from ipexctl.remote.connection.tls_channel import Closed, Refused, Reset, Vanished
 from ipexctl.remote.own_process import start_thread
 
 BEATS = 1.0  # seconds from one to the next
@@ -29,6 +29,8 @@ class End:
         self.stream = link_stream.Stream(os.urandom(16))
         self.heard = time.monotonic()
         self.channel = None  # the connection in use
+        self.reset = False  # the last connection, not by this end
+        self.vanished = None  # since when its process has ended, as far as its kernel says
         self.lost = False
 
 
@@ -85,6 +87,12 @@ class Link:
         except OSError:
             pass  # full, so it wakes up anyway; or closed
 
+    def absence(self, end):
+        """Seconds since its process has ended, and no other connection came. 0: it lives, or
+        that is not known: a path that is cut may come back."""
+        since = end.vanished
+        return 0.0 if since is None else time.monotonic() - since
+
     def wait_until(self, condition, seconds):
         if threading.current_thread() is self.thread:
             return condition()
@@ -121,6 +129,9 @@ class Link:
             self.close_all()
 
     def close_all(self):
+        for end in self.ends.values():
+            if end.channel is not None:
+                end.channel.close()
         for key in list(self.selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self.selector.close()
@@ -187,10 +198,18 @@ class Link:
         except Refused as e:
             self.refuse(channel, str(e))
         except (Closed, link_stream.BadFrame) as e:
+            self.note_end(channel, e)
             self.drop(channel, str(e))
         except Exception as e:
             traceback.print_exc()
             self.drop(channel, repr(e))
+
+    def note_end(self, channel, how):
+        end = channel.end
+        if end is not None and end.channel is channel:
+            end.reset = isinstance(how, Reset)
+            if isinstance(how, Vanished):
+                end.vanished = time.monotonic()
 
     def read(self, channel):
         if not channel.fill() or channel.refused:
@@ -251,6 +270,7 @@ class Link:
         with self.changed:
             end.stream.resume(number, token)
             end.channel = channel
+            end.vanished = None
             self.changed.notify_all()
         del self.unfinished[channel]
         self.note_word(channel)

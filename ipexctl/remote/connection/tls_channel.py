@@ -4,6 +4,7 @@ A certificate's common name is the SHA-256 of the host's name in the run, as a c
 characters at most (verbs/run/run_certificates.py makes them). Only the run's own CA is trusted.
 """
 
+import errno
 import hashlib
 import os
 import socket
@@ -17,6 +18,14 @@ PATIENCE = 5.0  # seconds for connecting, the handshake and the greeting togethe
 
 class Closed(Exception):
     """The connection is over; says why."""
+
+
+class Vanished(Closed):
+    """The other end's kernel closed it: a process that lives says goodbye first."""
+
+
+class Reset(Closed):
+    """The other end's kernel did, or something on the way."""
 
 
 class Refused(Closed):
@@ -88,6 +97,8 @@ class Channel:
     def check_connected(self):
         """The socket became writable: is it connected?"""
         failed = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed == errno.ECONNREFUSED:
+            raise Reset(in_words(ConnectionRefusedError(failed, os.strerror(failed))))
         if failed:
             raise Closed(in_words(OSError(failed, os.strerror(failed))))
         self.connecting = False
@@ -98,10 +109,12 @@ class Channel:
             data = self.sock.recv(CHUNK)
         except (BlockingIOError, InterruptedError):
             return False
+        except ConnectionResetError as e:
+            raise Reset(in_words(e)) from None
         except OSError as e:
             raise Closed(in_words(e)) from None
         if not data:
-            raise Closed("the other end closed the connection")
+            raise Vanished("the other end closed the connection")
         if not self.refused:
             self.incoming.write(data)
         return True
@@ -128,6 +141,8 @@ class Channel:
                 data = self.tls.read(CHUNK)
             except self.ssl.SSLWantReadError:
                 return
+            except self.ssl.SSLZeroReturnError:
+                raise Closed("the other end closed the connection") from None
             except self.ssl.SSLError as e:
                 raise Closed(tls_in_words(e)) from None
             if not data:
@@ -171,6 +186,16 @@ class Channel:
         self.unsent = b""
 
     def close(self):
+        """With a goodbye, as far as the kernel takes it."""
+        if not self.closed and self.shaken and not self.refused:
+            try:
+                self.tls.unwrap()
+            except (self.ssl.SSLError, OSError):
+                pass  # the other end's goodbye is not waited for
+            try:
+                self.flush()
+            except Closed:
+                pass
         self.closed = True
         self.sock.close()
 

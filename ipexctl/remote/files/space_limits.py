@@ -7,7 +7,6 @@ Of projects, blobs and packs go that only superseded versions consist of, then t
 that were used longest ago. What an environment needs, and whatever is in use, stays.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,7 +14,7 @@ import shutil
 import stat
 import time
 
-from ipexctl.remote import root_folder
+from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import dataset_versions, spare_copies, synced_folders
 from ipexctl.remote.install import blobs, env_marks, root_upkeep
@@ -39,6 +38,8 @@ def op_prune(call, header):
     work = Pruning(call, root_folder.checked(text), header["limits"], header["check"] is True)
     if not work.check:
         spare_copies.lowest_priority()
+        run_folders.sweep(work.root)
+        scratch_folder.sweep()
     work.runs()
     work.spares()
     work.projects()
@@ -52,7 +53,7 @@ def op_remove_run(call, header):
     folder = os.path.join(root, "runs", run)
     if not os.path.isdir(folder) or os.path.islink(folder):
         return {"removed": False}
-    lock = None if run in run_folders.active(root) else lock_run(folder)
+    lock = None if run in run_folders.active(root) else run_folders.lock_run(folder)
     if lock is None:
         raise Failure("the run %s is still active" % run, hint="ipexctl stop %s" % run)
     try:
@@ -93,7 +94,7 @@ class Pruning:
                 self.project_copy(folder)
 
     def whole_run(self, folder):
-        lock = lock_run(folder)
+        lock = run_folders.lock_run(folder)
         if lock is None:
             return
         try:
@@ -110,7 +111,7 @@ class Pruning:
                 tree = json.loads(file.read().decode("ascii"))
         except (OSError, ValueError):
             return  # there is none, or it went before
-        lock = lock_run(folder)
+        lock = run_folders.lock_run(folder)
         if lock is None:
             return
         try:
@@ -241,24 +242,6 @@ class Folders:
         if folder not in self.known:
             self.known[folder] = os.path.realpath(folder) == folder
         return self.known[folder]
-
-
-def lock_run(folder):
-    """None while the run is active, or another agent prunes it."""
-    try:
-        lock = os.path.join(folder, "lock")
-        if os.path.lexists(lock):
-            fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-        else:  # of an older ipexctl
-            fd = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is active; or nobody can tell, on a file system without locks
-        os.close(fd)
-        return None
-    return fd
 
 
 def remove_skeleton(work, tree):

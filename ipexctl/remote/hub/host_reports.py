@@ -27,6 +27,16 @@ def amount(value):
     return float(value)
 
 
+def addresses(value):
+    if not isinstance(value, list) or len(value) > 256 or not all(is_address(a) for a in value):
+        raise ValueError("no addresses")
+    return value
+
+
+def is_address(value):
+    return isinstance(value, str) and len(value) < 64
+
+
 def small(value):
     return value if isinstance(value, dict) and len(json.dumps(value)) < LARGEST else None
 

@@ -9,7 +9,7 @@ import time
 
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
-from ipexctl.remote.hub import host_reports, judge
+from ipexctl.remote.hub import host_paths, host_reports, judge
 from ipexctl.remote.own_process import start_thread
 
 CUT = "the connection ended"
@@ -17,7 +17,8 @@ LOOK = 0.25  # seconds between looks at the clock
 AT_ONCE = 256  # events that are taken before what follows is passed on
 STOP_WAIT = 8.0  # for the other hosts' last words
 LAST_WORD = 2.0  # to be heard by the hub
-GONE = 2.0  # seconds for a host to be heard again, when the watcher has lost it, too
+GONE = 2.0  # seconds for a host to be heard again, when there is another sign that it is lost
+ENDED = "the supervisor of the run was killed there, or the host shut down"
 
 
 def is_failure(event):
@@ -143,8 +144,12 @@ class Hub:
         for host in self.others:
             silence = now - self.link.heard(host)
             since, why = self.doubts.get(host, (now, ""))
+            if host not in self.judge.lost and host in self.judge.env_files:
+                self.judge.paths.listen(host, silence, now)
             if silence > self.supervisor.lease:
                 self.judge.host_lost(host, "no message from it for %.0f s" % silence, now)
+            elif self.link.absent(host) > GONE:
+                self.judge.host_lost(host, why or ENDED, now)
             elif now - since > GONE:
                 if host not in connected or silence > 2 * GONE:
                     self.judge.host_lost(host, why, now)
@@ -187,14 +192,13 @@ class Hub:
         if not (self.run["lives_on"] and self.judge.begun):
             self.ask({"over": why})
 
-    def silence(self):
-        """Seconds since the last word of who may end this part by silence."""
-        return 0.0 if self.run["lives_on"] else time.monotonic() - self.supervisor.last_heard
-
-    def end_by_silence(self, seconds):
-        self.supervisor.stopped = "no message from ipexctl for %.0f s" % seconds
-        self.supervisor.emit({"event": "lease", "seconds": seconds})
-        self.ask({"over": self.supervisor.stopped})
+    def look_at_watcher(self, lease):
+        """Ends the run when nothing is heard of whoever has to watch it."""
+        silence = time.monotonic() - self.supervisor.last_heard
+        if silence > lease and not self.run["lives_on"]:
+            self.supervisor.stopped = "no message from ipexctl for %.0f s" % silence
+            self.supervisor.emit({"event": "lease", "seconds": silence})
+            self.ask({"over": self.supervisor.stopped})
 
     def finish(self, survivors):
         """The run is over here; the others say what they found."""
@@ -213,6 +217,7 @@ class Spoke:
         self.supervisor = supervisor
         self.hub = asked["hub"]
         self.told_hub = False
+        self.paths = host_paths.HostPaths([(supervisor.plan["host"], ""), (self.hub, "")])
         try:
             self.link = hub_link.Spoke(
                 supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
@@ -243,12 +248,22 @@ class Spoke:
         if not self.told_hub:
             self.supervisor.stop(why)
 
-    def silence(self):
-        return time.monotonic() - self.link.heard()
-
-    def end_by_silence(self, seconds):
-        self.hub_lost("no message from it for %.0f s" % seconds)
-        self.supervisor.stop("no message from %s for %.0f s" % (self.hub, seconds))
+    def look_at_watcher(self, lease):
+        """Ends this part of the run when its hub is lost."""
+        now = time.monotonic()
+        silence = now - self.link.heard()
+        if self.link.met():
+            self.paths.listen(self.hub, silence, now)
+        for text, cut in self.paths.news(now):
+            self.supervisor.note_facts([{"event": "note", "text": text, "cut": cut}])
+        if silence > lease:
+            why = "no message from it for %.0f s" % silence
+        elif self.link.absent() > GONE:
+            why = ENDED
+        else:
+            return
+        self.hub_lost(why)
+        self.supervisor.stop("%s was lost: %s" % (self.hub, why))
 
     def finish(self, survivors):
         self.link.send({"event": "swept", "survivors": survivors})

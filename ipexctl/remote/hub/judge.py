@@ -4,8 +4,16 @@
 who calls takes them away. `over`: why the run is to be stopped.
 """
 
-from ipexctl.remote.hub import mpi_launch
-from ipexctl.remote.hub.host_reports import amount, by_signal, end_of, failed, small, whole
+from ipexctl.remote.hub import host_paths, mpi_launch
+from ipexctl.remote.hub.host_reports import (
+    addresses,
+    amount,
+    by_signal,
+    end_of,
+    failed,
+    small,
+    whole,
+)
 
 FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their last words
 LOST_GRACE = 1.0
@@ -37,6 +45,7 @@ class Judge:
         self.decided = False  # something has failed, or somebody asked for the end
         self.asked = False  # the ranks were told to end
         self.lost = set()
+        self.paths = host_paths.HostPaths([(h["host"], h["address"]) for h in run["hosts"]])
         self.code = None  # of mpirun, when it has ended
         self.launches = 0  # that mpirun asked for
         self.gone = set()  # programs whose end is known
@@ -61,6 +70,8 @@ class Judge:
             self.signal("--timeout", now + self.run["grace"])
         if self.over:
             return
+        for text, cut in self.paths.news(now):
+            self.fact("note", text=text, cut=cut)
         done = self.code is not None or not all(self.ended.values())
         late = self.deadline is not None and now >= self.deadline
         if late or (done and self.all_ended()):
@@ -87,6 +98,7 @@ class Judge:
         if host in self.lost or self.over:
             return
         self.lost.add(host)
+        self.paths.forget(host)
         self.decided = True
         self.fact("lost", host=host, why=why)
         self.soon(now + LOST_GRACE)
@@ -232,6 +244,12 @@ class Judge:
         if not self.asked:  # else they have their own time
             self.soon(now + FAIL_GRACE)
         self.decided = True
+
+    def on_unanswered(self, host, event, now):
+        """Its ranks get no answer from some addresses."""
+        peers = [(address, amount(seconds)) for address, seconds in event["peers"]]
+        addresses([address for address, _ in peers])
+        self.paths.take(host, addresses(event["own"]), peers, now)
 
     def on_frozen(self, host, event, now):
         rank, seconds = whole(event["rank"]), amount(event["seconds"])

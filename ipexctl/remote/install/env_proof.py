@@ -4,10 +4,8 @@ import glob
 import json
 import os
 import re
-import shutil
-import tempfile
 
-from ipexctl.remote import child_processes
+from ipexctl.remote import child_processes, scratch_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_drift
 
@@ -159,7 +157,7 @@ def prove(call, env, header, variables):
         require_version(env, dist, version)
     known = [name for name, _, _ in modules]
     others = [n for dist, _ in requested for n in import_names(env, dist) if n not in known]
-    folder = tempfile.mkdtemp(prefix="ipexctl-proof-")
+    folder = scratch_folder.make("proof-")
     try:
         place = os.path.join(folder, "rendezvous")
         command = proof_command(env, place, known + ["--"] + others, header["mpirun"])
@@ -173,7 +171,7 @@ def prove(call, env, header, variables):
     except Failure as e:
         raise proof_failure(e) from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch_folder.remove(folder)
     found["modules"] = [[name, version] for name, _, version in modules]
     found["imported"] = [name for name in others if not name.startswith("?")]
     return found

@@ -9,13 +9,10 @@ import glob
 import os
 import re
 import shutil
-import socket
 import stat
-import tempfile
 import threading
-import time
 
-from ipexctl.remote import root_folder
+from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.files import dataset_versions
 from ipexctl.remote.run import run_folders
 
@@ -24,8 +21,6 @@ OURS = (
     "install.holder", "install.lock", root_folder.MARK,
 )  # fmt: skip
 LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
-SCRATCH = re.compile(r"ipexctl-(?:proof-)?[a-z0-9_]{8}\Z")  # mkdtemp of a run, of a proof
-OLD = 3600  # seconds after which the folder of a proof is not in use
 BEAT = 10.0
 MOST = 20  # names in an answer
 
@@ -73,7 +68,7 @@ def op_remove(call, header):
         seen = set()  # type: set[tuple[int, int]]
         size = sum(disk_usage(os.path.join(root, name), seen) for name in ours)
         left = [failed for name in ours for failed in remove(os.path.join(root, name))]
-        remove_scratch()
+        scratch_folder.sweep()
         if not os.path.islink(root):
             remove_empty(root, mark["made"])
         if lock is not None:
@@ -225,7 +220,7 @@ def compile_caches():
     """Of torch.compile, in runs of ours or not. They stay; torch puts the largest part of them
     there whatever TORCHINDUCTOR_CACHE_DIR says."""
     found = []
-    for top in temporary_folders():
+    for top in scratch_folder.all_temporary():
         for path in glob.glob(os.path.join(glob.escape(top), "torchinductor_*")):
             try:
                 info = os.lstat(path)
@@ -234,35 +229,3 @@ def compile_caches():
             if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
                 found.append(path)
     return found
-
-
-def temporary_folders():
-    return sorted({tempfile.gettempdir(), "/tmp"})
-
-
-def remove_scratch():
-    """Temporary folders that a killed agent of this user has left."""
-    for top in temporary_folders():
-        for name in filter(SCRATCH.match, os.listdir(top)):
-            path = os.path.join(top, name)
-            try:
-                info = os.lstat(path)
-            except OSError:
-                continue
-            if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and is_dead(path, info):
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def is_dead(path, info):
-    if os.path.basename(path).startswith("ipexctl-proof-"):
-        return info.st_mtime < time.time() - OLD
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        link.connect(os.path.join(path, "socket"))
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False  # not the folder of a run
-    finally:
-        link.close()
-    return False

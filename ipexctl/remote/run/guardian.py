@@ -8,15 +8,14 @@ pair; the agent (runs.py) has the other. When the agent ends before a run has be
 
 import mmap
 import os
-import shutil
 import signal
 import socket
 import time
 
-from ipexctl.remote import frame_stream
+from ipexctl.remote import frame_stream, root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
-from ipexctl.remote.run import host_programs, rank_wrapper, supervisor
+from ipexctl.remote.run import journal, rank_wrapper, run_folders, supervisor
 
 LOOK = 1.0
 PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost
@@ -61,10 +60,11 @@ def guard(link):
     if asked["secret"]:
         no_core_dump()
     try:
-        scratch = host_programs.scratch_folder()
+        scratch = scratch_folder.make()
     except OSError as e:
         link.write({"error": document(supervisor.cannot_write(e, "/tmp"))})
         os._exit(0)
+    began = time.monotonic()
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
     pulse = mmap.mmap(-1, 1)  # both see it
@@ -76,13 +76,27 @@ def guard(link):
         supervise(link, asked, scratch, pulse)
     how = end_of(pid, pulse, asked["lease"] + PATIENCE)
     survivors = rank_wrapper.kill_all(asked["run_id"], os.getpid()) if how else []
-    shutil.rmtree(scratch, ignore_errors=True)
+    scratch_folder.remove(scratch)
     if how:
+        note_end(asked, how, len(survivors), time.monotonic() - began)
         try:
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
             pass  # the agent has gone
+    run_folders.sweep(root_folder.named(asked["root"]))
+    scratch_folder.sweep()
     os._exit(0)
+
+
+def note_end(asked, how, survivors, seconds):
+    """In the journal, which the supervisor could not end. When it began is when this did."""
+    folder = os.path.join(root_folder.named(asked["root"]), "runs", run_folders.run_id(asked))
+    record = {"over": "the supervisor of the run was killed (%s)" % how, "survivors": survivors}
+    try:
+        path = journal.path_of(folder, asked["host"])
+        journal.append(path, dict(record, at=round(seconds, 3)))
+    except OSError:
+        pass  # it had none yet, or the disk is full
 
 
 def supervise(link, asked, scratch, pulse):

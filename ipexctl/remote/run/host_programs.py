@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 from ipexctl.remote.hub.host_reports import by_signal
@@ -138,9 +137,3 @@ def alive(pid):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except OSError:
         return False
-
-
-def scratch_folder():
-    """Of this host alone, be its home shared or not; a socket's path has 107 bytes at most."""
-    usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="ipexctl-", dir=usual if len(usual) < 80 else "/tmp")

@@ -9,10 +9,12 @@ RUN/lock    the agent of the run holds it, shared, as long as the run lasts
 import fcntl
 import os
 import re
+import shutil
 
 from ipexctl.remote.failure import Failure
 
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
+PART = re.compile(r"work\.[0-9a-f]{16}\Z")  # what a sync has not finished
 LOG = re.compile(r"rank([0-9]{5,9})\.log\Z")
 MARK = b"IPEXCTL_RUN_ID="
 held = {}  # type: dict[str, int]  # locks of this agent, by folder
@@ -121,6 +123,39 @@ def is_locked(path):
     finally:
         os.close(fd)
     return False
+
+
+def lock_run(folder):
+    """None while the run is active, or another agent prunes it."""
+    try:
+        lock = os.path.join(folder, "lock")
+        if os.path.lexists(lock):
+            fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+        else:  # of an older ipexctl
+            fd = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # it is active; or nobody can tell, on a file system without locks
+        os.close(fd)
+        return None
+    return fd
+
+
+def sweep(root):
+    """Removes what a sync left that was killed half-way. Hosts with one home hold one lock."""
+    for run in run_ids(root):
+        folder = os.path.join(root, "runs", run)
+        try:
+            parts = [name for name in os.listdir(folder) if PART.match(name)]
+        except OSError:
+            continue
+        lock = lock_run(folder) if parts else None
+        if lock is not None:
+            for name in parts:
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+            os.close(lock)
 
 
 def marked_runs():

@@ -39,7 +39,12 @@ def op_list(call, h):
             summary(records), run=run, host=name, alive=alive, last=last_line(folder, records)
         )
         row["unreadable"] = not records
+        if not alive and row["over"] is None and row["result"] is None and row["began"]:
+            until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
+            row["seconds"] = max(row["seconds"], until)
         row["bytes"] = root_upkeep.size_of(folder) if h["sizes"] else None
+        lasts = time.time() - row["began"] if alive and row["began"] else 0.0
+        row["cut"] = [[what, max(0.0, lasts - since)] for what, since in row["cut"] if lasts]
         found.append(row)
     return {"runs": found}
 
@@ -93,7 +98,7 @@ def summary(records):
 
     {format, about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over,
     result, begun: did all hosts become ready, fact: the first by which the run ended, failures:
-    such of ranks, from the first on}
+    such of ranks, from the first on, cut: [[which hosts do not reach each other, since], ...]}
     """
     found = {
         "format": None,
@@ -107,6 +112,7 @@ def summary(records):
         "begun": False,
         "fact": None,
         "failures": [],
+        "cut": [],
     }  # type: dict[str, object]
     started, ended, ok, closing = set(), set(), 0, False
     for record in records:
@@ -129,16 +135,18 @@ def summary(records):
         elif "result" in record:
             found["result"] = record["result"]
         elif isinstance(record.get("fact"), dict):
-            take_fact(found, record["fact"])
+            take_fact(found, record["fact"], record.get("at", 0.0))
             closing = closing or record["fact"].get("event") == "over"  # what ends now is ended
         found["seconds"] = record.get("at", found["seconds"])
     return dict(found, started=len(started), ok=ok)
 
 
-def take_fact(found, fact):
+def take_fact(found, fact, at):
     """One of those that the hub tells all hosts."""
     if fact.get("event") == "go":
         found["begun"] = True
+    elif "cut" in fact:
+        found["cut"] = [[str(what), at - host_reports.amount(s)] for what, s in fact["cut"]]
     elif judge.is_decisive(fact):
         fact = dict(fact, tail=str(fact.get("tail", ""))[-END:])
         found["fact"] = found["fact"] or fact

@@ -195,8 +195,8 @@ class Supervisor:
             now = time.monotonic()
             if now - (self.busy_since or now) < self.lease:
                 self.pulse[0] = (self.pulse[0] + 1) % 256
-            if self.part.silence() > self.lease and not self.stopped:
-                self.part.end_by_silence(self.part.silence())
+            if not self.stopped:
+                self.part.look_at_watcher(self.lease)
             time.sleep(0.5)
 
     def end(self, why):

@@ -4,6 +4,7 @@
 two looks reports its last numbers in a message of its own. Kernels before 4.1 have no counters.
 """
 
+import collections
 import os
 import re
 import socket
@@ -11,19 +12,25 @@ import struct
 import threading
 import time
 
+from ipexctl.remote.connection import unanswered
+
 SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 ERROR, DONE = 2, 3
-# ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING
-OPEN = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11
+SYN_SENT = 2
+# SYN_SENT, ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING
+OPEN = 1 << SYN_SENT | 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11
+AGAIN = 1  # the timer after which bytes are sent again
 CLOSED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY
 INFO = 2  # INET_DIAG_INFO: a struct tcp_info
 ACKED = 120  # where tcpi_bytes_acked is in it; tcpi_bytes_received follows
 HEAD = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI48x")  # struct inet_diag_req_v2
-MESSAGE = struct.Struct("=B3xHH16s16s12x12xII")  # struct inet_diag_msg; ports are big-endian
+MESSAGE = struct.Struct("=BBBBHH16s16s12x12xII")  # struct inet_diag_msg; ports are big-endian
 COUNTERS = struct.Struct("=QQ")
+# sent, received: None where the kernel does not count them
+Connection = collections.namedtuple("Connection", "key uid inode sent received state retries")
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 YOUNG = 20.0  # a rank opens its connections within this many seconds of its start, mostly
@@ -57,7 +64,7 @@ class Sockets:
         self.closing.close()
 
     def open(self):
-        """(key, uid, inode, sent, received) of each; raises OSError."""
+        """A Connection for each; raises OSError."""
         for family in (socket.AF_INET, socket.AF_INET6):
             with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
                 link.settimeout(5.0)
@@ -102,7 +109,7 @@ def messages(packet):
 
 
 def read(data):
-    family, here, there, own, other, uid, inode = MESSAGE.unpack_from(data)
+    family, state, timer, retries, here, there, own, other, uid, inode = MESSAGE.unpack_from(data)
     key = (text(family, own), socket.ntohs(here), text(family, other), socket.ntohs(there))
     sent = received = None
     at = MESSAGE.size
@@ -113,7 +120,7 @@ def read(data):
         if kind == INFO and size - 4 >= ACKED + COUNTERS.size:
             sent, received = COUNTERS.unpack_from(data, at + 4 + ACKED)
         at += (size + 3) & ~3
-    return key, uid, inode, sent, received
+    return Connection(key, uid, inode, sent, received, state, retries if timer == AGAIN else 0)
 
 
 def text(family, address):
@@ -152,6 +159,7 @@ class Traffic:
         self.maps_due = 0.0
         self.sockets = None
         self.trouble = ""
+        self.unanswered = unanswered.Unanswered()
 
     def add(self, rank, pid):
         with self.lock:
@@ -263,8 +271,11 @@ class Traffic:
             self.sockets = Sockets()
         found = list(self.sockets.open())
         self.learn(found)
+        self.look_for_answers(found)
         foreign = set()
-        for key, uid, inode, sent, received in found:
+        for key, uid, inode, sent, received, state, _ in found:
+            if state == SYN_SENT:
+                continue
             rank = self.owners.get(inode) if inode else NOT_YET
             if not inode and key in self.links and sent is not None:
                 rank = self.links[key][0]  # its process has closed it, and bytes are on their way
@@ -281,7 +292,7 @@ class Traffic:
                 self.met = time.monotonic()
             self.links[key] = (rank, sent, received)
         strange = self.ending > 0 or time.monotonic() < self.young  # else they are other programs'
-        for key, uid, _, sent, received in self.sockets.closed():
+        for key, uid, _, sent, received, _, _ in self.sockets.closed():
             if key not in self.links:
                 if strange or key[0] != key[2]:
                     self.add_stray(key, uid, sent, received)
@@ -308,10 +319,17 @@ class Traffic:
         while len(self.strays) > STRAYS:
             del self.strays[next(iter(self.strays))]
 
+    def look_for_answers(self, found):
+        own = [c for c in found if self.owners.get(c.inode) not in (None, NOT_YET)]
+        rows = [(c.key, c.retries) for c in own]
+        event = self.unanswered.report(rows, time.monotonic())
+        if event is not None:
+            self.call.report(event)
+
     def learn(self, found):
         """Finds the owners of sockets that are new."""
         own = os.getuid()
-        here = {inode for _, uid, inode, _, _ in found if inode and uid == own}
+        here = {c.inode for c in found if c.inode and c.uid == own}
         self.owners = {inode: self.owners[inode] for inode in here if inode in self.owners}
         new = {inode for inode in here if self.owners.get(inode, NOT_YET) == NOT_YET}
         if new and self.pids:

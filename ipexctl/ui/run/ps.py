@@ -61,6 +61,7 @@ def run_lines(run: Run, now: float) -> list[Text]:
     if run.over:
         size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
+    lines += [Text(f"  {printable(what)}, for {duration(s)}", "yellow") for what, s in run.cut]
     for text in (run.cause, run.last):
         if text:
             lines.append(Text(f"  {printable(text)}"))
@@ -101,6 +102,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "ranks_ended_well": run.ok,
         "hosts": list(run.about.hosts),
         "hosts_alive": list(run.alive),
+        "cut": [{"what": what, "seconds": round(s, 1)} for what, s in run.cut],
         "command": run.about.command,
         "started_by": run.about.by or None,
         "folder": run.about.folder or None,

@@ -1,0 +1,65 @@
+"""Which hosts of a run do not reach each other, from what each of them reports.
+
+No I/O and no clock: `now` is given.
+"""
+
+QUIET = 10.0  # seconds without a message from a host, after which that is told
+MOST = 16  # sentences at a time
+
+
+class HostPaths:
+    def __init__(self, hosts):
+        """`hosts`: (name, address) of each, the hub's first."""
+        self.first = hosts[0][0]
+        self.owners = {}  # type: dict[str, set[str]]  # hosts that have an address
+        for name, address in hosts:
+            self.owners.setdefault(address, set()).add(name)
+        self.unanswered = {}  # host -> {address: since when}
+        self.quiet = {}  # host -> since when
+        self.told = {}  # (what, its opposite) -> since when
+
+    def take(self, host, own, peers, now):
+        for address in own:
+            self.owners.setdefault(address, set()).add(host)
+        self.unanswered[host] = {address: now - seconds for address, seconds in peers}
+
+    def listen(self, host, silence, now):
+        """How long the hub has not heard it."""
+        if silence >= QUIET:
+            self.quiet.setdefault(host, now - silence)
+        else:
+            self.quiet.pop(host, None)
+
+    def forget(self, host):
+        self.quiet.pop(host, None)
+        self.unanswered.pop(host, None)
+        for owners in self.owners.values():
+            owners.discard(host)
+
+    def cuts(self):
+        found = {}
+        for host, since in self.quiet.items():
+            pair = (self.first, host)
+            found["%s hears nothing from %s" % pair, "%s hears %s again" % pair] = since
+        for host, peers in self.unanswered.items():
+            for address, since in peers.items():
+                owners = self.owners.get(address, set())
+                known = {host} | owners
+                if len(owners) == 1 and len(known) == 2 and not known & set(self.quiet):
+                    both = " and ".join(sorted(known))
+                    key = both + " do not reach each other", both + " reach each other again"
+                    found[key] = min(since, found.get(key, since))
+        return dict(sorted(found.items())[:MOST])
+
+    def news(self, now):
+        """(text, what is cut now: [[what, seconds], ...]) for each change."""
+        cuts, before = self.cuts(), self.told
+        self.told = {key: min(since, before.get(key, since)) for key, since in cuts.items()}
+        left = [[what, round(now - since, 1)] for (what, _), since in self.told.items()]
+        begun = [k[0] + in_words("for", now - self.told[k]) for k in self.told if k not in before]
+        over = [k[1] + in_words("after", now - before[k]) for k in before if k not in self.told]
+        return [(text, left) for text in begun + over]
+
+
+def in_words(word, seconds):
+    return " %s %d s" % (word, seconds)

@@ -1,0 +1,96 @@
+"""Temporary folders of this host: of a run, for its socket and MPI's files, and of a proof.
+
+Whoever owns one holds a lock on a file in it for as long as it lives. So what a killed process, or
+a power cut, has left can be told from what is in use, also by a process in another container, or
+on another host where TMPDIR is shared.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import socket
+import stat
+import tempfile
+import time
+
+LOCK = "lock"
+NAME = re.compile(r"ipexctl-(?:proof-)?[a-z0-9_]{8}\Z")
+OLD = 3600  # seconds after which one without a lock is not being made
+locks = {}  # type: dict[str, int]  # of this process, by folder
+
+
+def make(kind=""):
+    """A socket's path has 107 bytes at most."""
+    usual = tempfile.gettempdir()
+    top = usual if len(usual) < 80 else "/tmp"
+    folder = tempfile.mkdtemp(prefix="ipexctl-" + kind, dir=top)
+    new = os.path.join(folder, LOCK + ".new")
+    fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.rename(new, os.path.join(folder, LOCK))  # it is never there without being held
+        locks[folder] = fd
+    except OSError:  # a file system without locks
+        os.close(fd)
+    return folder
+
+
+def remove(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder in locks:
+        os.close(locks.pop(folder))
+
+
+def sweep():
+    """Removes those of this user that nobody owns any more."""
+    for top in all_temporary():
+        try:
+            names = os.listdir(top)
+        except OSError:
+            continue
+        for name in filter(NAME.match, names):
+            path = os.path.join(top, name)
+            try:
+                info = os.lstat(path)
+            except OSError:
+                continue
+            ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+            if ours and is_abandoned(path, info):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def all_temporary():
+    return sorted({tempfile.gettempdir(), "/tmp"})
+
+
+def is_abandoned(path, info):
+    try:
+        fd = os.open(os.path.join(path, LOCK), os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return is_silent(path, info)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:  # it is held; or nobody can tell
+        return False
+    finally:
+        os.close(fd)
+
+
+def is_silent(path, info):
+    """Of an older ipexctl, or of a process that was killed before it had the lock."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.connect(os.path.join(path, "socket"))
+    except ConnectionRefusedError:
+        return True
+    except FileNotFoundError:
+        return info.st_mtime < time.time() - OLD
+    except OSError:
+        pass
+    finally:
+        link.close()
+    return False

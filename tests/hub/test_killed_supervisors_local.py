@@ -1,0 +1,78 @@
+"""What is known of a run whose supervisor was killed, with or without its guardian."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.run.test_ps_local import LONG, Here, processes_of
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    made = Here(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    made.env["TMPDIR"] = str(tmp_path / "tmp")
+    yield made
+    made.call("stop", "@last", "-t", "0")
+
+
+def kill(here: Here, *names: str) -> None:
+    """The processes of those names that have this test's HOME."""
+    mark = f"HOME={here.env['HOME']}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = mark in (path / "environ").read_bytes().split(b"\0")
+            if ours and (path / "comm").read_text().strip() in names:
+                found.append(int(path.name))
+    assert len(found) == len(names)
+    for pid in found:  # all stand still first: a guardian would sweep
+        os.kill(pid, signal.SIGSTOP)
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+
+
+def scratch(here: Here) -> list[Path]:
+    return list(Path(here.env["TMPDIR"]).glob("ipexctl-*"))
+
+
+def ended(here: Here) -> dict:
+    deadline = time.monotonic() + 20
+    while here.listed() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (row,) = here.listed("-a")
+    return row
+
+
+@pytest.mark.parametrize("names", [("ipexctl-run",), ("ipexctl-run", "ipexctl-guard")])
+def test_how_long_a_run_took_whose_supervisor_was_killed(
+    here: Here, names: tuple[str, ...]
+) -> None:
+    assert here.call("run", "-d", "-n", "2", "--force", *LONG).returncode == 0
+    time.sleep(3.0)
+    kill(here, *names)
+    row = ended(here)
+    assert row["state"] == "lost"
+    assert 3.0 <= row["seconds"] < 15.0
+    killed = "localhost: the supervisor of the run was killed (signal 9)"
+    assert (row["cause"] == killed) == (len(names) == 1)
+
+
+def test_the_next_run_removes_what_a_killed_pair_left(here: Here) -> None:
+    assert here.call("run", "-d", "-n", "2", "--force", *LONG).returncode == 0
+    (left,) = scratch(here)
+    kill(here, "ipexctl-run", "ipexctl-guard")
+    ended(here)
+    assert scratch(here) == [left]
+    here.start("train.py", "3", "0").communicate(timeout=60)
+    deadline = time.monotonic() + 10
+    while processes_of(here.code.parent) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert scratch(here) == []
