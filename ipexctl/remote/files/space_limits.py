@@ -25,6 +25,7 @@ KINDS = ("runs", "copies", "spare", "blobs")
 MB = 1000 * 1000
 PROGRAMS = ("rank.py", "bootstrap.py", "bootstrap", "hosts")  # of remote/run/supervisor.py
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
+YOUNG = 60  # seconds in which a run that has just made its folder locks it
 SLACK = 8 << 20  # bytes in packs that may be of no use
 ALIKE = 0.5  # of its files have the names of those in a newer version of it
 
@@ -217,7 +218,7 @@ class Pruning:
         packs = synced_folders.Packs(self.root)
         live = {sha: where for sha, where in packs.where.items() if sha in wanted}
         used = {path for path, _, _ in live.values()}
-        sizes = {path: os.lstat(path).st_size for path in packs.paths}
+        sizes = packs.sizes
         idle = [(path, sizes[path]) for path in sorted(set(sizes) - used)]
         total, needed = sum(sizes[p] for p in used), sum(size for _, _, size in live.values())
         if total <= 2 * needed + SLACK:
@@ -251,6 +252,8 @@ def lock_run(folder):
         lock = os.path.join(folder, "lock")
         if os.path.lexists(lock):
             fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+        elif time.time() - os.lstat(folder).st_mtime < YOUNG:
+            return None
         else:  # of an older ipexctl
             fd = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

@@ -198,7 +198,7 @@ class Packs:
     def __init__(self, root):
         self.folder = root_folder.subfolder(root, "blobs", "packs")
         self.where = {}  # sha256 -> (path, offset, size)
-        self.paths = []  # of all packs
+        self.sizes = {}  # path -> bytes, of all packs
         self.files = {}  # path -> bytes
         for name in os.listdir(self.folder):
             if name.endswith(".pack"):
@@ -218,7 +218,7 @@ class Packs:
                 self.where[sha] = (path, at, count)
             at += count
         if rows:
-            self.paths.append(path)
+            self.sizes[path] = length
         else:
             blobs.unlink(path)
 

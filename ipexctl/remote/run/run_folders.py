@@ -55,13 +55,20 @@ def end_of_log(folder, rank, size):
 
 def hold(folder):
     """Until this process ends, the run of this folder is active, or the data is in use."""
-    if folder in held:
-        return
-    held[folder] = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(held[folder], fcntl.LOCK_SH)
-    except OSError:  # a file system without locks
-        pass
+    while folder not in held:
+        try:
+            fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:  # a prune came between us and the lock
+            os.mkdir(folder, 0o700)
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+        except OSError:  # a file system without locks
+            pass
+        if os.fstat(fd).st_nlink:
+            held[folder] = fd
+        else:
+            os.close(fd)
 
 
 def run_ids(root):
