@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +20,7 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.folder_transfer import make_spare
 from ipexctl.remote.files import space_limits, synced_folders
 from ipexctl.remote.install import blobs
+from ipexctl.remote.run import run_folders
 from tests.files.test_space_limits import fresh_agent
 from tests.files.test_sync import fill, taken
 
@@ -115,3 +118,32 @@ def test_what_removes_waits_for_nobody_and_a_sync_waits_for_it(tmp_path) -> None
     os.close(kept)
     with blobs.removal(root) as free, blobs.removal(root) as second:
         assert (free, second) == (True, False)
+
+
+@pytest.mark.parametrize("moment", ["no lock file yet", "not locked yet"])
+def test_a_run_that_has_just_made_its_folder_is_not_an_old_one(tmp_path, monkeypatch, moment):
+    """A prune that keeps no ended runs comes between the folder, its lock file and the lock."""
+    folder, limits = tmp_path / "runs/run-1", {**Limits().for_host(), "runs": 1, "days": 0}
+    pruned: list[str] = []
+    for name in ("run-1", "run-2"):
+        (tmp_path / "runs" / name).mkdir(mode=0o700, parents=True)
+    os.close(os.open(tmp_path / "runs/run-2/lock", os.O_CREAT))
+
+    def prune() -> None:
+        if not pruned:
+            pruned.append(moment)
+            space_limits.Pruning(Quiet(), str(tmp_path), limits, check=False).runs()
+
+    def late(fd: int, kind: int) -> None:
+        prune()
+        flock(fd, kind)
+
+    flock = fcntl.flock
+    monkeypatch.setattr(run_folders, "held", {})
+    if moment == "no lock file yet":
+        prune()
+        assert folder.exists()
+    else:
+        monkeypatch.setattr(fcntl, "flock", late)
+    run_folders.hold(str(folder))
+    assert pruned and run_folders.is_locked(str(folder / "lock"))
