@@ -232,7 +232,8 @@ def test_a_script_finds_the_small_data_that_git_ignores(here):
     data = here / "code/data/shakespeare_char"
     data.mkdir(parents=True)
     for name, content in {
-        "train.bin": bytes(1000), "val.bin": bytes(100), "meta.pkl": pickle.dumps({"vocab_size": 65}),
+        "train.bin": bytes(1000), "val.bin": bytes(100),
+        "meta.pkl": pickle.dumps({"vocab_size": 65}),
     }.items():  # fmt: skip
         (data / name).write_bytes(content)
     (here / "code/.gitignore").write_text("*.bin\n*.pkl\n*.pt\n")
