@@ -273,6 +273,27 @@ def test_a_folder_that_goes_during_the_run_costs_what_is_fetched_and_no_more(her
     assert "rank 0 on localhost exited with code 7" in done.stderr
 
 
+def test_fetched_files_go_where_they_are_asked_to_and_that_is_said_last(here):
+    (here / "code/save.py").write_text(
+        "import os\nos.makedirs('out', exist_ok=True)\n"
+        "open('out/r' + os.environ['RANK'], 'w').write('1')\n"
+    )
+    words = ("--outputs", "out", "-o", str(here / "mine"), "save.py")
+    done = run(here, *words, active=str(here / "env"))
+    assert done.stderr.splitlines()[-1] == "  outputs: ../mine (2 files, 2 bytes)"
+    assert sorted(p.name for p in (here / "mine/out").iterdir()) == ["r0", "r1"]
+    done = run(here, *words, active=str(here / "env"))  # again: they are replaced
+    assert (done.returncode, len(list((here / "mine/out").iterdir()))) == (0, 2), done.stderr
+    for refused in (("-o", "x", "save.py"), ("--outputs", "out", "-o", "save.py", "save.py")):
+        assert run(here, *refused, active=str(here / "env")).returncode == 2
+    (here / "mine/out/r0").unlink()
+    (here / "mine/out/r0").mkdir()
+    done = run(here, *words, active=str(here / "env"))  # what cannot be put there is not lost
+    assert (done.returncode, "the rest is in" in done.stderr) == (0, True), done.stderr
+    (kept,) = (here / "code/.ipexctl/runs").glob("*/outputs/out/r0")
+    assert kept.read_text() == "1"
+
+
 def test_a_folder_that_cannot_be_made_is_said_to_cost_what_is_fetched(here):
     (here / "code/.ipexctl").write_text("")
     done = run(here, "--fetch", "out", "train.py", "0", active=str(here / "env"))
