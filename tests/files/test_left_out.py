@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.core.run import project_files
 from ipexctl.core.run.project_files import MAX_BYTES, MAX_DATA, data_all_the_same
 from ipexctl.errors import InputError
 from ipexctl.local import project_folder
@@ -227,6 +228,12 @@ def test_what_our_own_file_leaves_out_stays_and_is_not_mentioned(tmp_path) -> No
 )
 def test_which_ignored_files_are_data(path, goes) -> None:
     assert (path in data_all_the_same([(path, 1)], [""])) is goes
+
+
+def test_the_docs_name_what_is_data_and_what_is_not() -> None:
+    text = (Path(__file__).parents[2] / "docs/run.md").read_text("utf-8")
+    names = (*project_files.DATA, *project_files.TEXT, *project_files.MADE)
+    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 def test_data_is_below_the_script_or_where_ranks_start_and_not_large() -> None:
