@@ -9,10 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from ipexctl.core.prune_limits import Limits
 from ipexctl.core.run.project_files import PACKED
 from tests.files.test_space_limits import OP, fresh_agent, snapshot
 
+pytestmark = pytest.mark.soak
 SYNCS, WORKERS, FOLDERS = 2000, 3, 4
 TIGHT = {**Limits().for_host(), "runs": 1, "days": 0, "copies": 0, "spare_mb": 0, "project_mb": 0}
 
