@@ -124,6 +124,8 @@ class HostKeyChanged(Unreachable):
 
 # Slugs of hosts that could not be reached or logged in to.
 UNREACHABLE = frozenset(kind.slug for kind in (Unreachable, HostKeyUnknown, HostKeyChanged))
+# Slugs of failures that say nothing against the host: a bug of the agent, a file that comes again.
+NOT_THE_HOST = frozenset(("agent-bug", "damaged"))
 
 
 class HostFailed(IpexctlError):

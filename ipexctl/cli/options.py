@@ -103,6 +103,10 @@ FetchLimit = Annotated[
 Merge = Annotated[
     bool, files_option("--merge", help="Merge the files from all hosts into one folder.")
 ]
+Dest = Annotated[
+    Path | None,
+    files_option("-o", "--dest", metavar="DIR", help="Put the fetched files into this folder."),
+]
 Json = Annotated[bool, output_option("--json", help="Print one JSON document on stdout.")]
 JsonLines = Annotated[
     bool, output_option("--json", help="Print one JSON object per line on stdout.")

@@ -10,6 +10,7 @@ from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import (
     FROM_ZERO,
     Check,
+    Dest,
     FetchLimit,
     Json,
     JsonLines,
@@ -152,6 +153,7 @@ def fetch(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
+    dest: Dest = None,
     merge: Merge = False,
     fetch_limit: FetchLimit = 100,
     json: Json = False,
@@ -160,7 +162,7 @@ def fetch(
     from ipexctl.ui.run.ps import fetched_document, show_fetched
     from ipexctl.verbs.fetch import fetch as verb
 
-    done = verb(target, run, patterns, fetch_limit << 30, root, merge=merge)
+    done = verb(target, run, patterns, fetch_limit << 30, root, merge=merge, dest=dest)
     end(done, fetched_document, show_fetched, json=json)
 
 

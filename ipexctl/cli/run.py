@@ -19,6 +19,7 @@ from ipexctl.cli.help.help_layout import files_option, output_option, ranks_opti
 from ipexctl.cli.options import (
     DURATION,
     AskPass,
+    Dest,
     Exclude,
     FetchLimit,
     Forks,
@@ -207,6 +208,7 @@ def run(
             help="Folder to fetch after the run, from the ranks' working directory.",
         ),
     ] = None,
+    dest: Dest = None,
     merge: Merge = False,
     fetch_limit: FetchLimit = 100,
     log_limit: Annotated[
@@ -260,6 +262,7 @@ def run(
     from ipexctl.local.environment import hide
     from ipexctl.local.settings import configured_env
     from ipexctl.ui.run import view
+    from ipexctl.verbs.run.fetch_outputs import typed_words
     from ipexctl.verbs.run.run import run as verb
     from ipexctl.verbs.run.run_options import RunOptions
     from ipexctl.verbs.run.run_watchers import counted_interrupts
@@ -291,6 +294,7 @@ def run(
         fetch=tuple(fetch or ()),
         outputs=tuple(outputs or ()),
         merge=merge,
+        dest=dest,
         fetch_limit=fetch_limit << 30,
         force=force,
         send=not no_sync,
@@ -301,7 +305,7 @@ def run(
         lives_on=_lives_on(
             detach=detach,
             die_with_me=die_with_me,
-            fetched=[*(fetch or ()), *(outputs or ()), *(["--merge"] if merge else ())],
+            fetched=typed_words([*(fetch or ()), *(outputs or ())], dest, merge=merge),
         ),
         typed=typed,
         shown=Wanted(ranks, *(tuple(w or ()) for w in (show_hosts, include, leave_out))),
@@ -338,7 +342,7 @@ def run(
     raise typer.Exit(result.exit_code)
 
 
-def _lives_on(*, detach: bool, die_with_me: bool, fetched: list[str]) -> bool:
+def _lives_on(*, detach: bool, die_with_me: bool, fetched: tuple[str, ...]) -> bool:
     """Does the run go on when this command is gone? A job without a terminal may not leave one."""
     if detach and die_with_me:
         raise InputError("-d and --die-with-me cannot be combined", hint="leave one of them out")

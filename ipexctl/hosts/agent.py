@@ -243,6 +243,7 @@ def failure(host: Host, error: Any) -> HostFailed:
     said = error if isinstance(error, Mapping) else {}
     what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
     what = " ".join(what.split())  # further lines could pass for those of other hosts
+    hint = hint or REPORT * (slug == "agent-bug")
     e = HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint)
     e.slug = slug if _SLUG.fullmatch(slug) else HostFailed.slug
     return e

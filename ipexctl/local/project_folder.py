@@ -6,10 +6,12 @@ import hashlib
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
+from ipexctl.core import quoting
 from ipexctl.core.run.dataset_rules import data_name, pushing
 from ipexctl.core.run.project_files import ENVIRONMENT_SIGNS as SIGNS
 from ipexctl.core.run.project_files import (
@@ -21,6 +23,8 @@ from ipexctl.core.run.project_files import (
     data_secret,
     is_large,
     is_never_sent,
+    is_of_no_use,
+    line_for,
     link_stays,
     printable,
     secret,
@@ -34,6 +38,8 @@ SHOWN = 3
 IGNORE = "name in .ipexctlignore what the run does not need"
 
 DEEPEST = 200  # folders within folders
+# entries that are looked at in one folder that Git's rules leave out, and in all of them
+SCANNED, SCANNED_ALL = 2000, 10_000
 
 Found = tuple[str, os.stat_result]
 
@@ -49,6 +55,9 @@ class Listing:
     odd: list[str] = field(default_factory=list)  # pipes, sockets, devices
     secrets: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
+    ignored: list[Found] = field(default_factory=list)  # files and links that Git's rules leave out
+    unseen: list[str] = field(default_factory=list)  # folders of them that are not looked through
+    ignored_cut: bool = False  # there are more of those, in whatever folder
     cut: bool = False  # there is more
 
     @property
@@ -57,14 +66,14 @@ class Listing:
 
     def notes(self) -> Iterator[str]:
         if self.outside:
-            yield f"not sent, because they link outside the folder: {_some(self.outside)}"
+            yield f"not sent, because they link outside the folder: {some(self.outside)}"
         if self.odd:
-            yield f"not sent, because they are not regular files: {_some(self.odd)}"
+            yield f"not sent, because they are not regular files: {some(self.odd)}"
         if self.secrets:
-            yield f"never sent, as they may contain secrets: {_some(self.secrets)}"
+            yield f"never sent, as they may contain secrets: {some(self.secrets)}"
 
 
-def _some(paths: list[str]) -> str:
+def some(paths: list[str]) -> str:
     shown = ", ".join(printable(p) for p in paths[:SHOWN])
     return shown if len(paths) <= SHOWN else f"{shown} and {len(paths) - SHOWN} more"
 
@@ -77,6 +86,7 @@ class Walk:
         self._real = os.path.realpath(folder)
         self._everything = everything
         self._most = most  # files after which it gives up: it is too many in any case
+        self._scans = SCANNED_ALL
         self.found = Listing()
 
     def run(self, ignore: Ignore) -> Listing:
@@ -121,6 +131,8 @@ class Walk:
             return
         if not self._everything:
             if ignore(path, inherited=inherited):
+                if self._scans and not ignore.ours_leave_out(path) and not is_of_no_use(entry.name):
+                    self._left_out(entry, path)
                 return
             if is_never_sent(entry.name):
                 if secret(entry.name):
@@ -142,10 +154,57 @@ class Walk:
         elif is_never_sent(name):
             if secret(name) and not ignore(path, inherited=inherited):
                 self.found.secrets.append(path)
+            elif secret(name) and not ignore.ours_leave_out(path):
+                self.found.unseen.append(path)
         elif not ignore(path, inherited=inherited):
             self._enter(path, ignore, inherited=False)
         elif ignore.may_open(path):
             self._enter(path, ignore, inherited=True)
+        elif not ignore.ours_leave_out(path) and not is_of_no_use(name):
+            self._look_through(path, ignore)
+
+    def _left_out(self, entry: os.DirEntry[str], path: str) -> None:
+        self._scans -= 1
+        if self._scans:
+            self.found.ignored.append((path, entry.stat(follow_symlinks=False)))
+        else:
+            self.found.ignored_cut = True
+            self.found.unseen.append(path.removesuffix(entry.name) or "./")
+
+    def _look_through(self, top: str, ignore: Ignore) -> None:
+        """What a folder holds that Git's rules leave out, unless that is much."""
+        found: list[Found] = []
+        most = min(SCANNED, self._scans)
+        folders, left = [(top, ignore)], most
+        while folders:
+            base, ignore = folders.pop()
+            try:
+                with os.scandir(f"{self._top}/{base}") as entries:
+                    items = list(islice(entries, left + 1))
+            except OSError:
+                items = []
+            left -= len(items)
+            if left < 0:
+                break
+            names = {e.name for e in items}
+            if not names.isdisjoint(SIGNS):
+                continue
+            if ".ipexctlignore" in names:
+                ignore = _within(self._top, base, ignore)
+            for entry in items:
+                path = base + entry.name + "/" * entry.is_dir(follow_symlinks=False)
+                if is_of_no_use(entry.name) or ignore.ours_leave_out(path):
+                    continue
+                if path.endswith("/"):
+                    folders.append((path, ignore))
+                else:
+                    found.append((path, entry.stat(follow_symlinks=False)))
+        self._scans -= most - max(left, 0)
+        if left < 0:
+            self.found.ignored_cut |= most < SCANNED
+            self.found.unseen.append(top)
+        else:
+            self.found.ignored += sorted(found)
 
     def _link(self, path: str) -> None:
         full = Path(f"{self._top}/{path}")
@@ -177,10 +236,12 @@ def _within(top: str, base: str, ignore: Ignore) -> Ignore:
     return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
 
 
-def left_out(top: Path, path: str, ignore: Ignore, *, with_folder: bool = False) -> tuple[str, str]:
+def left_out(
+    top: Path, path: str, ignore: Ignore, beside: Sequence[str] | None = None
+) -> tuple[str, str]:
     """Of what a walk did not find: why, and what to do about it.
 
-    `with_folder`: bring the folder back that a rule leaves out, if it is not large.
+    `beside`: bring these back, too, or the folder that a rule leaves out, if that is not large.
     """
     base, *below = "", *path.split("/")
     for i, name in enumerate(below):
@@ -195,7 +256,7 @@ def left_out(top: Path, path: str, ignore: Ignore, *, with_folder: bool = False)
             more = "" if base.endswith("/") else f", or add !{path} below it"
             return f"left out by {rule}", f"remove that line{more}"
         if rule:
-            return f"left out by {rule}", _way_back(top, path, base if with_folder else path)
+            return f"left out by {rule}", _way_back(top, path, base, beside)
         if any(os.path.exists(top / base / sign) for sign in SIGNS):
             return f"{base} is a Python environment, which is never sent", "put it elsewhere"
     return f"it is not among the files of {top}", ""
@@ -205,12 +266,14 @@ def _is_folder(path: Path) -> bool:
     return os.path.isdir(path) and not path.is_symlink()
 
 
-def _way_back(top: Path, path: str, rule_at: str) -> str:
-    """What brings `rule_at` back, or else `path` alone; large ones go better as data."""
-    for one in (rule_at, path):
-        if not _is_large(top / one):
-            file = top / ".ipexctlignore"
-            return f"add the line !{one} to {file}, then run the same command again"
+def _way_back(top: Path, path: str, rule_at: str, beside: Sequence[str] | None) -> str:
+    """What brings back what the rule leaves out, or `path` alone; large ones go better as data."""
+    wider = [] if beside is None else [[rule_at] if rule_at.endswith("/") else [path, *beside]]
+    for some in (*wider, [path]):
+        if not any(_is_large(top / one) for one in some):
+            lines = quoting.quote_for_pasting(tuple(map(line_for, some)))
+            file = quoting.quote_for_pasting((os.fspath(top / ".ipexctlignore"),))
+            return f"printf '%s\\n' {lines} >> {file}   # then run the same command again"
     folder = rule_at if rule_at.endswith("/") else posixpath.dirname(path)
     if not folder:
         return f"move it into a folder DIR of its own: {pushing('DIR', 'NAME')}"

@@ -34,10 +34,12 @@ class Brought(PerHost):
 
 def fetch(
     target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT,
-    *, merge: bool = False,
+    *, merge: bool = False, dest: Path | None = None,
 ) -> Brought:  # fmt: skip
-    """`patterns`: below the folder where ranks started. `merge`: all hosts' files in one folder."""
+    """`patterns`: below the folder where ranks started. `merge`: all hosts' files in one folder.
+    `dest`: the folder that they go to, or one of the run."""
     fetch_outputs.check_patterns("fetch", patterns)
+    fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
         run = find(fleet, text)
         there = _apart(fleet, run)
@@ -49,7 +51,7 @@ def fetch(
         first = there.get(next(iter(run.about.hosts), ""))
         roots = {host.name: fleet.root_of(host) for host in there.values()}
         wanted = fetch_outputs.from_the_top(run.about.cwd, patterns)
-        wish = Wish(wanted, run.id, roots, first.name if first else "", limit, merge)
+        wish = Wish(wanted, run.id, roots, first.name if first else "", limit, merge, dest)
         agents = {host: fleet.agents[host] for host in there.values()}
         done = fetch_outputs.fetch_outputs(
             agents, wish, folder_for(Path.cwd(), run.id), target.note

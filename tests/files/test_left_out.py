@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from ipexctl.core.run.project_files import MAX_BYTES
+from ipexctl.core.run import project_files
+from ipexctl.core.run.project_files import MAX_BYTES, MAX_DATA, data_all_the_same
 from ipexctl.errors import InputError
+from ipexctl.local import project_folder
 from ipexctl.verbs.run.send_project import (
     Project,
     always_no,
@@ -16,21 +22,22 @@ from ipexctl.verbs.run.send_project import (
 )
 from tests.files.test_sync import NOBODY, fill, sent, taken
 
+WAY = "printf '%s\\n' '!/{}' >> {{top}}/.ipexctlignore   # then run the same command again"
 LEFT_OUT = {
     "by Git": (
         {".gitignore": "# mine\n\nscratch/\n"}, "scratch/try.py",
         "left out by scratch/ in .gitignore:3",
-        "add the line !scratch/try.py to {top}/.ipexctlignore, then run the same command again",
+        WAY.format("scratch/try.py"),
     ),
     "by Git further down": (
         {"a/.gitignore": "*.py"}, "a/b/try.py",
         "left out by *.py in a/.gitignore:1",
-        "add the line !a/b/try.py to {top}/.ipexctlignore, then run the same command again",
+        WAY.format("a/b/try.py"),
     ),
     "by Git for this clone": (
         {".git/info/exclude": "try.py"}, "try.py",
         "left out by try.py in {top}/.git/info/exclude:1",
-        "add the line !try.py to {top}/.ipexctlignore, then run the same command again",
+        WAY.format("try.py"),
     ),
     "by us": (
         {".ipexctlignore": "try.*\n"}, "try.py",
@@ -64,63 +71,72 @@ def test_a_script_that_stays_here_is_refused_with_the_rule_that_keeps_it(
     assert said == (what, why.format(top=tmp_path), hint.format(top=tmp_path))
     if "!" in hint:
         with open(tmp_path / ".ipexctlignore", "a") as file:
-            file.write(f"!{script}\n")
+            file.write(f"!/{script}\n")
         check_sent(take(project, always_no, NOBODY), f"../{script}", NOBODY)
 
 
 WORK = "/home/ann/.ipexctl/runs/r1/work"
 NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: {}"
-# what the rank said, and what brings the file back; "": nothing is known of it
+PRINTF = "printf "  # a command to paste
+# what the rank said; the advice ("": nothing is known of it); what comes once it was followed
 NOT_FOUND = {
-    "a folder that a rule leaves out": (NO_FILE.format("'../conf/a.yaml'"), "add the line !conf/"),
-    "from the script's own place": (
-        NO_FILE.format(f"'{WORK}/conf/a.yaml'"), "add the line !conf/",
+    "a folder that a rule leaves out": (
+        NO_FILE.format("'../conf/a.yaml'"), PRINTF, ["conf/a.yaml", "conf/x/b.yaml"],
     ),
-    "the folder itself": (NO_FILE.format(f"'{WORK}/conf'"), "add the line !conf/"),
+    "from the script's own place": (
+        NO_FILE.format(f"'{WORK}/conf/a.yaml'"), PRINTF, ["conf/a.yaml", "conf/x/b.yaml"],
+    ),
+    "the folder itself": (
+        NO_FILE.format(f"'{WORK}/conf'"), PRINTF, ["conf/a.yaml", "conf/x/b.yaml"],
+    ),
     "Hydra's": (
         f"Config error.\nCheck that the config directory '{WORK}/conf' exists and readable",
-        "add the line !conf/",
+        PRINTF, ["conf/a.yaml", "conf/x/b.yaml"],
     ),
     "h5py's": (
         "FileNotFoundError: [Errno 2] Unable to synchronously open file (unable to open file: "
-        "name = '../a.h5', errno = 2, error message = 'No such file or directory')",
-        "add the line !a.h5",
+        "name = '../out/a.h5', errno = 2, error message = 'No such file or directory')",
+        PRINTF, ["out/a.h5"],
     ),
-    "a large folder": (
-        NO_FILE.format("'../big/b.bin'"), "add the line !big/b.bin",
+    "with those beside it": (
+        NO_FILE.format("'../set/a.pt'"), PRINTF, ["set/a.pt", "set/b [1]*.pt", "set/c\\.pt"],
     ),
+    "a large folder": (NO_FILE.format("'../big/b.pt'"), PRINTF, ["big/b.pt"]),
     "a large file": (
         NO_FILE.format("'../big/a.bin'"),
         "ipexctl data push {top}/big --as big, then ipexctl run --data big ... with "
-        "$IPEXCTL_DATA_BIG as its path",
+        "$IPEXCTL_DATA_BIG as its path", [],
     ),
     "a large file at the top": (
         NO_FILE.format("'../a.ckpt'"),
-        "move it into a folder DIR of its own: ipexctl data push DIR",
+        "move it into a folder DIR of its own: ipexctl data push DIR", [],
     ),
-    "a secret": (NO_FILE.format("'../.env'"), "give it another name"),
-    "one that was sent": (NO_FILE.format("'../sub/x'"), ""),
-    "one that is not here": (NO_FILE.format("'../conf/other'"), ""),
-    "one of the host": (NO_FILE.format("'/etc/hostname'"), ""),
-    "none": ("RuntimeError: no words", ""),
+    "a secret": (NO_FILE.format("'../.env'"), "give it another name", []),
+    "one that was sent": (NO_FILE.format("'../sub/x'"), "", []),
+    "one that is not here": (NO_FILE.format("'../conf/other'"), "", []),
+    "one of the host": (NO_FILE.format("'/etc/hostname'"), "", []),
+    "none": ("RuntimeError: no words", "", []),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "advice"), NOT_FOUND.values(), ids=NOT_FOUND)
-def test_a_file_that_ranks_do_not_find_as_it_stays_here(tmp_path, said, advice) -> None:
-    fill(tmp_path, {"conf/a.yaml": "", "a.h5": "", "sub/x": "", "big/b.bin": "", ".env": ""})
-    fill(tmp_path, {".gitignore": "conf/\n*.h5\nbig/\n*.ckpt\n"})
+@pytest.mark.parametrize(("said", "advice", "comes"), NOT_FOUND.values(), ids=NOT_FOUND)
+def test_a_file_that_ranks_do_not_find_as_it_stays_here(tmp_path, said, advice, comes) -> None:
+    names = ("conf/a.yaml", "conf/x/b.yaml", "out/a.h5", "sub/x", "big/b.pt", ".env")
+    names += ("set/a.pt", "set/b [1]*.pt", "set/c\\.pt")
+    fill(tmp_path, dict.fromkeys(names, ""))
+    fill(tmp_path, {".gitignore": "conf/\n*.h5\nbig/\n*.ckpt\nset/*.pt\n"})
     for name in ("big/a.bin", "a.ckpt"):
         with open(tmp_path / name, "wb") as file:
             file.truncate(MAX_BYTES + 1)
+    before = set(sent(tmp_path))
     snapshot = taken(tmp_path, cwd="sub")
     found = left_out_file(snapshot, f"{WORK}/sub", said.splitlines(), NOBODY)
     assert (found is None) == (advice == "")
     if found:
         assert found.fix.startswith(advice.format(top=tmp_path)), found
-    if advice.startswith("add the line "):
-        fill(tmp_path, {".ipexctlignore": advice.removeprefix("add the line ")})
-        assert found and found.path in sent(tmp_path) + list(taken(tmp_path).bundle.tree.folders)
+    if found and advice == PRINTF:
+        subprocess.run(["bash", "-c", found.fix], check=True)
+    assert sorted(set(sent(tmp_path)) - before - {".ipexctlignore"}) == comes
 
 
 def test_a_file_above_the_folder_that_is_sent(tmp_path) -> None:
@@ -132,3 +148,118 @@ def test_a_file_above_the_folder_that_is_sent(tmp_path) -> None:
     assert project_of(tmp_path / "sub", tmp_path).folder == tmp_path / "sub"
     (tmp_path / ".git").mkdir()
     assert project_of(tmp_path / "sub", tmp_path).folder == tmp_path
+
+
+# --- data that Git's rules leave out -------------------------------------------------------------
+
+NANOGPT = {
+    ".gitignore": ".DS_Store\n__pycache__\n*.bin\n*.pkl\n*.pt\ninput.txt\nenv/\nout*/\n.env\n",
+    "train.py": "", "model.py": "", "data/shakespeare_char/prepare.py": "",
+}  # fmt: skip
+ITS_DATA = [
+    f"data/shakespeare_char/{name}" for name in ("input.txt", "meta.pkl", "train.bin", "val.bin")
+]
+
+
+def nanogpt(top: Path) -> Path:
+    fill(top, {**NANOGPT, **dict.fromkeys(ITS_DATA, "1")})
+    fill(top, dict.fromkeys((".DS_Store", "__pycache__/a.pyc", "env/pyvenv.cfg", "env/a.bin"), "1"))
+    return fill(top, {"out-shakespeare-char/ckpt.pt": "1" * 1000, "out/x.bin": "1", ".env": "1"})
+
+
+def test_small_data_beside_the_script_goes_although_git_ignores_it(tmp_path) -> None:
+    snapshot = taken(nanogpt(tmp_path))
+    files = [f.path for f in snapshot.bundle.tree.files]
+    assert sorted(files) == sorted([*NANOGPT, *ITS_DATA])
+    assert snapshot.ignored == 4
+    assert sorted(snapshot.left) == [".env", "out-shakespeare-char/ckpt.pt", "out/x.bin"]
+
+
+def test_what_is_left_out_is_said_with_the_command_that_sends_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(nanogpt(tmp_path))
+    (note,) = taken(tmp_path).notes
+    assert note.startswith("left out by .gitignore: 3 files (1.0 kB): .env, ")
+    subprocess.run(["sh", "-c", note.partition("; to send all: ")[2]], check=True)
+    snapshot = taken(tmp_path)
+    assert {"out-shakespeare-char/ckpt.pt", "out/x.bin"} <= {
+        f.path for f in snapshot.bundle.tree.files
+    }
+    assert snapshot.notes == ("never sent, as they may contain secrets: .env",)
+    assert taken(fill(tmp_path / "p", {"a.py": ""})).notes == ()
+
+
+def test_what_our_own_file_leaves_out_stays_and_is_not_mentioned(tmp_path) -> None:
+    fill(nanogpt(tmp_path), {".ipexctlignore": "*.pt\n*.bin\nout/\n.env\n"})
+    fill(tmp_path, {"out-2/.ipexctlignore": "*\n", "out-2/x": ""})
+    snapshot = taken(tmp_path)
+    assert (snapshot.ignored, snapshot.left, snapshot.notes) == (2, (), ())
+
+
+@pytest.mark.parametrize(
+    ("path", "goes"),
+    [
+        ("data/train.bin", True),
+        ("data/deep/er/train-images-idx3-ubyte", True),
+        ("data/TRAIN.NPY", True),
+        ("train.npz", True),
+        ("jobs/tokens.bin", True),
+        ("data/labels.csv", True),
+        ("data/train_tokens.txt", True),
+        ("notes.txt", False),  # text at the top is often about the project, or a key
+        ("data/config.yaml", False),
+        ("gcp.json", False),
+        ("data/gcp.json", False),
+        ("token.pickle", False),
+        ("data/hf_token.txt", False),
+        ("data/API-KEY.txt", False),
+        ("keys/a.bin", False),
+        ("data/secrets.csv", False),
+        ("my_passwords.csv", False),
+        ("data/id_rsa.bin", False),
+        ("data/.hidden/a.bin", False),
+        ("checkpoint-500/pytorch_model.bin", False),
+        ("outputs/2026/a.npy", False),
+        ("out-x/a.npy", False),
+        ("wandb/run/a.gz", False),
+        ("build/a.bin", False),
+        ("model.pt", False),
+        ("run.log", False),
+    ],
+)
+def test_which_ignored_files_are_data(path, goes) -> None:
+    assert (path in data_all_the_same([(path, 1)], [""])) is goes
+
+
+def test_the_docs_name_what_is_data_and_what_is_not() -> None:
+    text = (Path(__file__).parents[2] / "docs/run.md").read_text("utf-8")
+    names = (*project_files.DATA, *project_files.TEXT, *project_files.MADE)
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_data_is_below_the_script_or_where_ranks_start_and_not_large() -> None:
+    found = [("a/x.bin", 1), ("b/x.bin", 1), ("c/x.bin", 1), ("runs/7/x.bin", 1)]
+    assert data_all_the_same(found, ["a", "b"]) == {"a/x.bin", "b/x.bin"}
+    assert data_all_the_same(found, ["runs/7"]) == {"runs/7/x.bin"}
+    assert data_all_the_same([("a.bin", MAX_DATA), ("b.bin", MAX_DATA + 1)], [""]) == {"a.bin"}
+    many = [(f"{i}.bin", MAX_BYTES // 2) for i in range(3)]
+    assert (len(data_all_the_same(many[:2], [""])), data_all_the_same(many, [""])) == (2, set())
+
+
+@pytest.mark.parametrize("rule", ["data/", "*.jpg"])
+def test_a_large_ignored_folder_is_not_looked_through(tmp_path, monkeypatch, rule) -> None:
+    monkeypatch.setattr(project_folder, "SCANNED", 20)
+    monkeypatch.setattr(project_folder, "SCANNED_ALL", 50)
+    images = {f"data/class{i // 40}/{i}.jpg": "" for i in range(1000)}
+    fill(tmp_path, {".gitignore": f"{rule}\n*.bin\n", "a/vocab.bin": "", "train.py": "", **images})
+    looked, scandir = [], os.scandir
+
+    def counted(path: str):
+        looked.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(project_folder.os, "scandir", counted)
+    snapshot = taken(tmp_path)
+    assert len(looked) < 40
+    assert len(snapshot.left) < 50
+    assert "data/" in snapshot.notes[0].partition(":")[2]
+    assert ("a/vocab.bin" in [f.path for f in snapshot.bundle.tree.files]) is (rule == "data/")

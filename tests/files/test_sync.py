@@ -64,18 +64,18 @@ IGNORING = {
     ),
     ".gitignore counts, in nested folders too, and the nearer one wins": (
         {
-            ".gitignore": "*.bin\n/out/\n# a comment\n", "a.bin": "", "out/x": "", "sub/out/x": "",
-            "sub/.gitignore": "!keep.bin\n/only\n", "sub/keep.bin": "", "sub/other.bin": "",
+            ".gitignore": "*.pt\n/out/\n# a comment\n", "a.pt": "", "out/x": "", "sub/out/x": "",
+            "sub/.gitignore": "!keep.pt\n/only\n", "sub/keep.pt": "", "sub/other.pt": "",
             "sub/only": "", "only": "",
         },
-        [".gitignore", "only", "sub/.gitignore", "sub/keep.bin", "sub/out/x"],
+        [".gitignore", "only", "sub/.gitignore", "sub/keep.pt", "sub/out/x"],
     ),
     ".ipexctlignore comes after it, and brings back": (
         {
-            ".gitignore": "*.bin\ndata/\nlogs/\n", "a.bin": "", "notes.md": "", "logs/x": "",
-            ".ipexctlignore": "!a.bin\n*.md\n!data/small/\n", "data/small/y": "", "data/large": "",
+            ".gitignore": "*.pt\ndata/\nlogs/\n", "a.pt": "", "notes.md": "", "logs/x": "",
+            ".ipexctlignore": "!a.pt\n*.md\n!data/small/\n", "data/small/y": "", "data/large": "",
         },
-        [".gitignore", ".ipexctlignore", "a.bin", "data/small/y"],
+        [".gitignore", ".ipexctlignore", "a.pt", "data/small/y"],
     ),
     "but nothing brings secrets back": (
         {".ipexctlignore": "!.env\n!id_rsa\n!.git/\n", ".env": "", "id_rsa": "", ".git/x": ""},

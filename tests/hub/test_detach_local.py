@@ -176,6 +176,12 @@ def test_files_of_a_detached_run_are_fetched_when_somebody_asks(here: Here) -> N
     assert (here.code / outputs / "out/model.pt1").read_text() == "w"
     again = json.loads(here.call("fetch", run, "out", "--json").stdout)
     assert (again["files"], again["outputs"]) == (3, f"{here.code}/{outputs}-2")
+    first = here.call("fetch", run, "out/*.pt*", "-o", "results")
+    assert first.stdout.splitlines()[-1] == "outputs: results (2 files, 2 bytes)"
+    (here.code / "results/out/model.pt0").write_text("older")
+    assert here.call("fetch", run, "out/*.pt*", "--dest", "results").returncode == 0
+    assert (here.code / "results/out/model.pt0").read_text() == "w"
+    assert here.call("fetch", run, "out", "-o", "save.py").returncode == 2
     none = here.call("fetch", run, "model.pt")
     assert (none.returncode, none.stdout) == (
         1,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 import pytest
 
 from ipexctl.core.doctor.report import Report
@@ -9,10 +12,9 @@ from ipexctl.core.doctor.suggested_fix import do
 from ipexctl.core.model import Finding, Host, Severity
 from ipexctl.core.plays.ansible_recap import AnsibleHost, read_recap
 from ipexctl.core.plays.play_values import State
-from ipexctl.errors import InputError
 from ipexctl.verbs.play.accelerate_options import config_options
 from ipexctl.verbs.play.steps.fleet_steps.doctor_step import Doctor
-from ipexctl.verbs.play.steps.fleet_steps.fetch_step import _bring_to
+from ipexctl.verbs.run.fetch_outputs import move_into
 
 # as ansible-core 2.19 prints it
 ANSIBLE = """\
@@ -83,7 +85,7 @@ def test_files_that_are_in_dest_already_are_not_new(tmp_path):
         (fetched / "@node02").mkdir(parents=True)
         (fetched / "loss.txt").write_text(text)
         (fetched / "@node02/same.txt").write_text("same")
-        assert _bring_to(fetched, tmp_path / "results") == moved
+        assert move_into(fetched, tmp_path / "results") == moved
         assert not fetched.exists()
     assert (tmp_path / "results/loss.txt").read_text() == "2"
     assert (tmp_path / "results/@node02/same.txt").read_text() == "same"
@@ -93,8 +95,43 @@ def test_a_dest_that_cannot_be_written_is_an_error_with_its_name(tmp_path):
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs/a").write_text("1")
     (tmp_path / "results").write_text("a file")
-    with pytest.raises(InputError, match="cannot write to .*results"):
-        _bring_to(tmp_path / "outputs", tmp_path / "results")
+    with pytest.raises(OSError, match="results"):
+        move_into(tmp_path / "outputs", tmp_path / "results")
+    assert (tmp_path / "outputs/a").exists()
+
+
+def test_no_link_in_dest_leads_a_file_out_of_it(tmp_path):
+    (tmp_path / "outputs/sub").mkdir(parents=True)
+    (tmp_path / "outputs/sub/a").write_text("new")
+    (tmp_path / "outputs/b").write_text("new")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "results/b").symlink_to(tmp_path / "mine")
+    (tmp_path / "results/sub").symlink_to(tmp_path)
+    with pytest.raises(PermissionError):
+        move_into(tmp_path / "outputs", tmp_path / "results")
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "results/sub").unlink()
+    assert move_into(tmp_path / "outputs", tmp_path / "results") == 1
+    assert (tmp_path / "results/sub/a").read_text() == "new"
+    assert (tmp_path / "results/b").read_text() == "new"
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_dest_may_be_on_another_disk(tmp_path, monkeypatch):
+    replace = Path.replace
+
+    def apart(path, to):
+        if path.name != to.name and path.suffix == ".part":
+            return replace(path, to)
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "replace", apart)
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs/a").write_text("1")
+    assert move_into(tmp_path / "outputs", tmp_path / "results") == 1
+    assert [p.read_text() for p in (tmp_path / "results").iterdir()] == ["1"]
+    assert not (tmp_path / "outputs").exists()
 
 
 def finding(severity: Severity, host: str) -> Finding:

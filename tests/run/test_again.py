@@ -14,7 +14,8 @@ from ipexctl.core.plan.rank_share import fitting
 from ipexctl.core.quoting import quote_for_pasting
 from ipexctl.core.run.launch_plan import Node, RunRequest, share_out
 from ipexctl.core.run.retry_command import Typed, command, with_stack
-from ipexctl.errors import Unreachable
+from ipexctl.errors import RunFailed, Unreachable
+from ipexctl.hosts.agent import failure
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target, inventory
 from ipexctl.verbs.run.prepare_hosts import each
@@ -107,6 +108,21 @@ def test_without_any_host_left_no_command_is_offered(tmp_path):
     with pytest.raises(Unreachable) as e, Fleet(Target(hostfile=tmp_path / "hosts")) as fleet:
         each(fleet, fleet.connect, typed=typed("run -f hosts t.py"))
     assert "ipexctl run" not in e.value.hint
+
+
+@pytest.mark.parametrize(
+    ("slug", "offered"), [("agent-bug", False), ("damaged", False), ("no-space", True)]
+)
+def test_a_host_is_left_out_only_for_what_is_wrong_with_it(tmp_path, slug, offered):
+    (tmp_path / "hosts").write_text("a ansible_connection=local\nb ansible_connection=local\n")
+
+    def work(host):
+        if host.name == "b":
+            raise failure(host, {"what": "KeyError: '6b86b2'", "slug": slug})
+
+    with pytest.raises(RunFailed) as e, Fleet(Target(hostfile=tmp_path / "hosts")) as fleet:
+        each(fleet, work, typed=typed("run -f hosts t.py"))
+    assert ("-x b" in e.value.hint) is offered
 
 
 def test_logins_of_indexes_stay_out():

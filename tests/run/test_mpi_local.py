@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import resource
 import signal
 import subprocess
@@ -208,12 +209,41 @@ def test_a_file_that_an_ignore_file_leaves_out_is_named_with_the_line_and_the_wa
     assert "data push" not in done.stderr
     assert (
         "  why: conf/train.yaml is not sent to the hosts: left out by conf/ in .gitignore:2\n"
-        f"  try: add the line !conf/ to {here}/code/.ipexctlignore, then run the same "
-        "command again\n"
+        f"  try: printf '%s\\n' '!/conf/' >> {here}/code/.ipexctlignore"
     ) in done.stderr
-    (here / "code/.ipexctlignore").write_text("!conf/\n")
+    (way,) = [line[6:] for line in done.stderr.splitlines() if line.startswith("  try: printf")]
+    subprocess.run(["sh", "-c", way], check=True)
     done = run(here, "reads.py", active=str(here / "env"))
     assert (done.returncode, "lr: 1" in done.stdout) == (0, True), done.stderr
+
+
+NANOGPT = """import os, pickle
+folder = os.path.join("data", "shakespeare_char")
+tokens = sum(len(open(f"{folder}/{name}.bin", "rb").read()) for name in ("train", "val"))
+vocabulary = 50304
+if os.path.exists(f"{folder}/meta.pkl"):
+    vocabulary = pickle.load(open(f"{folder}/meta.pkl", "rb"))["vocab_size"]
+print("tokens", tokens, "vocabulary", vocabulary)
+"""
+
+
+def test_a_script_finds_the_small_data_that_git_ignores(here):
+    """As nanoGPT, which takes another vocabulary where one file of three is missing."""
+    data = here / "code/data/shakespeare_char"
+    data.mkdir(parents=True)
+    for name, content in {
+        "train.bin": bytes(1000), "val.bin": bytes(100),
+        "meta.pkl": pickle.dumps({"vocab_size": 65}),
+    }.items():  # fmt: skip
+        (data / name).write_bytes(content)
+    (here / "code/.gitignore").write_text("*.bin\n*.pkl\n*.pt\n")
+    (here / "code/ckpt.pt").write_bytes(bytes(100))
+    (here / "code/nanogpt.py").write_text(NANOGPT)
+    done = run(here, "nanogpt.py", active=str(here / "env"))
+    assert (done.returncode, done.stdout.count("tokens 1100 vocabulary 65\n")) == (0, 2), (
+        done.stderr
+    )
+    assert done.stderr.count("left out by .gitignore: 1 file (100 bytes): ckpt.pt") == 1
 
 
 def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
@@ -241,6 +271,27 @@ def test_a_folder_that_goes_during_the_run_costs_what_is_fetched_and_no_more(her
     why = "outputs: not fetched (No such file or directory); they are on the hosts"
     assert why in done.stderr
     assert "rank 0 on localhost exited with code 7" in done.stderr
+
+
+def test_fetched_files_go_where_they_are_asked_to_and_that_is_said_last(here):
+    (here / "code/save.py").write_text(
+        "import os\nos.makedirs('out', exist_ok=True)\n"
+        "open('out/r' + os.environ['RANK'], 'w').write('1')\n"
+    )
+    words = ("--outputs", "out", "-o", str(here / "mine"), "save.py")
+    done = run(here, *words, active=str(here / "env"))
+    assert done.stderr.splitlines()[-1] == "  outputs: ../mine (2 files, 2 bytes)"
+    assert sorted(p.name for p in (here / "mine/out").iterdir()) == ["r0", "r1"]
+    done = run(here, *words, active=str(here / "env"))  # again: they are replaced
+    assert (done.returncode, len(list((here / "mine/out").iterdir()))) == (0, 2), done.stderr
+    for refused in (("-o", "x", "save.py"), ("--outputs", "out", "-o", "save.py", "save.py")):
+        assert run(here, *refused, active=str(here / "env")).returncode == 2
+    (here / "mine/out/r0").unlink()
+    (here / "mine/out/r0").mkdir()
+    done = run(here, *words, active=str(here / "env"))  # what cannot be put there is not lost
+    assert (done.returncode, "the rest is in" in done.stderr) == (0, True), done.stderr
+    (kept,) = (here / "code/.ipexctl/runs").glob("*/outputs/out/r0")
+    assert kept.read_text() == "1"
 
 
 def test_a_folder_that_cannot_be_made_is_said_to_cost_what_is_fetched(here):

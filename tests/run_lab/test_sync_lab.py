@@ -48,6 +48,37 @@ def test_the_work_tree_goes_and_ranks_start_beside_a_script_that_is_named_from_e
     assert (outputs / "jobs/made.txt").read_text() == "x"
 
 
+def test_small_data_that_git_ignores_is_on_the_hosts_and_no_secret_is(namespaces, runner):
+    for folder in (".git", "data/set", "out", "keys"):
+        (runner.folder / folder).mkdir(parents=True)
+    names = ("data/set/train.bin", "data/set/val.bin", "data/set/meta.pkl", "data/set/big.w")
+    names += ("data/set/small.w", "out/ckpt.bin", "keys/a.bin", ".env")
+    for name in names:
+        runner.script("1", name)
+    runner.script("*.bin\n*.pkl\n*.w\n.env\n", ".gitignore")
+    script = runner.script(
+        "import os, sys\n"
+        "seen = [os.path.join(d, f) for d, _, fs in os.walk('.') for f in fs]\n"
+        "print(*sorted(seen))\n"
+        "if len(sys.argv) > 1: open('data/set/big.w')\n"
+    )
+    done = runner.plain("-n", "3", str(script))
+    assert done.returncode == 0, done.stderr
+    found = (
+        f"./.gitignore ./data/set/meta.pkl ./data/set/train.bin ./data/set/val.bin ./{script.name}"
+    )
+    assert done.stdout.count(found) in (1, 3), done.stdout  # the same line of all is folded
+    assert done.stderr.count("left out by .gitignore: 5 files (5 bytes): ") == 1
+    failed = runner.plain("-n", "3", str(script), "fail")
+    assert failed.returncode == 1
+    (way,) = [x[7:] for x in failed.stderr.splitlines() if x.startswith("  try: ")]
+    subprocess.run(["sh", "-c", way], check=True)
+    assert runner.plain("-n", "3", str(script), "fail").returncode == 0
+    assert (runner.folder / ".ipexctlignore").read_text().split() == [
+        "!/data/set/big.w", "!/data/set/small.w",
+    ]  # fmt: skip
+
+
 def test_without_sync_ranks_start_where_the_files_are_and_hosts_without_are_named(
     namespaces, runner
 ):

@@ -27,6 +27,27 @@ DATA_SECRETS = (".env*", ".ssh", ".netrc", ".aws", ".git-credentials", "token", 
 # to Python a module that is called so is code; a run without it would break
 CODE = ("id_*.py",)
 
+# of what Git's rules leave out: data of these types is sent all the same, text not from the top
+DATA = (
+    "*.arrow", "*.bin", "*.bz2", "*.dat", "*.feather", "*.flac", "*.gz", "*.h5", "*.hdf5", "*.idx",
+    "*.jpeg", "*.jpg", "*.lmdb", "*.mat", "*.mdb", "*.memmap", "*.model", "*.npy", "*.npz",
+    "*.parquet", "*.pickle", "*.pkl", "*.png", "*.spm", "*.tar", "*.tfrecord", "*.tgz", "*ubyte",
+    "*.wav", "*.xz", "*.zip", "*.zst",
+)  # fmt: skip
+TEXT = ("*.csv", "*.jsonl", "*.tsv", "*.txt")
+# but not what a build or an earlier run made, by the name of a folder on its path,
+MADE = (
+    ".*", "*.egg-info", "*_logs", "artifacts", "build", "cache", "checkpoint*", "ckpt*", "dist",
+    "htmlcov", "logs", "mlruns", "multirun", "out", "out[-_]*", "output*", "results*", "runs",
+    "target", "temp", "tmp", "wandb",
+)  # fmt: skip
+# and not what may hold a password or key, by a word in its path
+PRIVATE = re.compile(
+    r"(?i)secret|credential|passw|(?<![a-z])(api_?keys?|auth|keys?|private|pwd|token)(?![a-z])"
+)
+MADE_BY_EDITORS = (".DS_Store", ".idea", ".vscode", ".ipynb_checkpoints", "*.sw[op]", "*~")
+
+MAX_DATA = 50 * 1000 * 1000  # bytes of one such file
 MAX_FILES = 5000
 MAX_BYTES = 100 * 1000 * 1000
 MAX_LINES = 5000  # of an ignore file; each file of the project is held against each line
@@ -43,6 +64,8 @@ _NEVER = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS)
 _SECRET = _any_of(*SECRETS)
 _CODE = _any_of(*CODE)
 _DATA_SECRET = _any_of(*DATA_SECRETS)
+_DATA, _TEXT, _MADE = _any_of(*DATA, *TEXT), _any_of(*TEXT), _any_of(*MADE)
+_OF_NO_USE = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS, *MADE_BY_EDITORS)
 
 
 def is_never_sent(name: str) -> bool:
@@ -52,6 +75,38 @@ def is_never_sent(name: str) -> bool:
 
 def secret(name: str) -> bool:
     return bool(_SECRET.match(name)) and not _CODE.match(name)
+
+
+def is_of_no_use(name: str) -> bool:
+    """To a run, so that nothing is said of it where Git's rules leave it out."""
+    return bool(_OF_NO_USE.match(name))
+
+
+def data_all_the_same(ignored: Iterable[tuple[str, int]], places: Sequence[str]) -> frozenset[str]:
+    """Paths of the (path, size) that Git's rules leave out and that are sent: data below one of
+    `places`, if all of it is not large."""
+    found = {
+        path: size
+        for path, size in ignored
+        if size <= MAX_DATA and any(_is_data(path, place) for place in places)
+    }
+    return frozenset() if is_large(len(found), sum(found.values())) else frozenset(found)
+
+
+def _is_data(path: str, place: str) -> bool:
+    above = place and f"{place}/"
+    if not path.startswith(above) or PRIVATE.search(path):
+        return False
+    below = path.removeprefix(above)
+    name = posixpath.basename(below).lower()
+    if is_made(below) or is_never_sent(name) or not _DATA.match(name):
+        return False
+    return "/" in below or not _TEXT.match(name)
+
+
+def is_made(path: str) -> bool:
+    """By a build or an earlier run, as the folders on its path say?"""
+    return any(_MADE.match(name) for name in path.lower().split("/")[:-1])
 
 
 def data_secret(name: str) -> bool:
@@ -95,6 +150,9 @@ class Ignore:
             return said
         return inherited or bool(_said(self.git, path))
 
+    def ours_leave_out(self, path: str) -> bool:
+        return _said(self.ours, path) is True
+
     def may_open(self, path: str) -> bool:
         """Does one of our `!` name something below this folder, which Git's rules leave out?"""
         return _said(self.ours, path) is not True and any(
@@ -128,7 +186,7 @@ def _said(rules: Sequence[_Rules], path: str) -> bool | None:
 def _rules(base: str, name: str, text: str) -> _Rules:
     numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line]
     lines, numbers = tuple(line for _, line in numbered), tuple(n for n, _ in numbered)
-    named = (line[1:].strip().strip("/") for line in lines if line.startswith("!"))
+    named = (_unescaped(line[1:].strip().strip("/")) for line in lines if line.startswith("!"))
     opened = {f"{above}/" for path in named for above in _above(path)}
     if len(lines) > MAX_LINES:
         raise InputError(f"{name} has more than {MAX_LINES:,} lines", hint="shorten it")
@@ -141,6 +199,15 @@ def _rules(base: str, name: str, text: str) -> _Rules:
         if pattern.regex is not None:
             pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
     return _Rules(base, name, lines, numbers, spec, tuple(opened))
+
+
+def line_for(path: str) -> str:
+    """The one of an ignore file that brings back this path, and no other."""
+    return "!/" + re.sub(r"[\\*?\[\] ]", r"\\\g<0>", path)
+
+
+def _unescaped(pattern: str) -> str:
+    return re.sub(r"\\(.)", r"\1", pattern)
 
 
 def _is_pattern(line: str) -> bool:

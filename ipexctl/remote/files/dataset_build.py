@@ -289,9 +289,8 @@ class Part:
             dataset_versions.set_current(self.top, self.version)
         except OSError as e:
             raise root_folder.write_failure(e, self.root, 0) from None
-        for _, sha, size, _ in self.tree["files"]:
-            if size > synced_folders.PACKED:
-                blobs.unlink(blobs.path_of(self.root, sha))  # its place is here now
+        large = [sha for _, sha, size, _ in self.tree["files"] if size > synced_folders.PACKED]
+        blobs.remove_blobs(self.root, large)
         self.close()
         dataset_versions.remove_others(self.top, self.version)
         said = unchanged_summary(self.top, self.version)

@@ -77,8 +77,7 @@ def op_take(call, h):
         wanted = blobs.wanted_blobs({"blobs": chunks})
         used += wanted
         part.join(call, blobs.checked_sha(sha), size, wanted)
-    for sha, _ in used:
-        blobs.unlink(blobs.path_of(root, sha))
+    blobs.remove_blobs(root, [sha for sha, _ in used])
     return {}
 
 

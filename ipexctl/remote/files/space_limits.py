@@ -167,23 +167,28 @@ class Pruning:
         if needed is None:
             return
         old = time.time() - UNNAMED
+        idle = []
         for path, size, modified in root_upkeep.kept_blobs(self.root):
             sha = os.path.basename(path)
             unnamed = sha not in wanted and modified < old
             if sha not in needed and (sha in theirs or unnamed):
-                self.count("blobs", size)
-                if not self.check:
-                    blobs.unlink(path)
-        self.packs(wanted)
-        if not self.check:
-            for path, _ in going:
+                idle.append((path, size))
+        idle += self.packs(wanted)
+        if self.check:
+            self.count_all(idle)
+            return
+        with blobs.removal(self.root) as free:  # else the next prune removes them
+            for path in [path for path, _ in idle + going] if free else ():
                 blobs.unlink(path)
+        if free:
+            self.count_all(idle)
+
+    def count_all(self, idle):
+        for _, size in idle:
+            self.count("blobs", size)
 
     def begins(self):
-        """Does a run or a push need what is here, but has not taken it yet?"""
-        runs = os.path.join(self.root, "runs")
-        if not all(os.path.isdir(os.path.join(runs, name, "work")) for name in self.active):
-            return True
+        """Does a push need what is here, but has not taken it yet?"""
         data = os.path.join(self.root, "data")
         tops = [os.path.join(data, name) for name in dataset_versions.dataset_names(self.root)]
         rooms = [(top, room) for top in tops for room in dataset_versions.version_folders(top)]
@@ -208,27 +213,24 @@ class Pruning:
         return kept, going
 
     def packs(self, wanted):
-        """Those of no use go; if most of what is in the others is of none, they become one."""
+        """(path, bytes) of those of no use; if most of what is in the others is of none, they
+        become one."""
         packs = synced_folders.Packs(self.root)
         live = {sha: where for sha, where in packs.where.items() if sha in wanted}
         used = {path for path, _, _ in live.values()}
-        sizes = {path: os.lstat(path).st_size for path in packs.paths}
-        for path in sorted(set(sizes) - used):
-            self.count("blobs", sizes[path])
-            if not self.check:
-                blobs.unlink(path)
+        sizes = packs.sizes
+        idle = [(path, sizes[path]) for path in sorted(set(sizes) - used)]
         total, needed = sum(sizes[p] for p in used), sum(size for _, _, size in live.values())
         if total <= 2 * needed + SLACK:
-            return
-        self.count("blobs", total - needed)
+            return idle
         if not self.check:
             try:
                 pairs = [[sha, size] for sha, (_, _, size) in sorted(live.items())]
                 synced_folders.add_pack(self.root, pairs, (packs.content(s) for s, _ in pairs))
-                for path in used:
-                    blobs.unlink(path)
             except (OSError, Failure):  # a full or damaged disk: what is there is as good as before
-                pass
+                return idle
+        saved = total - needed  # all but the one that takes their place
+        return idle + [(path, saved * sizes[path] // total) for path in sorted(used)]
 
 
 class Folders:

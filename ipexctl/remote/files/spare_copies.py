@@ -38,6 +38,8 @@ def make(root, key, fill):
             fill(os.fsencode(part))
             os.rename(part, path)
         except OSError:
+            pass
+        finally:
             shutil.rmtree(part, ignore_errors=True)
     remove_oldest(top, key)
 

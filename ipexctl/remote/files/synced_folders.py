@@ -2,7 +2,8 @@
 
 Small files are not blobs of their own: thousands of them would cost thousands of files more. They
 come many in one frame and are kept as they came, in packs. What is read from a pack or a blob is
-hashed again, so none of it needs to be on the disk when we answer.
+hashed again, so none of it needs to be on the disk when we answer. From our answer on until all is
+laid out we hold a lock (blobs.keep), so that nothing that was found here is removed meanwhile.
 
 Paths are bytes here: a Python in the locale C of a host could not even name what is not ASCII.
 """
@@ -28,7 +29,7 @@ KEPT = 30 * 86400
 HEAD = struct.Struct(">4sI")
 MAGIC = b"ipx1"
 CLONE = 0x40049409  # ioctl FICLONE: a copy that shares its blocks, on btrfs and xfs
-claims = {}  # type: dict[str, int]  # folders that this agent makes now, and their locks
+claims = {}  # type: dict[str, list[int]]  # folders that this agent makes now, and their locks
 
 
 def op_make(call, h):
@@ -42,7 +43,7 @@ def op_make(call, h):
     """
     root = root_folder.checked(h["root"])
     run = run_folder(h)
-    if not claim_run(call, run):
+    if not claim_run(call, root, run):
         return place_of(run, h)
     tree = manifest(root, h["key"], call.body)
     if tree is None:
@@ -53,6 +54,7 @@ def op_make(call, h):
         for i, (_, sha, size, _) in enumerate(tree["files"])
         if not (packs.has(sha, size) if size <= PACKED else blobs.has(root, sha, size))
     ]
+    packs.touch(tree)
     if missing:
         return report_missing(call, missing)
     return lay_out(root, run, tree, packs, h)
@@ -82,29 +84,35 @@ def op_fill(call, h):
             add_pack(root, expected, contents(call, expected))
     except OSError as e:
         raise root_folder.write_failure(e, root, sum(size for _, size in expected)) from None
-    return lay_out(root, run, tree, Packs(root), h)
+    place = lay_out(root, run, tree, Packs(root), h)
+    with blobs.removal(root) as free:  # not before: an old pack may be one of this folder's
+        if free:
+            expire(os.path.join(root, "blobs", "packs"), KEPT, PACKS)
+    return place
 
 
 def op_drop(call, h):
     """The same arguments: it will not be filled. Who waits for it makes it."""
-    lock = claims.pop(run_folder(h), None)
-    if lock is not None:
-        os.close(lock)
+    release(run_folder(h))
     return {}
 
 
 def op_keep_spare(call, h):
     """{root, key} -> {}: a copy of the same for the next run, made while this one computes."""
     root = root_folder.checked(h["root"])
-    tree = manifest(root, h["key"], b"")
-    small = small_files(tree or spare_copies.EMPTY)
-    most = h.get("most", spare_copies.MOST)
-    if small["files"] and sum(size for _, _, size, _ in tree["files"]) <= most:
-        spare_copies.lowest_priority()
-        packs = Packs(root)
-        spare_copies.make(
-            root, h["key"], lambda path: update_folder(root, packs, path, spare_copies.EMPTY, small)
-        )
+    kept = blobs.keep(call, root)
+    try:
+        tree = manifest(root, h["key"], b"")
+        small = small_files(tree or spare_copies.EMPTY)
+        most = h.get("most", spare_copies.MOST)
+        if small["files"] and sum(size for _, _, size, _ in tree["files"]) <= most:
+            spare_copies.lowest_priority()
+            packs, empty = Packs(root), spare_copies.EMPTY
+            spare_copies.make(
+                root, h["key"], lambda path: update_folder(root, packs, path, empty, small)
+            )
+    finally:
+        os.close(kept)
     return {}
 
 
@@ -190,7 +198,7 @@ class Packs:
     def __init__(self, root):
         self.folder = root_folder.subfolder(root, "blobs", "packs")
         self.where = {}  # sha256 -> (path, offset, size)
-        self.paths = []  # of all packs
+        self.sizes = {}  # path -> bytes, of all packs
         self.files = {}  # path -> bytes
         for name in os.listdir(self.folder):
             if name.endswith(".pack"):
@@ -210,7 +218,7 @@ class Packs:
                 self.where[sha] = (path, at, count)
             at += count
         if rows:
-            self.paths.append(path)
+            self.sizes[path] = length
         else:
             blobs.unlink(path)
 
@@ -218,12 +226,16 @@ class Packs:
         found = self.where.get(sha)
         return found is not None and found[2] == size
 
-    def content(self, sha):
-        path, at, size = self.where[sha]
-        if path not in self.files:
-            with open(path, "rb") as file:
-                self.files[path] = memoryview(file.read())
+    def touch(self, tree):
+        """They are in use, although a spare copy may save reading them."""
+        for path in {self.where[sha][0] for _, sha, _, _ in tree["files"] if sha in self.where}:
             os.utime(path, None)
+
+    def content(self, sha):
+        path, at, size = self.where.get(sha, (os.path.join(self.folder, sha), 0, 0))
+        if path not in self.files:
+            with opened(path) as file:
+                self.files[path] = memoryview(file.read())
         data = self.files[path][at : at + size]
         if hashlib.sha256(data).hexdigest() != sha:
             blobs.unlink(path)
@@ -236,7 +248,6 @@ def add_pack(root, expected, datas):
     index = json.dumps(expected, separators=(",", ":")).encode("ascii")
     path = os.path.join(folder, "%s.pack" % os.urandom(8).hex())
     write_file(path, datas, HEAD.pack(MAGIC, len(index)) + index)
-    expire(folder, KEPT, PACKS)
 
 
 def expire(folder, age, most=None):
@@ -281,17 +292,22 @@ def run_folder(h):
     return root_folder.subfolder(root_folder.checked(h["root"]), "runs", run_folders.run_id(h))
 
 
-def claim_run(call, run):
+def claim_run(call, root, run):
     """Is it ours to make the files of this run? Else they are here."""
     run_folders.hold(run)
     if run not in claims:
         lock = os.open(os.path.join(run, "mark"), os.O_RDWR | os.O_CREAT, 0o600)
         blobs.wait_for_lock(call, lock)
-        claims[run] = lock
+        claims[run] = [lock, blobs.keep(call, root)]
     if os.path.isdir(os.path.join(run, "work")):
-        os.close(claims.pop(run))
+        release(run)
         return False
     return True
+
+
+def release(run):
+    for lock in claims.pop(run, ()):
+        os.close(lock)
 
 
 def lay_out(root, run, tree, packs, h):
@@ -305,13 +321,13 @@ def lay_out(root, run, tree, packs, h):
         update_folder(root, packs, part, small_files(before or spare_copies.EMPTY), tree)
         keep_tree(root, run, h["key"])
         os.makedirs(inside(part, h["cwd"]) if h["cwd"] else part, 0o700, exist_ok=True)
-        os.pwrite(claims[run], os.urandom(8).hex().encode(), 0)
+        os.pwrite(claims[run][0], os.urandom(8).hex().encode(), 0)
         rename_into_place(part, work)
     except OSError as e:
         raise root_folder.write_failure(e, root, size) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    os.close(claims.pop(run))
+    release(run)
     return place_of(run, h)
 
 
@@ -380,7 +396,7 @@ def place_file(root, packs, path, sha, size, mode):
 
 def copy(path, fd, sha):
     """A run may write to its files, so they are copies; where the filesystem can, without cost."""
-    with open(path, "rb") as source:
+    with opened(path) as source:
         if cloned(source, fd):
             whole = blobs.is_intact(path, sha)
         else:
@@ -425,6 +441,18 @@ def inside(work, name):
 
 
 encoded = spare_copies.encoded
+
+
+def opened(path):
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:  # by hand, or on a filesystem without locks
+        raise Failure(
+            "a file that was to be copied has disappeared: %s" % path,
+            "",
+            "run the same command again: the file is sent again",
+            "damaged",
+        ) from None
 
 
 def damage_failure(path):

@@ -14,6 +14,7 @@ import queue
 import re
 import stat
 import time
+from contextlib import contextmanager
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
@@ -283,23 +284,53 @@ def next_body(call):
         return frame[1]
 
 
-def lock(fd):
+def lock(fd, kind=fcntl.LOCK_EX):
     """True when nobody else holds it (or the filesystem has no locks)."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except OSError as e:
         return e.errno not in (errno.EWOULDBLOCK, errno.EACCES)
     return True
 
 
-def wait_for_lock(call, fd):
+def wait_for_lock(call, fd, kind=fcntl.LOCK_EX):
     """Locks it once no other process holds it, and says meanwhile that it waits."""
     told = 0.0
-    while not lock(fd):
+    while not lock(fd, kind):
         if time.time() - told > BEAT:
             told = time.time()
             call.emit({"event": "waiting"})
         time.sleep(0.2)
+
+
+def open_lock(root):
+    path = os.path.join(root_folder.subfolder(root, "blobs"), "lock")
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def keep(call, root):
+    """Until this is closed, no blob, pack or list of files is removed: what was found is used."""
+    fd = open_lock(root)
+    wait_for_lock(call, fd, fcntl.LOCK_SH)
+    return fd
+
+
+@contextmanager
+def removal(root):
+    """Yields whether something may be removed now: not while anyone keeps what is here. What
+    happens inside is short, as those who begin wait for it."""
+    fd = open_lock(root)
+    try:
+        yield lock(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_blobs(root, shas):
+    """Their content has its place now. What is kept meanwhile stays for a prune."""
+    with removal(root) as free:
+        for sha in shas if free else ():
+            unlink(path_of(root, sha))
 
 
 def remove_dead_parts(parts):

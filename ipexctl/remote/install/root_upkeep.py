@@ -95,10 +95,12 @@ def op_remove(call, header):
                 removed.append([key, size])
         idle = idle_blobs(root, [key for key, _ in removed])
         if not header["check"]:
-            for path, _ in idle:
-                if os.path.isdir(path):
-                    standalone_pythons.remove(path)
-                blobs.unlink(path)
+            with blobs.removal(root) as free:
+                idle = [row for row in idle if free or os.path.isdir(row[0])]
+                for path, _ in idle:
+                    if os.path.isdir(path):
+                        standalone_pythons.remove(path)
+                    blobs.unlink(path)
             if removed:
                 wheel_cache.remove_cache(root)
     size = sum(size for _, size in idle) + (names_alone if removed else 0)

@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import shutil
+import time
 
 from ipexctl.remote.failure import Failure
 
@@ -17,6 +18,7 @@ RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
 PART = re.compile(r"work\.[0-9a-f]{16}\Z")  # what a sync has not finished
 LOG = re.compile(r"rank([0-9]{5,9})\.log\Z")
 MARK = b"IPEXCTL_RUN_ID="
+YOUNG = 60  # seconds in which a run that has just made its folder locks it
 held = {}  # type: dict[str, int]  # locks of this agent, by folder
 
 
@@ -57,13 +59,20 @@ def end_of_log(folder, rank, size):
 
 def hold(folder):
     """Until this process ends, the run of this folder is active, or the data is in use."""
-    if folder in held:
-        return
-    held[folder] = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(held[folder], fcntl.LOCK_SH)
-    except OSError:  # a file system without locks
-        pass
+    while folder not in held:
+        try:
+            fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:  # a prune came between us and the lock
+            os.mkdir(folder, 0o700)
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+        except OSError:  # a file system without locks
+            pass
+        if os.fstat(fd).st_nlink:
+            held[folder] = fd
+        else:
+            os.close(fd)
 
 
 def run_ids(root):
@@ -131,6 +140,8 @@ def lock_run(folder):
         lock = os.path.join(folder, "lock")
         if os.path.lexists(lock):
             fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+        elif time.time() - os.lstat(folder).st_mtime < YOUNG:
+            return None
         else:  # of an older ipexctl
             fd = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

@@ -126,10 +126,10 @@ def show_stopped(stopped: Stopped) -> None:
 
 
 def show_fetched(brought: Brought) -> None:
-    console = stdout_console()
-    for text in brought.fetched.words:
-        print_text(console, printable(text))
+    console, (where, *missing) = stdout_console(), brought.fetched.words
     print_lines(console, not_shown(brought.recaps, brought.answered))
+    for text in (*missing, where):
+        print_text(console, printable(text))
 
 
 def fetched_document(brought: Brought) -> dict[str, Any]:

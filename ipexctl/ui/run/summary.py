@@ -200,4 +200,5 @@ def _left(result: RunResult) -> list[Text]:
     if result.kept.folder:
         lines.append(Text(f"  logs here: {_short(result.kept.folder)}/logs"))
     lines += [Text(f"  {text}", "yellow") for text in result.kept.trouble]
-    return lines + [Text(f"  {text}") for text in result.kept.outputs]
+    outputs = result.kept.outputs  # where they are comes last, as it is looked for
+    return lines + [Text(f"  {text}") for text in (*outputs[1:], *outputs[:1])]

@@ -3,14 +3,19 @@
 The files of rank 0's host lie on top, those of every other host in a folder of its own, `@HOST`.
 With --merge the files of all hosts lie on top; only those that an earlier host has, too, go to
 `@HOST`. The names come from the hosts, so nothing is written outside of the outputs' folder and
-nothing is written twice.
+nothing is written twice. With -o DIR they go from there to DIR, where a file of the same name is
+replaced.
 """
 
 from __future__ import annotations
 
+import errno
+import filecmp
 import glob
 import os
 import posixpath
+import secrets
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -45,6 +50,7 @@ class Wish:
     first: str  # rank 0's host
     limit: int = FETCH_LIMIT
     merge: bool = False  # the files of all hosts in one folder
+    dest: Path | None = None  # where they go
 
 
 class Budget:
@@ -91,6 +97,17 @@ def check_patterns(option: str, patterns: Sequence[str]) -> None:
             )
 
 
+def check_dest(dest: Path | None) -> None:
+    """Before anything starts. Raises InputError."""
+    if dest and os.path.lexists(dest) and not dest.is_dir():
+        raise InputError(f"-o {quote((str(dest),))}: not a folder", hint="-o DIR")
+
+
+def typed_words(patterns: Sequence[str], dest: Path | None, *, merge: bool) -> tuple[str, ...]:
+    """For `ipexctl fetch RUN`."""
+    return (*patterns, *["--merge"] * merge, *(("-o", str(dest)) if dest else ()))
+
+
 def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
     """As seen from the top of what was sent, for ranks that start in `cwd`."""
     paths = (posixpath.normpath(posixpath.join(glob.escape(cwd), pattern)) for pattern in patterns)
@@ -99,13 +116,14 @@ def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Fetched:
-    """`words`: what came, and what did not. `whole`: nothing is missing."""
+    """`words`: what came and where it is, then what did not. `whole`: nothing is missing."""
 
     words: tuple[str, ...]
     folder: Path | None = None
     files: int = 0
     size: int = 0
     whole: bool = False
+    new: int = 0  # of the files, those that `dest` did not have
 
 
 def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> Fetched:
@@ -152,10 +170,50 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
         with suppress(OSError):  # there may be folders in it
             outputs.rmdir()
         return Fetched((f"outputs: {none}", *words))
+    new = files
+    if wish.dest:
+        try:
+            new = move_into(outputs, wish.dest)
+            outputs = wish.dest.absolute()
+        except OSError as e:
+            why = f"{e.strerror or e}: {e.filename or wish.dest}"
+            words.append(f"cannot write to {wish.dest} ({why}); the rest is in {outputs}")
     many = "file" if files == 1 else "files"
     amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
     first = f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount})"
-    return Fetched((first, *words), outputs, files, size, whole=not words)
+    return Fetched((first, *words), outputs, files, size, whole=not words, new=new)
+
+
+def move_into(folder: Path, dest: Path) -> int:
+    """Moves what is new or differs; the rest goes. How many files moved. Raises OSError."""
+    moved = 0
+    dest.mkdir(parents=True, exist_ok=True)
+    top = os.path.realpath(dest)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        to = dest / path.relative_to(folder)
+        if os.path.commonpath((top, os.path.realpath(to.parent))) != top:
+            raise PermissionError(errno.EPERM, "a link leads out of it", str(to))
+        if to.is_file() and not to.is_symlink() and filecmp.cmp(path, to, shallow=False):
+            continue
+        to.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, to)
+        moved += 1
+    shutil.rmtree(folder)
+    return moved
+
+
+def _replace(path: Path, to: Path) -> None:
+    try:
+        path.replace(to)
+    except OSError as e:
+        if e.errno != errno.EXDEV:
+            raise
+        part = to.with_name(f".{secrets.token_hex(8)}.part")
+        try:
+            shutil.copy(path, part)  # with its mode
+            part.replace(to)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _new_folder(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from ipexctl.core.run.outcome import (  # fmt: skip
 )
 from ipexctl.core.run.retry_command import Typed
 from ipexctl.core.stack.env_choice import asked_env
-from ipexctl.errors import IpexctlError, RunFailed, Unreachable
+from ipexctl.errors import NOT_THE_HOST, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent_start import AHEAD
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import merged_hints, without
@@ -90,7 +90,8 @@ def each(
     if downs := list(fleet.downs.values()):
         if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
             raise no_hosts(downs[0], typed)
-        again = without(typed, [d.host for d in downs]) if found else ""
+        blamed = [d.host for d in downs if d.slug not in NOT_THE_HOST]
+        again = without(typed, blamed) if found and len(blamed) == len(downs) else ""
         raise unknown_keys(downs, fleet.target) or _together(downs, len(found), again)
     return found
 

@@ -112,8 +112,10 @@ class _Run:
             {h.name: (agents[h], sent[h].cwd) for h in used}
         )
         if isinstance(result, Left):
-            wanted = (*self.options.fetch, *self.options.outputs)
-            wanted += ("--merge",) * self.options.merge
+            options = self.options
+            wanted = (*options.fetch, *options.outputs)
+            if wanted:
+                wanted = fetch_outputs.typed_words(wanted, options.dest, merge=options.merge)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
             return result
         self.fleet.remember(_states(result), "run")
@@ -260,8 +262,8 @@ class _Run:
         roots = {h.name: self.fleet.root_of(h) for h in there}
         patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
         first, limit = plan.hosts[0].host, self.options.fetch_limit
-        merge = self.options.merge
-        wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge)
+        merge, dest = self.options.merge, self.options.dest
+        wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge, dest)
         try:
             done = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
             outputs = done.words
@@ -313,8 +315,12 @@ def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     )
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
-    if options.merge and not (options.fetch or options.outputs):
-        raise InputError("--merge needs --fetch or --outputs", hint="--outputs DIR --merge")
+    fetch_outputs.check_dest(options.dest)
+    for option, given in (("--merge", options.merge), ("-o DIR", options.dest)):
+        if given and not (options.fetch or options.outputs):
+            raise InputError(
+                f"{option} needs --fetch or --outputs", hint=f"--outputs FOLDER {option}"
+            )
     return chosen
 
 

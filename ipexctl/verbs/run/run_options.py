@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.run import mpi
@@ -33,6 +34,7 @@ class RunOptions:
     outputs: tuple[str, ...] = ()  # the same, as it came with --outputs
     fetch_limit: int = fetch_outputs.FETCH_LIMIT  # of both
     merge: bool = False  # the files of all hosts in one folder
+    dest: Path | None = None  # where those files go
     send: bool = True
     data: tuple[str, ...] = ()  # names of data sets
     force: bool = False  # start even if preflight checks fail

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipexctl.core.known_failures.missing_file import in_project, missing_path
@@ -22,7 +23,7 @@ from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.import_roots import marked_project
 from ipexctl.local.ownership import foreign_owner
-from ipexctl.local.project_folder import Listing, Reader, Walk, left_out
+from ipexctl.local.project_folder import Found, Listing, Reader, Walk, left_out, some
 from ipexctl.local.project_lock import git_root
 
 Confirm = Callable[[str], bool]
@@ -36,6 +37,7 @@ class Project:
     cwd: str = ""  # below the folder, with slashes
     git: bool = False
     notes: tuple[str, ...] = ()
+    beside: str = field(default="", compare=False)  # the script's folder, likewise
 
     @property
     def start(self) -> Path:
@@ -56,6 +58,8 @@ class Snapshot:
     project: Project
     bundle: folder_transfer.Bundle
     notes: tuple[str, ...] = ()
+    ignored: int = 0  # files that are sent although Git's rules leave them out
+    left: tuple[str, ...] = ()  # those that are not
 
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
         """Makes the snapshot on the host."""
@@ -73,7 +77,9 @@ class Snapshot:
 
     def told(self, sent: int) -> str:
         tree = self.bundle.tree
-        what = f"{self.project.folder} ({core.amount(len(tree.files), tree.bytes)})"
+        ignored = f", {self.ignored:,} of them data that .gitignore names" if self.ignored else ""
+        amount = core.amount(len(tree.files), tree.bytes)
+        what = f"{self.project.folder} ({amount}{ignored})"
         start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
         if not sent:
             return f"{what}: already on all hosts{start}"
@@ -122,8 +128,10 @@ def project_of(script: Path, cwd: Path) -> Project:
             hint="move the script into a folder of its own; or --no-sync, if it is there already",
         )
     start = cwd if cwd == folder or folder in cwd.parents else script
-    below = start.relative_to(folder).as_posix()
-    return Project(folder, "" if below == "." else below, root is not None, notes)
+    below, beside = (
+        "" if place == folder else place.relative_to(folder).as_posix() for place in (start, script)
+    )
+    return Project(folder, below, root is not None, notes, beside)
 
 
 def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snapshot:
@@ -135,14 +143,41 @@ def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snap
     asks = not project.git and confirm is not always
     walk = Walk(folder, most=core.MAX_FILES * 4 if asks else None)
     found = walk.run(_outer(project, environ))
+    sent, left = _of_the_ignored(project, found)
+    found.files += sent
     count, size = len(found.files), found.bytes
     if asks and core.is_large(count, size):
         _ask(folder, found, confirm)
-    notes = [*project.notes, *found.notes()]
+    notes = [*project.notes, *found.notes(), *_left_out_note(folder, left, found.unseen)]
     if core.is_large(count, size):
         notes.append(f"a large folder: {_told(folder, found)}")
     reader = Reader(folder, hashes_of(folder, environ))
-    return Snapshot(project, folder_transfer.Bundle(reader.tree(found), reader), tuple(notes))
+    bundle = folder_transfer.Bundle(reader.tree(found), reader)
+    return Snapshot(project, bundle, tuple(notes), len(sent), tuple(path for path, _ in left))
+
+
+def _of_the_ignored(project: Project, found: Listing) -> tuple[list[Found], list[Found]]:
+    """Of the files that Git's rules leave out, those that are sent all the same, and the others."""
+    files = [(path, info.st_size) for path, info in found.ignored if stat.S_ISREG(info.st_mode)]
+    places = () if found.ignored_cut else (project.cwd, project.beside)
+    wanted = core.data_all_the_same(files, places)
+    sent = [one for one in found.ignored if one[0] in wanted]
+    return sent, [one for one in found.ignored if one[0] not in wanted]
+
+
+def _left_out_note(folder: Path, left: Sequence[Found], unseen: Sequence[str]) -> Iterator[str]:
+    if not left and not unseen:
+        return
+    size = sum(info.st_size for _, info in left)
+    many = "file" if len(left) == 1 else "files"
+    what = [f"{len(left):,} {many} ({human(size)})"] if left else []
+    if unseen:
+        what.append(f"{len(unseen)} folder{'s' * (len(unseen) > 1)}")
+    named = some([*unseen, *sorted((path for path, _ in left), key=core.is_made)])
+    file = quote((os.path.relpath(folder / ".ipexctlignore"),))
+    there = (folder / ".ipexctlignore").exists()
+    way = f"put !* at the top of {file}" if there else f"echo '!*' > {file}"
+    yield f"left out by .gitignore: {' and '.join(what)}: {named}; to send all: {way}"
 
 
 def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> None:
@@ -165,7 +200,9 @@ def left_out_file(
         return None
     if path.startswith("../"):
         return _outside(project.folder, os.path.normpath(here))
-    why, fix = left_out(project.folder, path, _outer(project, environ), with_folder=True)
+    place = posixpath.dirname(path)
+    beside = [one for one in snapshot.left if posixpath.dirname(one) == place and one != path]
+    why, fix = left_out(project.folder, path, _outer(project, environ), beside)
     return LeftOut(path, why, fix) if fix else None
 
 

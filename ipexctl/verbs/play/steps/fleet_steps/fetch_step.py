@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import filecmp
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +7,6 @@ from typing import ClassVar
 
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import arg
-from ipexctl.errors import InputError
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import results_of, target_of
 
@@ -41,14 +38,14 @@ class Fetch(FleetStep):
         if on.check:
             return dict.fromkeys(on.hosts, Result(State.UNKNOWN))
         run = LAST if self.run == "last" else self.run
+        dest = Path(self.dest).expanduser() if self.dest else None
         done = fetch(
-            target_of(on), run, self.files, FETCH_LIMIT, on.fleet.root, merge=self.merge
-        )  # fmt: skip
+            target_of(on), run, self.files, FETCH_LIMIT, on.fleet.root, merge=self.merge, dest=dest
+        )
         state, folder = State.CHANGED, done.fetched.folder
-        if self.dest and folder:
-            replaced = _bring_to(folder, Path(self.dest).expanduser())
-            on.say("", f"{replaced} of {done.fetched.files} files are new in {self.dest}")
-            state = State.CHANGED if replaced else State.OK
+        if dest and folder:
+            on.say("", f"{done.fetched.new} of {done.fetched.files} files are new in {self.dest}")
+            state = State.CHANGED if done.fetched.new else State.OK
         else:
             on.say("", done.fetched.words[0])
         result = Result(state)
@@ -56,21 +53,3 @@ class Fetch(FleetStep):
             words = [w for w in done.fetched.words if not (folder and w.startswith("outputs:"))]
             result = Result(State.FAILED, words[0], "\n".join(words[1:]))
         return {**dict.fromkeys(on.hosts, result), **results_of(on, done.recaps)}
-
-
-def _bring_to(folder: Path, dest: Path) -> int:
-    """Moves what is new or differs; the rest goes. How many files moved."""
-    moved = 0
-    try:
-        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-            to = dest / path.relative_to(folder)
-            if to.is_file() and filecmp.cmp(path, to, shallow=False):
-                continue
-            to.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(path, to)
-            moved += 1
-        shutil.rmtree(folder)
-    except OSError as e:
-        why = f"{e.strerror or e}: {e.filename or dest}"
-        raise InputError(f"cannot write to {dest}; the rest is in {folder}", why=why) from None
-    return moved
