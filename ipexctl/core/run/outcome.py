@@ -12,8 +12,8 @@ from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.run.rank_exchange import Exchange
-from ipexctl.core.run.run_state import RankEnd, RunState, without_colour, without_rank_prefix
-from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
+from ipexctl.core.run.run_state import RankEnd, without_colour, without_rank_prefix
+from ipexctl.errors import EXIT_OK
 
 SCHEMA = 1
 EXIT_LOST = 121
@@ -67,8 +67,8 @@ class LeftOut:
 class RunResult:
     run_id: str
     exit_code: int
-    ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed interrupted timeout mpirun
-    # not-together
+    ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed controller-lost interrupted
+    # timeout mpirun not-together unknown
     seconds: float
     plan: LaunchPlan
     hosts: tuple[HostEnd, ...]
@@ -85,12 +85,13 @@ class RunResult:
     again: str = ""  # the command that starts it again
     left_out: LeftOut | None = None
     slow: Slow | None = None  # ranks that the others waited for, most of the time
+    lost_host: str = ""  # the cause, as the hub lost it, or as no host reaches the hub's
 
     @property
     def lost(self) -> frozenset[str]:
-        """The hosts that ended the run by being lost."""
-        gone = self.ended_by == "host-lost"
-        return frozenset(h.host for h in self.hosts if gone and h.survivors is None)
+        """The host that ended the run by being lost, if it has not answered since."""
+        gone = {h.host for h in self.hosts if h.survivors is None}
+        return frozenset({self.lost_host} & gone)
 
     @property
     def last_words(self) -> tuple[str, ...]:
@@ -128,31 +129,6 @@ class Tally:
     codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
     slow: Slow | None = None  # ranks that the others wait for
     busy: tuple[float, ...] = ()  # of each host: the share of their CPUs that its ranks use
-
-
-# --- how it ended --------------------------------------------------------------------------------
-
-
-def verdict(state: RunState, *, stopped_by: str, broken: str, refused: str) -> tuple[str, int, str]:
-    """`ended_by`, exit code, cause: the first of what happened, as RunState takes only one."""
-    if state.first:
-        first = state.first
-        return "rank-failed", first.exit_code, f"rank {first.rank} on {first.host} {first}"
-    if state.lost:
-        return "host-lost", EXIT_LOST, state.lost
-    if state.frozen:
-        return "rank-frozen", EXIT_LOST, state.frozen
-    if state.timeout:
-        return "timeout", EXIT_TIMEOUT, state.timeout
-    if stopped_by:
-        return "interrupted", EXIT_INTERRUPTED, f"stopped by {stopped_by}"
-    if broken:
-        return "host-failed", EXIT_HOST_FAILED, broken
-    if refused or state.mpi:
-        return "mpirun", EXIT_MPIRUN, refused or state.mpi
-    if state.all_ok:
-        return "ranks", 0, ""
-    return "mpirun", EXIT_MPIRUN, "the run ended before its ranks did"
 
 
 # --- who failed first, and who like it ------------------------------------------------------------

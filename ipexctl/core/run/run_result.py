@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.run.outcome import (
     EXIT_NOT_TOGETHER,
     HostEnd,
     RunResult,
-    first_cause,
     same_endings,
-    verdict,
 )
-from ipexctl.core.run.rank_exchange import Exchange, Verdict, sentence
+from ipexctl.core.run.rank_exchange import Exchange, sentence
+from ipexctl.core.run.rank_exchange import Verdict as Exchanged
 from ipexctl.core.run.run_state import RunState
+from ipexctl.core.run.verdict import RANK_FAILED, Verdict
 
 
 @dataclass(frozen=True)
@@ -25,28 +24,25 @@ class Ending:
     run_id: str
     seconds: float
     hosts: tuple[HostEnd, ...]
-    stopped_by: str  # "": by nobody
-    broken: str  # a host that could not do its part
-    refused: str  # what mpirun did that is not in the plan
+    verdict: Verdict
     mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
     exchange: Exchange | None = None
     require_together: bool = False
     slow: Slow | None = None
 
 
-def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunResult:
-    state.first = first_cause(state.first, state.ends.values(), state.tails, known, state.asked)
-    ended_by, code, cause = verdict(
-        state, stopped_by=ending.stopped_by, broken=ending.broken, refused=ending.refused
-    )
-    found = ending.exchange
-    if ending.require_together and code == 0 and found and found.verdict is not Verdict.TOGETHER:
+def result_of(state: RunState, ending: Ending) -> RunResult:
+    found, told = ending.exchange, ending.verdict
+    ended_by, code, cause = told.ended_by, told.exit_code, told.cause
+    if ending.require_together and code == 0 and found and found.verdict is not Exchanged.TOGETHER:
         ended_by, code = "not-together", EXIT_NOT_TOGETHER
         cause = sentence(found, state.plan.world_size)
-    first = state.first if ended_by == "rank-failed" else None
-    same = same_endings(first, state.ends.values(), state.tails) if first else ()
+    first = told.first if ended_by == RANK_FAILED else None
+    ends = tuple(state.ends.values())
+    same = same_endings(first, ends, state.tails) if first else ()
+    others = [end for end in ends if first and not end.ok and end.rank != first.rank]
     if first:
-        tail = tuple(state.tails.get(first.rank, ()))
+        tail = tuple(state.tails.get(first.rank) or filter(None, [told.last]))
     else:
         tail = ending.mpi_tail if ended_by == "mpirun" else ()
     return RunResult(
@@ -59,11 +55,12 @@ def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunR
         first=first,
         tail=tail,
         same=same,
-        victims=tuple(v for v in state.victims if v not in same) if first else (),
+        victims=tuple(end for end in others if end not in same),
         cause=cause,
         hidden=state.hidden,
-        aborted=tuple(sorted(e.rank for e in state.ends.values() if e.aborted)),
-        ends=tuple(state.ends.values()),
+        aborted=tuple(sorted(e.rank for e in ends if e.aborted)),
+        ends=ends,
         exchange=ending.exchange,
         slow=ending.slow,
+        lost_host=told.lost,
     )

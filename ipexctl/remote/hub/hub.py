@@ -134,7 +134,7 @@ class Hub:
         elif "broken" in header:
             self.judge.broken(header["broken"], header["why"])
         elif "over" in header:
-            self.judge.over = self.judge.over or header["over"]
+            self.judge.abandoned(header["over"])
 
     def look_at_hosts(self, now):
         if self.link is None or self.judge.over:
@@ -193,7 +193,6 @@ class Hub:
 
     def end_by_silence(self, seconds):
         self.supervisor.stopped = "no message from ipexctl for %.0f s" % seconds
-        self.supervisor.emit({"event": "lease", "seconds": seconds})
         self.ask({"over": self.supervisor.stopped})
 
     def finish(self, survivors):

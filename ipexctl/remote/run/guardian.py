@@ -13,10 +13,10 @@ import signal
 import socket
 import time
 
-from ipexctl.remote import frame_stream
+from ipexctl.remote import frame_stream, root_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
-from ipexctl.remote.run import host_programs, rank_wrapper, supervisor
+from ipexctl.remote.run import host_programs, journal, rank_wrapper, run_folders, supervisor
 
 LOOK = 1.0
 PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost
@@ -78,11 +78,23 @@ def guard(link):
     survivors = rank_wrapper.kill_all(asked["run_id"], os.getpid()) if how else []
     shutil.rmtree(scratch, ignore_errors=True)
     if how:
+        note(asked, how, len(survivors))
         try:
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
             pass  # the agent has gone
     os._exit(0)
+
+
+def note(asked, how, survivors):
+    """What the supervisor could not: how this host's part of the run ended."""
+    try:
+        top = root_folder.checked(asked["root"])
+        path = journal.path_of(os.path.join(top, "runs", run_folders.run_id(asked)), asked["host"])
+        journal.append(path, {"fact": {"event": "lost", "host": asked["host"], "why": how}})
+        journal.append(path, {"over": how, "survivors": survivors})
+    except (OSError, Failure):
+        pass  # a full disk, or no journal yet
 
 
 def supervise(link, asked, scratch, pulse):
@@ -108,15 +120,18 @@ def failed(link, error):
 def end_of(child, pulse, patience):
     """How it was killed, "" if it ended by itself. Without a pulse for so long it is killed here.
     Orphans are collected, too."""
-    last, since = pulse[0], time.monotonic()
+    last, since, frozen = pulse[0], time.monotonic(), ""
     while True:
         signal.sigtimedwait([signal.SIGCHLD], LOOK)
         for pid, status in collected():
             if pid == child:
-                return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else ""
+                how = "was killed (signal %d)" % os.WTERMSIG(status)
+                killed = "the supervisor of the run " + (frozen or how)
+                return killed if os.WIFSIGNALED(status) else ""
         if pulse[0] != last:
             last, since = pulse[0], time.monotonic()
         elif time.monotonic() - since > patience:
+            frozen = frozen or "did not respond for %.0f s and was killed" % patience
             os.kill(child, signal.SIGKILL)
 
 

@@ -1,0 +1,132 @@
+"""How a run ended: decided here alone, from what its hub noted, for whoever asks.
+
+The hub ends a run at its first decisive fact (remote/hub/judge.py) and notes every one of them in
+the journals of all hosts. `run` and `attach` get them as they happen; `ps`, `wait` and `stop` read
+them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ipexctl.core.known_failures.causes import Cause
+from ipexctl.core.model import without_host
+from ipexctl.core.run import run_events
+from ipexctl.core.run.outcome import (
+    EXIT_HOST_FAILED,
+    EXIT_LOST,
+    EXIT_MPIRUN,
+    EXIT_TIMEOUT,
+    first_cause,
+)
+from ipexctl.core.run.run_events import Event
+from ipexctl.core.run.run_state import RankEnd
+from ipexctl.core.values import plain
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
+
+RANK_FAILED = "rank-failed"
+HOST_LOST = "host-lost"
+INTERRUPTED = "interrupted"
+UNKNOWN = "unknown"  # it has ended, and no host knows how
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What the hub noted, of a host or of the run."""
+
+    host: str
+    event: Event
+
+    @property
+    def decisive(self) -> bool:
+        return _meaning(self, 0) is not None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    exit_code: int
+    ended_by: str
+    cause: str
+    first: RankEnd | None = None  # the rank that is the cause
+    last: str = ""  # and its last line
+    lost: str = ""  # the host that is the cause
+
+
+def decide(
+    facts: Sequence[Fact], ranks: int, known: Callable[[], tuple[Cause, ...]]
+) -> Verdict | None:
+    """`facts` in the order in which the hub noted them, `ranks` of the run. None: not ended yet."""
+    fact, found = next(((f, m) for f in facts if (m := _meaning(f, ranks))), (None, None))
+    if fact is None or found is None:
+        return None
+    if isinstance(fact.event, run_events.ProgramEnded):  # one that was killed is why others gave up
+        programs = (f for f in facts if isinstance(f.event, run_events.ProgramEnded))
+        killed = next((f for f in programs if f.event.killed), fact)  # type: ignore[union-attr]
+        return _meaning(killed, ranks)
+    return _of_ranks(facts, found.first, known()) if found.first else found
+
+
+def _of_ranks(facts: Sequence[Fact], end: RankEnd, known: tuple[Cause, ...]) -> Verdict:
+    ends: list[RankEnd] = []
+    tails: dict[int, list[str]] = {}
+    late: set[int] = set()
+    ending = False
+    for fact in facts:
+        match fact.event:
+            case run_events.EndAsked() | run_events.TimedOut():
+                ending = True
+            case run_events.RankEnded(other, tail):
+                ends.append(other)
+                tails[other.rank] = tail.splitlines()
+                late |= {other.rank} if ending else set()
+    first = first_cause(end, ends, tails, known, late) or end
+    said = [line for line in tails.get(first.rank, ()) if line.strip()]
+    return replace(of_rank(first), last="".join(said[-1:]))
+
+
+def of_rank(end: RankEnd) -> Verdict:
+    return Verdict(end.exit_code, RANK_FAILED, f"rank {end.rank} on {end.host} {end}", end)
+
+
+def _meaning(fact: Fact, ranks: int) -> Verdict | None:
+    """The end of the run by this fact alone; None if it does not end one."""
+    host = fact.host
+    match fact.event:
+        case run_events.RankEnded(end) if not end.ok:
+            return of_rank(end)
+        case run_events.HostLost(why):
+            cause = f"{host} was lost: {without_host(host, why)}"
+            return Verdict(EXIT_LOST, HOST_LOST, cause, lost=host)
+        case run_events.RankFrozen(rank, seconds):
+            for_so_long = f"has been stopped for {seconds:.0f} s (all its threads are in state T)"
+            return Verdict(EXIT_LOST, "rank-frozen", f"rank {rank} on {host} {for_so_long}")
+        case run_events.TimedOut():
+            return Verdict(EXIT_TIMEOUT, "timeout", str(fact.event))
+        case run_events.EndAsked(by):
+            return Verdict(EXIT_INTERRUPTED, INTERRUPTED, f"stopped by {by}")
+        case run_events.Abandoned(why):
+            cause = f"{why}, and the run ends with its command"
+            return Verdict(EXIT_LOST, "controller-lost", cause)
+        case run_events.ProgramEnded():
+            return Verdict(EXIT_MPIRUN, "mpirun", fact.event.how(ranks))
+        case run_events.RankRefused(why):
+            return Verdict(EXIT_MPIRUN, "mpirun", f"{host}: {why}")
+        case run_events.Broken(what):
+            return Verdict(EXIT_HOST_FAILED, "host-failed", f"{host}: {what}")
+        case run_events.Over(well=True):
+            return Verdict(EXIT_OK, "ranks", "")
+    return None
+
+
+def read(raw: Any) -> Fact | None:
+    """Of a journal; None for what no hub of ours notes."""
+    if not isinstance(raw, Mapping):
+        return None
+    host, rank = plain(raw.get("host"), 255), raw.get("rank")
+    ranks = frozenset({rank} if type(rank) is int else ())
+    try:
+        return Fact(host, run_events.read(host, ranks, raw, b""))
+    except run_events.BadEvent:
+        return None
