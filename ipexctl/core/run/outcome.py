@@ -238,10 +238,9 @@ _HOST = re.compile(r"\bon that host\b|\bHOST\b")
 
 def _with_its_host(cause: Cause, result: RunResult) -> Cause:
     """The table's fixes name no host; the run knows which one failed."""
-    hosts = {result.first.host} if result.first else result.lost
-    if len(hosts) != 1:
+    host = result.first.host if result.first else result.lost_host
+    if not host:
         return cause
-    (host,) = hosts
     fix = _HOST.sub(lambda found: f"on {host}" if "that" in found[0] else host, cause.fix)
     return replace(cause, fix=fix)
 
