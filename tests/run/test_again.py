@@ -14,7 +14,7 @@ from ipexctl.core.plan.rank_share import fitting
 from ipexctl.core.quoting import quote_for_pasting
 from ipexctl.core.run.launch_plan import Node, RunRequest, share_out
 from ipexctl.core.run.retry_command import Typed, command, with_stack
-from ipexctl.errors import Unreachable
+from ipexctl.errors import HostFailed, IpexctlError, Unreachable
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target, inventory
 from ipexctl.verbs.run.prepare_hosts import each
@@ -100,6 +100,21 @@ def test_the_command_without_hosts_that_are_down_is_offered(tmp_path, down, name
         f"ipexctl run -x {quoted} -f hosts -n 4 --env HF_TOKEN t.py --lr 1   # without {names}"
     )
     assert [h.name for h in inventory(replace(target, exclude=(names,))).hosts] == ["a"]
+
+
+@pytest.mark.parametrize(("slug", "offered"), [("agent-bug", False), ("host-failed", True)])
+def test_a_bug_is_no_reason_to_leave_a_host_out(tmp_path, slug, offered):
+    (tmp_path / "hosts").write_text("a ansible_connection=local\nb ansible_connection=local\n")
+
+    def work(one):
+        if one.name == "b":
+            failed = HostFailed("b: KeyError: 'x'")
+            failed.slug = slug
+            raise failed
+
+    with pytest.raises(IpexctlError) as e, Fleet(Target(hostfile=tmp_path / "hosts")) as fleet:
+        each(fleet, work, typed=typed("run -f hosts t.py"))
+    assert ("ipexctl run -x b -f hosts t.py" in e.value.hint) is offered
 
 
 def test_without_any_host_left_no_command_is_offered(tmp_path):

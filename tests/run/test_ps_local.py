@@ -131,7 +131,7 @@ def test_of_a_run_whose_ipexctl_was_killed_the_hosts_know_that(here: Here) -> No
         time.sleep(0.1)
     (row,) = here.listed("-a")
     assert (row["state"], row["exit_code"]) == ("failed", 121)
-    assert row["cause"] == "the connection to ipexctl ended, and the run ends with its command"
+    assert row["cause"].startswith("localhost: the connection to ipexctl ended, and the run ends")
     assert here.call("wait", "@last").returncode == 121
 
 

@@ -34,7 +34,7 @@ ASKED = {"event": "asked", "by": "Ctrl-C", "seconds": 10}
 TIME = {"event": "timeout", "seconds": 60}
 WELL = {"event": "over", "why": "ended", "well": True}
 OVER = {"event": "over", "why": "ended", "well": False}
-ALONE = {"event": "abandoned", "why": "no message from ipexctl for 30 s"}
+ALONE = {"event": "abandoned", "host": "a", "why": "no message from ipexctl for 30 s"}
 FROZEN = {"event": "frozen", "host": "b", "rank": 1, "seconds": 31}
 BROKEN = {"event": "broken", "host": "b", "what": "no disk"}
 REFUSED = {"event": "rank", "host": "b", "refused": "rank 7 is not in the plan"}
@@ -85,7 +85,7 @@ def kept(facts: list[dict[str, Any]]) -> Verdict | None:
         ([TIME, rank(0, signal=2)], 124, "timeout", "the run took longer than --timeout 60"),
         ([ASKED, rank(0, signal=2), OVER], 130, "interrupted", "stopped by Ctrl-C"),
         ([ALONE, OVER], 121, "controller-lost",
-         "no message from ipexctl for 30 s, and the run ends with its command"),
+         "a: no message from ipexctl for 30 s, and the run ends with its command"),
         ([BROKEN, OVER], 123, "host-failed", "b: no disk"),
         ([REFUSED, OVER], 122, "mpirun", "b: rank 7 is not in the plan"),
         ([FROZEN], 121, "rank-frozen", "rank 1 on b has been stopped for 31 s (all its threads "

@@ -4,12 +4,14 @@ controller; and every line that is on disk on a host that can be reached is show
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections import Counter
 
 import pytest
 
 from tests.run_lab.test_ps_lab import listed, second
+from tests.run_lab.test_run_faults import SLEEP, up
 
 STEPS = "import os, time\nfor i in range(600): print('step', i, flush=True); time.sleep(0.1)\n"
 KILL, STOP = "pkill -KILL -x ipexctl-run", "pkill -STOP -x ipexctl-run"
@@ -89,3 +91,24 @@ def test_a_live_viewer_that_sees_a_fault_tells_the_same_story(full_rung, runner,
         row = listed(runner, tmp_path / "two", run.run_id)
         assert (result["exit_code"], result["cause"]) == (row["exit_code"], row["cause"])
         assert (result["exit_code"], "-x" in result["again"]) == (121, False)
+
+
+@pytest.mark.parametrize("seconds", [0, 14])  # in which the agents, too, give it up
+def test_a_controller_that_stood_still_says_so(runner, tmp_path, seconds):
+    """And no host is blamed for it."""
+    run = runner.start("--host-timeout", "2", "-n", "3", str(runner.script(SLEEP)))
+    up(run, 3)
+    run.process.send_signal(signal.SIGSTOP)
+    assert runner.gone(run.run_id, seconds=10) == {}
+    time.sleep(seconds)
+    before = listed(runner, tmp_path / "two", run.run_id)
+    run.process.send_signal(signal.SIGCONT)
+    result = run.finish()
+    row = listed(runner, tmp_path / "two", run.run_id)
+    keys = ("state", "exit_code", "cause")
+    assert [row[key] for key in keys] == [before[key] for key in keys]
+    assert (row["state"], row["exit_code"], row["cause"]) == ("failed", 121, result["cause"])
+    assert (result["exit_code"], result["ended_by"]) == (121, "controller-lost")
+    assert "-x" not in result["again"].split()
+    notes = [event["text"] for event in run.events if event["event"] == "note"]
+    assert any(text.startswith("this machine was suspended for ") for text in notes)

@@ -107,7 +107,7 @@ def _meaning(fact: Fact, ranks: int) -> Verdict | None:
         case run_events.EndAsked(by):
             return Verdict(EXIT_INTERRUPTED, INTERRUPTED, f"stopped by {by}")
         case run_events.Abandoned(why):
-            cause = f"{why}, and the run ends with its command"
+            cause = f"{host}: {why}, and the run ends with its command"
             return Verdict(EXIT_LOST, "controller-lost", cause)
         case run_events.ProgramEnded():
             return Verdict(EXIT_MPIRUN, "mpirun", fact.event.how(ranks))

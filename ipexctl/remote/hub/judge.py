@@ -101,7 +101,7 @@ class Judge:
     def abandoned(self, why):
         """By the command that started the run, which is to end with it."""
         if not self.over:
-            self.fact("abandoned", why=why)
+            self.fact("abandoned", host=self.first, why=why)
             self.over = why
 
     # -- events of hosts --
