@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ipexctl.core.facts.live_runs import LiveRun, read_live_runs
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.inventory import fold
-from ipexctl.core.model import Host, HostRecap, PerHost, Recap
+from ipexctl.core.model import Host, HostDown, HostRecap, PerHost, Recap
 from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import OnHost, Run, State
 from ipexctl.core.run.verdict import Verdict
@@ -113,7 +113,7 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
     """The ranks get Ctrl-C, and after so many seconds they are killed."""
     by = project_of(Path.cwd()).by
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, newest=NEWEST)
+        run = _known(fleet, find(fleet, text, newest=NEWEST))
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
@@ -149,7 +149,7 @@ def remove(
 ) -> Gone:
     """Remove an ended run, with its results. `agreed` None: only shown."""
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, sizes=True)
+        run = _known(fleet, find(fleet, text, sizes=True))
         if not run.over:
             raise InputError(f"{run.id} is {run.state.value}", hint=f"ipexctl stop {run.id}")
         if agreed is None or not agreed(run):
@@ -166,8 +166,24 @@ def remove(
 
 def wait(target: Target, text: str, root: str = ROOT) -> Waited:
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, newest=NEWEST)
+        run = _known(fleet, find(fleet, text, newest=NEWEST))
         return Waited(_until_over(fleet, run, None), fleet.recaps())
+
+
+def _away(fleet: Fleet, run: Run) -> list[HostDown]:
+    """Hosts of the run that do not answer, where no other host knows how it ended: it may go on."""
+    known = run.state is not State.LOST
+    return [d for d in fleet.failures if not known and d.host in (*run.about.hosts, *run.targets)]
+
+
+def _known(fleet: Fleet, run: Run) -> Run:
+    if away := _away(fleet, run):
+        raise Unreachable(
+            f"{fold(d.host for d in away)} did not answer; {run.id} may still be running there",
+            why=away[0].what,
+            hint=away[0].hint,
+        )
+    return run
 
 
 def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
@@ -181,17 +197,20 @@ def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
 def _again(fleet: Fleet, run: Run) -> Run:
     """As it stands now. Raises Unreachable where no host that has it answers any more."""
     hosts, began = tuple(reached(fleet, run).values()), time.monotonic()
-    while not (found := look(fleet, only=run.id)):
-        if not (away := [host for host in hosts if host in fleet.downs]):
-            raise InputError(f"{run.id} was removed from its hosts", hint="ipexctl ps -a")
+    while True:
+        found = look(fleet, only=run.id)
+        now = found[0] if found else replace(run, state=State.LOST)
+        if not _away(fleet, now):
+            break
         if time.monotonic() - began > AWAY:
-            down = fleet.downs[away[0]]
-            raise Unreachable(f"{fold(h.name for h in away)} did not answer", why=down.what)
+            return _known(fleet, now)
         time.sleep(EVERY)
-        for host in away:
-            del fleet.downs[host]
-            fleet.agents.pop(host).close() if host in fleet.agents else None
-    return found[0]
+        for host in hosts:
+            if fleet.downs.pop(host, None) and host in fleet.agents:
+                fleet.disconnect(host)
+    if not found:
+        raise InputError(f"{run.id} was removed from its hosts", hint="ipexctl ps -a")
+    return now
 
 
 def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[..., Verdict | None]:

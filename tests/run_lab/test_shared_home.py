@@ -145,21 +145,28 @@ def test_a_run_on_one_of_the_hosts_is_stopped_there_and_removed_once(
     shared: Shared, tmp_path: Path
 ) -> None:
     """All hosts have its journal, and one its processes."""
-    script = str(shared.script("import time\nprint('up', flush=True)\ntime.sleep(60)\n"))
-    for host in shared.lab.hosts:
-        began = shared.plain("-d", "-l", host, "-n", "1", script)
-        assert began.returncode == 0, began.stderr
-        run_id = began.stdout.split()[-1]
-        there = ("--root", PLACE)
-        started = time.monotonic()
-        done = second(shared, tmp_path / "two", "stop", run_id, "-t", "2", "--json", *there)
-        row = json.loads(done.stdout)
-        assert (done.returncode, row["state"], row["exit_code"]) == (0, "stopped", 130)
-        assert (time.monotonic() - started < 30, row["ranks_started"]) == (True, 1)
-        assert shared.gone(run_id, seconds=5) == {}
-        gone = second(shared, tmp_path / "two", "rm", run_id, "-y", "--json", *there)
-        assert gone.returncode == 0, gone.stdout
-        assert not (shared.place / "runs" / run_id).exists()
+    script = str(shared.script("import time\nprint('up', flush=True)\ntime.sleep(300)\n"))
+    host = next(iter(shared.lab.hosts))
+    began = shared.plain("-d", "-l", host, "-n", "1", script)
+    assert began.returncode == 0, began.stderr
+    run_id = began.stdout.split()[-1]
+    there = ("--root", PLACE)
+    shared.lab.fault(host, "unplug")  # the others cannot tell whether it lives
+    try:
+        for verb in (("stop",), ("wait",), ("rm", "-y")):
+            refused = second(shared, tmp_path / "two", verb[0], run_id, *verb[1:], *there)
+            assert (refused.returncode, f"{host} did not answer" in refused.stderr) == (4, True)
+    finally:
+        shared.lab.heal(host)
+    started = time.monotonic()
+    done = second(shared, tmp_path / "two", "stop", run_id, "-t", "2", "--json", *there)
+    row = json.loads(done.stdout)
+    assert (done.returncode, row["state"], row["exit_code"]) == (0, "stopped", 130)
+    assert (time.monotonic() - started < 30, row["ranks_started"]) == (True, 1)
+    assert shared.gone(run_id, seconds=5) == {}
+    gone = second(shared, tmp_path / "two", "rm", run_id, "-y", "--json", *there)
+    assert gone.returncode == 0, gone.stdout
+    assert not (shared.place / "runs" / run_id).exists()
 
 
 # --- two agents of this machine with one root, as two hosts have it ------------------------------

@@ -105,6 +105,11 @@ class Run:
         return all(part.unreadable for part in self.seen)
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """The hosts that reported it, as the inventory here calls them."""
+        return tuple(part.target for part in self.seen)
+
+    @property
     def alive(self) -> tuple[str, ...]:
         """The hosts on which something of it lives."""
         return tuple(part.host for part in self.seen if part.alive)
