@@ -8,21 +8,26 @@ them afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.model import without_host
-from ipexctl.core.run import run_events
+from ipexctl.core.output.slow_rank import Slow
+from ipexctl.core.run import rank_exchange, run_events
 from ipexctl.core.run.outcome import (
     EXIT_HOST_FAILED,
     EXIT_LOST,
     EXIT_MPIRUN,
+    EXIT_NOT_TOGETHER,
     EXIT_TIMEOUT,
+    HostEnd,
+    RunResult,
     first_cause,
+    same_endings,
 )
 from ipexctl.core.run.run_events import Event
-from ipexctl.core.run.run_state import RankEnd
+from ipexctl.core.run.run_state import RankEnd, RunState
 from ipexctl.core.values import plain
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
 
@@ -66,6 +71,33 @@ def decide(
         killed = next((f for f in programs if f.event.killed), fact)  # type: ignore[union-attr]
         return _meaning(killed, ranks)
     return _of_ranks(facts, found.first, known()) if found.first else found
+
+
+@dataclass
+class Heard:
+    """What a viewer has heard of the end of a run."""
+
+    ranks: int
+    facts: list[Fact] = field(default_factory=list)  # of the hub, by which it ends
+    seen: list[Fact] = field(default_factory=list)  # by the viewer, if no host can say
+    complete: bool = False  # the hub has said its last word of it
+
+    def verdict(
+        self, noted: Callable[[], Verdict | None], known: Callable[[], tuple[Cause, ...]],
+        *, all_of_it: bool,
+    ) -> Verdict:  # fmt: skip
+        """By the hub; where it could not say, or `all_of_it` was not heard, by the journals; where
+        no host can be asked, by the viewer."""
+        found = decide(self.facts, self.ranks, known) if self.complete else None
+        kept = noted() if found is None or not all_of_it else None
+        if kept and all_of_it and self.seen and kept.ended_by == UNKNOWN:
+            kept = None  # the viewer knows more
+        return (
+            kept
+            or found
+            or decide([*self.facts, *self.seen], self.ranks, known)
+            or Verdict(EXIT_MPIRUN, "mpirun", "the run ended before its ranks did")
+        )
 
 
 def _of_ranks(facts: Sequence[Fact], end: RankEnd, known: tuple[Cause, ...]) -> Verdict:
@@ -130,3 +162,56 @@ def read(raw: Any) -> Fact | None:
         return Fact(host, run_events.read(host, ranks, raw, b""))
     except run_events.BadEvent:
         return None
+
+
+# --- the result, for who watched the run ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the ranks did not tell."""
+
+    run_id: str
+    seconds: float
+    hosts: tuple[HostEnd, ...]
+    verdict: Verdict
+    mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
+    exchange: rank_exchange.Exchange | None = None
+    require_together: bool = False
+    slow: Slow | None = None
+
+
+def result_of(state: RunState, ending: Ending) -> RunResult:
+    found, told = ending.exchange, ending.verdict
+    ended_by, code, cause = told.ended_by, told.exit_code, told.cause
+    together = found is None or found.verdict is rank_exchange.Verdict.TOGETHER
+    if found and ending.require_together and code == 0 and not together:
+        ended_by, code = "not-together", EXIT_NOT_TOGETHER
+        cause = rank_exchange.sentence(found, state.plan.world_size)
+    first = told.first if ended_by == RANK_FAILED else None
+    ends = tuple(state.ends.values())
+    same = same_endings(first, ends, state.tails) if first else ()
+    others = [end for end in ends if first and not end.ok and end.rank != first.rank]
+    if first:
+        tail = tuple(state.tails.get(first.rank) or filter(None, [told.last]))
+    else:
+        tail = ending.mpi_tail if ended_by == "mpirun" else ()
+    return RunResult(
+        run_id=ending.run_id,
+        exit_code=code,
+        ended_by=ended_by,
+        seconds=ending.seconds,
+        plan=state.plan,
+        hosts=ending.hosts,
+        first=first,
+        tail=tail,
+        same=same,
+        victims=tuple(end for end in others if end not in same),
+        cause=cause,
+        hidden=state.hidden,
+        aborted=tuple(sorted(e.rank for e in ends if e.aborted)),
+        ends=ends,
+        exchange=ending.exchange,
+        slow=ending.slow,
+        lost_host=told.lost,
+    )

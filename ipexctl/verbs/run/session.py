@@ -19,12 +19,11 @@ from ipexctl.core.plan.placement_check import Placed
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.run import mpi, rank_exchange, run_events
 from ipexctl.core.run.mpi_words import MpiWords
-from ipexctl.core.run.outcome import EXIT_MPIRUN, HostEnd, Left, RunResult, Tally
+from ipexctl.core.run.outcome import HostEnd, Left, RunResult
 from ipexctl.core.run.run_events import Event
-from ipexctl.core.run.run_result import Ending, result_of
 from ipexctl.core.run.run_state import RunState
 from ipexctl.core.run.stall_watch import Health
-from ipexctl.core.run.verdict import UNKNOWN, Fact, Verdict, decide
+from ipexctl.core.run.verdict import Ending, Fact, Heard, Verdict, result_of
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
@@ -79,9 +78,6 @@ class Session:
     patience: float | None = None  # until when the hub may answer
     over: bool = False  # the hub has ended the run, or cannot
     stopping: bool = False  # what comes from now on does not count
-    facts: list[Fact] = field(default_factory=list)  # of the hub, by which the run ends
-    seen: list[Fact] = field(default_factory=list)  # by us, if no host can say how it ended
-    heard_end: bool = False  # from the hub
     cut_off: float | None = None  # since when we do not hear the hub of a run that lives on
     lost_hub: str = ""  # how
     left: Left | None = None
@@ -111,7 +107,7 @@ class Session:
     def _watch(
         self, agents: Mapping[str, Agent], begin: Callable[[Link], None]
     ) -> RunResult | Left:
-        self.state = RunState(self.plan)
+        self.state, self.ends = RunState(self.plan), Heard(self.plan.world_size)
         self.hub = self.hub or self.plan.hosts[0].host
         ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.plan.hosts}
         self.wires = HostLinks(
@@ -144,7 +140,7 @@ class Session:
         """The run goes on without us: as asked, or since we are cut off."""
         begun = self.attached or bool(self.state.started)
         up = len(self.state.started) == self.plan.world_size
-        ends = self.facts or self.seen_interrupts
+        ends = self.ends.facts or self.seen_interrupts
         wanted = self.interrupts.detach or (self.detach and up and not ends)
         if self.lives_on and begun and wanted:
             self.left = Left(self.run_id)
@@ -155,7 +151,7 @@ class Session:
     def _without_hub(self, seconds: float) -> None:
         """Is it gone, or only not reached from here? The others know, as they end without it."""
         if seconds > SETTLED and any(link.done for link in self.links.values()):
-            self.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
+            self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
         elif self.interrupts.count or (
             (self.detach or self.hub not in self.wires.awaited)
@@ -187,9 +183,9 @@ class Session:
         self._heed_interrupts()
         self._heed_time()
         self.teller.bars(self.now)
-        if not (self.facts or self.stopping):
+        if not (self.ends.facts or self.stopping):
             self.teller.stragglers(self.now)
-        self.painter.tick(self._tally())
+        self.painter.tick(self.teller.tally(self.now - self.began, self.health))
 
     def _look_at_clock(self) -> None:
         """Ten times a second; if not, we were suspended, and words of the hosts lie unread."""
@@ -248,7 +244,7 @@ class Session:
             return
         again = self.seen_interrupts or self.interrupts.count > 1
         self.seen_interrupts = self.interrupts.count
-        self.seen.append(Fact(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
+        self.ends.seen.append(Fact(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
         order = {"interrupt": self.interrupts.last, "seconds": INTERRUPT_GRACE}
         self._tell(self.hub, order)
         if again:
@@ -260,7 +256,7 @@ class Session:
         if self.stopping:
             return
         for name, link in self.links.items():
-            if link.lost and name not in self.told_away and not self.facts:
+            if link.lost and name not in self.told_away and not self.ends.facts:
                 self._tell_away(link)
         heard = {name: link.heard for name, link in self.links.items() if link.open}
         for text in self.health.news(self.now, heard):
@@ -274,32 +270,11 @@ class Session:
         if not link.away or self.now - link.away < AWAY_TOLD:
             return
         self.told_away[link.name] = True
-        if link.name == self.hub:
-            text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
-        else:
-            text = (
-                f"the run continues, because {self.hub} can reach it; its output is shown "
-                "once it is reconnected"
-            )
-        self.painter.note(f"{link.name}: no connection from this machine; {text}")
+        self.teller.away(link.name, "" if link.name == self.hub else self.hub)
 
     def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
         self.painter.note(
             f"{why}: the ranks were sent Ctrl-C and have {seconds:.0f} s to exit.{more}"
-        )
-
-    def _tally(self) -> Tally:
-        state = self.state
-        failed = sum(not e.ok for e in state.ends.values())
-        return Tally(
-            self.plan.world_size,
-            state.alive,
-            len(state.ends) - failed,
-            failed,
-            self.now - self.began,
-            self.health.known_loads(),
-            tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
-            *self.health.judged(),
         )
 
     # -- from the hosts --
@@ -358,7 +333,7 @@ class Session:
             case run_events.Done():
                 self._done(link, event)
             case run_events.Broken(what) if name == of:
-                self.seen.append(Fact(of, event))
+                self.ends.seen.append(Fact(of, event))
                 self.wires.give_up(of)
                 self._tell(self.hub, {"broken": of, "why": what})
                 self.over = self.over or of == self.hub
@@ -370,7 +345,7 @@ class Session:
         """What the hub says, of a host or of the run."""
         fact = Fact(of, event)
         if fact.decisive and not self.stopping:
-            self.facts.append(fact)
+            self.ends.facts.append(fact)
         match event:
             case run_events.RankStarted(rank, where):
                 self.state.rank_started(rank)
@@ -381,7 +356,7 @@ class Session:
                     self.all_up()
             case run_events.RankEnded(end):
                 self.state.rank_ended(end)
-                if self.facts == [fact]:
+                if self.ends.facts == [fact]:
                     self.painter.failed(end.rank)
                 self.health.ended(end.rank)
                 self.teller.last_end = self.now
@@ -402,7 +377,7 @@ class Session:
             case run_events.Noted(text):
                 self.painter.note(text)
             case run_events.Over():
-                self.over = self.heard_end = True
+                self.over = self.ends.complete = True
 
     def _done(self, link: Link, last: run_events.Done) -> None:
         link.end = HostEnd(link.name, last.survivors, last.logs)
@@ -410,7 +385,7 @@ class Session:
             self.found.update(last.found)
             self.over = True
             if last.killed:
-                self.seen.append(Fact(self.hub, run_events.HostLost(last.killed)))
+                self.ends.seen.append(Fact(self.hub, run_events.HostLost(last.killed)))
         elif last.killed:
             self._tell(self.hub, {"doubt": link.name, "why": last.killed})
 
@@ -459,7 +434,7 @@ class Session:
         if name == self.hub and self.lives_on:
             self.cut_off, self.lost_hub = self.now, why
         elif name == self.hub:
-            self.seen.append(Fact(name, run_events.HostLost(why)))
+            self.ends.seen.append(Fact(name, run_events.HostLost(why)))
             self.over = True
         else:
             self._tell(self.hub, {"doubt": name, "why": why})
@@ -497,30 +472,18 @@ class Session:
         """The hosts whose last word, and so all of their output, has come."""
         return [name for name, link in self.links.items() if link.done]
 
-    def _verdict(self) -> Verdict:
-        """By what the hub said; if it could not, or somebody else may have added to it, by what is
-        in the journals; and if no host can be asked, by what was seen from here."""
-        ranks = self.plan.world_size
-        found = decide(self.facts, ranks, failures) if self.heard_end else None
-        if self.attached or found is None:
-            hub, asked = self.links.get(self.hub), self._told_all()
-            if hub and not hub.done and self.now - hub.heard < self.host_timeout:
-                asked = [*asked, self.hub]  # its connection ended, which proves nothing
-            noted = self.noted(asked)
-            if noted and (self.attached or not self.seen or noted.ended_by != UNKNOWN):
-                found = noted
-        return (
-            found
-            or decide([*self.facts, *self.seen], ranks, failures)
-            or Verdict(EXIT_MPIRUN, "mpirun", "the run ended before its ranks did")
-        )
+    def _noted(self) -> Verdict | None:
+        hub, asked = self.links.get(self.hub), self._told_all()
+        if hub and not hub.done and self.now - hub.heard < self.host_timeout:
+            asked = [*asked, self.hub]  # its connection ended, which proves nothing
+        return self.noted(asked)
 
     def _result(self) -> RunResult:
         ending = Ending(
             self.run_id,
             time.monotonic() - self.began,
             tuple(self._host_end(h.host) for h in self.plan.hosts),
-            self._verdict(),
+            self.ends.verdict(self._noted, failures, all_of_it=not self.attached),
             mpi_tail=tuple(self.mpi_words.tail),
             exchange=None if self.attached else self.exchange.judge(completed=self.state.all_ok),
             require_together=self.require_together,
