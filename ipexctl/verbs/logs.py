@@ -77,32 +77,30 @@ def logs(
         for group in [list(names)] if wanted.follow else [[host] for host in names]:
             fleet.each(read, group)
         gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
-        if gone:
-            _kept_elsewhere(fleet, run, wanted, names, gone, show)
+        for (name, rank), texts in kept_elsewhere(fleet, run, gone).items():
+            if not wanted.ranks or rank in wanted.ranks:
+                cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
+                show(run, name, rank, texts[len(texts) - cut :])
         return Read(run, fleet.recaps(), len(fleet.alive))
 
 
-def _kept_elsewhere(
-    fleet: Fleet, run: Run, wanted: Wanted, names: dict[Host, str], gone: Sequence[str], show: Show
-) -> None:
+def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[str, int], list[str]]:
     """The last lines of ranks on hosts that are not reached: all hosts get them at a rank's end."""
-    found: dict[tuple[str, int], str] = {}
+    found: dict[tuple[str, int], list[str]] = {}
+    names = {host: name for name, host in reached(fleet, run).items()}
 
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
         done = fleet.call(host, op, journal=names[host], run_id=run.id, hosts=list(gone))
         for name, rank, text in done.rows("tails", str, int, str):
-            if name in gone and (not wanted.ranks or rank in wanted.ranks):
-                found.setdefault((name, rank), text)
+            if name in gone and (name, rank) not in found:
+                stream = Lines()
+                found[name, rank] = [*stream.feed(text.encode()), *stream.end()]
 
-    fleet.each(ask, list(names))
-    for (name, rank), text in sorted(found.items()):
-        stream = Lines()
-        texts = [*stream.feed(text.encode()), *stream.end()]
-        if wanted.lines is not None:
-            texts = texts[len(texts) - wanted.lines :] if wanted.lines < len(texts) else texts
+    fleet.each(ask, list(names) if gone else [])
+    for name, rank in sorted(found):
         fleet.target.note(f"{name}: not reached; other hosts have the last lines of rank {rank}")
-        show(run, name, rank, texts)
+    return dict(sorted(found.items()))
 
 
 def _read(

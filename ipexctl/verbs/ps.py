@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ipexctl.core.facts.live_runs import LiveRun, read_live_runs
+from ipexctl.core.host_answer import Answer
 from ipexctl.core.inventory import fold
-from ipexctl.core.model import Host, HostRecap, PerHost, Recap
+from ipexctl.core.model import Host, HostDown, HostRecap, PerHost, Recap
 from ipexctl.core.run import listed_runs
 from ipexctl.core.run.listed_runs import OnHost, Run, State
+from ipexctl.core.run.verdict import Verdict
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
@@ -21,7 +23,7 @@ from ipexctl.verbs.run import run_format
 
 EVERY = 0.5  # seconds between two looks
 END_WAIT = 30.0  # seconds beyond those that the ranks were given
-RESULT_WAIT = 10.0  # seconds from the end of a run to its result
+AWAY = 60.0  # seconds in which a host of a run whose connection ended may be reached again
 _ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"
 NEWEST = 20  # ended runs that a host lists unless asked for all
 
@@ -41,7 +43,7 @@ class Stopped(PerHost):
     run: Run
     recaps: tuple[HostRecap, ...]
     answered: int  # hosts
-    was_over: bool = False
+    was_over: bool = False  # by itself, before it was stopped
 
     @property
     def exit_code(self) -> int:
@@ -56,8 +58,7 @@ class Waited(PerHost):
 
     @property
     def exit_code(self) -> int:
-        code = self.run.exit_code
-        return (EXIT_OK if self.run.state is State.DONE else EXIT_FAILED) if code is None else code
+        return EXIT_FAILED if self.run.exit_code is None else self.run.exit_code
 
 
 def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Run:
@@ -112,7 +113,7 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
     """The ranks get Ctrl-C, and after so many seconds they are killed."""
     by = project_of(Path.cwd()).by
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, newest=NEWEST)
+        run = _known(fleet, find(fleet, text, newest=NEWEST))
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
@@ -123,11 +124,12 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
         names = {host: name for name, host in reached(fleet, run).items() if name in run.alive}
         fleet.each(ask, list(names))
         run = _until_over(fleet, run, seconds + END_WAIT)
-        return Stopped(run, fleet.recaps(), len(fleet.alive))
+        ended = run.over and run.state is not State.STOPPED
+        return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
 
 
 def reached(fleet: Fleet, run: Run) -> dict[str, Host]:
-    """The hosts that reported the run, by their names in it."""
+    """The hosts that reported the run, by their names in it: of each, the one to be asked."""
     alive = {host.name: host for host in fleet.alive}
     return {part.host: alive[part.target] for part in run.seen if part.target in alive}
 
@@ -147,7 +149,7 @@ def remove(
 ) -> Gone:
     """Remove an ended run, with its results. `agreed` None: only shown."""
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, sizes=True)
+        run = _known(fleet, find(fleet, text, sizes=True))
         if not run.over:
             raise InputError(f"{run.id} is {run.state.value}", hint=f"ipexctl stop {run.id}")
         if agreed is None or not agreed(run):
@@ -164,37 +166,87 @@ def remove(
 
 def wait(target: Target, text: str, root: str = ROOT) -> Waited:
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, newest=NEWEST)
+        run = _known(fleet, find(fleet, text, newest=NEWEST))
         return Waited(_until_over(fleet, run, None), fleet.recaps())
 
 
+def _away(fleet: Fleet, run: Run) -> list[HostDown]:
+    """Hosts of the run that do not answer, where no other host knows how it ended: it may go on."""
+    known = run.state is not State.LOST
+    return [d for d in fleet.failures if not known and d.host in (*run.about.hosts, *run.targets)]
+
+
+def _known(fleet: Fleet, run: Run) -> Run:
+    if away := _away(fleet, run):
+        raise Unreachable(
+            f"{fold(d.host for d in away)} did not answer; {run.id} may still be running there",
+            why=away[0].what,
+            hint=away[0].hint,
+        )
+    return run
+
+
 def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
-    """With its result, which comes a moment after the end."""
     began = time.monotonic()
-    ended: float | None = None
-    while True:
-        now = time.monotonic()
-        ended = (ended or now) if run.over else None
-        if ended is not None and (run.exit_code is not None or now - ended > RESULT_WAIT):
-            return run
-        if seconds is not None and now - began > seconds + RESULT_WAIT:
-            return run
+    while not run.over and (seconds is None or time.monotonic() - began < seconds):
         time.sleep(EVERY)
-        again = look(fleet, only=run.id)
-        run = again[0] if again else replace(run, state=State.LOST)
+        run = _again(fleet, run)
+    return run
 
 
-def look(fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False) -> tuple[Run, ...]:
+def _again(fleet: Fleet, run: Run) -> Run:
+    """As it stands now. Raises Unreachable where no host that has it answers any more."""
+    hosts, began = tuple(reached(fleet, run).values()), time.monotonic()
+    while True:
+        found = look(fleet, only=run.id)
+        now = found[0] if found else replace(run, state=State.LOST)
+        if not _away(fleet, now):
+            break
+        if time.monotonic() - began > AWAY:
+            return _known(fleet, now)
+        time.sleep(EVERY)
+        for host in hosts:
+            if fleet.downs.pop(host, None) and host in fleet.agents:
+                fleet.disconnect(host)
+    if not found:
+        raise InputError(f"{run.id} was removed from its hosts", hint="ipexctl ps -a")
+    return now
+
+
+def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[..., Verdict | None]:
+    """How the run ended, by the journals of those of its hosts that are named."""
+
+    def ask(names: Sequence[str]) -> Verdict | None:
+        found = look(fleet, only=run_id, hosts=[known[name] for name in names if name in known])
+        return found[0].verdict if found else None
+
+    return ask
+
+
+def look(
+    fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False,
+    hosts: Sequence[Host] | None = None,
+) -> tuple[Run, ...]:  # fmt: skip
     """The runs that the hosts know of, each with what each host saw of it. `newest`: of those
-    that have ended, 0 for all."""
+    that have ended, 0 for all. `hosts`: only of these, which have answered before."""
+
+    def ask(host: Host) -> Answer:
+        op = "run.run_list.list"
+        return fleet.call(host, op, journal=host.name, only=only, newest=newest, sizes=sizes)
 
     def one(host: Host) -> Sequence[OnHost]:
-        if host not in fleet.agents:
+        fresh = host not in fleet.agents
+        if fresh:
             fleet.connect(host)
-        op = "run.run_list.list"
-        done = fleet.call(host, op, journal=host.name, only=only, newest=newest, sizes=sizes)
+        try:
+            done = ask(host)
+        except Unreachable:
+            if fresh:
+                raise
+            fleet.reconnect(host)
+            done = ask(host)
         rows = done["runs"] if isinstance(done["runs"], list) else []
         dicts = [row for row in rows if isinstance(row, dict)]
         return [listed_runs.read_on_host(host.name, row, failures) for row in dicts]
 
-    return listed_runs.merged(part for parts in fleet.each(one).values() for part in parts)
+    return listed_runs.merged(part for parts in fleet.each(one, hosts).values() for part in parts)

@@ -306,7 +306,7 @@ def _stream(*headers: dict[str, Any]) -> str:
 _EVENTS: list[dict[str, Any]] = [
     {"event": "rank", "rank": 0, "ended": {"code": 1, "signal": None, "hints": ["oom"]}},
     {"event": "log", "key": 1, "end": True}, {"event": "exited", "key": "daemon1", "code": 0},
-    {"event": "lease", "seconds": 31.5}, {"done": {"survivors": 0, "logs": "/l"}},
+    {"event": "abandoned", "why": "x"}, {"done": {"survivors": 0, "logs": "/l"}},
     {"event": "launch", "key": 1, "argv": ["-q", "-x", "node02", "/p/bin//hydra_pmi_proxy"]},
     {"error": {"what": "no disk", "why": ""}}, {"event": "swept", "survivors": 1},
 ]  # fmt: skip

@@ -137,7 +137,7 @@ def test_with_die_with_me_a_run_ends_with_its_terminal(here: Here) -> None:
         time.sleep(0.2)
     (row,) = here.listed("-a")
     assert (row["state"], row["cause"]) == (
-        "lost", "localhost: the connection to ipexctl ended",
+        "failed", "localhost: the connection to ipexctl ended, and the run ends with its command",
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def test_the_fix_names_the_host_that_failed():
     assert "that host" not in found.fix
     lost = HostEnd("node02", None, "")
     cause = "node02 was lost: no message from it for 30 s"
-    result = RunResult("r1", 1, "host-lost", 1.0, PLAN, (lost,), cause=cause)
+    result = RunResult("r1", 1, "host-lost", 1.0, PLAN, (lost,), cause=cause, lost_host="node02")
     found = known_cause(result, failures())
     assert found and found.fix.startswith("ping node02; ssh node02 uptime; "), found
 

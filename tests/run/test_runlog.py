@@ -3,11 +3,11 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ipexctl.core.run.run_result import Ending, result_of
 
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.core.run.outcome import known_cause
 from ipexctl.core.run.rank_exchange import Exchange, Verdict
-from ipexctl.core.run.run_result import Ending, result_of
 from ipexctl.core.run.run_state import (
     MAX_LINE,
     Lines,
@@ -146,62 +146,6 @@ def test_a_long_line_is_cut_beside_a_colour_and_beside_a_letter(before, end):
     assert without_colour("".join([*out, *lines.end()])) == "x" * before + "你" + "x" * MAX_LINE
 
 
-def test_the_first_rank_to_fail_is_the_cause_and_the_others_are_victims():
-    run = state()
-    run.rank_ended(RankEnd(2, "n2", 3))
-    run.rank_ended(RankEnd(0, "n0", None, 6))
-    run.rank_ended(RankEnd(1, "n1", 0))
-    assert run.first == RankEnd(2, "n2", 3)
-    assert run.victims == (RankEnd(0, "n0", None, 6),)
-    assert (run.all_ended, run.all_ok) == (True, False)
-
-
-def test_what_ends_because_we_asked_is_no_failure():
-    run = state()
-    run.stopping = True
-    run.rank_ended(RankEnd(0, "n0", None, 9))
-    run.host_lost("n1", "gone")
-    assert (run.first, run.lost) == (None, "")
-
-
-def test_a_lost_host_is_named_once():
-    run = state()
-    run.host_lost("n1", "n1: the connection was lost")
-    assert run.lost == "n1 was lost: the connection was lost"
-
-
-def test_a_lost_host_explains_the_ranks_that_fail_after_it():
-    run = state()
-    run.host_lost("n1", "no message from it for 30 s")
-    run.rank_ended(RankEnd(0, "n0", 1))
-    assert (run.first, run.lost) == (None, "n1 was lost: no message from it for 30 s")
-
-
-def test_what_follows_the_first_cause_does_not_replace_it():
-    run = state()
-    run.mpi_ended("mpirun ended with code 1")
-    run.rank_ended(RankEnd(0, "n0", None, 9))
-    run.host_lost("n1", "gone")
-    run.controller_away(40, 30)
-    assert (run.mpi, run.first, run.lost) == ("mpirun ended with code 1", None, "")
-
-
-def test_what_ends_because_we_asked_is_told_apart():
-    run = state()
-    run.rank_ended(RankEnd(0, "n0", 1))
-    run.stopping = True
-    run.rank_ended(RankEnd(1, "n0", lost=True))
-    assert run.asked == {1}
-
-
-def test_of_mpis_programs_the_one_that_was_killed_is_the_cause():
-    run = state()
-    run.mpi_ended("a daemon ended with code 5")
-    run.mpi_ended("mpirun ended with code 137", killed=True)
-    run.mpi_ended("another daemon ended with code 5")
-    assert run.mpi == "mpirun ended with code 137"
-
-
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [
@@ -332,14 +276,6 @@ CCL = {"CCL_WORKER_COUNT": "1"}
 )
 def test_torch_ccls_abort_after_the_work_was_done_is_known_by_its_last_words(env, said, done):
     assert was_done(env, said) is done
-
-
-def test_an_abort_after_the_work_is_no_failure():
-    run = state()
-    run.rank_ended(RankEnd(0, "n0", None, 6, aborted=True))
-    assert run.first is None
-    run.rank_ended(RankEnd(1, "n0", None, 6))
-    assert run.first == RankEnd(1, "n0", None, 6)
 
 
 @pytest.mark.parametrize(

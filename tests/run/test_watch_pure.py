@@ -171,9 +171,9 @@ def result(**more):
     return RunResult("r1", 1, more.pop("ended_by", "rank-failed"), 1.0, made_plan(), hosts, **more)
 
 
-@pytest.mark.parametrize(("ended_by", "lost"), [("host-lost", {"n1"}), ("rank-failed", set())])
-def test_a_host_that_said_nothing_is_lost_only_where_that_ended_the_run(ended_by, lost):
-    assert result(ended_by=ended_by).lost == lost
+@pytest.mark.parametrize(("cause", "lost"), [("n1", {"n1"}), ("n0", set()), ("", set())])
+def test_only_the_host_that_ended_the_run_and_still_says_nothing_is_lost(cause, lost):
+    assert result(ended_by="host-lost", lost_host=cause).lost == lost
 
 
 @pytest.mark.parametrize("hint", ["oom-rank", "oom-limit", "oom"])

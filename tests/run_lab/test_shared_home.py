@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.agent_start import connect
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import Lab
+from ipexctl.remote import root_folder
 from tests.run_lab.conftest import REPO, Runner
+from tests.run_lab.test_ps_lab import second
 
 PLACE = "/home/trainer/shared"
 
@@ -138,6 +141,34 @@ def test_without_sync_and_with_data(shared: Shared) -> None:
     assert not (shared.place / "data/set").exists()
 
 
+def test_a_run_on_one_of_the_hosts_is_stopped_there_and_removed_once(
+    shared: Shared, tmp_path: Path
+) -> None:
+    """All hosts have its journal, and one its processes."""
+    script = str(shared.script("import time\nprint('up', flush=True)\ntime.sleep(300)\n"))
+    host = next(iter(shared.lab.hosts))
+    began = shared.plain("-d", "-l", host, "-n", "1", script)
+    assert began.returncode == 0, began.stderr
+    run_id = began.stdout.split()[-1]
+    there = ("--root", PLACE)
+    shared.lab.fault(host, "unplug")  # the others cannot tell whether it lives
+    try:
+        for verb in (("stop",), ("wait",), ("rm", "-y")):
+            refused = second(shared, tmp_path / "two", verb[0], run_id, *verb[1:], *there)
+            assert (refused.returncode, f"{host} did not answer" in refused.stderr) == (4, True)
+    finally:
+        shared.lab.heal(host)
+    started = time.monotonic()
+    done = second(shared, tmp_path / "two", "stop", run_id, "-t", "2", "--json", *there)
+    row = json.loads(done.stdout)
+    assert (done.returncode, row["state"], row["exit_code"]) == (0, "stopped", 130)
+    assert (time.monotonic() - started < 30, row["ranks_started"]) == (True, 1)
+    assert shared.gone(run_id, seconds=5) == {}
+    gone = second(shared, tmp_path / "two", "rm", run_id, "-y", "--json", *there)
+    assert gone.returncode == 0, gone.stdout
+    assert not (shared.place / "runs" / run_id).exists()
+
+
 # --- two agents of this machine with one root, as two hosts have it ------------------------------
 
 
@@ -163,6 +194,23 @@ class Broken:
         if self.asked == 1:
             raise InputError("it changed")
         return b"x"
+
+
+def test_two_that_remove_one_run_both_end_well(agents: list[Agent], tmp_path: Path) -> None:
+    top = root_folder.checked(str(tmp_path / "root"))
+    for turn in range(20):
+        folder = Path(root_folder.subfolder(top, "runs", f"run-{turn}"))
+        (folder / "lock").touch(0o600)
+        for number in range(200):
+            (folder / str(number)).touch()
+
+        def remove(agent: Agent, run: str = folder.name) -> bool:
+            asked = {"root": top, "run_id": run}
+            return agent.call("files.space_limits.remove_run", asked).done.flag("removed")
+
+        with ThreadPoolExecutor() as pool:
+            assert any(list(pool.map(remove, agents)))
+        assert not folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import nearest
 from ipexctl.core.known_failures.causes import Cause
-from ipexctl.core.run import outcome, run_events
-from ipexctl.core.run.outcome import EXIT_HOST_FAILED, EXIT_LOST, EXIT_MPIRUN, EXIT_TIMEOUT
-from ipexctl.core.run.run_state import (
-    RankEnd,
-    ended,
-    frozen_text,
-    lost_text,
-    timeout_text,
-    without_colour,
-    without_noise,
-)
+from ipexctl.core.run import verdict
+from ipexctl.core.run.outcome import EXIT_LOST
+from ipexctl.core.run.run_state import RankEnd, without_colour, without_noise
+from ipexctl.core.run.verdict import Verdict
 from ipexctl.core.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 
 LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands
-RANK_FAILED = "rank-failed"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _HUGE = 1 << 60
 _ID = "use a run ID"
@@ -56,14 +48,6 @@ class About:
 
 
 @dataclass(frozen=True)
-class Result:
-    exit_code: int
-    ended_by: str
-    cause: str
-    last: str = ""  # last line of the rank that is the cause
-
-
-@dataclass(frozen=True)
 class OnHost:
     """What one host's journal of a run says."""
 
@@ -79,9 +63,9 @@ class OnHost:
     failed: RankEnd | None = None
     asked: str = ""  # who asked it to end
     over: str | None = None  # why its part ended; None: that is not written
-    result: Result | None = None
+    result: Verdict | None = None  # of who watched the run
     begun: bool = False  # all hosts were ready
-    fact: Result | None = None  # what the hub says of its end
+    verdict: Verdict | None = None  # by what the hub noted here
     last: tuple[int, str] | None = None  # the last line of that rank
     bytes: int | None = None
     format: int | None = None  # of its journal
@@ -91,7 +75,7 @@ class OnHost:
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `seen`: by host, the hosts that reported it."""
+    """One run, of all hosts that reported it."""
 
     id: str
     about: About
@@ -100,15 +84,22 @@ class Run:
     seconds: float
     started: int
     ok: int
-    cause: str
-    exit_code: int | None
+    verdict: Verdict | None  # None: it has not ended, and nothing has failed
     last: str
-    seen: tuple[OnHost, ...]
+    seen: tuple[OnHost, ...]  # of each host of the run that a host here has a journal of
     bytes: int | None
 
     @property
     def over(self) -> bool:
         return self.state not in (State.RUNNING, State.STOPPING)
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.verdict.exit_code if self.verdict else None
+
+    @property
+    def cause(self) -> str:
+        return self.verdict.cause if self.verdict else ""
 
     @property
     def unreadable(self) -> bool:
@@ -120,6 +111,11 @@ class Run:
         first = self.about.hosts[:1]
         known = sorted(self.seen, key=lambda part: part.host not in first)
         return next((part.cut for part in known if part.alive), ())
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The hosts that reported it, as the inventory here calls them."""
+        return tuple(part.target for part in self.seen)
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -146,12 +142,14 @@ def read_on_host(
     """
     about, result, last = (raw.get(key) for key in ("about", "result", "last"))
     over, target, host = raw.get("over"), host, plain(raw.get("host"), 255) or host
+    said = _about(about if isinstance(about, dict) else {})
+    facts = [fact for row in listed(raw.get("facts")) if (fact := verdict.read(row))]
     return OnHost(
         host,
         target,
         plain(raw.get("run"), 64),
         raw.get("alive") is True,
-        _about(about if isinstance(about, dict) else {}),
+        said,
         _number(raw.get("began")),
         _number(raw.get("seconds")),
         count_or_none(raw.get("started")) or 0,
@@ -161,7 +159,7 @@ def read_on_host(
         plain(over, 200) if isinstance(over, str) else None,
         _result(result) if isinstance(result, dict) else None,
         raw.get("begun") is True,
-        _fact(raw, known),
+        verdict.decide(facts, said.ranks, known),
         _last_line(last),
         count_or_none(raw.get("bytes")),
         count_or_none(raw.get("format")),
@@ -179,12 +177,24 @@ def _is_cut(row: Any) -> bool:
 def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
     """The newest first, as their names have the time of their start. One that never began is
     left out, unless who started it left a result."""
-    by_run: dict[str, list[OnHost]] = {}
+    by_run: dict[str, dict[str, OnHost]] = {}
     for part in parts:
-        if part.run:
-            by_run.setdefault(part.run, []).append(part)
-    there = {name: seen for name, seen in by_run.items() if any(map(_was_there, seen))}
+        of_hosts = by_run.setdefault(part.run, {})
+        before = of_hosts.get(part.host)
+        if before is None or _own(part) > _own(before):
+            of_hosts[part.host] = part
+    there = {
+        name: tuple(seen.values())
+        for name, seen in by_run.items()
+        if name and any(map(_was_there, seen.values()))
+    }
     return tuple(_run(there[name]) for name in sorted(there, reverse=True))
+
+
+def _own(part: OnHost) -> tuple[bool, bool]:
+    """Of hosts that share their home all report one journal: its own host alone sees the processes
+    and can be asked to end them."""
+    return part.alive, part.target == part.host
 
 
 def _was_there(part: OnHost) -> bool:
@@ -192,60 +202,60 @@ def _was_there(part: OnHost) -> bool:
     return known or part.alive or part.unreadable or part.format not in (None, FORMAT)
 
 
-def _run(seen: Sequence[OnHost]) -> Run:
+def _run(seen: tuple[OnHost, ...]) -> Run:
     about = max((part.about for part in seen), key=lambda a: (a.ranks, a.command))
-    told = (part.result for part in seen if part.result)  # by who watched the run
-    first = about.hosts[:1]  # the hub: what it says counts more than what others note without it
-    facts = sorted((part for part in seen if part.fact), key=lambda part: part.host not in first)
-    result = next(told, None) or next((part.fact for part in facts), None)
-    failed = next((part.failed for part in seen if part.failed), None)
     ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
-    state = _state(seen, about, result, ok, failed)
+    found = _verdict(seen, about, ok)
     last = min((part.last for part in seen if part.last), default=None)
-    words = next((part.fact.last for part in facts if part.fact and part.fact.last), "")
+    words = without_colour(plain(found.last, 400)) if found else ""
     sizes = [part.bytes for part in seen if part.bytes is not None]
     return Run(
-        seen[0].run, about, state,
+        seen[0].run, about, _state(seen, found),
         min((part.began for part in seen if part.began), default=0.0),
         max(part.seconds for part in seen),
-        started, ok, _cause(seen, state, result, failed),
-        result.exit_code if result else None,
-        without_colour(plain(words, 400)) or (last[1] if last else ""),
-        tuple(seen), sum(sizes) if sizes else None,
+        started, ok, found, words or (last[1] if last else ""),
+        seen, sum(sizes) if sizes else None,
     )  # fmt: skip
 
 
-def _state(
-    seen: Sequence[OnHost], about: About, result: Result | None, ok: int, failed: RankEnd | None
-) -> State:
-    asked = any(part.asked for part in seen)
+def _state(seen: Sequence[OnHost], found: Verdict | None) -> State:
     if any(part.alive for part in seen):
-        return State.STOPPING if asked or result or failed else State.RUNNING
-    if result:
-        usual = State.STOPPED if result.ended_by == "interrupted" else State.FAILED
-        return State.DONE if result.exit_code == 0 else usual
-    if failed or asked:
-        return State.FAILED if failed else State.STOPPED
-    return State.DONE if about.ranks and ok >= about.ranks else State.LOST
+        return State.STOPPING if found else State.RUNNING
+    if found is None or found.ended_by == verdict.UNKNOWN:
+        return State.LOST
+    usual = State.STOPPED if found.ended_by == verdict.INTERRUPTED else State.FAILED
+    return State.DONE if found.exit_code == 0 else usual
 
 
-def _cause(
-    seen: Sequence[OnHost], state: State, result: Result | None, failed: RankEnd | None
-) -> str:
-    if result:
-        return result.cause
-    if failed:
-        return f"rank {failed.rank} on {failed.host} {failed}"
+def _verdict(seen: Sequence[OnHost], about: About, ok: int) -> Verdict | None:
+    """None: nothing has ended it yet."""
+    first = about.hosts[:1]  # the hub: what it says counts more than what others note without it
+    noted = sorted(seen, key=lambda part: part.host not in first)
+    told = next((part.result for part in seen if part.result), None)  # by who watched the run
+    fact = next((part.verdict for part in noted if part.verdict), None)
+    failed = next((part.failed for part in seen if part.failed), None)
     asked = next((part.asked for part in seen if part.asked), "")
+    if told and fact and told.ended_by == fact.ended_by:
+        return fact  # it has more
+    if told or fact:
+        return told or fact
+    if failed:
+        return verdict.of_rank(failed)
     if asked:
-        return f"asked to end: {asked}"
-    if state is State.LOST:
-        if any(part.unreadable or part.format not in (None, FORMAT) for part in seen):
-            return "its record does not say how it ended"
-        part = next((p for p in seen if p.over), None)
-        silent = f"{seen[0].host} was switched off, or all processes of the run were killed there"
-        return f"{part.host}: {part.over}" if part else silent
-    return ""
+        return Verdict(EXIT_INTERRUPTED, verdict.INTERRUPTED, f"asked to end: {asked}")
+    if any(part.alive for part in seen):
+        return None
+    if about.ranks and ok >= about.ranks:
+        return Verdict(EXIT_OK, "ranks", "")
+    return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown(seen))
+
+
+def _unknown(seen: Sequence[OnHost]) -> str:
+    if any(part.unreadable or part.format not in (None, FORMAT) for part in seen):
+        return "its record does not say how it ended"
+    part = next((p for p in seen if p.over), None)
+    silent = f"{seen[0].host} was switched off, or all processes of the run were killed there"
+    return f"{part.host}: {part.over}" if part else silent
 
 
 def chosen(runs: Sequence[Run], text: str) -> Run:
@@ -303,72 +313,11 @@ def _failed(host: str, raw: Any) -> RankEnd | None:
     return RankEnd(row[0], host, code, signal, lost=code is None and signal is None)
 
 
-def _result(raw: Mapping[str, Any]) -> Result | None:
+def _result(raw: Mapping[str, Any]) -> Verdict | None:
     code = count_or_none(raw.get("exit_code"))
     if code is None:
         return None
-    return Result(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
-
-
-def _fact(raw: Mapping[str, Any], known: Callable[[], tuple[Cause, ...]]) -> Result | None:
-    fact = read_fact(raw.get("fact"))
-    if fact is None or fact.ended_by != RANK_FAILED:
-        return fact
-    rows = [row for row in listed(raw.get("failures")) if isinstance(row, dict)]
-    told = [(end, _lines(row.get("tail"))) for row in rows if (end := _rank_end(row))]
-    ends, tails = [end for end, _ in told], {end.rank: tail for end, tail in told}
-    first = outcome.first_cause(ends[0], ends, tails, known()) if ends else None
-    said = [line for line in tails.get(first.rank, ()) if line.strip()] if first else []
-    return replace(_rank_failed(first), last="".join(said[-1:])) if first else fact
-
-
-def _lines(raw: Any) -> list[str]:
-    return raw.splitlines() if isinstance(raw, str) else []
-
-
-def _rank_failed(end: RankEnd) -> Result:
-    return Result(end.exit_code, RANK_FAILED, f"rank {end.rank} on {end.host} {end}")
-
-
-def _rank_end(raw: Mapping[str, Any]) -> RankEnd | None:
-    event = _event(raw)
-    return event.end if isinstance(event, run_events.RankEnded) else None
-
-
-def _event(raw: Mapping[str, Any]) -> run_events.Event | None:
-    rank = raw.get("rank")
-    ranks = frozenset({rank} if type(rank) is int else ())
-    try:
-        return run_events.read(plain(raw.get("host"), 255), ranks, raw, b"")
-    except run_events.BadEvent:
-        return None
-
-
-def read_fact(raw: Any) -> Result | None:
-    """What the hub noted first of a run's end, as the result that it means."""
-    if not isinstance(raw, dict):
-        return None
-    host = plain(raw.get("host"), 255)
-    match _event(raw):
-        case run_events.RankEnded(end) if not end.ok:
-            return _rank_failed(end)
-        case run_events.HostLost(why):
-            return Result(EXIT_LOST, "host-lost", lost_text(host, why))
-        case run_events.RankFrozen(rank, seconds):
-            return Result(EXIT_LOST, "rank-frozen", frozen_text(rank, host, seconds))
-        case run_events.TimedOut(seconds):
-            return Result(EXIT_TIMEOUT, "timeout", timeout_text(seconds))
-        case run_events.EndAsked(by):
-            return Result(EXIT_INTERRUPTED, "interrupted", f"stopped by {by}")
-        case run_events.ProgramEnded(who, code):
-            return Result(EXIT_MPIRUN, "mpirun", f"{who} {ended(code)}")
-        case run_events.RankRefused(why):
-            return Result(EXIT_MPIRUN, "mpirun", f"{host}: {why}")
-        case run_events.Broken(what):
-            return Result(EXIT_HOST_FAILED, "host-failed", f"{host}: {what}")
-        case run_events.Over(well=True):
-            return Result(EXIT_OK, "ranks", "")
-    return None
+    return Verdict(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
 
 
 def _number(value: Any) -> float:

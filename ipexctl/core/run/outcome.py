@@ -12,8 +12,8 @@ from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.run.rank_exchange import Exchange
-from ipexctl.core.run.run_state import RankEnd, RunState, without_colour, without_rank_prefix
-from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
+from ipexctl.core.run.run_state import RankEnd, without_colour, without_rank_prefix
+from ipexctl.errors import EXIT_OK
 
 SCHEMA = 1
 EXIT_LOST = 121
@@ -72,8 +72,8 @@ class LeftOut:
 class RunResult:
     run_id: str
     exit_code: int
-    ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed interrupted timeout mpirun
-    # not-together not-known
+    ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed controller-lost interrupted
+    # timeout mpirun not-together not-known unknown
     seconds: float
     plan: LaunchPlan
     hosts: tuple[HostEnd, ...]
@@ -91,12 +91,13 @@ class RunResult:
     left_out: LeftOut | None = None
     gpu_check: str = ""  # the line with which the script ended itself, for want of GPUs
     slow: Slow | None = None  # ranks that the others waited for, most of the time
+    lost_host: str = ""  # the cause, as the hub lost it, or as no host reaches the hub's
 
     @property
     def lost(self) -> frozenset[str]:
-        """The hosts that ended the run by being lost."""
-        gone = self.ended_by == "host-lost"
-        return frozenset(h.host for h in self.hosts if gone and h.survivors is None)
+        """The host that ended the run by being lost, if it has not answered since."""
+        gone = {h.host for h in self.hosts if h.survivors is None}
+        return frozenset({self.lost_host} & gone)
 
     @property
     def last_words(self) -> tuple[str, ...]:
@@ -134,31 +135,6 @@ class Tally:
     codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
     slow: Slow | None = None  # ranks that the others wait for
     busy: tuple[float, ...] = ()  # of each host: the share of their CPUs that its ranks use
-
-
-# --- how it ended --------------------------------------------------------------------------------
-
-
-def verdict(state: RunState, *, stopped_by: str, broken: str, refused: str) -> tuple[str, int, str]:
-    """`ended_by`, exit code, cause: the first of what happened, as RunState takes only one."""
-    if state.first:
-        first = state.first
-        return "rank-failed", first.exit_code, f"rank {first.rank} on {first.host} {first}"
-    if state.lost:
-        return "host-lost", EXIT_LOST, state.lost
-    if state.frozen:
-        return "rank-frozen", EXIT_LOST, state.frozen
-    if state.timeout:
-        return "timeout", EXIT_TIMEOUT, state.timeout
-    if stopped_by:
-        return "interrupted", EXIT_INTERRUPTED, f"stopped by {stopped_by}"
-    if broken:
-        return "host-failed", EXIT_HOST_FAILED, broken
-    if refused or state.mpi:
-        return "mpirun", EXIT_MPIRUN, refused or state.mpi
-    if state.all_ok:
-        return "ranks", 0, ""
-    return "mpirun", EXIT_MPIRUN, "the run ended before its ranks did"
 
 
 # --- who failed first, and who like it ------------------------------------------------------------
@@ -274,10 +250,9 @@ _HOST = re.compile(r"\bon that host\b|\bHOST\b")
 
 def _with_its_host(cause: Cause, result: RunResult) -> Cause:
     """The table's fixes name no host; the run knows which one failed."""
-    hosts = {result.first.host} if result.first else result.lost
-    if len(hosts) != 1:
+    host = result.first.host if result.first else result.lost_host
+    if not host:
         return cause
-    (host,) = hosts
     fix = _HOST.sub(lambda found: f"on {host}" if "that" in found[0] else host, cause.fix)
     return replace(cause, fix=fix)
 

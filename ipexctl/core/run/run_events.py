@@ -17,6 +17,7 @@ from ipexctl.core.values import count_or_none, listed, plain, texts, truth
 
 LARGEST_OUTPUT = 256 * 1024
 MOST_LINKS = 1 << 16  # in one report of a host
+LAST_WORDS = 2000  # characters of a rank's output that tell whether it failed by itself
 _HINTS = frozenset({"oom", "oom-rank", "oom-limit", "disk-full"})
 
 
@@ -45,6 +46,7 @@ class RankStarted:
 @dataclass(frozen=True)
 class RankEnded:
     end: RankEnd
+    tail: str = ""  # the end of its output
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,9 @@ class TimedOut:
 
     seconds: float
 
+    def __str__(self) -> str:
+        return f"the run took longer than --timeout {self.seconds:g}"
+
 
 @dataclass(frozen=True)
 class ProgramEnded:
@@ -148,6 +153,13 @@ class EndAsked:
 
 
 @dataclass(frozen=True)
+class Abandoned:
+    """The command that started the run has gone, and the run is to end with it."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class Noted:
     """Something odd that the hub met."""
 
@@ -163,20 +175,16 @@ class Over:
 
 
 @dataclass(frozen=True)
-class LeaseOver:
-    """The hub has had no message from us for `seconds`, and ends the run."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Done:
-    """The host's last word. `found`: survivors by host, as the hub was told."""
+    """The host's last word. `found`: survivors by host, as the hub was told. `killed`: how its
+    supervisor ended; then `survivors` may be unknown.
+    """
 
-    survivors: int
+    survivors: int | None
     logs: str
     found: tuple[tuple[str, int], ...] = ()
     report: Report = Report()  # of what its ranks exchanged in the end
+    killed: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,8 +197,8 @@ class Broken:
 
 Event = (
     Ready | Begun | Pong | RankStarted | RankEnded | RankRefused | RankFrozen | HostLost
-    | ProgramEnded | TimedOut | EndAsked | Noted | Over | Output | OutputEnd | Sample | Traffic
-    | Swept | LeaseOver | Done | Broken
+    | ProgramEnded | TimedOut | EndAsked | Abandoned | Noted | Over | Output | OutputEnd | Sample
+    | Traffic | Swept | Done | Broken
 )  # fmt: skip
 
 
@@ -204,9 +212,12 @@ def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
         found = done.get("found")
         said = found.items() if isinstance(found, dict) else ()
         kept = tuple((str(k), v) for k, v in said if type(v) is int and v >= 0)
+        killed = plain(done.get("killed"), 400)
+        unknown = killed and done.get("survivors") is None
+        left = None if unknown else _whole(done, "survivors")
         last = done.get("traffic")
         report = _report(ranks, last, last=True) if isinstance(last, dict) else Report()
-        return Done(_whole(done, "survivors"), _text(done, "logs"), kept, report)
+        return Done(left, _text(done, "logs"), kept, report, killed)
     reader = _READERS.get(_text(header, "event"))
     if reader is None:
         raise BadEvent(f"an event named {header['event'][:40]!r}")
@@ -246,7 +257,9 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
         raise BadEvent(f"a rank with no end or two: {dict(ended)}")
     hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
     aborted = signal == 6 and ended.get("aborted") is True
-    return RankEnded(RankEnd(rank, host, code, signal, lost, hints, _usage(ended), aborted))
+    end = RankEnd(rank, host, code, signal, lost, hints, _usage(ended), aborted)
+    tail = header.get("tail")
+    return RankEnded(end, tail[-LAST_WORDS:] if isinstance(tail, str) else "")
 
 
 def _where(raw: Any) -> Where:
@@ -354,10 +367,6 @@ def _frozen(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
     return RankFrozen(_own_rank(ranks, header, "rank"), _amount(header, "seconds"))
 
 
-def _lease(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    return LeaseOver(_amount(header, "seconds", "a lease without seconds"))
-
-
 def _swept(header: Mapping[str, Any]) -> Event:
     left = int(_amount(header, "left")) if "left" in header else 0
     return Swept(_whole(header, "survivors"), left)
@@ -372,6 +381,7 @@ _READERS: Mapping[str, _Reader] = {
     "frozen": _frozen,
     "timeout": lambda host, ranks, header, body: TimedOut(_amount(header, "seconds")),
     "program": _program,
+    "abandoned": lambda host, ranks, header, body: Abandoned(plain(header.get("why"), 400)),
     "note": lambda host, ranks, header, body: Noted(plain(header.get("text"), 400)),
     "over": lambda host, ranks, header, body: Over(
         plain(header.get("why"), 400), header.get("well") is True
@@ -382,7 +392,6 @@ _READERS: Mapping[str, _Reader] = {
     "load": _sample,
     "traffic": lambda host, ranks, header, body: Traffic(_report(ranks, header)),
     "swept": lambda host, ranks, header, body: _swept(header),
-    "lease": _lease,
     "asked": lambda host, ranks, header, body: EndAsked(
         plain(header.get("by"), 200), _amount(header, "seconds")
     ),
@@ -410,11 +419,11 @@ def _whole(header: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _amount(header: Mapping[str, Any], name: str, said: str = "") -> float:
+def _amount(header: Mapping[str, Any], name: str) -> float:
     """A number of bytes, seconds or the like. NaN is none of them."""
     value = header.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 60:
-        raise BadEvent(said or f"{name!r} is missing or not a number")
+        raise BadEvent(f"{name!r} is missing or not a number")
     return float(value)
 
 

@@ -1,4 +1,4 @@
-"""Bytes of ranks -> lines; events of a run -> its state and its first cause. No I/O, no clock."""
+"""Bytes of ranks -> lines; events of ranks -> how they stand. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ipexctl.core.model import LaunchPlan, without_host
+from ipexctl.core.model import LaunchPlan
 
 MAX_LINE = 64 * 1024
 TAIL = 40  # lines of each rank that are remembered
@@ -272,87 +272,22 @@ def ended(code: int) -> str:
     return f"ended with code {code}{_SIGNALS.get(code - 128, '')}"
 
 
-def lost_text(host: str, why: str) -> str:
-    return f"{host} was lost: {without_host(host, why)}"
-
-
-def frozen_text(rank: int, host: str, seconds: float) -> str:
-    return (
-        f"rank {rank} on {host} has been stopped for {seconds:.0f} s (all its threads are in "
-        "state T)"
-    )
-
-
-def timeout_text(seconds: float) -> str:
-    return f"the run took longer than --timeout {seconds:g}"
-
-
 @dataclass
 class RunState:
-    """Fed with what hosts report, in the order of arrival here: never by comparing their clocks."""
+    """What the ranks of a run do and print, as hosts report it."""
 
     plan: LaunchPlan
     started: set[int] = field(default_factory=set)
     ends: dict[int, RankEnd] = field(default_factory=dict)
     tails: dict[int, list[str]] = field(default_factory=dict)
     _streams: dict[int, Lines] = field(default_factory=dict)
-    interrupted: bool = False
-    stopping: bool = False  # what ends from now on ends because we asked for it
-    asked: set[int] = field(default_factory=set)  # ranks that ended then
-    first: RankEnd | None = None
-    lost: str = ""  # which host was lost, and how we know
-    mpi: str = ""  # how mpirun or a daemon of its ended before the ranks did
-    mpi_killed: bool = False
-    frozen: str = ""  # which rank stood still, and for how long
-    timeout: str = ""  # how long the run was allowed to take
     hidden: int = 0
 
     def rank_started(self, rank: int) -> None:
         self.started.add(rank)
 
-    def rank_frozen(self, rank: int, seconds: float) -> None:
-        if self._undecided:
-            host = self.plan.host_of(rank)
-            self.frozen = frozen_text(rank, host, seconds)
-
-    def timed_out(self, seconds: float) -> None:
-        if self._undecided:
-            self.timeout = timeout_text(seconds)
-
     def rank_ended(self, end: RankEnd) -> None:
         self.ends[end.rank] = end
-        if self.stopping or self.interrupted or self.timeout:
-            self.asked.add(end.rank)
-        if not end.ok and self._undecided:
-            self.first = end
-
-    def host_lost(self, host: str, why: str) -> None:
-        if self._undecided:
-            self.lost = lost_text(host, why)
-
-    def controller_away(self, seconds: float, lease: float) -> None:
-        """We were suspended; what comes from the hosts now is about their ends, not the cause."""
-        if self._undecided:
-            self.lost = (
-                f"this machine was suspended for {seconds:.0f} s, "
-                f"and hosts end a run if they receive no message for {lease:.0f} s"
-            )
-
-    def mpi_ended(self, how: str, *, killed: bool = False) -> None:
-        """One of MPI's programs; the first that was killed is why the others gave up."""
-        later = killed and self.mpi and not self.mpi_killed and not self.stopping
-        if (self._undecided and not self.all_ended) or later:
-            self.mpi, self.mpi_killed = how, killed
-
-    @property
-    def ending(self) -> bool:
-        """Something has failed, or somebody asked for the end."""
-        known = self.first or self.lost or self.mpi or self.frozen or self.timeout
-        return bool(self.interrupted or known)
-
-    @property
-    def _undecided(self) -> bool:
-        return not (self.stopping or self.ending)
 
     def output(self, rank: int, data: bytes) -> list[str]:
         lines = self._streams.setdefault(rank, Lines()).feed(data)
@@ -395,13 +330,6 @@ class RunState:
     @property
     def all_ok(self) -> bool:
         return self.all_ended and all(e.ok for e in self.ends.values())
-
-    @property
-    def victims(self) -> tuple[RankEnd, ...]:
-        """Ranks that failed after the first one, most likely because of it."""
-        return tuple(
-            e for e in self.ends.values() if not e.ok and self.first and e.rank != self.first.rank
-        )
 
 
 def without_noise(lines: list[str]) -> list[str]:

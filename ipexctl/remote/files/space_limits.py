@@ -7,6 +7,7 @@ Of projects, blobs and packs go that only superseded versions consist of, then t
 that were used longest ago. What an environment needs, and whatever is in use, stays.
 """
 
+import glob
 import hashlib
 import json
 import os
@@ -25,6 +26,8 @@ MB = 1000 * 1000
 PROGRAMS = ("rank.py", "bootstrap.py", "bootstrap", "hosts")  # of remote/run/supervisor.py
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
 SLACK = 8 << 20  # bytes in packs that may be of no use
+GONE = ".removed-"  # begins the name of a run's folder that is being removed
+LOCKED = 2.0  # seconds that one which looks whether a run is active may hold its lock
 ALIKE = 0.5  # of its files have the names of those in a newer version of it
 
 
@@ -47,21 +50,31 @@ def op_prune(call, header):
 
 
 def op_remove_run(call, header):
-    """{root, run_id} -> {removed: whether it was here}. Raises Failure while it goes on."""
+    """{root, run_id} -> {removed: whether it was here}. Raises Failure while it goes on.
+
+    Hosts that share the folder all do it: the first one takes it away, and the others have nothing
+    to remove.
+    """
     run = run_folders.run_id(header)
     root = root_folder.existing(header["root"])
-    folder = os.path.join(root, "runs", run)
-    if not os.path.isdir(folder) or os.path.islink(folder):
-        return {"removed": False}
-    lock = None if run in run_folders.active(root) else run_folders.lock_run(folder)
-    if lock is None:
-        raise Failure("the run %s is still active" % run, hint="ipexctl stop %s" % run)
+    folder, gone = (os.path.join(root, "runs", name) for name in (run, GONE + run))
+    lock, end = None, time.monotonic() + LOCKED
+    while lock is None:
+        if not os.path.isdir(folder) or os.path.islink(folder):
+            return {"removed": False}
+        lock = None if run in run_folders.active(root) else run_folders.lock_run(folder)
+        if lock is None and time.monotonic() > end:
+            raise Failure("the run %s is still active" % run, hint="ipexctl stop %s" % run)
+        time.sleep(0.0 if lock else 0.1)
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(folder, gone)
+    except FileNotFoundError:
+        return {"removed": False}
     finally:
         os.close(lock)
-    if os.path.lexists(folder):
-        raise Failure("cannot remove all of %s" % folder, "files of another user may be in it")
+    shutil.rmtree(gone, ignore_errors=True)
+    if os.path.lexists(gone):
+        raise Failure("cannot remove all of %s" % gone, "files of another user may be in it")
     return {"removed": True}
 
 
@@ -81,6 +94,9 @@ class Pruning:
     # --- runs ---
 
     def runs(self):
+        left = glob.glob(os.path.join(self.root, "runs", GONE + "*"))  # by one that was killed
+        for folder in [] if self.check else left:
+            shutil.rmtree(folder, ignore_errors=True)
         newest_first = run_folders.run_ids(self.root)[::-1]
         most, young = self.limits["runs"], time.time() - self.limits["days"] * 86400
         for i, name in enumerate(newest_first):

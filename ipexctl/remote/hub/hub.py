@@ -135,7 +135,7 @@ class Hub:
         elif "broken" in header:
             self.judge.broken(header["broken"], header["why"])
         elif "over" in header:
-            self.judge.over = self.judge.over or header["over"]
+            self.judge.abandoned(header["over"])
 
     def look_at_hosts(self, now):
         if self.link is None or self.judge.over:
@@ -197,7 +197,6 @@ class Hub:
         silence = time.monotonic() - self.supervisor.last_heard
         if silence > lease and not self.run["lives_on"]:
             self.supervisor.stopped = "no message from ipexctl for %.0f s" % silence
-            self.supervisor.emit({"event": "lease", "seconds": silence})
             self.ask({"over": self.supervisor.stopped})
 
     def finish(self, survivors):

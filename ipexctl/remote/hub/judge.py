@@ -110,6 +110,12 @@ class Judge:
             self.fact("broken", host=host, what=what)
             self.over = what
 
+    def abandoned(self, why):
+        """By the command that started the run, which is to end with it."""
+        if not self.over:
+            self.fact("abandoned", host=self.first, why=why)
+            self.over = why
+
     # -- events of hosts --
 
     def on_ready(self, host, event, now):
@@ -121,7 +127,7 @@ class Judge:
     def start(self):
         """From here on the run does not need the command that asked for it."""
         self.begun = True
-        self.fact("go")
+        self.fact("go", plan=self.run.get("shown"))
         if self.run["mpirun"]:
             self.order(self.first, {"spawn": "mpirun", "argv": self.run["mpirun"]})
             return

@@ -78,7 +78,7 @@ def guard(link):
     survivors = rank_wrapper.kill_all(asked["run_id"], os.getpid()) if how else []
     scratch_folder.remove(scratch)
     if how:
-        note_end(asked, how, len(survivors), time.monotonic() - began)
+        note(asked, how, len(survivors), time.monotonic() - began)
         try:
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
@@ -88,15 +88,17 @@ def guard(link):
     os._exit(0)
 
 
-def note_end(asked, how, survivors, seconds):
-    """In the journal, which the supervisor could not end. When it began is when this did."""
-    folder = os.path.join(root_folder.named(asked["root"]), "runs", run_folders.run_id(asked))
-    record = {"over": "the supervisor of the run was killed (%s)" % how, "survivors": survivors}
+def note(asked, how, survivors, seconds):
+    """What the supervisor could not: how and when this host's part of the run ended."""
+    end = {"at": round(seconds, 3)}  # it began when this did
     try:
-        path = journal.path_of(folder, asked["host"])
-        journal.append(path, dict(record, at=round(seconds, 3)))
-    except OSError:
-        pass  # it had none yet, or the disk is full
+        top = root_folder.checked(asked["root"])
+        path = journal.path_of(os.path.join(top, "runs", run_folders.run_id(asked)), asked["host"])
+        lost = {"event": "lost", "host": asked["host"], "why": how}
+        journal.append(path, dict(end, fact=lost))
+        journal.append(path, dict(end, over=how, survivors=survivors))
+    except (OSError, Failure):
+        pass  # a full disk, or no journal yet
 
 
 def supervise(link, asked, scratch, pulse):
@@ -122,15 +124,18 @@ def failed(link, error):
 def end_of(child, pulse, patience):
     """How it was killed, "" if it ended by itself. Without a pulse for so long it is killed here.
     Orphans are collected, too."""
-    last, since = pulse[0], time.monotonic()
+    last, since, frozen = pulse[0], time.monotonic(), ""
     while True:
         signal.sigtimedwait([signal.SIGCHLD], LOOK)
         for pid, status in collected():
             if pid == child:
-                return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else ""
+                how = "was killed (signal %d)" % os.WTERMSIG(status)
+                killed = "the supervisor of the run " + (frozen or how)
+                return killed if os.WIFSIGNALED(status) else ""
         if pulse[0] != last:
             last, since = pulse[0], time.monotonic()
         elif time.monotonic() - since > patience:
+            frozen = frozen or "did not respond for %.0f s and was killed" % patience
             os.kill(child, signal.SIGKILL)
 
 

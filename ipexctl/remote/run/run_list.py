@@ -8,7 +8,7 @@ from ipexctl.remote.hub import host_reports, judge
 from ipexctl.remote.install import root_upkeep
 from ipexctl.remote.run import control, journal, run_folders
 
-FAILURES, END = 64, 600  # failed ranks that are told of, and characters of what each printed
+FACTS, END = 64, 2000  # by which the run ended, and characters of what each failed rank printed
 LAST = 4096  # bytes of a log in which the last line is looked for
 
 
@@ -59,11 +59,13 @@ def name_in(run, folder, name):
 
 
 def op_plan(call, h):
-    """{root, journal, run_id} -> {plan, age}: of a run whose first host this is; seconds."""
+    """{root, journal, run_id} -> {plan, age}: of a run that has begun; seconds."""
     folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
     plan, began = None, time.time()
     for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
-        plan, began = record.get("plan", plan), record.get("began", began)
+        fact = record.get("fact")
+        noted = fact if isinstance(fact, dict) and "plan" in fact else record
+        plan, began = noted.get("plan", plan), record.get("began", began)
     return {"plan": plan, "age": int(max(0.0, time.time() - began))}
 
 
@@ -97,8 +99,8 @@ def summary(records):
     """One pass; a record that says nothing we know is passed over.
 
     {format, about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over,
-    result, begun: did all hosts become ready, fact: the first by which the run ended, failures:
-    such of ranks, from the first on, cut: [[which hosts do not reach each other, since], ...]}
+    result, begun: did all hosts become ready, facts: those by which the run ended, the first first,
+    cut: [[which hosts do not reach each other, since], ...]}
     """
     found = {
         "format": None,
@@ -110,8 +112,7 @@ def summary(records):
         "over": None,
         "result": None,
         "begun": False,
-        "fact": None,
-        "failures": [],
+        "facts": [],
         "cut": [],
     }  # type: dict[str, object]
     started, ended, ok, closing = set(), set(), 0, False
@@ -147,11 +148,8 @@ def take_fact(found, fact, at):
         found["begun"] = True
     elif "cut" in fact:
         found["cut"] = [[str(what), at - host_reports.amount(s)] for what, s in fact["cut"]]
-    elif judge.is_decisive(fact):
-        fact = dict(fact, tail=str(fact.get("tail", ""))[-END:])
-        found["fact"] = found["fact"] or fact
-        if "ended" in fact and len(found["failures"]) < FAILURES:
-            found["failures"].append(fact)
+    elif judge.is_decisive(fact) and len(found["facts"]) < FACTS:
+        found["facts"].append(dict(fact, tail=str(fact.get("tail", ""))[-END:]))
 
 
 def last_line(folder, records):

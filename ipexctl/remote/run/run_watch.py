@@ -16,6 +16,7 @@ from ipexctl.remote.run import journal, log_follower, run_folders
 
 PATIENCE = 10.0  # seconds for the supervisor to end by itself, when the controller is gone
 LOOK = 0.5  # seconds between looks into the journal, where nothing tells of a change
+SWEPT = 10.0  # seconds for the guardian of a supervisor that was killed to note what it found
 
 
 def op_start(call, h):
@@ -67,7 +68,7 @@ class Watch:
         start_thread(self.follower.loop)
         start_thread(self.look_often)
         try:
-            return self.reports() if self.link else self.without_supervisor()
+            return self.reports() if self.link else self.without_supervisor(0)
         finally:
             self.over.set()
             self.call.agent.heard = None
@@ -101,7 +102,7 @@ class Watch:
         while True:
             frame = self.link.read()
             if frame is None:
-                return self.without_supervisor()
+                return self.without_supervisor(SWEPT)
             header = frame[0]
             if "event" in header:
                 self.event(header)
@@ -110,8 +111,7 @@ class Watch:
             elif "error" in header:
                 raise Failure(**header["error"])
             else:
-                self.swept(header["survivors"])
-                raise Failure("the supervisor of the run was killed (%s)" % header["killed"])
+                return self.ended(self.last_word(header["survivors"], header["killed"]))
 
     def event(self, event):
         if event["event"] != "noted":
@@ -122,11 +122,20 @@ class Watch:
             with self.lock:
                 self.take(event["record"], self.asked["at"] + 1)
 
-    def without_supervisor(self):
-        self.look()
-        if self.survivors is None:
-            raise Failure("the supervisor of the run and its guardian have disappeared")
-        return self.ended({"survivors": self.survivors, "logs": self.logs, "found": {}})
+    def without_supervisor(self, seconds):
+        """`seconds` for its guardian."""
+        end = time.monotonic() + seconds
+        while True:
+            self.look()
+            if self.survivors is not None:
+                return self.ended(self.last_word(self.survivors))
+            if time.monotonic() >= end:
+                gone = "the supervisor of the run and its guardian have disappeared"
+                return self.ended(self.last_word(None, gone))
+            time.sleep(0.1)
+
+    def last_word(self, survivors, killed=""):
+        return {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}
 
     def ended(self, last):
         """First the processes, then the rest of their output: that may take as long as it takes."""
@@ -137,7 +146,8 @@ class Watch:
         return last
 
     def swept(self, survivors):
-        self.call.emit({"event": "swept", "survivors": survivors, "left": self.follower.left()})
+        if survivors is not None:
+            self.call.emit({"event": "swept", "survivors": survivors, "left": self.follower.left()})
 
     # -- from the controller --
 

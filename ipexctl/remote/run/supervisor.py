@@ -84,8 +84,6 @@ class Supervisor:
             raise cannot_write(e, self.dir) from None
         about = {"version": journal.VERSION, "about": self.plan["about"], "began": time.time()}
         self.note(about, sync=True)
-        if self.plan["run"]:
-            self.note({"plan": self.plan["run"]["shown"]})
         try:
             port = self.part.begin()
             self.watchers.add(self.starter)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ipexctl.core.inventory import fold
 from ipexctl.core.model import Host, LaunchPlan
 from ipexctl.core.plan import shown_plan
 from ipexctl.core.run.listed_runs import Run
@@ -9,7 +12,8 @@ from ipexctl.core.run.outcome import Left, RunResult
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
-from ipexctl.verbs.ps import NEWEST, find, reached
+from ipexctl.verbs.logs import kept_elsewhere
+from ipexctl.verbs.ps import NEWEST, find, noted, reached
 from ipexctl.verbs.run.run_format import require_same
 from ipexctl.verbs.run.run_notices import tell_left
 from ipexctl.verbs.run.run_options import HOST_SILENCE
@@ -27,40 +31,49 @@ def attach(
         run = find(fleet, text, newest=NEWEST)
         require_same(run)
         known = reached(fleet, run)
-        plan, age = _plan(fleet, run, known)
+        hub = _hub(run, known)
+        plan, age = _plan(fleet, run, hub, known[hub])
         painter = Painter(view, target.note)
         try:
             over = f"{run.id} has ended: {run.state.value}"
             painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
-            for failed in fleet.failures:
-                painter.note(f"{failed.what}; its output is not shown")
             painter.planned(run.id, plan)
             session = Session(
                 plan, run.id, root, HOST_SILENCE, painter, interrupts, lives_on=True, age=age,
-                reach=lambda name: fleet.reconnect(known[name]),
+                reach=lambda name: fleet.reconnect(known[name]), hub=hub,
+                noted=noted(fleet, run.id, known),
             )  # fmt: skip
             there = [host.host for host in plan.hosts if host.host in known]
             result = session.attach({name: fleet.agents[known[name]] for name in there})
             if isinstance(result, Left):
                 tell_left(painter, result, target, root)
-            else:
-                painter.result(result)
+                return result
+            if session.missing:
+                painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
+            for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
+                painter.output(name, rank, texts, 0)
+            painter.result(result)
             return result
         finally:
             painter.close()
 
 
-def _plan(fleet: Fleet, run: Run, known: dict[str, Host]) -> tuple[LaunchPlan, float]:
-    """And the seconds since the run began, or how long it took."""
+def _hub(run: Run, known: Mapping[str, Host]) -> str:
+    """The host that controls the run; of one that is over, any has what that one said."""
     first = next(iter(run.about.hosts), "")
-    if first not in known:
+    if first not in known and not (run.over and known):
         raise Unreachable(
             f"{first or 'the first host'} of {run.id} cannot be reached from here",
             why="that host controls the run",
             hint=f"ipexctl logs {run.id} --follow",
         )
-    done = fleet.call(known[first], "run.run_list.plan", journal=first, run_id=run.id)
+    return first if first in known else next(iter(known))
+
+
+def _plan(fleet: Fleet, run: Run, name: str, host: Host) -> tuple[LaunchPlan, float]:
+    """And the seconds since the run began, or how long it took."""
+    done = fleet.call(host, "run.run_list.plan", journal=name, run_id=run.id)
     plan = shown_plan.read(done["plan"], run.id)
     if plan is None:
-        raise HostFailed(f"{first}: no record of {run.id}")
+        raise HostFailed(f"{name}: no record of {run.id}")
     return plan, run.seconds if run.over else float(done.whole("age"))

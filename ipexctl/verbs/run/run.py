@@ -41,6 +41,7 @@ from ipexctl.local.project_lock import project_of
 from ipexctl.local.settings import load
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs import prune
+from ipexctl.verbs.ps import noted
 from ipexctl.verbs.run import fetch_outputs, send_project
 from ipexctl.verbs.run.prepare_hosts import each, prepare_on
 from ipexctl.verbs.run.run_folder import Record
@@ -180,6 +181,7 @@ class _Run:
             frameworks=self.script.frameworks,
             require_together=options.require_together,
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
+            noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
         )  # fmt: skip
 
     def _reach(self, name: str) -> Agent:
@@ -356,5 +358,5 @@ def new_run_id() -> str:
 
 def _states(result: RunResult) -> dict[str, str]:
     """For @last-failed: where the first rank failed, and who was lost."""
-    states = {end.host: "unreachable" if end.survivors is None else "ok" for end in result.hosts}
+    states = {end.host: "unreachable" if end.host in result.lost else "ok" for end in result.hosts}
     return {**states, result.first.host: "failed"} if result.first else states

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ipexctl.core import quoting
-from ipexctl.core.run.outcome import Left
+from ipexctl.core.run.outcome import Left, Tally
 from ipexctl.core.run.run_state import RunState
+from ipexctl.core.run.stall_watch import Health
 from ipexctl.hosts.suggested_commands import spelled
 from ipexctl.hosts.target import Target
 from ipexctl.verbs.run.run_watchers import Painter
@@ -26,6 +27,20 @@ class Teller:
     last_end: float = 0.0  # when a rank ended
     _bars: float = 0.0
     _logs: float = 0.0
+
+    def tally(self, seconds: float, health: Health) -> Tally:
+        state = self.state
+        failed = sum(not end.ok for end in state.ends.values())
+        return Tally(
+            state.plan.world_size,
+            state.alive,
+            len(state.ends) - failed,
+            failed,
+            seconds,
+            health.known_loads(),
+            tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
+            *health.judged(),
+        )
 
     def bars(self, now: float) -> None:
         """Progress bars without an end, now and then."""
@@ -52,6 +67,14 @@ class Teller:
                 f"{len(state.ends)} of {state.plan.world_size} ranks ended without error "
                 f"{STRAGGLE:.0f} s ago or earlier; still running: rank {named}{more}"
             )
+
+    def away(self, name: str, hub: str) -> None:
+        """A host to which the connection ended. `hub`: "" if it is that."""
+        text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
+        if hub:
+            text = f"the run continues, because {hub} can reach it; its output is shown once it is "
+            text += "reconnected"
+        self.painter.note(f"{name}: no connection from this machine; {text}")
 
     def rest_of_logs(self, now: float, left: int) -> None:
         """The ranks have ended; so many bytes of their output are still to come."""

@@ -19,11 +19,11 @@ from ipexctl.core.plan.placement_check import Placed
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.run import mpi, rank_exchange, run_events
 from ipexctl.core.run.mpi_words import MpiWords
-from ipexctl.core.run.outcome import HostEnd, Left, RunResult, Tally
+from ipexctl.core.run.outcome import HostEnd, Left, RunResult
 from ipexctl.core.run.run_events import Event
-from ipexctl.core.run.run_result import Ending, result_of
 from ipexctl.core.run.run_state import RunState
 from ipexctl.core.run.stall_watch import Health
+from ipexctl.core.run.verdict import Ending, Fact, Heard, Verdict, result_of
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
@@ -70,18 +70,20 @@ class Session:
     lives_on: bool = False  # the run, when we are gone
     attached: bool = False  # we did not start it
     age: float = 0.0  # seconds since the run began
+    hub: str = ""  # who says what happens in the run; in one that is over, any host has it
+    noted: Callable[[Sequence[str]], Verdict | None] = lambda hosts: None  # by journals there
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by host, what is in use
     keys: Keys = field(default_factory=dict, repr=False)
     seen_interrupts: int = 0
-    stopped_by: str = ""
     patience: float | None = None  # until when the hub may answer
     over: bool = False  # the hub has ended the run, or cannot
+    stopping: bool = False  # what comes from now on does not count
     cut_off: float | None = None  # since when we do not hear the hub of a run that lives on
     lost_hub: str = ""  # how
     left: Left | None = None
     found: dict[str, int] = field(default_factory=dict)  # survivors, as the hub was told
-    refused: str = ""  # what mpirun did that is not in the plan
-    broken: str = ""  # a host that could not do its part
+    given_up: set[str] = field(default_factory=set)  # hosts that the hub has lost
+    missing: list[str] = field(default_factory=list)  # hosts not all of whose output has come
     told_away: dict[str, bool] = field(default_factory=dict)  # hosts that we said we do not reach
 
     def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
@@ -105,8 +107,8 @@ class Session:
     def _watch(
         self, agents: Mapping[str, Agent], begin: Callable[[Link], None]
     ) -> RunResult | Left:
-        self.state = RunState(self.plan)
-        self.hub = self.plan.hosts[0].host
+        self.state, self.ends = RunState(self.plan), Heard(self.plan.world_size)
+        self.hub = self.hub or self.plan.hosts[0].host
         ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.plan.hosts}
         self.wires = HostLinks(
             self.run_id, self.hub, self.root, ranks, self.host_timeout, self.reach
@@ -138,7 +140,7 @@ class Session:
         """The run goes on without us: as asked, or since we are cut off."""
         begun = self.attached or bool(self.state.started)
         up = len(self.state.started) == self.plan.world_size
-        ends = self.state.ending or self.seen_interrupts
+        ends = self.ends.facts or self.seen_interrupts
         wanted = self.interrupts.detach or (self.detach and up and not ends)
         if self.lives_on and begun and wanted:
             self.left = Left(self.run_id)
@@ -149,7 +151,7 @@ class Session:
     def _without_hub(self, seconds: float) -> None:
         """Is it gone, or only not reached from here? The others know, as they end without it."""
         if seconds > SETTLED and any(link.done for link in self.links.values()):
-            self.state.host_lost(self.hub, self.lost_hub)
+            self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
         elif self.interrupts.count or (
             (self.detach or self.hub not in self.wires.awaited)
@@ -160,7 +162,7 @@ class Session:
     def _over(self) -> bool:
         if self.patience is not None and self.now >= self.patience:
             return True
-        return self.over or bool(self.broken)
+        return self.over
 
     def _step(self) -> None:
         """What has come, for a moment at most; then what is due."""
@@ -181,9 +183,9 @@ class Session:
         self._heed_interrupts()
         self._heed_time()
         self.teller.bars(self.now)
-        if not (self.state.ending or self.state.stopping):
+        if not (self.ends.facts or self.stopping):
             self.teller.stragglers(self.now)
-        self.painter.tick(self._tally())
+        self.painter.tick(self.teller.tally(self.now - self.began, self.health))
 
     def _look_at_clock(self) -> None:
         """Ten times a second; if not, we were suspended, and words of the hosts lie unread."""
@@ -192,13 +194,16 @@ class Session:
             for link in self.links.values():
                 link.heard = self.now
         if away > self.host_timeout - self._ping_every() and not self.lives_on:
-            self.state.controller_away(away, self.host_timeout)
+            self.painter.note(
+                f"this machine was suspended for {away:.0f} s, and hosts end a run if they receive "
+                f"no message for {self.host_timeout:.0f} s"
+            )
 
     # -- to the hosts --
 
     def _tell(self, name: str, order: Mapping[str, object]) -> None:
-        link = self.links[name]
-        if not link.open:
+        link = self.links.get(name)
+        if link is None or not link.open:
             return
         try:
             link.agent.feed(link.number, order)
@@ -207,6 +212,9 @@ class Session:
 
     def _ping(self) -> None:
         silence = self.host_timeout
+        for name in self.given_up & self.links.keys():
+            if self.now - self.links[name].heard > SETTLED:
+                self.wires.give_up(name)
         if self.now - self.last_ping < self._ping_every():
             return
         self.last_ping = self.now
@@ -232,10 +240,11 @@ class Session:
             self.interrupts.detach = True
         elif self.painter.gone and not self.interrupts.count:
             self.interrupts.count, self.interrupts.last = 1, self.painter.why
-        if self.interrupts.count == self.seen_interrupts or self.state.stopping:
+        if self.interrupts.count == self.seen_interrupts or self.stopping:
             return
         again = self.seen_interrupts or self.interrupts.count > 1
         self.seen_interrupts = self.interrupts.count
+        self.ends.seen.append(Fact(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
         order = {"interrupt": self.interrupts.last, "seconds": INTERRUPT_GRACE}
         self._tell(self.hub, order)
         if again:
@@ -244,10 +253,10 @@ class Session:
 
     def _heed_time(self) -> None:
         """Ranks and hosts that stand still."""
-        if self.state.stopping:
+        if self.stopping:
             return
         for name, link in self.links.items():
-            if link.lost and name not in self.told_away and not self.state.ending:
+            if link.lost and name not in self.told_away and not self.ends.facts:
                 self._tell_away(link)
         heard = {name: link.heard for name, link in self.links.items() if link.open}
         for text in self.health.news(self.now, heard):
@@ -260,32 +269,11 @@ class Session:
         if not link.away or self.now - link.away < AWAY_TOLD:
             return
         self.told_away[link.name] = True
-        if link.name == self.hub:
-            text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
-        else:
-            text = (
-                f"the run continues, because {self.hub} can reach it; its output is shown "
-                "once it is reconnected"
-            )
-        self.painter.note(f"{link.name}: no connection from this machine; {text}")
+        self.teller.away(link.name, "" if link.name == self.hub else self.hub)
 
     def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
         self.painter.note(
             f"{why}: the ranks were sent Ctrl-C and have {seconds:.0f} s to exit.{more}"
-        )
-
-    def _tally(self) -> Tally:
-        state = self.state
-        failed = sum(not e.ok for e in state.ends.values())
-        return Tally(
-            self.plan.world_size,
-            state.alive,
-            len(state.ends) - failed,
-            failed,
-            self.now - self.began,
-            self.health.known_loads(),
-            tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
-            *self.health.judged(),
         )
 
     # -- from the hosts --
@@ -339,26 +327,24 @@ class Session:
                 self.health.sample(name, event)
             case run_events.Traffic(report):
                 self.exchange.add(name, report, self.now)
-            case run_events.LeaseOver(seconds):
-                self._lost(
-                    link,
-                    f"it received nothing from this machine for {seconds:.0f} s and ended the run",
-                )
             case run_events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
-            case run_events.Done(survivors, logs, found, report):
-                link.end = HostEnd(name, survivors, logs)
-                self.exchange.add(name, report, self.now)
-                self.found.update(found if name == self.hub else ())
-            case run_events.Broken(what):
-                self.broken = self.broken or f"{of}: {what}"
+            case run_events.Done():
+                self._done(link, event)
+            case run_events.Broken(what) if name == of:
+                self.ends.seen.append(Fact(of, event))
                 self.wires.give_up(of)
                 self._tell(self.hub, {"broken": of, "why": what})
+                self.over = self.over or of == self.hub
+                self.patience = self.patience or self.now + HUB_WAIT
             case _ if name == self.hub:
                 self._decided(of, event)
 
     def _decided(self, of: str, event: Event) -> None:
         """What the hub says, of a host or of the run."""
+        fact = Fact(of, event)
+        if fact.decisive and not self.stopping:
+            self.ends.facts.append(fact)
         match event:
             case run_events.RankStarted(rank, where):
                 self.state.rank_started(rank)
@@ -369,36 +355,38 @@ class Session:
                     self.all_up()
             case run_events.RankEnded(end):
                 self.state.rank_ended(end)
-                if self.state.first is end:
+                if self.ends.facts == [fact]:
                     self.painter.failed(end.rank)
                 self.health.ended(end.rank)
                 self.teller.last_end = self.now
-            case run_events.RankRefused(why):
-                self.refused = self.refused or f"{of}: {why}"
-            case run_events.RankFrozen(rank, seconds):
-                self.state.rank_frozen(rank, seconds)
-            case run_events.HostLost(why):
+            case run_events.HostLost():
                 self._tell(of, {"stop": True})
+                self.given_up.add(of)
+                self.wires.awaited.discard(of)
+            case run_events.Broken():
                 self.wires.give_up(of)
-                self.state.host_lost(of, why)
-            case run_events.TimedOut(seconds):
-                self.state.timed_out(seconds)
-                self._passed_on(self.state.timeout, INTERRUPT_GRACE)
+            case run_events.TimedOut():
+                self._passed_on(str(event), INTERRUPT_GRACE)
             case run_events.EndAsked(by, seconds):
-                self.stopped_by, self.state.interrupted = by, True
                 self.painter.interrupted()
                 more = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
                 self._passed_on(by, seconds, more)
             case run_events.ProgramEnded():
-                self._program_ended(of, event)
+                self.mpi_words.failed(of, event.error)
             case run_events.Noted(text):
                 self.painter.note(text)
             case run_events.Over():
-                self.over = True
+                self.over = self.ends.complete = True
 
-    def _program_ended(self, of: str, event: run_events.ProgramEnded) -> None:
-        self.mpi_words.failed(of, event.error)
-        self.state.mpi_ended(event.how(self.plan.world_size), killed=event.killed)
+    def _done(self, link: Link, last: run_events.Done) -> None:
+        link.end = HostEnd(link.name, last.survivors, last.logs)
+        if link.name == self.hub:
+            self.found.update(last.found)
+            self.over = True
+            if last.killed:
+                self.ends.seen.append(Fact(self.hub, run_events.HostLost(last.killed)))
+        elif last.killed:
+            self._tell(self.hub, {"doubt": link.name, "why": last.killed})
 
     def _ready(self, name: str, port: int) -> None:
         """The others are told where the hub waits for them."""
@@ -445,7 +433,7 @@ class Session:
         if name == self.hub and self.lives_on:
             self.cut_off, self.lost_hub = self.now, why
         elif name == self.hub:
-            self.state.host_lost(name, why)
+            self.ends.seen.append(Fact(name, run_events.HostLost(why)))
             self.over = True
         else:
             self._tell(self.hub, {"doubt": name, "why": why})
@@ -457,7 +445,7 @@ class Session:
 
         That may take long where the reader here is slow: one more Ctrl-C leaves the rest out.
         """
-        self.state.stopping = True
+        self.stopping = True
         for name in self.links:
             self._tell(name, {"stop": True})
         began, patience = time.monotonic(), self.interrupts.count
@@ -476,16 +464,25 @@ class Session:
             if self.interrupts.count > patience and self.now - began > 1.0:
                 break
             self.teller.rest_of_logs(self.now, sum(k.left for k in self.links.values() if k.open))
-        self.record.lacks([name for name, link in self.links.items() if not link.done])
+        self.missing = [host.host for host in self.plan.hosts if host.host not in self._told_all()]
+        self.record.lacks(self.missing)
+
+    def _told_all(self) -> list[str]:
+        """The hosts whose last word, and so all of their output, has come."""
+        return [name for name, link in self.links.items() if link.done]
+
+    def _noted(self) -> Verdict | None:
+        hub, asked = self.links.get(self.hub), self._told_all()
+        if hub and not hub.done and self.now - hub.heard < self.host_timeout:
+            asked = [*asked, self.hub]  # its connection ended, which proves nothing
+        return self.noted(asked)
 
     def _result(self) -> RunResult:
         ending = Ending(
             self.run_id,
             time.monotonic() - self.began,
             tuple(self._host_end(h.host) for h in self.plan.hosts),
-            stopped_by=self.stopped_by or (self.interrupts.last if self.seen_interrupts else ""),
-            broken=self.broken,
-            refused=self.refused,
+            self.ends.verdict(self._noted, failures, all_of_it=not self.attached),
             mpi_tail=tuple(self.mpi_words.tail),
             exchange=None if self.attached else self.exchange.end(completed=self.state.all_ok),
             require_together=self.require_together,

@@ -1,0 +1,151 @@
+"""How a run ended: the same from the hub's words as they come and from what journals kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipexctl.core.run import listed_runs, verdict
+from ipexctl.core.run.listed_runs import OnHost, State
+from ipexctl.core.run.verdict import Verdict
+from ipexctl.local.shipped_tables import failures
+from ipexctl.remote.run import run_list
+
+ABOUT = {"about": {"hosts": ["a", "b"], "ranks": 2, "command": "t.py"}, "version": 1, "began": 1.0}
+GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"
+MANY = 20 * "a frame of C++ that is long, and another one\n"
+
+
+def rank(number: int, tail: str = "", **how: Any) -> dict[str, Any]:
+    said = {"event": "rank", "host": "ab"[number], "rank": number, "tail": tail}
+    return {**said, "ended": {"code": None, "signal": None, **how}}
+
+
+def program(code: int, *, killed: bool = False) -> dict[str, Any]:
+    said = {"event": "program", "host": "a", "who": "mpirun", "code": code, "killed": killed}
+    return {**said, "said": "", "up": 2, "alive": 1}
+
+
+LOST = {"event": "lost", "host": "b", "why": "b: no message from it for 30 s"}
+ASKED = {"event": "asked", "by": "Ctrl-C", "seconds": 10}
+TIME = {"event": "timeout", "seconds": 60}
+WELL = {"event": "over", "why": "ended", "well": True}
+OVER = {"event": "over", "why": "ended", "well": False}
+ALONE = {"event": "abandoned", "host": "a", "why": "no message from ipexctl for 30 s"}
+FROZEN = {"event": "frozen", "host": "b", "rank": 1, "seconds": 31}
+BROKEN = {"event": "broken", "host": "b", "what": "no disk"}
+REFUSED = {"event": "rank", "host": "b", "refused": "rank 7 is not in the plan"}
+NOTE = {"event": "note", "text": "odd"}
+
+FACTS = [LOST, ASKED, TIME, WELL, OVER, ALONE, FROZEN, BROKEN, REFUSED, NOTE,
+         program(1), program(-9, killed=True), rank(0, code=0),
+         *(rank(n, tail, **how) for n in (0, 1) for tail in ("", GONE, "ValueError: x", MANY + GONE)
+           for how in ({"code": 1}, {"code": 3}, {"signal": 9}, {"lost": True}))]  # fmt: skip
+
+
+def live(facts: list[dict[str, Any]]) -> Verdict | None:
+    """As a session hears it."""
+    read = [fact for raw in facts if (fact := verdict.read(raw))]
+    return verdict.decide([fact for fact in read if fact.decisive], 2, failures)
+
+
+def part(name: str, *records: dict[str, Any], alive: bool = False, target: str = "") -> OnHost:
+    said = run_list.summary([ABOUT, {"fact": {"event": "go"}}, *records])
+    raw = {**said, "run": "r1", "host": name, "alive": alive}
+    return listed_runs.read_on_host(target or name, raw, failures)
+
+
+def kept(facts: list[dict[str, Any]]) -> Verdict | None:
+    (run,) = listed_runs.merged([part("a", *({"fact": fact} for fact in facts))])
+    return run.verdict
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "ended_by", "cause"),
+    [
+        ([WELL], 0, "ranks", ""),
+        ([rank(1, code=3), rank(0, signal=6), OVER], 3, "rank-failed",
+         "rank 1 on b exited with code 3"),
+        ([rank(0, GONE, code=1), rank(1, code=3)], 3, "rank-failed",
+         "rank 1 on b exited with code 3"),
+        ([rank(0, signal=6, aborted=True), rank(1, signal=6)], 134, "rank-failed",
+         "rank 1 on b was ended by signal 6 (SIGABRT)"),
+        # what ended only after somebody asked for it is not the cause
+        ([rank(0, GONE, code=1), ASKED, rank(1, lost=True)], 1, "rank-failed",
+         "rank 0 on a exited with code 1"),
+        ([rank(0, GONE, code=1), rank(1, lost=True)], 137, "rank-failed", "rank 1 on b was killed"),
+        ([LOST, rank(0, code=1)], 121, "host-lost", "b was lost: no message from it for 30 s"),
+        ([program(1), rank(0, signal=9), LOST], 122, "mpirun",
+         "mpirun ended with code 1 while 1 of 2 ranks were running"),
+        ([program(5), program(-9, killed=True), program(6)], 122, "mpirun",
+         "mpirun was ended by signal 9 (SIGKILL) while 1 of 2 ranks were running"),
+        ([TIME, rank(0, signal=2)], 124, "timeout", "the run took longer than --timeout 60"),
+        ([ASKED, rank(0, signal=2), OVER], 130, "interrupted", "stopped by Ctrl-C"),
+        ([ALONE, OVER], 121, "controller-lost",
+         "a: no message from ipexctl for 30 s, and the run ends with its command"),
+        ([BROKEN, OVER], 123, "host-failed", "b: no disk"),
+        ([REFUSED, OVER], 122, "mpirun", "b: rank 7 is not in the plan"),
+        ([FROZEN], 121, "rank-frozen", "rank 1 on b has been stopped for 31 s (all its threads "
+         "are in state T)"),
+    ],
+)  # fmt: skip
+def test_the_first_thing_that_ends_a_run_decides(
+    facts: list[dict[str, Any]], code: int, ended_by: str, cause: str
+) -> None:
+    found = live(facts)
+    assert found and (found.exit_code, found.ended_by, found.cause) == (code, ended_by, cause)
+    assert kept(facts) == found
+
+
+def test_nothing_is_decided_by_what_ends_no_run() -> None:
+    assert live([NOTE, rank(0, code=0), OVER]) is None
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(FACTS), max_size=8))
+def test_whoever_watches_and_whoever_asks_later_get_one_verdict(
+    facts: list[dict[str, Any]],
+) -> None:
+    seen = live(facts)
+    assert kept(facts) == seen or (seen is None and kept(facts).ended_by == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("records", "state", "code", "ended_by"),
+    [
+        ([], State.LOST, 121, "unknown"),  # power was cut
+        ([{"ended": 1, "how": {"code": 3, "signal": None}}], State.FAILED, 3, "rank-failed"),
+        ([{"asked": "ann (ipexctl stop)"}], State.STOPPED, 130, "interrupted"),
+        ([{"fact": ALONE}], State.FAILED, 121, "controller-lost"),
+        ([{"fact": LOST}], State.FAILED, 121, "host-lost"),
+        ([{"result": {"exit_code": 125, "ended_by": "not-together", "cause": "c"}}, {"fact": WELL}],
+         State.FAILED, 125, "not-together"),
+    ],
+)  # fmt: skip
+def test_every_run_that_has_ended_has_a_state_and_a_code(
+    records: list[dict[str, Any]], state: State, code: int, ended_by: str
+) -> None:
+    (run,) = listed_runs.merged([part("a", *records)])
+    assert run.verdict
+    assert (run.state, run.exit_code, run.verdict.ended_by) == (state, code, ended_by)
+
+
+def test_what_the_hub_noted_counts_more_than_what_others_note_without_it() -> None:
+    own = {"event": "lost", "host": "b", "why": "the supervisor of the run was killed (signal 9)"}
+    (run,) = listed_runs.merged([part("b", {"fact": own}), part("a", {"fact": LOST})])
+    assert run.cause == "b was lost: no message from it for 30 s"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+def test_of_hosts_that_share_their_home_only_the_one_that_runs_it_counts(order: Any) -> None:
+    """All of them report its journal, and only there is its supervisor seen."""
+    started = {"started": 0}
+    parts = [part("a", started, target=host, alive=host == "a") for host in ("a", "h5", "h6")]
+    (run,) = listed_runs.merged([parts[i] for i in order])
+    assert (run.state, run.alive, run.started) == (State.RUNNING, ("a",), 1)
+    assert [(one.host, one.target) for one in run.seen] == [("a", "a")]
+    (over,) = listed_runs.merged([part("a", target=host) for host in ("h5", "a", "h6")])
+    assert [one.target for one in over.seen] == ["a"]
