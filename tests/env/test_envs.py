@@ -137,7 +137,7 @@ def test_rm_unused_removes_all_but_current_and_previous_and_their_wheels(shop: S
     assert [e["key"] for e in done["hosts"][0]["environments"]] == [C]
     assert done["hosts"][0]["blobs"] == 2
     assert sorted(os.listdir(root / "envs")) == [".lock", A, B]
-    left = sorted(p.name for p in (root / "blobs").rglob("*") if p.is_file())
+    left = sorted(p.name for p in (root / "blobs/sha256").rglob("*") if p.is_file())
     assert left == [A[0] * 64, B[0] * 64, young.name]
     assert not old.exists()
 

@@ -304,7 +304,7 @@ def wait_for_lock(call, fd, kind=fcntl.LOCK_EX):
 
 
 def open_lock(root):
-    path = os.path.join(root_folder.subfolder(root, "blobs"), "lock")
+    path = os.path.join(root_folder.subfolder(root, "blobs"), ".lock")
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
