@@ -42,6 +42,14 @@ html_theme = "furo"
 html_title = "ipexctl"
 html_copy_source = False
 suppress_warnings = ["misc.highlighting_failure"]
+
+
+def setup(app):
+    from pygments.lexers.special import TextLexer
+
+    app.add_lexer("hostfile", TextLexer)
+
+
 exclude_patterns = ["benchmarks/**.md", "ipexctl/**.md"]
 highlight_language = "none"
 smartquotes = False  # it would turn --level into a dash and "level"

@@ -380,7 +380,8 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
         ),
         (
             "run.guardian.stand_by",
-            {"root_folder", "own_process"}
+            {"root_folder", "own_process", "scratch_folder", "hub.host_paths"}
+            | {"connection.unanswered"}
             | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
             | {"run.rank_wrapper", "run.mpirun_bootstrap", "run.run_folders", "run.rank_sockets"}
             | {"run.host_programs", "hub.hub", "hub.judge", "hub.mpi_launch", "hub.host_reports"}

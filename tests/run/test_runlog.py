@@ -3,8 +3,8 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ipexctl.core.run.run_result import Ending, result_of
 
+from ipexctl.core.run import verdict
 from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.core.run.outcome import known_cause
 from ipexctl.core.run.rank_exchange import Exchange, Verdict
@@ -324,8 +324,9 @@ def test_what_is_not_known_is_told_from_what_is_apart(said, found, required, cod
         run.rank_started(rank)
         run.output(rank, said)
         run.rank_ended(RankEnd(rank, f"n{rank}", code=0))
-    how = Ending("r1", 1.0, (), "", "", "", (), exchange=found, require_together=required)
-    result = result_of(run, how, failures())
+    ended = verdict.Verdict(0, "ranks", "")
+    how = verdict.Ending("r1", 1.0, (), ended, (), exchange=found, require_together=required)
+    result = verdict.result_of(run, how, failures())
     assert (result.exit_code, result.ended_by) == (code, ended_by)
     cause = known_cause(result, failures())
     assert (cause and cause.slug) == known
