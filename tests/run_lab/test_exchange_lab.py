@@ -138,6 +138,6 @@ def test_the_warning_comes_while_the_run_goes_on_but_not_for_a_sweep(talk):
         "WARNING: after 16 printed steps ranks have exchanged nothing so far   "
         "(ipexctl explain trained-alone)"
     ]
-    _, result, notes = talk("1", "1", "0.1", "5", script="sweep.py")
+    _, result, notes = talk("1", "1", "1", "6", script="sweep.py")
     assert not [n for n in notes if "WARNING" in n]
     assert (result["exchange"]["verdict"], result["exchange"]["alarm"]) == ("alone", False)

@@ -380,6 +380,7 @@ class Session:
 
     def _done(self, link: Link, last: run_events.Done) -> None:
         link.end = HostEnd(link.name, last.survivors, last.logs)
+        self.exchange.add(link.name, last.report, self.now)
         if link.name == self.hub:
             self.found.update(last.found)
             self.over = True
