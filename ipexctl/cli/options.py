@@ -197,12 +197,22 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
 
     settings = load()
     defaults = {"hostfile": False, "hosts": False, "ssh_config": None, "root": ROOT}
-    wanted = {
-        key for key, s in settings.items()
-        if key in defaults and (given[key] == defaults[key] or str(given[key]) == s.value)
-    }  # fmt: skip
     proposed = proposal(settings)
-    if proposed and not is_accepted(proposed) and any(s.key in wanted for s in proposed.settings):
+    unaccepted = (
+        {s.key for s in proposed.settings} if proposed and not is_accepted(proposed) else ()
+    )
+
+    def is_typed(key: str) -> bool:
+        """What is not accepted is no default here: its value was typed, if it is given."""
+        setting = settings.get(key)
+        same = setting and key not in unaccepted and str(given[key]) == setting.value
+        return bool(given[key] != defaults[key] and not same)
+
+    hosts = ("hostfile", "hosts")
+    typed = {key for key in defaults if is_typed(key)}
+    typed |= set(hosts) if typed & set(hosts) else set()
+    wanted = {key for key in settings if key in defaults and key not in typed}
+    if proposed and unaccepted and any(s.key in wanted for s in proposed.settings):
         raise refusal(proposed, wanted)
     used: dict[str, Setting] = {key: settings[key] for key in settings if key in wanted}
     for key, setting in used.items():

@@ -131,7 +131,11 @@ class Walk:
             return
         if not self._everything:
             if ignore(path, inherited=inherited):
-                if self._scans and not ignore.ours_leave_out(path) and not is_of_no_use(entry.name):
+                if secret(entry.name) and not ignore.ours_leave_out(path):
+                    self.found.secrets.append(path)
+                elif (
+                    self._scans and not ignore.ours_leave_out(path) and not is_of_no_use(entry.name)
+                ):
                     self._left_out(entry, path)
                 return
             if is_never_sent(entry.name):
@@ -247,6 +251,10 @@ def left_out(
     for i, name in enumerate(below):
         ignore = _within(os.fspath(top), base, ignore)
         base += name
+        if _leads_out(top, base):
+            target = os.path.realpath(top / base)
+            way = pushing(target, data_name(target)) if os.path.isdir(target) else ""
+            return f"{base} is a link to a place outside {top}", way or "copy the file there"
         base += "/" * (i < len(below) - 1 or _is_folder(top / base))
         if is_never_sent(name):
             why = "may contain secrets" if secret(name) else "is a name used for history or caches"
@@ -260,6 +268,11 @@ def left_out(
         if any(os.path.exists(top / base / sign) for sign in SIGNS):
             return f"{base} is a Python environment, which is never sent", "put it elsewhere"
     return f"it is not among the files of {top}", ""
+
+
+def _leads_out(top: Path, path: str) -> bool:
+    real = Path(os.path.realpath(top / path))
+    return (top / path).is_symlink() and not real.is_relative_to(os.path.realpath(top))
 
 
 def _is_folder(path: Path) -> bool:

@@ -163,7 +163,7 @@ _ELSEWHERE = "use a folder on another disk: --root /path"
     [
         (True, 0, "sudo chown -R trainer: /home/trainer/.ipexctl"),
         (True, None, "sudo chown -R trainer: /home/trainer/.ipexctl"),
-        (True, 1000, "chmod u+rwx /home/trainer/.ipexctl"),
+        (True, 1000, "chmod -R u+rwX /home/trainer/.ipexctl"),
         (True, 1001, ""),
         (False, 0, "sudo install -d -m 700 -o trainer /home/trainer/.ipexctl"),
         (False, 1001, ""),

@@ -264,9 +264,11 @@ def test_shapes_of_hosts_are_seen(make_lab):
     assert document["exit_code"] == 1
 
 
-def test_a_folder_that_root_made_is_given_to_the_user_by_the_fix(full_rung, lab3):
+@pytest.mark.parametrize("made", ["", "/runs"])
+def test_a_folder_that_root_made_is_given_to_the_user_by_the_fix(full_rung, lab3, made):
     folder = f"{lab3.hosts['node01'].home}/made-by-root"
-    lab3.run_in("node01", ["install", "-d", "-o", "root", "-m", "755", folder])
+    lab3.run_in("node01", ["install", "-d", "-o", "trainer", "-m", "755", folder])
+    lab3.run_in("node01", ["install", "-d", "-o", "root", "-m", "755", folder + made])
     try:
         hosts = {h["name"]: h["findings"] for h in told(lab3, "--root", folder)["hosts"]}
         (finding,) = (f for f in hosts["node01"] if f["id"] == "DISK-001")

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.core.run import project_files
-from ipexctl.core.run.project_files import MAX_BYTES, MAX_DATA, data_all_the_same
+from ipexctl.core.run.project_files import MAX_BYTES, MAX_DATA, Ignore, ignored_data
 from ipexctl.errors import InputError
 from ipexctl.local import project_folder
+from ipexctl.local.project_folder import left_out
 from ipexctl.verbs.run.send_project import (
     Project,
     always_no,
@@ -172,19 +173,19 @@ def test_small_data_beside_the_script_goes_although_git_ignores_it(tmp_path) -> 
     files = [f.path for f in snapshot.bundle.tree.files]
     assert sorted(files) == sorted([*NANOGPT, *ITS_DATA])
     assert snapshot.ignored == 4
-    assert sorted(snapshot.left) == [".env", "out-shakespeare-char/ckpt.pt", "out/x.bin"]
+    assert sorted(snapshot.left) == ["out-shakespeare-char/ckpt.pt", "out/x.bin"]
 
 
 def test_what_is_left_out_is_said_with_the_command_that_sends_it(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(nanogpt(tmp_path))
-    (note,) = taken(tmp_path).notes
-    assert note.startswith("left out by .gitignore: 3 files (1.0 kB): .env, ")
+    secret, note = taken(tmp_path).notes
+    assert note.startswith("left out by .gitignore: 2 files (1.0 kB): out")
     subprocess.run(["sh", "-c", note.partition("; to send all: ")[2]], check=True)
     snapshot = taken(tmp_path)
     assert {"out-shakespeare-char/ckpt.pt", "out/x.bin"} <= {
         f.path for f in snapshot.bundle.tree.files
     }
-    assert snapshot.notes == ("never sent, as they may contain secrets: .env",)
+    assert snapshot.notes == (secret,) == ("never sent, as they may contain secrets: .env",)
     assert taken(fill(tmp_path / "p", {"a.py": ""})).notes == ()
 
 
@@ -227,7 +228,7 @@ def test_what_our_own_file_leaves_out_stays_and_is_not_mentioned(tmp_path) -> No
     ],
 )
 def test_which_ignored_files_are_data(path, goes) -> None:
-    assert (path in data_all_the_same([(path, 1)], [""])) is goes
+    assert (path in ignored_data([(path, 1)], [""])) is goes
 
 
 def test_the_docs_name_what_is_data_and_what_is_not() -> None:
@@ -238,11 +239,28 @@ def test_the_docs_name_what_is_data_and_what_is_not() -> None:
 
 def test_data_is_below_the_script_or_where_ranks_start_and_not_large() -> None:
     found = [("a/x.bin", 1), ("b/x.bin", 1), ("c/x.bin", 1), ("runs/7/x.bin", 1)]
-    assert data_all_the_same(found, ["a", "b"]) == {"a/x.bin", "b/x.bin"}
-    assert data_all_the_same(found, ["runs/7"]) == {"runs/7/x.bin"}
-    assert data_all_the_same([("a.bin", MAX_DATA), ("b.bin", MAX_DATA + 1)], [""]) == {"a.bin"}
-    many = [(f"{i}.bin", MAX_BYTES // 2) for i in range(3)]
-    assert (len(data_all_the_same(many[:2], [""])), data_all_the_same(many, [""])) == (2, set())
+    assert set(ignored_data(found, ["a", "b"])) == {"a/x.bin", "b/x.bin"}
+    assert set(ignored_data(found, ["runs/7"])) == {"runs/7/x.bin"}
+    assert set(ignored_data([("a.bin", MAX_DATA), ("b.bin", MAX_DATA + 1)], [""])) == {"a.bin"}
+
+
+def test_data_that_is_too_much_is_warned_of_with_the_smallest_first(tmp_path) -> None:
+    fill(tmp_path, {".gitignore": "*.pkl\n", "train.py": "", "data/meta.pkl": "1"})
+    for name in ("a", "b", "c"):
+        with open(tmp_path / "data" / f"{name}.pkl", "wb") as file:
+            file.truncate(MAX_BYTES // 2 - 1000)
+    snapshot = taken(tmp_path)
+    assert (snapshot.ignored, len(snapshot.withheld)) == (0, 4)
+    assert snapshot.notes[0].startswith("WARNING: data that .gitignore names is not sent")
+    assert "data/meta.pkl" in snapshot.notes[0]
+
+
+def test_a_link_that_leads_out_is_the_cause_of_what_is_missing_below_it(tmp_path) -> None:
+    fill(tmp_path / "elsewhere" / "set", {"train.bin": "1"})
+    project = fill(tmp_path / "p", {".gitignore": "*.bin\n", "train.py": "", "data/a": ""})
+    os.symlink(tmp_path / "elsewhere" / "set", project / "data" / "set")
+    why, fix = left_out(project, "data/set/train.bin", Ignore())
+    assert (why.startswith("data/set is a link"), "data push" in fix) == (True, True)
 
 
 @pytest.mark.parametrize("rule", ["data/", "*.jpg"])

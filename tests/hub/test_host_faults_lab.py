@@ -122,7 +122,7 @@ def test_hosts_that_do_not_reach_each_other_are_named(runner, tmp_path, _again):
     address = runner.lab.hosts["node02"].address
     run = runner.start("-n", "3", script, f"{address}:{20000 + os.getpid() % 9000}", "50")
     up(run, 3)
-    what = "node02 and node03 do not reach each other"
+    what = "ranks on node02 and node03 get no answer from each other"
     for pair in (("node02", "node03"), ("node03", "node02")):
         cut(runner, *pair)
     try:

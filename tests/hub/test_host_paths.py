@@ -10,7 +10,7 @@ from ipexctl.remote.hub.judge import Judge
 from tests.hub.test_judge import run, up
 
 HOSTS = [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "host-c")]
-B_C = "b and c do not reach each other"
+B_C = "ranks on b and c get no answer from each other"
 
 
 def reported(own: dict[str, list[str]], peers: dict[str, dict[str, float]]) -> HostPaths:
@@ -30,7 +30,12 @@ def reported(own: dict[str, list[str]], peers: dict[str, dict[str, float]]) -> H
             "",
             [[B_C, 12.0]],
         ),
-        ({}, {"b": {"10.0.0.1": 12.0}}, "", [["a and b do not reach each other", 12.0]]),
+        (
+            {},
+            {"b": {"10.0.0.1": 12.0}},
+            "",
+            [["ranks on a and b get no answer from each other", 12.0]],
+        ),
         ({}, {"b": {"10.9.9.9": 12.0}}, "", []),  # of no host of the run
         ({"b": ["10.0.0.9"], "c": ["10.0.0.9"]}, {"a": {"10.0.0.9": 12.0}}, "", []),  # of two
         ({"b": ["10.0.0.9"]}, {"b": {"10.0.0.9": 12.0}}, "", []),  # its own

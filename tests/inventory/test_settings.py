@@ -290,6 +290,8 @@ def test_options_go_before_settings_that_are_not_accepted(shell, cloned):
     shell.write("mine", "other\n")
     done = shell("hosts", "--list", "-f", "mine")
     assert (done.returncode, done.stdout, done.stderr) == (0, "other\n", "")
+    done = shell("hosts", "--list", "-f", "hosts")  # what the file says, but typed
+    assert (done.returncode, done.stdout, done.stderr) == (0, "n1\n", "")
     words = ("doctor", "--json", "-H", "ssh://127.0.0.1:1", "-F", "none", "--root", "/mine")
     done = shell(*words)
     assert (done.returncode, "accepted" in done.stderr, cloned.exists()) == (4, False, False)

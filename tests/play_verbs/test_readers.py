@@ -80,7 +80,7 @@ def test_an_accelerate_config_fills_in_what_the_step_does_not_say(tmp_path):
 
 
 def test_files_that_are_in_dest_already_are_not_new(tmp_path):
-    for text, moved in (("1", 2), ("1", 0), ("2", 1)):
+    for text, moved in (("1", (2, [])), ("1", (0, [])), ("2", (1, ["loss.txt"]))):
         fetched = tmp_path / "outputs"
         (fetched / "@node02").mkdir(parents=True)
         (fetched / "loss.txt").write_text(text)
@@ -112,7 +112,7 @@ def test_no_link_in_dest_leads_a_file_out_of_it(tmp_path):
         move_into(tmp_path / "outputs", tmp_path / "results")
     assert not (tmp_path / "a").exists()
     (tmp_path / "results/sub").unlink()
-    assert move_into(tmp_path / "outputs", tmp_path / "results") == 1
+    assert move_into(tmp_path / "outputs", tmp_path / "results")[0] == 1
     assert (tmp_path / "results/sub/a").read_text() == "new"
     assert (tmp_path / "results/b").read_text() == "new"
     assert (tmp_path / "mine").read_text() == "mine"
@@ -129,7 +129,7 @@ def test_dest_may_be_on_another_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", apart)
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs/a").write_text("1")
-    assert move_into(tmp_path / "outputs", tmp_path / "results") == 1
+    assert move_into(tmp_path / "outputs", tmp_path / "results")[0] == 1
     assert [p.read_text() for p in (tmp_path / "results").iterdir()] == ["1"]
     assert not (tmp_path / "outputs").exists()
 

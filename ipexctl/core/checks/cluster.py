@@ -46,7 +46,9 @@ def size(count: int) -> str:
     if count < MIB:
         return f"{count // 1024} KiB"
     if count < GIB:
-        return f"{count // MIB} MiB"
+        return (
+            f"{count / MIB:.1f} MiB" if count % MIB and count < 10 * MIB else f"{count // MIB} MiB"
+        )
     return f"{count / GIB:.1f} GiB" if count < 10 * GIB else f"{count // GIB} GiB"
 
 

@@ -162,7 +162,7 @@ def file_size(facts: Facts) -> Sight | None:
     return Sight(
         f"ulimit -f allows {size(limit.soft)}",
         severity=Severity.FAIL if limit.soft < GIB else Severity.WARN,
-        fix=_allow(facts, "fsize unlimited") | _BY_ULIMIT,
+        fix=_allow(facts, "fsize unlimited"),
     )
 
 
@@ -181,14 +181,14 @@ def stack_size(facts: Facts) -> Sight | None:
     return Sight(
         f"ulimit -s allows {size(limit.soft)}",
         severity=Severity.FAIL if limit.soft < MIB // 8 else Severity.WARN,
-        fix=_allow(facts, "stack 8192") | _BY_ULIMIT,
+        fix=_allow(facts, "stack 8192"),
     )
 
 
 def _allow(facts: Facts, what: str) -> Fix:
     """Adds a line to the file: other limits have theirs there, and one twice does no harm."""
     line = f"{facts.user or '*'} - {what}"
-    return do(write(line, _CONF, append=True), "   (then log in again)")
+    return do(write(line, _CONF, append=True), "   (then log in again)") | _BY_ULIMIT
 
 
 def _number(value: int) -> str:

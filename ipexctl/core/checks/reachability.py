@@ -349,9 +349,12 @@ def localhost(facts: Facts) -> Sight | None:
 def unknown_names(cluster: Cluster) -> Iterator[Sight]:
     """Silent about hosts whose name servers do not respond: NET-029."""
     known = {f.host for f in cluster.hosts if f.net.resolver_silent or _dead(f)}
-    if bad := [p for p in cluster.peers if p.resolved == ()]:
+    without = {f.host for f in cluster.hosts if any(not s.configured for s in f.net.name_servers)}
+    failed = [p for p in cluster.peers if p.unanswered]
+    if bad := [*(p for p in cluster.peers if p.resolved == ()),
+               *(p for p in failed if p.source in without)]:  # fmt: skip
         yield Sight(f"{_targets(bad)} unknown on {_sources(bad)}")
-    if bad := [p for p in cluster.peers if p.unanswered and p.source not in known]:
+    if bad := [p for p in failed if p.source not in known | without]:
         yield Sight(
             f"asked for {_targets(bad)}, the name servers gave no answer on {_sources(bad)}",
             title=_SILENT,

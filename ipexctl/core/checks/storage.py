@@ -54,7 +54,7 @@ def writable_again(facts: Facts, disk: DiskFacts | None = None) -> Fix:
     "DISK-001",
     title="ipexctl's folder is not writable",
     severity=Severity.FAIL,
-    seen="the root folder, or the folder to create it in, is not writable",
+    seen="the root folder, a folder in it, or the folder to create it in, is not writable",
     why="Environments, code and logs of runs live there.",
     fix=_ELSEWHERE,
 )
@@ -77,7 +77,7 @@ def _own_folder(facts: Facts, disk: DiskFacts) -> Fix:
     if disk.there is False:
         return do(scripted("install -d -m 700 -o", user, disk.root))
     if disk.owner == facts.uid:
-        return do(command("chmod u+rwx", disk.root))
+        return do(command("chmod", *["-R"] * (disk is facts.disk), "u+rwX", disk.root))
     return do(scripted("chown", *["-R"] * (disk is facts.disk), f"{user}:", disk.root))
 
 

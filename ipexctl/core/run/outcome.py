@@ -211,6 +211,9 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
         return found.cause if found else None
     if result.exit_code == 0 or result.ended_by == "interrupted":
         return None
+    stuck = result.exchange.stuck if result.exchange else ""
+    if stuck and (found := causes.match([stuck], known)):  # ranks only say that others are missing
+        return found.cause
     known = tuple(cause for cause in known if not cause.harmless)
     lines = [*map(without_rank_prefix, map(without_colour, result.tail)), result.cause]
     start = traceback_start(lines)
@@ -229,8 +232,8 @@ def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
 
 _TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
 _PEER_DONE = (
-    "Another rank had already ended with code 0, so the ranks took different numbers of steps: "
-    "their shares of the data differ, or one of them stopped early.",
+    "Another rank had already ended with code 0: the ranks took different numbers of steps, or "
+    "one of them left out a collective call, such as a barrier that only rank 0 reaches.",
     "DistributedSampler(..., drop_last=True) or Accelerate's prepare() for equal shares; with "
     "DistributedDataParallel: `with model.join():` around the loop",
 )

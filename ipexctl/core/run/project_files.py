@@ -82,15 +82,14 @@ def is_of_no_use(name: str) -> bool:
     return bool(_OF_NO_USE.match(name))
 
 
-def data_all_the_same(ignored: Iterable[tuple[str, int]], places: Sequence[str]) -> frozenset[str]:
-    """Paths of the (path, size) that Git's rules leave out and that are sent: data below one of
-    `places`, if all of it is not large."""
-    found = {
+def ignored_data(ignored: Iterable[tuple[str, int]], places: Sequence[str]) -> dict[str, int]:
+    """Of the (path, size) that Git's rules leave out, data below one of `places`. It is sent, if
+    all of it is not large."""
+    return {
         path: size
         for path, size in ignored
         if size <= MAX_DATA and any(_is_data(path, place) for place in places)
     }
-    return frozenset() if is_large(len(found), sum(found.values())) else frozenset(found)
 
 
 def _is_data(path: str, place: str) -> bool:

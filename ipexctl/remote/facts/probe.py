@@ -38,7 +38,7 @@ def op_facts(call, args):
         "cpu": cpu,
         "nodes": machine.nodes(fs),
         "mem": machine.mem(fs, groups, live),
-        "disk": _disk(machine.statvfs, os.path.normpath(root), mounts),
+        "disk": _root(machine.statvfs, os.path.normpath(root), mounts),
         "home_disk": _disk(machine.statvfs, home, mounts),
         "tmp": _disk(machine.statvfs, os.environ.get("TMPDIR") or "/tmp", mounts),
         "pythons": _pythons(home) if live else [],
@@ -110,6 +110,16 @@ def _disk(statvfs, root, mounts):
         "writable": os.access(there, os.W_OK | os.X_OK),
         "owner": _owner(there),
     }
+
+
+def _root(statvfs, root, mounts):
+    """Our own folder, of which a command as root may have made a part."""
+    found = _disk(statvfs, root, mounts)
+    parts = os.listdir(root) if found["exists"] and os.access(root, os.R_OK) else []
+    for path in sorted(os.path.join(root, name) for name in parts):
+        if os.path.isdir(path) and not os.access(path, os.W_OK | os.X_OK):
+            return dict(found, writable=False, owner=_owner(path))
+    return found
 
 
 def _owner(path):

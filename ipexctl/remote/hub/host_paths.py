@@ -47,7 +47,10 @@ class HostPaths:
                 known = {host} | owners
                 if len(owners) == 1 and len(known) == 2 and not known & set(self.quiet):
                     both = " and ".join(sorted(known))
-                    key = both + " do not reach each other", both + " reach each other again"
+                    key = (
+                        "ranks on %s get no answer from each other" % both,
+                        "ranks on %s get answers from each other again" % both,
+                    )
                     found[key] = min(since, found.get(key, since))
         return dict(sorted(found.items())[:MOST])
 

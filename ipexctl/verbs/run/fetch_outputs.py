@@ -29,6 +29,7 @@ from ipexctl.hosts.agent import Agent, transfer_time
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
 from ipexctl.local.atomic_file import sync_disk
+from ipexctl.local.project_folder import some
 from ipexctl.verbs.run.run_folder import safe
 
 PIECE = 64 << 20  # bytes of one request
@@ -170,23 +171,25 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
         with suppress(OSError):  # there may be folders in it
             outputs.rmdir()
         return Fetched((f"outputs: {none}", *words))
-    new = files
+    new, replaced = files, list[str]()
     if wish.dest:
         try:
-            new = move_into(outputs, wish.dest)
+            new, replaced = move_into(outputs, wish.dest)
             outputs = wish.dest.absolute()
         except OSError as e:
             why = f"{e.strerror or e}: {e.filename or wish.dest}"
             words.append(f"cannot write to {wish.dest} ({why}); the rest is in {outputs}")
     many = "file" if files == 1 else "files"
     amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
-    first = f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount})"
+    over = f"; replaced {some(replaced)}" if replaced else ""
+    first = f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount}{over})"
     return Fetched((first, *words), outputs, files, size, whole=not words, new=new)
 
 
-def move_into(folder: Path, dest: Path) -> int:
-    """Moves what is new or differs; the rest goes. How many files moved. Raises OSError."""
-    moved = 0
+def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
+    """Moves what is new or differs; the rest goes. How many files moved, and which of them replaced
+    another. Raises OSError."""
+    moved, replaced = 0, list[str]()
     dest.mkdir(parents=True, exist_ok=True)
     top = os.path.realpath(dest)
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -196,10 +199,12 @@ def move_into(folder: Path, dest: Path) -> int:
         if to.is_file() and not to.is_symlink() and filecmp.cmp(path, to, shallow=False):
             continue
         to.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(to):
+            replaced.append(str(path.relative_to(folder)))
         _replace(path, to)
         moved += 1
     shutil.rmtree(folder)
-    return moved
+    return moved, replaced
 
 
 def _replace(path: Path, to: Path) -> None:

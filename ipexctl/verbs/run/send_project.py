@@ -60,6 +60,7 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     ignored: int = 0  # files that are sent although Git's rules leave them out
     left: tuple[str, ...] = ()  # those that are not
+    withheld: frozenset[str] = frozenset()  # of these, data that would be sent, were it less
 
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
         """Makes the snapshot on the host."""
@@ -143,41 +144,62 @@ def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snap
     asks = not project.git and confirm is not always
     walk = Walk(folder, most=core.MAX_FILES * 4 if asks else None)
     found = walk.run(_outer(project, environ))
-    sent, left = _of_the_ignored(project, found)
+    sent, withheld, left = _of_the_ignored(project, found)
     found.files += sent
     count, size = len(found.files), found.bytes
     if asks and core.is_large(count, size):
         _ask(folder, found, confirm)
-    notes = [*project.notes, *found.notes(), *_left_out_note(folder, left, found.unseen)]
+    notes = [*project.notes, *found.notes()]
+    notes += _left_out_notes(folder, withheld, left, found.unseen)
     if core.is_large(count, size):
         notes.append(f"a large folder: {_told(folder, found)}")
     reader = Reader(folder, hashes_of(folder, environ))
     bundle = folder_transfer.Bundle(reader.tree(found), reader)
-    return Snapshot(project, bundle, tuple(notes), len(sent), tuple(path for path, _ in left))
+    kept = tuple(path for path, _ in (*withheld, *left))
+    return Snapshot(
+        project, bundle, tuple(notes), len(sent), kept, frozenset(path for path, _ in withheld)
+    )
 
 
-def _of_the_ignored(project: Project, found: Listing) -> tuple[list[Found], list[Found]]:
-    """Of the files that Git's rules leave out, those that are sent all the same, and the others."""
+def _of_the_ignored(
+    project: Project, found: Listing
+) -> tuple[list[Found], list[Found], list[Found]]:
+    """Of the files that Git's rules leave out: data that is sent all the same, data that is too
+    much for that, the smallest first, and the others."""
     files = [(path, info.st_size) for path, info in found.ignored if stat.S_ISREG(info.st_mode)]
     places = () if found.ignored_cut else (project.cwd, project.beside)
-    wanted = core.data_all_the_same(files, places)
-    sent = [one for one in found.ignored if one[0] in wanted]
-    return sent, [one for one in found.ignored if one[0] not in wanted]
+    data = core.ignored_data(files, places)
+    wanted = [one for one in found.ignored if one[0] in data]
+    others = [one for one in found.ignored if one[0] not in data]
+    if core.is_large(len(data), sum(data.values())):
+        return [], sorted(wanted, key=lambda one: one[1].st_size), others
+    return wanted, [], others
 
 
-def _left_out_note(folder: Path, left: Sequence[Found], unseen: Sequence[str]) -> Iterator[str]:
-    if not left and not unseen:
-        return
-    size = sum(info.st_size for _, info in left)
-    many = "file" if len(left) == 1 else "files"
-    what = [f"{len(left):,} {many} ({human(size)})"] if left else []
-    if unseen:
-        what.append(f"{len(unseen)} folder{'s' * (len(unseen) > 1)}")
-    named = some([*unseen, *sorted((path for path, _ in left), key=core.is_made)])
+def _left_out_notes(
+    folder: Path, withheld: Sequence[Found], left: Sequence[Found], unseen: Sequence[str]
+) -> Iterator[str]:
     file = quote((os.path.relpath(folder / ".ipexctlignore"),))
     there = (folder / ".ipexctlignore").exists()
     way = f"put !* at the top of {file}" if there else f"echo '!*' > {file}"
-    yield f"left out by .gitignore: {' and '.join(what)}: {named}; to send all: {way}"
+    if withheld:
+        named = some([path for path, _ in withheld])
+        yield (
+            f"WARNING: data that .gitignore names is not sent, because {_amount(withheld)} are too "
+            f"much ({core.MAX_FILES:,} files or {human(core.MAX_BYTES)}): {named}; "
+            f"to send all: {way}"
+        )
+    if left or unseen:
+        what = [_amount(left)] if left else []
+        if unseen:
+            what.append(f"{len(unseen)} folder{'s' * (len(unseen) > 1)}")
+        named = some([*unseen, *sorted((path for path, _ in left), key=core.is_made)])
+        yield f"left out by .gitignore: {' and '.join(what)}: {named}; to send all: {way}"
+
+
+def _amount(files: Sequence[Found]) -> str:
+    size = human(sum(info.st_size for _, info in files))
+    return f"{len(files):,} file{'s' * (len(files) != 1)} ({size})"
 
 
 def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> None:
@@ -203,6 +225,8 @@ def left_out_file(
     place = posixpath.dirname(path)
     beside = [one for one in snapshot.left if posixpath.dirname(one) == place and one != path]
     why, fix = left_out(project.folder, path, _outer(project, environ), beside)
+    if path in snapshot.withheld:
+        why += f", and with the other data there it is more than {human(core.MAX_BYTES)}"
     return LeftOut(path, why, fix) if fix else None
 
 
