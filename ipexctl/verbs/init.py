@@ -51,7 +51,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Options:
-    """`force` replaces files; `yes` takes every host of ssh_config."""
+    """`force` replaces files; `yes` takes every host of ssh_config, where there is no hostfile."""
 
     folder: Path = Path()
     yaml: bool = False
@@ -61,8 +61,8 @@ class Options:
 
     @property
     def chosen(self) -> bool:
-        """They ask for other hosts, or another file, than those that are here."""
-        return self.yaml or self.yes or self.force
+        """They ask for another file than the one that is here."""
+        return self.yaml or self.force
 
 
 @dataclass(frozen=True)

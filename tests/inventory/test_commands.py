@@ -214,7 +214,7 @@ def test_init_uses_the_hostfile_that_is_here(shell, name, config):
         (shell.home / ".ssh").mkdir()
         (shell.home / ".ssh" / "config").write_text(config)
     shell.write(name, "node1\nnode2 slots=2\n")
-    done = shell("init", "--no-probe")
+    done = shell("init", "--no-probe", *(["-y"] if config else []))
     assert (done.returncode, done.stderr) == (0, "")
     assert (shell.folder / name).read_text() == "node1\nnode2 slots=2\n"
     assert sorted(p.name for p in shell.folder.iterdir()) == sorted([name, "ipexctl.toml"])

@@ -243,7 +243,10 @@ class RankEnd:
         return 137 if self.lost else (self.code or 0)
 
     def __str__(self) -> str:
-        return self._how() + "".join(f"; {_HINTS[h]}" for h in self.hints)
+        """The host's count of kills is of all programs there: it tells of a rank that was killed."""
+        killed = self.lost or self.signal == 9
+        hints = [h for h in self.hints if killed or h != "oom"]
+        return self._how() + "".join(f"; {_HINTS[h]}" for h in hints)
 
     def _how(self) -> str:
         if self.signal is not None:
