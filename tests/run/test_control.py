@@ -105,8 +105,9 @@ def test_a_queue_that_another_user_fills_does_not_make_it_dead(
     run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "PATIENCE", 0.3)
+    name = control.address(run, "node1")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(control.address(run, "node1"))
+    listener.bind(name)
     listener.listen(1)
     ready, tell = os.pipe()
     child = os.fork()
@@ -117,7 +118,7 @@ def test_a_queue_that_another_user_fills_does_not_make_it_dead(
             for _ in range(4):
                 links.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
                 links[-1].setblocking(False)
-                links[-1].connect_ex(control.address(run, "node1"))
+                links[-1].connect_ex(name)
             os.write(tell, b"x")
             signal.pause()
         finally:
