@@ -13,7 +13,7 @@ from typing import Any
 from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Host
 from ipexctl.core.ssh import login_command
-from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.errors import HostFailed, Unreachable, printable
 from ipexctl.hosts import agent_sources
 from ipexctl.hosts.frames import BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.outbox import Outbox
@@ -243,10 +243,17 @@ def failure(host: Host, error: Any) -> HostFailed:
     said = error if isinstance(error, Mapping) else {}
     what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
     what = " ".join(what.split())  # further lines could pass for those of other hosts
-    hint = hint or REPORT * (slug == "agent-bug")
+    hint = hint_of(host, hint) or REPORT * (slug == "agent-bug")
     e = HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint)
     e.slug = slug if _SLUG.fullmatch(slug) else HostFailed.slug
     return e
+
+
+def hint_of(host: Host, text: str) -> str:
+    """What another machine suggests is shown as its words, not as ours: the user may paste it."""
+    if host.local:
+        return text
+    return "\n".join(f"the host suggests: {line}" for line in printable(text).splitlines() if line)
 
 
 def unreadable(host: Host, why: str, channel: Channel) -> HostFailed:

@@ -14,7 +14,8 @@ from typing import BinaryIO
 def write_atomic(
     path: Path, data: str | bytes, *, mode: int | None = 0o600, sync: bool = False
 ) -> None:
-    """A reader sees the old file or the new one. `mode` None: as the umask says."""
+    """A reader sees the old file or the new one. `mode` None: as the umask says, but not writable
+    by others, whose files ipexctl does not use."""
     with open_atomic(path, mode=mode, sync=sync) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
@@ -27,7 +28,7 @@ def open_atomic(path: Path, *, mode: int | None = 0o600, sync: bool = False) -> 
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    fd = os.open(part, flags, 0o666 if mode is None else 0o600)
+    fd = os.open(part, flags, 0o644 if mode is None else 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
             yield file

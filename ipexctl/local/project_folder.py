@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import posixpath
@@ -314,13 +315,14 @@ class Reader:
         self._room = HELD
         self._paths: dict[str, str] = {}
 
-    def tree(self, found: Listing) -> Tree:
-        """Raises InputError for what cannot be read: a run might miss it."""
+    def tree(self, found: Listing, *, contents: bool = True) -> Tree:
+        """Raises InputError for what cannot be read: a run might miss it. Without `contents` the
+        files have no hash, and none is read."""
         files = []
         unreadable = [(p, why) for p, why in found.unreadable]
         for path, info in found.files:
             try:
-                files.append(self._file(path, info))
+                files.append(self._file(path, info) if contents else self._unread(path, info))
             except OSError as e:
                 unreadable.append((path, reason_of(e)))
         if unreadable:
@@ -347,6 +349,11 @@ class Reader:
                 hint="run the same command again",
             )
         return data
+
+    def _unread(self, path: str, info: os.stat_result) -> File:
+        if not os.access(f"{self._top}/{path}", os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return File(path, info.st_size, "", bool(info.st_mode & 0o100))
 
     def _file(self, path: str, info: os.stat_result) -> File:
         mark = stamp(info)

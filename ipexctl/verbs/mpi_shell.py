@@ -49,7 +49,7 @@ def attend(
     hosts = all_hosts(target) if target.hostfile else Inventory((here,), name)
     folder = Path.cwd()
     project = send_project.project_of(folder, folder)
-    snapshot = send_project.take(project, confirm, environment())
+    snapshot = send_project.take(project, confirm, environment(), target.note)
     for text in snapshot.notes:
         target.note(text)
     with Fleet(replace(target, forks=Target.forks), root, hosts) as fleet:

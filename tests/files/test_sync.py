@@ -204,10 +204,9 @@ def test_a_large_folder_without_git_asks_first_and_names_what_makes_it_large(tmp
     assert (e.value.what, e.value.exit_code) == (what, 2)
     assert ".ipexctlignore" in e.value.hint and "-y" in e.value.hint
     for project, confirm in ((Project(tmp_path, git=True), always_no), (Project(tmp_path), always)):
-        snapshot = take(project, confirm, NOBODY)
-        assert (snapshot.bundle.tree.bytes, snapshot.notes) == (
-            200_000_000, (f"a large folder: {what}",),
-        )  # fmt: skip
+        notes: list[str] = []
+        snapshot = take(project, confirm, NOBODY, notes.append)
+        assert (snapshot.bundle.tree.bytes, notes) == (200_000_000, [f"a large folder: {what}"])
 
 
 def test_too_many_files_without_git_are_refused_before_any_is_read(tmp_path: Path) -> None:

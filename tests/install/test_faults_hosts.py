@@ -68,7 +68,8 @@ def test_a_disk_that_fills_while_it_is_copied_to_is_told_with_what_it_takes_and_
     assert told(outcome.document["hosts"][1]) == [
         "node02: no space left on the disk of /home/trainer/.ipexctl",
         "this takes 42 MB, 0 MB are free now; something else filled the disk meanwhile",
-        "try: free some space, then run the same command again; or --root FOLDER on a bigger disk",
+        "try: the host suggests: free some space, then run the same command again; "
+        "or --root FOLDER on a bigger disk",
     ]
     lab.heal("node02")
     assert install(shop, lab).states == ["ok", "changed"]
@@ -104,7 +105,8 @@ def test_a_disk_that_is_full_already_is_told_as_such(shop: Shop, make_lab: MakeL
     assert told(outcome.document["hosts"][0]) == [
         "node01: no space left on the disk of /home/trainer/.ipexctl",
         "0 MB are free now; something else filled the disk meanwhile",
-        "try: free some space, then run the same command again; or --root FOLDER on a bigger disk",
+        "try: the host suggests: free some space, then run the same command again; "
+        "or --root FOLDER on a bigger disk",
     ]
     lab.heal("node01")
     assert install(shop, lab).states == ["changed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,18 @@ def test_init_writes_files_that_are_read_again(shell):
     assert (done.returncode, done.stderr) == (0, "")
     assert (shell.folder / "hostfile").read_text() == "node1\nnode2\nc port=22 user=ann\n"
     assert shell("hosts", "--list").stdout == "node1\nnode2\nc\n"
+
+
+def test_init_writes_files_that_others_cannot_write_whatever_the_umask_is(shell):
+    before = os.umask(0)
+    try:
+        assert shell("init", "--no-probe", "node1").returncode == 0
+    finally:
+        os.umask(before)
+    assert shell("config", "--accept").returncode == 0
+    modes = {path.stat().st_mode & 0o777 for path in shell.folder.iterdir()}
+    assert modes == {0o644}
+    assert "ignoring" not in shell("hosts", "--list").stderr
 
 
 def test_init_takes_all_of_ssh_config_only_when_told(shell):

@@ -17,7 +17,7 @@ from ipexctl.remote.plays.task import Task
 
 CONTENT = b"model\n" * 100_000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
-GET = {"mode": "", "owner": "", "group": "", "timeout": 5}
+GET = {"mode": "", "owner": "", "group": "", "timeout": 5, "size": 10**9, "deadline": 60}
 
 
 def task(check: bool = False, **args: object) -> Task:

@@ -185,7 +185,10 @@ steps:
     assert code == 1
     assert {states[n, host] for n in (1, 2) for host in HOSTS} == {"failed"}
     shown = hosts.run(text, "--check").stdout
-    assert "cannot write /etc/of-root: Permission denied" in shown and "try: sudo: true" in shown
+    assert (
+        "cannot write /etc/of-root: Permission denied" in shown
+        and "try: the host suggests: sudo: true" in shown
+    )
     assert "cannot change /etc: it belongs to another user" in shown
 
 

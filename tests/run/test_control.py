@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 
@@ -97,6 +98,40 @@ def test_another_user_in_its_place_is_not_believed(run: str) -> None:
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
+
+
+@AS_ROOT
+def test_a_queue_that_another_user_fills_does_not_make_it_dead(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "PATIENCE", 0.3)
+    name = control.address(run, "node1")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(name)
+    listener.listen(1)
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setuid(OTHER)
+            links = []
+            for _ in range(4):
+                links.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                links[-1].setblocking(False)
+                links[-1].connect_ex(name)
+            os.write(tell, b"x")
+            signal.pause()
+        finally:
+            os._exit(0)
+    try:
+        os.read(ready, 1)
+        assert control.is_alive(run, "node1")
+        assert control.ask(run, "node1", {"ask": "state"}) is None
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        listener.close()
+    assert not control.is_alive(run, "node1")
 
 
 def test_garbage_and_silence_end_nothing(

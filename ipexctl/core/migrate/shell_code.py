@@ -114,8 +114,8 @@ class ShellReader:
         words = line.words[: line.read.start]
         for item in dict.fromkeys(item for one in line.read.requests for item in one.env):
             name, _, value = item.partition("=")
-            at = next((word.start for word in words if name in word), None)
             rule = self.rules.find("variable", name, value)
+            at = next((word.start for word in words if name in word), None) if rule else None
             if rule and at is not None:
                 yield found(rule, name, at)
         for i, word in enumerate(words):
@@ -174,8 +174,8 @@ class ShellReader:
                 for parser in source.parsers
                 for name in parser.classes
             )
-        others = {w.partition("=")[0][2:] for w in line.args if not w.startswith(word)}
-        return bool(others & self.rules.trainer_arguments)
+        others = (w.partition("=")[0][2:] for w in line.args if not w.startswith(word))
+        return any(other in self.rules.trainer_arguments for other in others)
 
     # --- commands --------------------------------------------------------------------------------
 

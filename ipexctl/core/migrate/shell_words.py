@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import dropwhile
 
 from ipexctl.core.pasted.typed_word import Word
 
@@ -48,9 +49,7 @@ def commands(text: str) -> Iterator[tuple[Word, ...]]:
 
 
 def _made(words: list[Word]) -> Iterator[tuple[Word, ...]]:
-    while words and words[0] in _KEYWORDS:
-        words = words[1:]
-    if words:
+    if words := list(dropwhile(_KEYWORDS.__contains__, words)):
         yield tuple(words)
 
 

@@ -23,6 +23,9 @@ PAGE = "docs/pasted-lines.md"
 _ELSE = f"leave it out, or use an option of ipexctl run   # full list: {PAGE}"
 _NUMBERS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
 _ONCE = frozenset({*_NUMBERS, "hostfile", "config"})
+_VARIABLES = frozenset({"env", "env-forward", "variable"})
+MOST_WORDS, MOST_LAUNCHERS = 10_000, 20  # of a line that a person or a program wrote
+_SUGGESTED = 20  # unknown options for which similar ones are looked for
 _EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
 
 
@@ -72,6 +75,8 @@ def read(
         found = (launcher, f"python -m {words[0]}", 1) if launcher else None
     else:
         found = launchers.of(words)
+    if found and len(words) > MOST_WORDS:
+        raise InputError(f"{found[1]}: the line has more than {MOST_WORDS:,} words")
     return _Reader(launchers, refuse).line(words, found) if found else None
 
 
@@ -93,6 +98,8 @@ class _Reader:
         size = len(words)
         while found:
             launcher, name, count = found
+            if len(self.seen) == MOST_LAUNCHERS:
+                raise InputError(f"the line starts more than {MOST_LAUNCHERS} launchers")
             if launcher.starts == "command" and launcher.starts_ranks and ":" in words:
                 first = words[: words.index(":")]
                 self.refuse(
@@ -140,7 +147,7 @@ class _Reader:
                 hint="ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
             )
             starts = any(one.starts_ranks for one in self.seen)
-            later = (i for i in range(len(words)) if starts and self._is_program(words[i:]))
+            later = (i for i in range(len(words)) if starts and self._is_program(words[i : i + 3]))
             at = next(later, 0)
             self.refuse(error, for_pasting(words[:at]))
             if not at:
@@ -204,6 +211,9 @@ class _Options:
     found: list[tuple[Flag, str, str]] = field(default_factory=list)
     more: list[tuple[str, str]] = field(default_factory=list)  # words of mpirun, in one
     assigned: list[str] = field(default_factory=list)  # NAME=VALUE before the program
+    before: dict[object, tuple[Flag, str, str]] = field(default_factory=dict)  # by `_meaning`
+    unknown: int = 0
+    last_program: int = -1  # how many words there are from it on, once that was looked for
 
     def __iter__(self) -> Iterator[tuple[Flag, str, str]]:
         while self.words and (self._is_option(self.words[0]) or self._only_shell_knows()):
@@ -220,10 +230,15 @@ class _Options:
 
     def _only_shell_knows(self) -> bool:
         """$OPTIONS before the program."""
-        first, *rest = self.words
-        if is_fixed(first) or self.is_program(self.words):
+        words, size = self.words, len(self.words)
+        if is_fixed(words[0]) or self.is_program(words[:3]):
             return False
-        return any(self.is_program(rest[i:]) for i in range(len(rest)))
+        if self.last_program < 0:
+            later = (
+                i for i in range(size, 0, -1) if self.is_program(words[size - i : size - i + 3])
+            )
+            self.last_program = min(later, default=0)
+        return 0 < self.last_program < size
 
     def _one(self, word: str) -> tuple[Flag, str, str] | None:
         name, sign, attached = word.partition("=")
@@ -276,8 +291,10 @@ class _Options:
         name, sign, _ = word.partition("=")
         given = [word]
         if not (sign or not self.words or self._is_option(self.words[0])):
-            given += [] if self.is_program(self.words) else [self.words.pop(0)]
-        known = [name for flag in self.launcher.flags for name in flag.names]
+            given += [] if self.is_program(self.words[:3]) else [self.words.pop(0)]
+        self.unknown += 1
+        suggested = self.launcher.flags if self.unknown <= _SUGGESTED else ()
+        known = [name for flag in suggested for name in flag.names]
         meant = did_you_mean(self.launcher.spelled(name), known)
         reason = f"unknown option{meant}" if is_fixed(name) else "only the shell knows what it is"
         self._not_taken(f"{self.name}: unknown option {name}{meant}", for_pasting(given), reason)
@@ -289,6 +306,8 @@ class _Options:
         if flag.becomes == "mpi-words":
             self.more.append((re.split("[ =]", typed)[0], value))
         self.found.append((flag, value, typed))
+        self.before.setdefault(_meaning(flag, value), self.found[-1])
+        self.before.setdefault(("first", flag.becomes), self.found[-1])
 
     def _problem(self, flag: Flag, value: str, typed: str) -> tuple[InputError, str] | None:
         """Why it is not supported here, or stands against an earlier one; also in a few words."""
@@ -301,22 +320,22 @@ class _Options:
         if flag.becomes in _NUMBERS and known and not re.fullmatch("[1-9][0-9]{0,8}", value):
             error = InputError(f"{self.name} {typed}: expected a whole number of at least 1")
             return error, "expected a whole number of at least 1"
-        for other, before, text in self.found:
-            if _same(flag, other, value, before) and value != before:
-                first, second = _shown(other, before, text), _shown(flag, value, typed)
-                error = InputError(
-                    f"{self.name}: {first} and {second} contradict each other"
-                    if first != second
-                    else f"{self.name}: {first} is given twice, with different values",
-                    hint="leave one of them out",
-                )
-                return error, f"it contradicts {first}"
-            if {flag.becomes, other.becomes} == {"hostfile", "hosts"}:
-                error = InputError(
-                    f"{self.name} {text} and {typed}: hosts are given twice",
-                    hint="use one of them; for some hosts of a file: -f FILE -l HOST,HOST",
-                )
-                return error, f"{text} names the hosts"
+        if (earlier := self.before.get(_meaning(flag, value))) and earlier[1] != value:
+            first, second = _shown(*earlier), _shown(flag, value, typed)
+            error = InputError(
+                f"{self.name}: {first} and {second} contradict each other"
+                if first != second
+                else f"{self.name}: {first} is given twice, with different values",
+                hint="leave one of them out",
+            )
+            return error, f"it contradicts {first}"
+        others = {"hostfile": "hosts", "hosts": "hostfile"}.get(flag.becomes)
+        if earlier := self.before.get(("first", others)):
+            error = InputError(
+                f"{self.name} {earlier[2]} and {typed}: hosts are given twice",
+                hint="use one of them; for some hosts of a file: -f FILE -l HOST,HOST",
+            )
+            return error, f"{earlier[2]} names the hosts"
         return None
 
     def request(self) -> LineRequest:
@@ -376,13 +395,13 @@ def _wrong_value(value: str, flags: Sequence[Flag]) -> tuple[str, str, str]:
     return "unsupported value", "", _ELSE
 
 
-def _same(flag: Flag, other: Flag, value: str, before: str) -> bool:
-    """Two words that say the same thing, so that both cannot hold."""
-    if {flag.becomes, other.becomes} <= {"env", "env-forward", "variable"}:
-        return _variable(flag, value) == _variable(other, before)
-    if flag.becomes == other.becomes == "option":
-        return flag.as_ == other.as_
-    return flag.becomes == other.becomes and flag.becomes in _ONCE
+def _meaning(flag: Flag, value: str) -> object:
+    """Alike for words that say the same thing, so that two with different values cannot hold."""
+    if flag.becomes in _VARIABLES:
+        return "variable", _variable(flag, value)
+    if flag.becomes == "option":
+        return "option", flag.as_
+    return ("once", flag.becomes) if flag.becomes in _ONCE else ("", flag.becomes, value)
 
 
 def _shown(flag: Flag, value: str, typed: str) -> str:

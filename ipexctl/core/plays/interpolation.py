@@ -32,6 +32,7 @@ _ANSIBLE = {
 }  # fmt: skip
 KINDS = ("fact", "env", "secret")
 MOST = 1 << 20  # characters of a text with its values
+MOST_TOGETHER = 8 << 20  # of all texts of a step and of the play's variables, on one host
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Scope:
     elsewhere: Mapping[str, str] = field(
         default_factory=dict
     )  # variables of other hosts: a pattern
+    size: list[int] = field(default_factory=lambda: [0], compare=False)  # of all its texts
 
     def lookup(self, name: str, at: int) -> str | None:
         """None: known by its name, and not by its value yet."""
@@ -135,12 +137,16 @@ def expanded(text: str, scope: Scope) -> str | None:
     """The text with values for names; None where one is not known yet."""
     if "$" not in text and "{{" not in text:
         return text
-    values = {name: scope.lookup(name, at) for name, at in names_in(text)}
-    if None in values.values():
-        return None
-    size = len(text) + sum(len(values[name] or "") for name, _ in names_in(text))
+    found = [(name, scope.lookup(name, at)) for name, at in names_in(text)]
+    size = len(text) + sum(len(value or "") for _, value in found)
+    scope.size[0] += size
     if size > MOST:
         raise Bad(f"this text with its values is larger than {MOST >> 20} MiB")
+    if scope.size[0] > MOST_TOGETHER:
+        raise Bad(f"the values of a step are larger than {MOST_TOGETHER >> 20} MiB together")
+    values = dict(found)
+    if None in values.values():
+        return None
     return _REFERENCE.sub(lambda m: "${" if m["escaped"] else values[m["name"].strip()] or "", text)
 
 
@@ -160,6 +166,7 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         values[name] = value
     if not values:
         return text.replace("$${", "${"), {}
+    scope.size[0] += sum(map(len, values.values()))
     contexts = shell_contexts.ShellContexts(text, _REFERENCE)
 
     def variable(found: re.Match[str]) -> str:

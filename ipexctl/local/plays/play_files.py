@@ -9,6 +9,7 @@ from ipexctl.core.inventory.text_encoding import decode
 from ipexctl.core.quoting import quote
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local.bounded_read import read_file
+from ipexctl.local.ownership import closing, untrusted_reason
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -20,23 +21,36 @@ def shipped_plays() -> dict[str, Path]:
 
 
 def read_play_file(word: str) -> tuple[str, str]:
-    """The text of a play, and what messages call it. Raises InputError."""
+    """The text of a play, and what messages call it. Raises InputError.
+
+    A bare name is a shipped play, whatever is in the current folder: files have a / or a suffix.
+    """
     path = Path(word)
-    if "/" not in word and not path.exists():
-        path = shipped_plays().get(word.removesuffix(".yaml"), path)
+    shipped = shipped_plays().get(word)
     if path.suffix == ".py":
         what = f"{word} is a Python script, not a play"
         raise InputError(what, hint=f"ipexctl run {quote((word,))}")
+    if not shipped and "/" not in word and not path.suffix:
+        raise _missing(word)
     try:
-        return decode(read_file(path), str(word)), str(word)
+        text = decode(read_file(shipped or path), word)
     except FileNotFoundError:
         raise _missing(word) from None
     except (OSError, ValueError) as e:
         why = reason_of(e)
         raise InputError(f"cannot read the play {word}", why=why) from None
+    if not shipped and (why := untrusted_reason(path)):
+        hint = (
+            closing(path, why) or f"read it first, then: cp {quote((word,))} into your own folder"
+        )
+        raise InputError(f"{word}: {why}", why="a play runs commands on all hosts", hint=hint)
+    return text, word
 
 
 def _missing(word: str) -> InputError:
+    if Path(word).is_file():
+        what = f"there is no shipped play {word!r}"
+        return InputError(what, hint=f"{quote(('./' + word,))} for the file in this folder")
     here = [p.name for p in Path().iterdir() if p.suffix in SUFFIXES]
     near = did_you_mean(word, [*shipped_plays(), *here])
     what = f"cannot read the play {word}: there is no such file{near}"

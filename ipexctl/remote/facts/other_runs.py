@@ -10,7 +10,7 @@ import re
 import socket
 import struct
 
-from ipexctl.remote.run import journal, rank_wrapper
+from ipexctl.remote.run import control, journal, rank_wrapper
 
 LISTENS = 0x10000  # among the flags of a socket
 NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
@@ -61,9 +61,8 @@ def sockets():
 def behind(address):
     """(pid, uid) of who listens there; pid 0: in a container of its own. uid None: nobody."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    link.settimeout(PATIENCE)
     try:
-        link.connect(address)
+        control.connect(link, address, PATIENCE)
         creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return struct.unpack("3i", creds)[:2]
     except OSError:

@@ -8,12 +8,14 @@ import hashlib
 import os
 import socket
 import struct
+import time
 from contextlib import contextmanager
 
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import rank_wrapper
 
 PATIENCE = 5.0  # seconds for one question
+PAUSE = 0.05
 
 
 def address(run_id, host):
@@ -38,8 +40,9 @@ def accept(listener, answer, watch):
     while True:
         try:
             link, _ = listener.accept()
-        except OSError:
-            return
+        except OSError:  # too many files are open: no reason to stop listening
+            time.sleep(PAUSE)
+            continue
         if peer(link) in (os.getuid(), 0):
             start_thread(converse, link, answer, watch)
         else:
@@ -64,33 +67,38 @@ def converse(link, answer, watch):
 
 def watched(run_id, host):
     """A socket to the supervisor for frames; it has spoken first. None: there is no supervisor."""
-    link = connection(run_id, host)
+    link = None
     try:
+        link = connection(run_id, host)
         if link is not None:
             rank_wrapper.send(link, {"watch": True})
             link.settimeout(None)
     except OSError:
-        link.close()
+        if link is not None:
+            link.close()
         return None
     return link
 
 
 def ask(run_id, host, message):
     """The supervisor's reply. None: there is no supervisor, or it does not answer in time."""
-    with connected(run_id, host) as link:
-        if link is None:
-            return None
-        try:
+    try:
+        with connected(run_id, host) as link:
+            if link is None:
+                return None
             rank_wrapper.send(link, message)
             return rank_wrapper.Lines(link).next()
-        except (OSError, ValueError):
-            return None
+    except (OSError, ValueError):
+        return None
 
 
 def is_alive(run_id, host):
-    """Is there a supervisor? It may be stopped."""
-    with connected(run_id, host) as link:
-        return link is not None
+    """Is there a supervisor? It may be stopped, and its queue full of other users' connections."""
+    try:
+        with connected(run_id, host) as link:
+            return link is not None
+    except BlockingIOError:
+        return True
 
 
 @contextmanager
@@ -104,17 +112,33 @@ def connected(run_id, host):
 
 
 def connection(run_id, host):
-    """None where there is no supervisor, or one of another user."""
+    """None where there is no supervisor, or one of another user. Raises BlockingIOError."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    link.settimeout(PATIENCE)
     try:
-        link.connect(address(run_id, host))
+        connect(link, address(run_id, host))
         if peer(link) == os.getuid():
             return link
+    except BlockingIOError:
+        link.close()
+        raise
     except OSError:
         pass
     link.close()
     return None
+
+
+def connect(link, address, patience=None):
+    """Raises BlockingIOError where the queue of who listens stays full: any user can fill it."""
+    patience = PATIENCE if patience is None else patience
+    link.settimeout(patience)
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return link.connect(address)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(PAUSE)
 
 
 def peer(link):

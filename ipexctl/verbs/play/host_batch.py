@@ -15,7 +15,7 @@ from ipexctl.core.plays.interpolation import Scope, as_written
 from ipexctl.core.plays.play_values import PlayStep, State, StepOutcome
 from ipexctl.core.values import plain, texts
 from ipexctl.errors import IpexctlError
-from ipexctl.hosts.agent import LONG, text_of
+from ipexctl.hosts.agent import LONG, hint_of, text_of
 from ipexctl.hosts.fleet import SILENCE, Fleet
 from ipexctl.hosts.frames import Frame
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
@@ -153,6 +153,7 @@ class _Batch:
         if isinstance(failure, Mapping):
             told = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
             detail, why, hint = told
+            hint = hint_of(self._host, hint)
         state = self._state(looked)
         if self._of.check:
             pending = self._of.pending.setdefault(self._host.name, set())

@@ -14,6 +14,7 @@ from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.plays.check_prediction import Looked, predict
 from ipexctl.core.plays.conditions import check_names, check_values, holds, needs_facts
 from ipexctl.core.plays.fact_values import FACTS
+from ipexctl.core.plays.interpolation import Scope
 from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
 from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.core.plays.step_schema import Step, bind
@@ -33,6 +34,7 @@ from ipexctl.verbs.play.steps import all_steps
 
 WHEN = "condition (when) not met"
 DONE = "done before (--resume)"
+MOST_VALUES = 1 << 30  # characters of all steps with their values, on all hosts
 
 
 @dataclass(frozen=True)
@@ -111,13 +113,19 @@ def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
 def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
     """Every step with the values that are known without asking a host. Raises InputError."""
     errors = FoundErrors()
+    left = MOST_VALUES
     for step in play.all_steps:
         with errors.kept():
-            _validate_step(step, hosts, scope)
+            left -= _validate_step(step, hosts, scope)
+        if left < 0:
+            what = f"the play with its values is larger than {MOST_VALUES >> 20} MiB"
+            raise Bad(what, why="on all hosts together").placed(step.place)
     errors.raise_all()
 
 
-def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
+def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> int:
+    """The size of its values on all hosts."""
+    size = 0
     if step.sudo and issubclass(all_steps()[step.kind], FleetStep):
         step_sudo = f"{step.place}: {step.kind} cannot be combined with sudo"
         raise InputError(step_sudo, why="it works in the user's own folder")
@@ -126,13 +134,16 @@ def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
     for host in hosts.of(step):
         if step.when is not None:
             check_values(step.when, scope.on(host, step.item))
-        bound = _bound_on(step, scope, host)
+        values = scope.on(host, step.item)
+        bound = _bound_on(step, values)
         made_on_the_way = host.local and isinstance(bound, FleetStep)
         if bound is not None and not made_on_the_way:
-            _check_files(step, bound, scope, host)
+            _check_files(step, bound, values)
+        size += values.size[0]
+    return size
 
 
-def _check_files(step: PlayStep, bound: Step, scope: PlayScope, host: Host) -> None:
+def _check_files(step: PlayStep, bound: Step, scope: Scope) -> None:
     """What a step sends is there before the first one begins, and can be used."""
     for name, path in bound.local_files.items():
         if not Path(path).expanduser().exists():
@@ -142,7 +153,7 @@ def _check_files(step: PlayStep, bound: Step, scope: PlayScope, host: Host) -> N
             raise InputError(scope.masked(what), why=why)
     if isinstance(bound, HostStep):
         try:
-            bound.validate_files(scope.on(host, step.item))
+            bound.validate_files(scope)
         except Bad as e:
             what = f"{step.kind}: {scope.masked(e.what)}"
             raise Bad(what, why=e.why, hint=e.hint).placed(step.place) from None
@@ -321,11 +332,12 @@ class _PlayRun:
             return BoundStep(step, None, WHEN)
         if step.sudo and host.name in self._without_sudo:
             return BoundStep(step, None, refused=self._without_sudo[host.name])
-        bound = _bound_on(step, self._scope, host)
+        values = self._scope.on(host, step.item)
+        bound = _bound_on(step, values)
         assert isinstance(bound, HostStep)
         if self._is_done(step, bound, host.name):
             return BoundStep(step, None, DONE)
-        return BoundStep(step, bound, scope=self._scope.on(host, step.item))
+        return BoundStep(step, bound, scope=values)
 
     def _is_done(self, step: PlayStep, bound: Step, host: str) -> bool:
         """By the journal; what it is to hold of this step once it is done is kept until then."""
@@ -380,7 +392,7 @@ class _PlayRun:
         return Acting(self._fleet, names, self._options.check, say, self._options.password)
 
     def _same_on_all(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> FleetStep:
-        found = [_bound_on(step, self._scope, host) for host in hosts]
+        found = [_bound_on(step, self._scope.on(host, step.item)) for host in hosts]
         for host, bound in zip(hosts, found, strict=True):
             if bound != found[0]:
                 raise InputError(
@@ -427,9 +439,9 @@ class _PlayRun:
                 self._notified.setdefault(handler, set()).add(outcome.host)
 
 
-def _bound_on(step: PlayStep, scope: PlayScope, host: Host) -> Any:
+def _bound_on(step: PlayStep, scope: Scope) -> Any:
     """None where a value is not known yet. Raises InputError."""
-    return step.ready or bind(all_steps()[step.kind], step.node, scope.on(host, step.item))
+    return step.ready or bind(all_steps()[step.kind], step.node, scope)
 
 
 def _acted(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:

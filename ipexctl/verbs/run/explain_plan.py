@@ -53,7 +53,8 @@ def planned(target: Target, options: RunOptions) -> Planned:
         line_filter.check(chosen, plan)
         used = {host.host for host in plan.hosts}
         those = [node for node in nodes.values() if node.host.name in used]
-        files = script.files(replace(options, confirm=send_project.always))
+        given = replace(options, confirm=send_project.always)
+        files = script.files(given, target.note, contents=False)
         review_script(script.argv, script.sources, plan, files, those, target.note)
         facts = {node.host.name: node.facts for node in nodes.values()}
         return Planned(plan, tuple(facts[host.host] for host in plan.hosts))

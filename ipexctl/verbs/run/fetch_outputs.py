@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import filecmp
+import fnmatch
 import glob
 import os
 import posixpath
@@ -38,6 +39,18 @@ LONGEST_PATH, DEEPEST = 1024, 64
 ENTRIES = 500_000  # files and folders, from all hosts together
 SHOWN = 20  # of what was not taken
 FETCH_LIMIT = 100 << 30  # bytes, from all hosts together
+# what programs on this machine obey when it is in a folder, in small letters
+OBEYED = frozenset(
+    (
+        ".git", ".gitconfig", ".gitmodules", ".hg", ".jj", ".svn", ".ipexctl", "ipexctl.toml",
+        "ipexctl.lock", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config", ".local", ".netrc",
+        ".npmrc", ".pypirc", ".vscode", ".idea", ".devcontainer", ".github", ".husky", ".envrc",
+        ".env", ".direnv", ".mise.toml", ".tool-versions", ".pre-commit-config.yaml", ".bashrc",
+        ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
+        ".zprofile", ".zlogin", ".vimrc", ".exrc", ".nvimrc", ".gdbinit", "sitecustomize.py",
+        "usercustomize.py",
+    )
+)  # fmt: skip
 Note = Callable[[str], None]
 
 
@@ -190,7 +203,7 @@ def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
     """Moves what is new or differs; the rest goes. How many files moved, and which of them replaced
     another. Raises OSError."""
     moved, replaced = 0, list[str]()
-    dest.mkdir(parents=True, exist_ok=True)
+    dest.mkdir(mode=0o755, parents=True, exist_ok=True)
     top = os.path.realpath(dest)
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         to = dest / path.relative_to(folder)
@@ -198,7 +211,7 @@ def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
             raise PermissionError(errno.EPERM, "a link leads out of it", str(to))
         if to.is_file() and not to.is_symlink() and filecmp.cmp(path, to, shallow=False):
             continue
-        to.parent.mkdir(parents=True, exist_ok=True)
+        to.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if os.path.lexists(to):
             replaced.append(str(path.relative_to(folder)))
         _replace(path, to)
@@ -271,6 +284,9 @@ def _bring(
         if not is_inside(path):
             refused.append(f"{agent.host.name}: a file called {path[:80]!r} was not taken")
             continue
+        if why := why_not_taken(path, wish.patterns):
+            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
+            continue
         on_top = owners.get(path) == agent.host.name
         if on_top and path.partition("/")[0].casefold() in others:
             why = "that name is used for files of other hosts"
@@ -313,6 +329,30 @@ def is_inside(path: str) -> bool:
     if len(path) > LONGEST_PATH or len(parts) > DEEPEST:
         return False
     return path.isprintable() and not any(part in ("", ".", "..") for part in parts)
+
+
+def why_not_taken(path: str, patterns: Sequence[str]) -> str:
+    """A host may list any path: only those that were asked for come, and none that git, a shell or
+    an editor obeys here. HEAD makes a folder a repository of Git."""
+    names = path.split("/")
+    if not any(_is_asked(names, pattern.split("/")) for pattern in patterns):
+        return "it was not asked for"
+    if names[0].startswith(".") and not any(pattern.startswith(".") for pattern in patterns):
+        return "hidden files are fetched by their names"
+    obeyed = [name for name in names if name.casefold() in OBEYED]
+    obeyed += names[-1:] if names[-1].casefold() == "head" else []
+    return f"programs on this machine obey {obeyed[0]}" if obeyed else ""
+
+
+def _is_asked(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """A folder means all that is in it. Behind `**` only the last part is looked at."""
+    for name, part in zip(names, pattern, strict=False):
+        if "**" in part:
+            last = pattern[-1]
+            return "**" in last or any(fnmatch.fnmatchcase(name, last) for name in names)
+        if not fnmatch.fnmatchcase(name, part):
+            return False
+    return len(names) >= len(pattern)
 
 
 def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:

@@ -65,7 +65,7 @@ def run(
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
     script = script_of(options)
-    files = script.files(options)
+    files = script.files(options, target.note)
     with fleet:
         painter = Painter(view, target.note, chosen)
         try:

@@ -19,6 +19,7 @@ from ipexctl.errors import InputError
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
+from ipexctl.local.nearest_file import Note
 from ipexctl.local.project_lock import env_choice_of
 from ipexctl.verbs.run import send_project
 from ipexctl.verbs.run.run_options import RunOptions
@@ -36,9 +37,14 @@ class Script:
     typed: Typed = Typed()  # the command to suggest: ours before the script, where it was meant so
     notes: tuple[str, ...] = ()
 
-    def files(self, options: RunOptions) -> send_project.Snapshot | send_project.InPlace:
+    def files(
+        self, options: RunOptions, note: Note, *, contents: bool = True
+    ) -> send_project.Snapshot | send_project.InPlace:
+        """`contents`: False where none is sent."""
         if options.send:
-            snapshot = send_project.take(self.project, options.confirm, environment())
+            snapshot = send_project.take(
+                self.project, options.confirm, environment(), note, contents=contents
+            )
             if not options.module:
                 send_project.check_sent(snapshot, self.argv[0], environment())
             return snapshot

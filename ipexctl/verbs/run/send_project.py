@@ -22,6 +22,7 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.import_roots import marked_project
+from ipexctl.local.nearest_file import Note, silent
 from ipexctl.local.ownership import foreign_owner
 from ipexctl.local.project_folder import Found, Listing, Reader, Walk, left_out, some
 from ipexctl.local.project_lock import git_root
@@ -135,8 +136,12 @@ def project_of(script: Path, cwd: Path) -> Project:
     return Project(folder, below, root is not None, notes, beside)
 
 
-def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snapshot:
-    """Reads the folder. `confirm` is asked before much is sent from a folder without Git.
+def take(
+    project: Project, confirm: Confirm, environ: Mapping[str, str], note: Note = silent,
+    *, contents: bool = True,
+) -> Snapshot:  # fmt: skip
+    """Reads the folder; without `contents` only what is in it. `confirm` is asked before much is
+    sent from a folder without Git, `note` gets how much is read.
 
     Raises InputError when it says no, or for what cannot be read.
     """
@@ -152,9 +157,9 @@ def take(project: Project, confirm: Confirm, environ: Mapping[str, str]) -> Snap
     notes = [*project.notes, *found.notes()]
     notes += _left_out_notes(folder, withheld, left, found.unseen)
     if core.is_large(count, size):
-        notes.append(f"a large folder: {_told(folder, found)}")
+        note(f"a large folder: {_told(folder, found)}")
     reader = Reader(folder, hashes_of(folder, environ))
-    bundle = folder_transfer.Bundle(reader.tree(found), reader)
+    bundle = folder_transfer.Bundle(reader.tree(found, contents=contents), reader)
     kept = tuple(path for path, _ in (*withheld, *left))
     return Snapshot(
         project, bundle, tuple(notes), len(sent), kept, frozenset(path for path, _ in withheld)

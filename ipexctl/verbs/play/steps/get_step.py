@@ -7,7 +7,7 @@ from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.step_schema import Seconds, arg
 from ipexctl.verbs.play.step_kinds import HostStep
 
-_URL = re.compile(r"(?:https?|file)://[^\s\x00-\x1f]+")
+_URL = re.compile(r"https?://[^\s\x00-\x1f]+")
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,22 @@ class Get(HostStep):
     module = "apply_get"
     example = "get: {url: 'https://host/model.bin', dest: ~/model.bin, sha256: 9f86d0...}"
 
-    url: str = arg("URL of the file: https, http or file.")
+    url: str = arg("URL of the file: https or http.")
     dest: str = arg("Absolute path of the file on the hosts, or one under ~/.")
     sha256: str = arg("The SHA-256 of its content, 64 hexadecimal digits.")
     mode: str = arg("Permissions, for example '0644' or u+x.", "")
     owner: str = arg("Name or numeric ID of the owner.", "")
     group: str = arg("Name or number of the group.", "")
-    timeout: Seconds = arg("Time without data after which the download fails.", Seconds(30))
+    size: int = arg("Maximum size in bytes.", 100_000_000_000)
+    timeout: Seconds = arg("Fail if less than 10 kB/s arrive for this long.", Seconds(30))
+    deadline: Seconds = arg("Maximum time for the download.", Seconds(6 * 3600))
 
     def check(self) -> None:
         if not _URL.fullmatch(self.url):
-            raise Bad(f"{self.url!r} is not an https, http or file URL")
+            raise Bad(f"{self.url!r} is not an https or http URL")
+        for name, value in (("size", self.size), ("timeout", self.timeout)):
+            if value <= 0:
+                raise Bad(f"{name} must be greater than 0")
         if not re.fullmatch("[0-9a-fA-F]{64}", self.sha256):
             raise Bad("sha256 is not 64 hexadecimal digits", hint="sha256sum FILE")
         if self.dest.endswith("/"):
