@@ -6,6 +6,7 @@ sent: the controller does not tell any, and a .netrc is not read.
 """
 
 import concurrent.futures
+import errno
 import functools
 import http.client
 import os
@@ -19,6 +20,7 @@ import urllib.parse
 import urllib.request
 
 from ipexctl.remote import root_folder
+from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs
 
@@ -53,10 +55,10 @@ class NoAnswer(TransferError):
 
 
 def op_fetch(call, header):
-    """{root, files: [[file, sha256, size, address], ...], direct} -> {fetched}
+    """{root, files: [[file, sha256, size, address], ...], peer: {name, ca, cert, key}} -> {fetched}
 
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
-    try; `fetched` is what came over the network. With `direct` no proxy is asked.
+    try; `fetched` is what came over the network. With `peer` they are asked of that host, and no proxy.
     """
     root = root_folder.checked(header["root"])
     wanted = [File(*raw) for raw in header["files"]]
@@ -64,7 +66,7 @@ def op_fetch(call, header):
     missing = [f for f in wanted if not blobs.has(root, f.sha, f.size)]
     left = sum(f.size - min(f.size, blobs.part_size(root, f.sha)) for f in missing)
     root_folder.need_space(root, left, len(missing))
-    work = Work(call, root, header.get("direct") is True)
+    work = Work(call, root, header.get("peer"))
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(work.one, f) for f in missing]
         try:
@@ -120,11 +122,11 @@ def checked_address(address):
 class Work:
     """What the files of one request have in common. After one failure no other file is begun."""
 
-    def __init__(self, call, root, direct):
+    def __init__(self, call, root, peer):
         self.call, self.root = call, root
-        self.open = opener(direct)
-        self.direct = direct
-        self.timeout = TIMEOUT_DIRECT if direct else TIMEOUT
+        self.open = opener_to(peer) if peer else opener()
+        self.direct = bool(peer)
+        self.timeout = TIMEOUT_DIRECT if peer else TIMEOUT
         self.over = threading.Event()
         self.fetched = self.untold = 0
         self.told = time.time()
@@ -251,16 +253,42 @@ def download_failure(file, e, had):
 # --- HTTP ----------------------------------------------------------------------------------------
 
 
-def opener(direct=False):
-    https = urllib.request.HTTPSHandler(context=tls())
-    if direct:  # a host that gives files says nothing about other places
-        return urllib.request.build_opener(https, urllib.request.ProxyHandler({}), NoRedirect)
-    return urllib.request.build_opener(https)
+def opener():
+    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls()))
 
 
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):
-        return None
+def opener_to(peer):
+    """Of another host of the command: no proxy, and no other place that it names."""
+    made = urllib.request.OpenerDirector()
+    made.add_handler(ToPeer(peer))
+    made.add_handler(urllib.request.UnknownHandler())
+    made.add_handler(urllib.request.HTTPErrorProcessor())
+    made.add_handler(urllib.request.HTTPDefaultErrorHandler())
+    return made
+
+
+class ToPeer(urllib.request.HTTPSHandler):
+    def __init__(self, peer):
+        self.keys = peer_tls.context(peer, False)
+        self.name = peer_tls.common_name(peer["name"])
+        urllib.request.HTTPSHandler.__init__(self, context=self.keys)
+
+    def https_open(self, request):
+        return self.do_open(PeerConnection, request, name=self.name, context=self.keys)
+
+
+class PeerConnection(http.client.HTTPSConnection):
+    def __init__(self, host, name, **more):
+        http.client.HTTPSConnection.__init__(self, host, **more)
+        self.name = name
+
+    def connect(self):
+        try:
+            http.client.HTTPSConnection.connect(self)
+        except ssl.SSLError as e:
+            raise OSError(errno.EPROTO, peer_tls.in_words(e)) from None
+        if peer_tls.peer(self.sock) != self.name:
+            raise OSError(errno.EPROTO, "another host answered")
 
 
 def open_url(opener, address, headers, timeout):
