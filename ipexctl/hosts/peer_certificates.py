@@ -1,4 +1,4 @@
-"""The certificates by which the hosts of one command know one another: a run, or a relay of files."""
+"""The certificates by which the hosts of one run, or of one relay of files, know one another."""
 
 from __future__ import annotations
 

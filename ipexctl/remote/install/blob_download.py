@@ -58,7 +58,8 @@ def op_fetch(call, header):
     """{root, files: [[file, sha256, size, address], ...], peer: {name, ca, cert, key}} -> {fetched}
 
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
-    try; `fetched` is what came over the network. With `peer` they are asked of that host, and no proxy.
+    try; `fetched` is what came over the network. With `peer` only that host
+    is asked, and no proxy.
     """
     root = root_folder.checked(header["root"])
     wanted = [File(*raw) for raw in header["files"]]

@@ -102,16 +102,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         path = self.server.paths.get(self.path[1:])
         if not path or not os.path.isfile(path):
-            return self.send_error(404)
+            self.send_error(404)
+            return
         with open(path, "rb") as file:
-            return self.give(file)
+            self.give(file)
 
     def give(self, file):
         size = os.fstat(file.fileno()).st_size
         asked = RANGE.match(self.headers.get("Range", ""))
         begin = int(asked.group(1)) if asked else 0
         if begin > size or (asked and begin == size):
-            return self.send_error(416)
+            self.send_error(416)
+            return
         self.send_response(206 if asked else 200)
         if asked:
             self.send_header("Content-Range", "bytes %d-%d/%d" % (begin, size - 1, size))
