@@ -9,7 +9,6 @@ import concurrent.futures
 import errno
 import functools
 import http.client
-import os
 import re
 import socket
 import ssl
@@ -120,6 +119,27 @@ def checked_address(address):
     return address
 
 
+class Arriving:
+    """A part, to which what comes is added: hashed as it comes, after what was there."""
+
+    def __init__(self, file):
+        self.file = file
+        file.seek(0)
+        self.digest, self.size = blobs.hash_of(file), file.tell()
+
+    def write(self, data):
+        blobs.write_all(self.file.write, data)
+        self.digest.update(data)
+        self.size += len(data)
+
+    def empty(self):
+        self.file.truncate(0)
+        self.__init__(self.file)
+
+    def is_of(self, file):
+        return self.digest.hexdigest() == file.sha
+
+
 class Work:
     """What the files of one request have in common. After one failure no other file is begun."""
 
@@ -154,12 +174,13 @@ class Work:
         try:
             had = blobs.resume_offset(part, file.size)
             self.got(had)
-            self.download(part.file, file)
-            if had and not has_expected_hash(part.file, file):  # what was left was not of this file
-                self.got(-part.size())
-                part.file.truncate(0)
-                self.download(part.file, file)
-            if not has_expected_hash(part.file, file):
+            out = Arriving(part.file)
+            self.download(out, file)
+            if had and not out.is_of(file):  # what was left was not of this file
+                self.got(-out.size)
+                out.empty()
+                self.download(out, file)
+            if not out.is_of(file):
                 blobs.unlink(part.path)
                 raise Failure(
                     "%s gave a different file than the lock requires for %s"
@@ -175,28 +196,26 @@ class Work:
     def download(self, out, file):
         vain = 0
         while True:
-            before = out.seek(0, os.SEEK_END)
+            before = out.size
             try:
                 return self.once(out, file)
             except TransferError as e:
-                have = out.seek(0, os.SEEK_END)
-                vain = 0 if have > before else vain + 1
+                vain = 0 if out.size > before else vain + 1
                 most = TRIES if self.fetched else FIRST
                 if self.direct or e.status in FINAL or vain >= most or self.over.is_set():
-                    raise download_failure(file, e, have) from None
+                    raise download_failure(file, e, out.size) from None
                 self.call.emit({"event": "alive"})
                 self.over.wait(min(LONGEST_PAUSE, float(vain) if e.pause is None else e.pause))
 
     def once(self, out, file):
-        have = out.seek(0, os.SEEK_END)
+        have = out.size
         asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
         answer = open_url(self.open, file.address, asked, self.timeout)
         if answer is None:
             return  # all of it is here already; the hash will tell
         with answer:
             if have and answer.getcode() != 206:
-                out.truncate(0)
-                out.seek(0)
+                out.empty()
                 self.got(-have)
                 have = 0
             self.body(answer, out, file.size - have)
@@ -209,10 +228,10 @@ class Work:
             if self.direct and waited > TIMEOUT_DIRECT and came < waited * SLOWEST_DIRECT:
                 raise TransferError("%d bytes in %d s" % (came, waited))
             if came > room:  # another file: no beginning of it is worth keeping
-                self.got(-out.seek(0, os.SEEK_END))
-                out.truncate(0)
+                self.got(-out.size)
+                out.empty()
                 return
-            blobs.write_all(out.write, piece)
+            out.write(piece)
             self.got(len(piece), len(piece))
             if came == expected:  # older Pythons would wait for the server to hang up
                 return
@@ -235,11 +254,6 @@ class Work:
         with self.counting:
             there, self.untold, self.told = self.untold, 0, time.time()
         self.call.emit({"event": "got", "bytes": there})
-
-
-def has_expected_hash(file, wanted):
-    file.seek(0)
-    return blobs.hash_of(file).hexdigest() == wanted.sha
 
 
 def download_failure(file, e, had):
