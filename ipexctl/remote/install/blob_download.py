@@ -124,8 +124,11 @@ class Arriving:
 
     def __init__(self, file):
         self.file = file
-        file.seek(0)
-        self.digest, self.size = blobs.hash_of(file), file.tell()
+        self.read()
+
+    def read(self):
+        self.file.seek(0)
+        self.digest, self.size = blobs.hash_of(self.file), self.file.tell()
 
     def write(self, data):
         blobs.write_all(self.file.write, data)
@@ -134,7 +137,7 @@ class Arriving:
 
     def empty(self):
         self.file.truncate(0)
-        self.__init__(self.file)
+        self.read()
 
     def is_of(self, file):
         return self.digest.hexdigest() == file.sha
@@ -284,16 +287,17 @@ def opener_to(peer):
 
 class ToPeer(urllib.request.HTTPSHandler):
     def __init__(self, peer):
-        self.keys = peer_tls.context(peer, False)
-        self.name = peer_tls.common_name(peer["name"])
-        urllib.request.HTTPSHandler.__init__(self, context=self.keys)
+        keys = peer_tls.context(peer, False)
+        name = peer_tls.common_name(peer["name"])
+        urllib.request.HTTPSHandler.__init__(self, context=keys)
+        self.connection = functools.partial(PeerConnection, name, context=keys)
 
     def https_open(self, request):
-        return self.do_open(PeerConnection, request, name=self.name, context=self.keys)
+        return self.do_open(self.connection, request)
 
 
 class PeerConnection(http.client.HTTPSConnection):
-    def __init__(self, host, name, **more):
+    def __init__(self, name, host, **more):
         http.client.HTTPSConnection.__init__(self, host, **more)
         self.name = name
 
