@@ -40,6 +40,7 @@ class RelayTurns:
         self.apart = False  # hosts do not reach each other
         self._awaited = set(hosts)  # that may want something, sooner or later
         self._mute = set(mute)
+        self._alone: set[str] = set()
         self._unit_of: dict[str, Unit] = {}  # by sha256
         self._units = 0
         self._todo: dict[str, dict[Unit, list[Blob]]] = {}
@@ -72,6 +73,11 @@ class RelayTurns:
     def is_mute(self, host: str) -> None:
         self._mute.add(host)
         self._givers.discard(host)
+
+    def stands_alone(self, host: str) -> None:
+        """It gets nothing from other hosts, and gives them nothing."""
+        self._alone.add(host)
+        self.is_mute(host)
 
     def leave(self, host: str, *, gone: bool = False) -> None:
         """It gets nothing more; `gone`: and gives nothing."""
@@ -197,14 +203,14 @@ class RelayTurns:
         return {b.sha256 for b in self._todo[host][unit]} <= has | comes
 
     def _may_ask(self, host: str, giver: str) -> bool:
-        return giver != host and (host, giver) not in self._failed and not self._stands_alone(host)
+        return giver != host and (host, giver) not in self._failed and not self._gets_nothing(host)
 
     def _is_apart(self, host: str) -> bool:
-        return host in self._mute or self._stands_alone(host)
+        return host in self._mute or self._gets_nothing(host)
 
-    def _stands_alone(self, host: str) -> bool:
+    def _gets_nothing(self, host: str) -> bool:
         """It gets nothing from the others."""
-        if self.apart:
+        if self.apart or host in self._alone:
             return True
         return host not in self._served and sum(h == host for h, _ in self._failed) >= ALONE
 

@@ -135,10 +135,10 @@ def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
 
 def fetch_there(
     agent: Agent, root: str, blobs: Sequence[Blob], addresses: Addresses, on_bytes: OnBytes,
-    *, direct: bool = False,
+    peer: Mapping[str, str] | None = None,
 ) -> int:  # fmt: skip
-    """The host fetches them itself, `direct` without its proxy. Returns the bytes that came over
-    its network."""
+    """The host fetches them itself. `peer`: from that other host, and the keys for it. Returns the
+    bytes that came over its network."""
 
     total = sum(b.size for b in blobs)
 
@@ -148,7 +148,7 @@ def fetch_there(
             on_bytes(got.whole("bytes", total, least=-total))  # less: it begins anew
 
     files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
-    asked = {"root": root, "files": files, "direct": direct}
+    asked = {"root": root, "files": files, "peer": peer}
     done = agent.call(
         "install.blob_download.fetch", asked,
         timeout=SILENCE, total=transfer_time(total), on_event=hear,

@@ -7,7 +7,6 @@ they hash like all else. core/relay_turns.py decides who is next.
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_carriers import POLL, Moved, Push, Tell, fetch_there
 from ipexctl.hosts.blob_store import OnBytes, missing_blobs
+from ipexctl.hosts.peer_certificates import Keys, certificates
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
 REACHED = 3.0  # seconds for a connection between two hosts
@@ -32,12 +32,11 @@ class _Giver:
     name: str
     address: str
     port: int
-    token: str
 
     @property
     def url(self) -> str:
         host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"http://{host}:{self.port}/{self.token}"
+        return f"https://{host}:{self.port}"
 
 
 class Relay:
@@ -56,7 +55,7 @@ class Relay:
         self._first = first
         self._reached_at = reached_at
         self._say = say
-        self._token = secrets.token_hex(32)
+        self._keys: Keys = {}  # of the hosts, for each other
         self._change = threading.Condition()
         mute = [h for h, at in reached_at.items() if not at]
         self._turns = RelayTurns(reached_at, mute, parts)
@@ -71,8 +70,13 @@ class Relay:
             with self._change:
                 self._turns.leave(name)
             return self._first.bring(agent, root, blobs, tell) if missing else Moved()
+        tls = agent.call("connection.peer_tls.available", {}).done.flag("tls")
         with self._change:
             self._turns.join(name, blobs, missing)
+            if not tls:
+                self._turns.stands_alone(name)
+        if not tls:
+            self._say(f"{name} has a Python without TLS: this machine sends it the files")
         try:
             if len(missing) < len({b.sha256 for b in blobs}):
                 self._open(agent, root, blobs)
@@ -141,8 +145,9 @@ class Relay:
         self._reached.add((name, giver_name))
         urls = {b.sha256: f"{giver.url}/{b.sha256}" for b in blobs}
         count = host.counter(f"fetching from {giver_name}")
+        peer = {"name": giver_name, **self._keys_of(name)}
         try:
-            passed = fetch_there(host.agent, host.root, blobs, urls, count, direct=True)
+            passed = fetch_there(host.agent, host.root, blobs, urls, count, peer)
         except HostFailed as e:
             if e.slug == "no-space":  # it would be no better from elsewhere
                 raise
@@ -179,12 +184,17 @@ class Relay:
 
     def _giver(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> _Giver | None:
         name = agent.host.name
-        asked = {"root": root, "blobs": [b.sha256 for b in blobs], "token": self._token}
+        asked = {"root": root, "blobs": [b.sha256 for b in blobs], "keys": self._keys_of(name)}
         with suppress(HostFailed):
             if address := self._reached_at.get(name, ""):
                 port = agent.call("install.blob_server.open", asked).done.whole("port", 65535)
-                return _Giver(name, address, port, self._token)
+                return _Giver(name, address, port)
         return None
+
+    def _keys_of(self, name: str) -> Mapping[str, str]:
+        with self._change:
+            self._keys = self._keys or certificates("relay", list(self._reached_at))
+            return self._keys[name]
 
 
 class _Getter:

@@ -387,7 +387,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
             | {"run.host_programs", "hub.hub", "hub.judge", "hub.mpi_launch", "hub.host_reports"}
             | {
                 f"connection.{name}"
-                for name in ("hub_link", "link_stream", "link_thread", "tls_channel")
+                for name in ("hub_link", "link_stream", "link_thread", "peer_tls", "tls_channel")
             }
             | {"run.control", "run.journal", "run.watchers"},
         ),

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.hosts.peer_certificates import certificates
 from ipexctl.packages import download
+from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blob_download
 
 HERE = "127.0.0.1"
+KEYS = certificates("relay", ["a", "b"])
 
 
 class Asked:
@@ -37,14 +40,16 @@ def giving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iter
         def log_message(self, *_: object) -> None: ...
 
     server = http.server.ThreadingHTTPServer((HERE, 0), Handler)
+    server.socket = peer_tls.context(KEYS["a"], True).wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://{HERE}:{server.server_port}"
+    yield f"https://{HERE}:{server.server_port}"
     server.shutdown()
     server.server_close()
 
 
 def fetch_from(url: str, root: Path) -> Failure:
-    asked = {"root": str(root), "direct": True, "files": [["a.whl", "a" * 64, 5 << 20, url]]}
+    peer = {"name": "a", **KEYS["b"]}
+    asked = {"root": str(root), "peer": peer, "files": [["a.whl", "a" * 64, 5 << 20, url]]}
     with pytest.raises(Failure) as told:
         blob_download.op_fetch(Asked(), asked)
     return told.value

@@ -6,6 +6,8 @@ import hashlib
 import os
 import random
 import socket
+import ssl
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -22,12 +24,14 @@ from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.hosts import blob_relay
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.blob_carriers import Moved, Push
+from ipexctl.hosts.blob_carriers import Moved, Push, fetch_there
 from ipexctl.hosts.blob_relay import Relay
 from ipexctl.hosts.blob_store import Room, missing_blobs, need_room
 from ipexctl.hosts.fleet import fan_out
+from ipexctl.hosts.peer_certificates import certificates
 from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import LabSpec
+from ipexctl.remote.connection import peer_tls
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop
 from tests.install.over_ssh import install, stock
@@ -39,7 +43,7 @@ BLOBS = [
 SIZE = sum(b.size for b in BLOBS)
 HERE = "127.0.0.1"
 NOWHERE = "255.255.255.255"  # TCP knows at once that it goes nowhere, and nothing is sent
-TOKEN = "f" * 64
+KEYS = certificates("relay", ["a", "b"])
 
 
 class Site:
@@ -53,9 +57,10 @@ class Site:
         for blob, data in zip(BLOBS, CONTENTS, strict=True):
             (folder / blob.sha256).write_bytes(data)
 
-    def add(self, *names: str) -> None:
+    def add(self, *names: str, python: str = "") -> None:
         for name in names:
-            self.agents[name] = connect(LocalTransport(), Host(name, local=True))
+            host = Host(name, local=True)
+            self.agents[name] = connect(LocalTransport(), host, python=python)
 
     def root(self, name: str) -> Path:
         return self.folder / "roots" / name
@@ -249,22 +254,20 @@ def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
     asked: list[bytes] = []
 
     def hang_up() -> None:
-        with suppress(OSError):
-            while True:
-                guest, _ = server.accept()
-                with guest:
-                    asked.append(guest.recv(65536).partition(b"\r")[0])
+        while True:
+            guest, _ = server.accept()
+            with suppress(OSError), context.wrap_socket(guest, server_side=True) as tls:
+                asked.append(tls.recv(65536).partition(b"\r")[0])
 
     with socket.create_server((HERE, 0)) as server:
-        threading.Thread(target=hang_up, daemon=True).start()
         carrier = site.relay(a=HERE, b=HERE)
-        carrier._givers["a"] = blob_relay._Giver("a", HERE, server.getsockname()[1], TOKEN)
+        context = peer_tls.context(carrier._keys_of("a"), True)
+        threading.Thread(target=hang_up, daemon=True).start()
+        carrier._givers["a"] = blob_relay._Giver("a", HERE, server.getsockname()[1])
         carrier._turns.join("a", BLOBS, [])
         carrier._turns.gives("a")
         assert site.bring(carrier, "b") == SENT
-        server.shutdown(socket.SHUT_RDWR)
-    gets = [line for line in asked if line]  # else: only to see whether one gets there
-    assert len(gets) == len(set(gets)) > 0
+    assert len(asked) == len(set(asked)) > 0
     assert site.said[0].startswith("b did not receive everything from a (")
 
 
@@ -313,14 +316,15 @@ def port(site: Site) -> int:
     """Of a host that has both blobs and gives the first one."""
     carrier = site.relay(a=HERE)
     site.bring(carrier, "a")
-    asked = {"root": str(site.root("a")), "blobs": [BLOBS[0].sha256], "token": TOKEN}
+    asked = {"root": str(site.root("a")), "blobs": [BLOBS[0].sha256], "keys": KEYS["a"]}
     return site.agents["a"].call("install.blob_server.open", asked).done.whole("port")
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
-    asked = urllib.request.Request(f"http://{HERE}:{port}{path}", headers=headers)
+    asked = urllib.request.Request(f"https://{HERE}:{port}{path}", headers=headers)
+    context = peer_tls.context(KEYS["b"], False)
     try:
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=10, context=context) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as e:
         with e:
@@ -329,23 +333,21 @@ def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
 
 SHA, OTHER = BLOBS[0].sha256, BLOBS[1].sha256
 ASKED: list[tuple[str, dict[str, str], int, Callable[[bytes], bytes]]] = [
-    (f"/{TOKEN}/{SHA}", {}, 200, lambda data: data),
-    (f"/{TOKEN}/{SHA}", {"Range": "bytes=1000-"}, 206, lambda data: data[1000:]),
-    (f"/{TOKEN}/{SHA}", {"Range": f"bytes={len(CONTENTS[0])}-"}, 416, lambda data: b""),
-    (f"/{TOKEN}/{SHA}", {"Range": "bytes=-5"}, 200, lambda data: data),
+    (f"/{SHA}", {}, 200, lambda data: data),
+    (f"/{SHA}", {"Range": "bytes=1000-"}, 206, lambda data: data[1000:]),
+    (f"/{SHA}", {"Range": f"bytes={len(CONTENTS[0])}-"}, 416, lambda data: b""),
+    (f"/{SHA}", {"Range": "bytes=-5"}, 200, lambda data: data),
+    (f"/{OTHER}", {}, 404, lambda data: b""),
     (f"/{'e' * 64}/{SHA}", {}, 404, lambda data: b""),
-    (f"/{SHA}", {}, 404, lambda data: b""),
-    (f"/{TOKEN}/{OTHER}", {}, 404, lambda data: b""),
-    (f"/{TOKEN}/../{SHA}", {}, 404, lambda data: b""),
-    (f"/{TOKEN}//etc/passwd", {}, 404, lambda data: b""),
-    (f"/%66{TOKEN[1:]}/{SHA}", {}, 404, lambda data: b""),
+    (f"/../{SHA}", {}, 404, lambda data: b""),
+    ("//etc/passwd", {}, 404, lambda data: b""),
     ("/é/".encode().decode("latin-1"), {}, 404, lambda data: b""),
     ("/", {}, 404, lambda data: b""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "headers", "status", "content"), ASKED)
-def test_a_host_gives_what_was_named_to_who_knows_the_token(
+def test_a_host_gives_what_was_named(
     port: int, path: str, headers: dict[str, str], status: int,
     content: Callable[[bytes], bytes],
 ) -> None:  # fmt: skip
@@ -353,25 +355,78 @@ def test_a_host_gives_what_was_named_to_who_knows_the_token(
     assert get(port, asked, **headers) == (status, content(CONTENTS[0]))
 
 
+def wire_to(port: int) -> ssl.SSLSocket:
+    context = peer_tls.context(KEYS["b"], False)
+    return context.wrap_socket(socket.create_connection((HERE, port), 10))
+
+
+def answer_to(wire: socket.socket, path: str) -> bytes:
+    """All that comes, until the other end closes."""
+    came = b""
+    with suppress(OSError):
+        wire.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        while data := wire.recv(65536):
+            came += data
+    return came
+
+
+def without_certificate(wire: socket.socket) -> socket.socket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(wire)
+
+
+def of_another_command(wire: socket.socket) -> socket.socket:
+    context = peer_tls.context(certificates("relay", ["b"])["b"], False)
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(wire)
+
+
+@pytest.mark.parametrize("dressed", [lambda wire: wire, without_certificate, of_another_command])
+def test_who_has_no_certificate_of_this_command_gets_nothing(
+    port: int, dressed: Callable[[socket.socket], socket.socket]
+) -> None:
+    """It has seen on the network what others ask for."""
+    with socket.create_connection((HERE, port), 10) as wire:
+        try:
+            came = answer_to(dressed(wire), f"/{SHA}")
+        except ssl.SSLError:
+            came = b""
+    assert b" 200 " not in came.partition(b"\n")[0]
+    assert CONTENTS[0][:64] not in came
+    assert get(port, f"/{SHA}") == (200, CONTENTS[0])
+
+
+def test_a_host_does_not_take_another_one_for_the_giver(port: int, site: Site) -> None:
+    site.add("b")
+    with pytest.raises(HostFailed) as told:
+        fetch_there(
+            site.agents["b"], str(site.root("b")), BLOBS[:1], {SHA: f"https://{HERE}:{port}/{SHA}"},
+            lambda n: None, {"name": "c", **KEYS["b"]},
+        )  # fmt: skip
+    assert told.value.why == "another host answered"
+
+
 def test_other_words_than_get_and_nonsense_get_nothing(port: int) -> None:
     long = b"GET /" + b"a" * 70000
-    for words in (b"POST /%s/%s", b"DELETE /%s/%s", b"\xff\x00 %s %s", long + b"%s%s"):
-        with socket.create_connection((HERE, port), 10) as wire:
-            wire.sendall(words % (TOKEN.encode(), SHA.encode()) + b" HTTP/1.0\r\n\r\n")
-            wire.shutdown(socket.SHUT_WR)
-            answer = b"".join(iter(lambda: wire.recv(65536), b""))
+    for words in (b"POST /%s", b"DELETE /%s", b"\xff\x00 %s", long + b"%s"):
+        with wire_to(port) as wire:
+            wire.sendall(words % SHA.encode() + b" HTTP/1.0\r\n\r\n")
+            answer = b""
+            with suppress(OSError):
+                answer = wire.recv(65536)
         assert b" 200 " not in answer.partition(b"\n")[0]
         assert CONTENTS[0][:64] not in answer
-    assert get(port, f"/{TOKEN}/{SHA}")[0] == 200
+    assert get(port, f"/{SHA}")[0] == 200
 
 
 def test_connections_that_ask_for_nothing_keep_nobody_from_a_file(port: int) -> None:
-    """Only 32 at once: the oldest of those that have not shown the token makes room."""
+    """Only 32 at once: the oldest of those that have not shown a certificate makes room."""
     wires = [socket.create_connection((HERE, port), 10) for _ in range(32)]
-    wires[1].sendall(b"GET /")  # drips
+    wires[1].sendall(b"\x16\x03\x01\x02")  # drips
     try:
         for _ in range(3):
-            assert get(port, f"/{TOKEN}/{SHA}") == (200, CONTENTS[0])
+            assert get(port, f"/{SHA}") == (200, CONTENTS[0])
         assert wires[0].recv(1) == b""  # closed; the next one had its place
         wires[3].settimeout(0.1)  # at most one for each who asked
         with pytest.raises(TimeoutError):
@@ -383,15 +438,17 @@ def test_connections_that_ask_for_nothing_keep_nobody_from_a_file(port: int) -> 
 
 def test_who_gets_a_file_is_not_ended_for_others(port: int) -> None:
     """They take it slowly: its beginning fills what the kernel holds for them."""
-    asked = f"GET /{TOKEN}/{SHA} HTTP/1.0\r\n\r\n".encode()
-    wires = [socket.socket() for _ in range(32)]
+    context = peer_tls.context(KEYS["b"], False)
+    wires: list[ssl.SSLSocket] = []
     try:
-        for wire in wires:
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            wire.settimeout(20)
-            wire.connect((HERE, port))
-            wire.sendall(asked)
-            assert wire.recv(12) == b"HTTP/1.0 200"
+        for _ in range(32):
+            slow = socket.socket()
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.settimeout(20)
+            slow.connect((HERE, port))
+            wires.append(context.wrap_socket(slow))
+            wires[-1].sendall(f"GET /{SHA} HTTP/1.0\r\n\r\n".encode())
+            assert wires[-1].recv(12) == b"HTTP/1.0 200"
         with socket.create_connection((HERE, port), 10) as late:
             assert late.recv(1) == b""  # closed
         rest = b"".join(iter(lambda: wires[0].recv(1 << 20), b""))
@@ -401,13 +458,16 @@ def test_who_gets_a_file_is_not_ended_for_others(port: int) -> None:
             wire.close()
 
 
-@pytest.mark.parametrize("token", ["", "f" * 63, "F" * 64, "f" * 64 + "\n", 7])
-def test_a_weak_token_is_refused(site: Site, token: object) -> None:
-    site.add("a")
-    asked = {"root": str(site.root("a")), "blobs": [], "token": token}
-    site.folder.joinpath("roots").mkdir()
-    with pytest.raises(HostFailed, match="the token is invalid"):
-        site.agents["a"].call("install.blob_server.open", asked)
+def test_a_host_without_tls_is_sent_the_files_and_costs_no_giver(site: Site) -> None:
+    program = site.folder / "python-without-ssl"
+    program.write_text(
+        f"""#!/bin/sh\nexec {sys.executable} $1 "import sys; sys.modules['ssl'] = None; $2"\n"""
+    )
+    program.chmod(0o755)
+    site.add("b", "c", python=str(program))
+    carrier = site.relay(a=HERE, b=HERE, c=HERE, d=HERE)
+    assert [site.bring(carrier, n) for n in "abcd"] == [SENT, SENT, SENT, PASSED]
+    assert len(site.said) == 2
 
 
 # --- over SSH ------------------------------------------------------------------------------------

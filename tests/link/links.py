@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ipexctl.hosts.peer_certificates import certificates
 from ipexctl.remote.connection.hub_link import Hub, Spoke
-from ipexctl.verbs.run.run_certificates import certificates
 
 HOSTS = ["node0", "node1", "node2", "node3"]
 KEYS = certificates("run", HOSTS)

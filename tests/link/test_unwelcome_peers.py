@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.remote.connection import tls_channel
+from ipexctl.remote.connection import peer_tls, tls_channel
 from ipexctl.remote.connection.hub_link import Hub, Spoke
 from ipexctl.remote.connection.link_stream import BEAT, HEAD, HELLO, LIMIT, MESSAGE, Decoder, frame
 from tests.link.links import HOSTS, KEYS, OTHER_RUN, Cluster, cluster, until
@@ -46,7 +46,7 @@ def tls(c: Cluster, keys: dict[str, str] | None) -> ssl.SSLSocket:
     context.check_hostname = False
     context.load_verify_locations(cadata=KEYS["node0"]["ca"])
     if keys:
-        tls_channel.with_paths(context.load_cert_chain, keys["cert"], keys["key"])
+        peer_tls.with_paths(context.load_cert_chain, keys["cert"], keys["key"])
     return context.wrap_socket(socket.create_connection((c.address, c.port), timeout=20))
 
 
@@ -69,7 +69,7 @@ def test_a_peer_without_a_certificate_of_the_run_is_refused(busy, keys) -> None:
 
 def test_a_certificate_of_another_run_is_refused_in_words_at_both_ends(busy) -> None:
     wrong = busy.spoke("node2", keys=OTHER_RUN["node2"])
-    assert until(lambda: "other end's certificate is not from this run" in wrong.trouble)
+    assert until(lambda: "other end's certificate is not from this command" in wrong.trouble)
     half = {**OTHER_RUN["node2"], "ca": KEYS["node0"]["ca"]}
     wrong = busy.spoke("node2", keys=half)
     assert until(lambda: "refused the certificate of this host" in wrong.trouble), wrong.trouble

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from tests.sniffer import sniffed
 
 SECRET = "cq7Zr9pWx2LmVt5K"  # noqa: S105
 HALVES = (SECRET[:8], SECRET[8:])  # a packet may end anywhere
@@ -23,16 +21,6 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     s.sendto({SHOWN!r}.encode(), (os.environ['MASTER_ADDR'], 9))
 print('up', flush=True)
 time.sleep(100)
-"""
-
-SNIFFER = """
-import socket, sys
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-s.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
-sys.stdout.buffer.write(b'ready\\n'); sys.stdout.flush()
-with open(sys.argv[1], 'wb') as f:
-    while True:
-        f.write(s.recv(65536)); f.flush()
 """
 
 # on a host, as root: what the processes and the files changed since the run began hold
@@ -58,17 +46,6 @@ for top in ('/home', '/root', '/tmp', '/run', '/dev/shm', '/var/tmp'):
             except OSError: continue
             if fresh: look('file', path)
 """
-
-
-@contextmanager
-def sniffed(lab, path: Path) -> Iterator[None]:
-    """Every packet at every port of the lab's switch goes to that file."""
-    enter = ["nsenter", "-t", str(lab._switch), "-n"]
-    argv = [*enter, sys.executable, "-c", SNIFFER, str(path)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"ready\n"
-        yield
-        process.kill()
 
 
 def found_on(lab, host: str, *words: str) -> list[tuple[str, str]]:

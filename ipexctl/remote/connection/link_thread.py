@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 
-from ipexctl.remote.connection import link_stream, tls_channel
+from ipexctl.remote.connection import link_stream, peer_tls, tls_channel
 from ipexctl.remote.connection.link_stream import BEAT, HELLO, MESSAGE, REFUSED
 from ipexctl.remote.connection.tls_channel import Closed, Refused, Reset, Vanished
 from ipexctl.remote.own_process import start_thread
@@ -42,9 +42,9 @@ class Link:
 
     def __init__(self, names, keys, server, deliver):
         self.deliver = deliver
-        self.context = tls_channel.context(keys, server)
+        self.context = peer_tls.context(keys, server)
         self.ends = {name: End(name) for name in names}
-        self.by_certificate = {tls_channel.common_name(n): end for n, end in self.ends.items()}
+        self.by_certificate = {peer_tls.common_name(n): end for n, end in self.ends.items()}
         self.changed = threading.Condition()
         self.queued = set()  # ends to look at: something to send, or lost
         self.unfinished = {}  # channels whose end is not known yet, from the oldest on

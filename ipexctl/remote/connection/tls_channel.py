@@ -1,16 +1,12 @@
-"""One connection between two hosts of a run: mutual TLS over a socket that never blocks.
-
-A certificate's common name is the SHA-256 of the host's name in the run, as a common name has 64
-characters at most (verbs/run/run_certificates.py makes them). Only the run's own CA is trusted.
-"""
+"""One connection between two hosts of a run: mutual TLS (peer_tls.py) over a socket that never
+blocks."""
 
 import errno
-import hashlib
 import os
 import socket
 import time
 
-from ipexctl.remote.connection import link_stream
+from ipexctl.remote.connection import link_stream, peer_tls
 
 CHUNK = 1 << 16
 PATIENCE = 5.0  # seconds for connecting, the handshake and the greeting together
@@ -30,44 +26,6 @@ class Reset(Closed):
 
 class Refused(Closed):
     """The other end is not one of this run, or takes this one for none."""
-
-
-def common_name(host):
-    return hashlib.sha256(host.encode("utf-8")).hexdigest()
-
-
-def context(keys, server):
-    import ssl
-
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
-    versions = getattr(ssl, "TLSVersion", None)  # from Python 3.7
-    if versions:
-        made.minimum_version = versions.TLSv1_2  # novermin
-    else:
-        made.options |= ssl.OP_NO_SSLv3 | ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1
-    made.options |= ssl.OP_NO_TICKET
-    made.check_hostname = False  # the names are compared in `peer`
-    made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(cadata=keys["ca"])
-    with_paths(made.load_cert_chain, keys["cert"], keys["key"])
-    return made
-
-
-def with_paths(read, *texts):
-    """Calls `read` with paths at which it finds the texts: pipes, so that none is in a file."""
-    opened = []
-    try:
-        for text in texts:
-            out, into = os.pipe()
-            opened.append(out)
-            try:
-                os.write(into, text.encode("ascii"))  # a pipe takes a page without a reader
-            finally:
-                os.close(into)
-        read(*["/proc/self/fd/%d" % fd for fd in opened])
-    finally:
-        for fd in opened:
-            os.close(fd)
 
 
 class Channel:
@@ -126,14 +84,12 @@ class Channel:
         except self.ssl.SSLWantReadError:
             return False
         except self.ssl.SSLError as e:
-            raise Refused(tls_in_words(e)) from None
+            raise Refused(peer_tls.in_words(e)) from None
         self.shaken = True
         return True
 
     def peer(self):
-        """The common name of its certificate."""
-        fields = dict(field[0] for field in self.tls.getpeercert()["subject"])
-        return fields.get("commonName")
+        return peer_tls.peer(self.tls)
 
     def frames(self):
         while True:
@@ -144,7 +100,7 @@ class Channel:
             except self.ssl.SSLZeroReturnError:
                 raise Closed("the other end closed the connection") from None
             except self.ssl.SSLError as e:
-                raise Closed(tls_in_words(e)) from None
+                raise Closed(peer_tls.in_words(e)) from None
             if not data:
                 raise Closed("the other end closed the connection")
             for found in self.decoder.feed(data):
@@ -157,7 +113,7 @@ class Channel:
             self.tls.write(data)
             self.last_write = time.monotonic()
         except self.ssl.SSLError as e:
-            raise Closed(tls_in_words(e)) from None
+            raise Closed(peer_tls.in_words(e)) from None
 
     def flush(self):
         """To the kernel, as far as it takes it."""
@@ -203,12 +159,3 @@ class Channel:
 def in_words(error):
     words = getattr(error, "strerror", None) or str(error)
     return words[:1].lower() + words[1:]
-
-
-def tls_in_words(error):
-    reason = error.reason or ""
-    if "VERIFY_FAILED" in reason:
-        return "the other end's certificate is not from this run"
-    if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
-        return "the other end refused the certificate of this host"
-    return "TLS: %s" % (reason.lower().replace("_", " ") or error)

@@ -6,9 +6,9 @@ sent: the controller does not tell any, and a .netrc is not read.
 """
 
 import concurrent.futures
+import errno
 import functools
 import http.client
-import os
 import re
 import socket
 import ssl
@@ -19,6 +19,7 @@ import urllib.parse
 import urllib.request
 
 from ipexctl.remote import root_folder
+from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs
 
@@ -53,10 +54,11 @@ class NoAnswer(TransferError):
 
 
 def op_fetch(call, header):
-    """{root, files: [[file, sha256, size, address], ...], direct} -> {fetched}
+    """{root, files: [[file, sha256, size, address], ...], peer: {name, ca, cert, key}} -> {fetched}
 
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
-    try; `fetched` is what came over the network. With `direct` no proxy is asked.
+    try; `fetched` is what came over the network. With `peer` only that host
+    is asked, and no proxy.
     """
     root = root_folder.checked(header["root"])
     wanted = [File(*raw) for raw in header["files"]]
@@ -64,7 +66,7 @@ def op_fetch(call, header):
     missing = [f for f in wanted if not blobs.has(root, f.sha, f.size)]
     left = sum(f.size - min(f.size, blobs.part_size(root, f.sha)) for f in missing)
     root_folder.need_space(root, left, len(missing))
-    work = Work(call, root, header.get("direct") is True)
+    work = Work(call, root, header.get("peer"))
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(work.one, f) for f in missing]
         try:
@@ -117,14 +119,38 @@ def checked_address(address):
     return address
 
 
+class Arriving:
+    """A part, to which what comes is added: hashed as it comes, after what was there."""
+
+    def __init__(self, file):
+        self.file = file
+        self.read()
+
+    def read(self):
+        self.file.seek(0)
+        self.digest, self.size = blobs.hash_of(self.file), self.file.tell()
+
+    def write(self, data):
+        blobs.write_all(self.file.write, data)
+        self.digest.update(data)
+        self.size += len(data)
+
+    def empty(self):
+        self.file.truncate(0)
+        self.read()
+
+    def is_of(self, file):
+        return self.digest.hexdigest() == file.sha
+
+
 class Work:
     """What the files of one request have in common. After one failure no other file is begun."""
 
-    def __init__(self, call, root, direct):
+    def __init__(self, call, root, peer):
         self.call, self.root = call, root
-        self.open = opener(direct)
-        self.direct = direct
-        self.timeout = TIMEOUT_DIRECT if direct else TIMEOUT
+        self.open = opener_to(peer) if peer else opener()
+        self.direct = bool(peer)
+        self.timeout = TIMEOUT_DIRECT if peer else TIMEOUT
         self.over = threading.Event()
         self.fetched = self.untold = 0
         self.told = time.time()
@@ -151,12 +177,13 @@ class Work:
         try:
             had = blobs.resume_offset(part, file.size)
             self.got(had)
-            self.download(part.file, file)
-            if had and not has_expected_hash(part.file, file):  # what was left was not of this file
-                self.got(-part.size())
-                part.file.truncate(0)
-                self.download(part.file, file)
-            if not has_expected_hash(part.file, file):
+            out = Arriving(part.file)
+            self.download(out, file)
+            if had and not out.is_of(file):  # what was left was not of this file
+                self.got(-out.size)
+                out.empty()
+                self.download(out, file)
+            if not out.is_of(file):
                 blobs.unlink(part.path)
                 raise Failure(
                     "%s gave a different file than the lock requires for %s"
@@ -172,28 +199,26 @@ class Work:
     def download(self, out, file):
         vain = 0
         while True:
-            before = out.seek(0, os.SEEK_END)
+            before = out.size
             try:
                 return self.once(out, file)
             except TransferError as e:
-                have = out.seek(0, os.SEEK_END)
-                vain = 0 if have > before else vain + 1
+                vain = 0 if out.size > before else vain + 1
                 most = TRIES if self.fetched else FIRST
                 if self.direct or e.status in FINAL or vain >= most or self.over.is_set():
-                    raise download_failure(file, e, have) from None
+                    raise download_failure(file, e, out.size) from None
                 self.call.emit({"event": "alive"})
                 self.over.wait(min(LONGEST_PAUSE, float(vain) if e.pause is None else e.pause))
 
     def once(self, out, file):
-        have = out.seek(0, os.SEEK_END)
+        have = out.size
         asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
         answer = open_url(self.open, file.address, asked, self.timeout)
         if answer is None:
             return  # all of it is here already; the hash will tell
         with answer:
             if have and answer.getcode() != 206:
-                out.truncate(0)
-                out.seek(0)
+                out.empty()
                 self.got(-have)
                 have = 0
             self.body(answer, out, file.size - have)
@@ -206,10 +231,10 @@ class Work:
             if self.direct and waited > TIMEOUT_DIRECT and came < waited * SLOWEST_DIRECT:
                 raise TransferError("%d bytes in %d s" % (came, waited))
             if came > room:  # another file: no beginning of it is worth keeping
-                self.got(-out.seek(0, os.SEEK_END))
-                out.truncate(0)
+                self.got(-out.size)
+                out.empty()
                 return
-            blobs.write_all(out.write, piece)
+            out.write(piece)
             self.got(len(piece), len(piece))
             if came == expected:  # older Pythons would wait for the server to hang up
                 return
@@ -234,11 +259,6 @@ class Work:
         self.call.emit({"event": "got", "bytes": there})
 
 
-def has_expected_hash(file, wanted):
-    file.seek(0)
-    return blobs.hash_of(file).hexdigest() == wanted.sha
-
-
 def download_failure(file, e, had):
     if isinstance(e, NoAnswer) and not had:
         return Failure("cannot reach %s" % file.site, str(e), FROM_HERE, "fetch")
@@ -251,16 +271,43 @@ def download_failure(file, e, had):
 # --- HTTP ----------------------------------------------------------------------------------------
 
 
-def opener(direct=False):
-    https = urllib.request.HTTPSHandler(context=tls())
-    if direct:  # a host that gives files says nothing about other places
-        return urllib.request.build_opener(https, urllib.request.ProxyHandler({}), NoRedirect)
-    return urllib.request.build_opener(https)
+def opener():
+    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls()))
 
 
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):
-        return None
+def opener_to(peer):
+    """Of another host of the command: no proxy, and no other place that it names."""
+    made = urllib.request.OpenerDirector()
+    made.add_handler(ToPeer(peer))
+    made.add_handler(urllib.request.UnknownHandler())
+    made.add_handler(urllib.request.HTTPErrorProcessor())
+    made.add_handler(urllib.request.HTTPDefaultErrorHandler())
+    return made
+
+
+class ToPeer(urllib.request.HTTPSHandler):
+    def __init__(self, peer):
+        keys = peer_tls.context(peer, False)
+        name = peer_tls.common_name(peer["name"])
+        urllib.request.HTTPSHandler.__init__(self, context=keys)
+        self.connection = functools.partial(PeerConnection, name, context=keys)
+
+    def https_open(self, request):
+        return self.do_open(self.connection, request)
+
+
+class PeerConnection(http.client.HTTPSConnection):
+    def __init__(self, name, host, **more):
+        http.client.HTTPSConnection.__init__(self, host, **more)
+        self.name = name
+
+    def connect(self):
+        try:
+            http.client.HTTPSConnection.connect(self)
+        except ssl.SSLError as e:
+            raise OSError(errno.EPROTO, peer_tls.in_words(e)) from None
+        if peer_tls.peer(self.sock) != self.name:
+            raise OSError(errno.EPROTO, "another host answered")
 
 
 def open_url(opener, address, headers, timeout):

@@ -1,10 +1,9 @@
-"""Blobs for other hosts of the same install, over plain HTTP: GET /TOKEN/SHA256.
+"""Blobs for other hosts of the same command, over mutual TLS: GET /SHA256.
 
-Only what is named is given, and only to who knows the token, which is made for this one install.
-The port is open until the agent ends. Whoever gets a blob checks its hash.
+Only what is named is given, and only to who has a certificate of this one command. The port is open
+until the agent ends. Whoever gets a blob checks its hash.
 """
 
-import hmac
 import http.server
 import os
 import re
@@ -13,25 +12,22 @@ import socketserver
 import threading
 
 from ipexctl.remote import root_folder
+from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.facts import host_network
-from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import blobs
 
-TOKEN = re.compile(r"[0-9a-f]{64}\Z")
+CHUNK = 1 << 18
 RANGE = re.compile(r"bytes=([0-9]{1,15})-\Z")
 TIMEOUT = 30.0  # of who asks for nothing, or takes nothing
-AT_ONCE = 32  # connections; a further one takes the place of one that has not shown the token
+AT_ONCE = 32  # connections; a further one takes the place of one that has not shown a certificate
 HANDOVER = 2.0  # seconds for that
 
 
 def op_open(call, header):
-    """{root, blobs: [sha256, ...], token} -> {port}"""
+    """{root, blobs: [sha256, ...], keys: {ca, cert, key}} -> {port}"""
     root = root_folder.checked(header["root"])
-    token = header["token"]
-    if not isinstance(token, str) or not TOKEN.match(token):
-        raise Failure("the token is invalid", slug="input")
     wanted = {sha: blobs.path_of(root, sha) for sha in header["blobs"]}
-    server = Server(token, wanted)
+    server = Server(peer_tls.context(header["keys"], True), wanted)
     thread = threading.Thread(target=server.serve_forever)
     thread.daemon = True
     thread.start()
@@ -41,10 +37,10 @@ def op_open(call, header):
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 
-    def __init__(self, token, paths):
-        self.token, self.paths = token, paths
+    def __init__(self, context, paths):
+        self.context, self.paths = context, paths
         self.free = threading.BoundedSemaphore(AT_ONCE)
-        self.unproved = []  # type: list[socket.socket]  # connections without the token, the oldest first
+        self.unproved = []  # type: list[socket.socket]  # before the handshake, the oldest first
         self.lock = threading.Lock()
         listener = host_network.listener()
         self.address_family = listener.family
@@ -52,6 +48,13 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.socket.close()
         self.socket = listener
         self.server_address = listener.getsockname()
+
+    def get_request(self):
+        """The handshake is for the connection's own thread."""
+        request, address = self.socket.accept()
+        request.settimeout(TIMEOUT)
+        tls = self.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        return tls, address
 
     def process_request(self, request, client_address):
         if not self.free.acquire(blocking=False):
@@ -79,7 +82,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         with self.lock:
             for request in self.unproved[:1]:
                 try:
-                    request.shutdown(socket.SHUT_RDWR)
+                    socket.socket.shutdown(request, socket.SHUT_RDWR)  # its own would end TLS only
                 except OSError:
                     pass
 
@@ -91,33 +94,39 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
     timeout = TIMEOUT
 
+    def setup(self):
+        self.request.do_handshake()
+        self.server.proved(self.request)
+        http.server.BaseHTTPRequestHandler.setup(self)
+
     def do_GET(self):
-        token, _, sha = self.path[1:].partition("/")
-        known = hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
-        path = self.server.paths.get(sha) if known else None
-        if path:
-            self.server.proved(self.request)
+        path = self.server.paths.get(self.path[1:])
         if not path or not os.path.isfile(path):
-            return self.send_error(404)
+            self.send_error(404)
+            return
         with open(path, "rb") as file:
-            return self.give(file)
+            self.give(file)
 
     def give(self, file):
         size = os.fstat(file.fileno()).st_size
         asked = RANGE.match(self.headers.get("Range", ""))
         begin = int(asked.group(1)) if asked else 0
         if begin > size or (asked and begin == size):
-            return self.send_error(416)
+            self.send_error(416)
+            return
         self.send_response(206 if asked else 200)
         if asked:
             self.send_header("Content-Range", "bytes %d-%d/%d" % (begin, size - 1, size))
         self.send_header("Content-Length", str(size - begin))
         self.end_headers()
         self.wfile.flush()
-        return self.connection.sendfile(file, begin)
+        file.seek(begin)
+        buffer = memoryview(bytearray(CHUNK))
+        for n in iter(lambda: file.readinto(buffer), 0):
+            self.connection.sendall(buffer[:n])
 
     def log_message(self, *words):
-        """There is no log: what is asked for holds the token."""
+        """There is no log."""
 
     def version_string(self):
         return "ipexctl"

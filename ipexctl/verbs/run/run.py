@@ -54,8 +54,8 @@ CONCLUDED = 10.0  # seconds for a host to write it down
 
 if TYPE_CHECKING:
     from ipexctl.hosts.agent import Agent
+    from ipexctl.hosts.peer_certificates import Keys
     from ipexctl.verbs.run.session import Session
-    from ipexctl.verbs.run.start_request import Keys
 
 
 def run(
@@ -191,7 +191,7 @@ class _Run:
         """For the link between the hosts."""
         if len(plan.hosts) == 1:
             return {}
-        from ipexctl.verbs.run.run_certificates import certificates
+        from ipexctl.hosts.peer_certificates import certificates
 
         return certificates(self.run_id, [host.host for host in plan.hosts])
 
@@ -278,7 +278,7 @@ def _load(several: bool) -> None:  # noqa: FBT001
     """What is needed once the hosts have answered: imported while they start their Pythons."""
 
     if several:
-        import cryptography.x509  # noqa: F401  run_certificates.py needs it
+        import cryptography.x509  # noqa: F401  peer_certificates.py needs it
 
 
 def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:

@@ -27,12 +27,13 @@ from ipexctl.core.run.verdict import Ending, Fact, Heard, Verdict, result_of
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
+from ipexctl.hosts.peer_certificates import Keys
 from ipexctl.local.shipped_tables import failures
 from ipexctl.verbs.run.host_link import WINDOW, Cut, HostLinks, Link
 from ipexctl.verbs.run.run_folder import Record
 from ipexctl.verbs.run.run_notices import Teller
 from ipexctl.verbs.run.run_watchers import Interrupts, Painter
-from ipexctl.verbs.run.start_request import INTERRUPT_GRACE, Keys, Orders
+from ipexctl.verbs.run.start_request import INTERRUPT_GRACE, Orders
 
 PING_EVERY = 3.0
 STOP_WAIT = 20.0

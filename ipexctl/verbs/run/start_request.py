@@ -9,9 +9,9 @@ from ipexctl.core.model import Host, HostPlan, LaunchPlan, RankPlace
 from ipexctl.core.plan import port_plan, rank_contract, shown_plan
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.run import mpi
+from ipexctl.hosts.peer_certificates import Keys
 
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
-Keys = Mapping[str, Mapping[str, str]]  # of each host, for the link between them
 
 
 @dataclass(frozen=True)

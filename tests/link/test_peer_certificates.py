@@ -1,4 +1,4 @@
-"""The certificates by which the hosts of a run know one another."""
+"""The certificates by which the hosts of one command know one another."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ipexctl.remote.connection import tls_channel
+from ipexctl.hosts.peer_certificates import certificates
+from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.connection.hub_link import Hub, Spoke
-from ipexctl.verbs.run.run_certificates import certificates
 from tests.link.links import until
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +79,7 @@ def test_hosts_with_names_of_any_length_reach_one_another() -> None:
 def test_the_hosts_side_computes_the_same_common_names() -> None:
     for name, keys in certificates("r1", NAMES).items():
         (field,) = loaded(keys["cert"]).subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-        assert field.value == tls_channel.common_name(name)
+        assert field.value == peer_tls.common_name(name)
 
 
 def test_a_certificate_cannot_issue_another() -> None:
@@ -91,6 +91,6 @@ def test_a_certificate_cannot_issue_another() -> None:
 
 
 def test_importing_it_does_not_import_cryptography() -> None:
-    text = "import sys, ipexctl.verbs.run.run_certificates; print('cryptography' in sys.modules)"
+    text = "import sys, ipexctl.hosts.peer_certificates; print('cryptography' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("False\n", "")

@@ -1,9 +1,9 @@
-"""The certificates of a run's hosts, by which its supervisors know one another."""
+"""The certificates by which the hosts of one run, or of one relay of files, know one another."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,17 +11,20 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-# No host's clock is so wrong that its run's certificates are not valid; they end with the run.
+# No host's clock is so wrong that its certificates are not valid; they end with the command.
 BEGIN, END = datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
 
 
-def certificates(run_id: str, hosts: Sequence[str]) -> dict[str, dict[str, str]]:
+Keys = Mapping[str, Mapping[str, str]]  # by host
+
+
+def certificates(issuer_name: str, hosts: Sequence[str]) -> Keys:
     """`ca`, `cert` and `key` for each host, as PEM. The CA's own key is not kept."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     ca_key = ec.generate_private_key(ec.SECP256R1())
-    issuer = _name(f"run {run_id}")
+    issuer = _name(issuer_name)
     ca = _pem(_certificate(issuer, ca_key, issuer, ca_key, is_ca=True))
     made = {}
     for host in hosts:
@@ -38,7 +41,7 @@ def certificates(run_id: str, hosts: Sequence[str]) -> dict[str, dict[str, str]]
 
 def _name(text: str) -> x509.Name:
     """A common name has 64 characters at most, a host's name may have more: so it is the SHA-256
-    of the name. remote/connection/tls_channel.py computes the same."""
+    of the name. remote/connection/peer_tls.py computes the same."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
