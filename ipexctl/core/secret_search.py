@@ -94,8 +94,7 @@ _SHAPE = re.compile(
 _LONG_WORD = re.compile(r"[A-Za-z0-9](?<![A-Za-z0-9].)[\w.~+-]{13,}")
 _HASH = re.compile(r"sha\d{3}[:=-]\Z", re.I)  # of a host key, or of a wheel
 _BASE64 = re.compile(r"[\w+/=~-]+")
-_NOT_HASH = re.compile(r"sha\d{3}[:=-]\Z", re.I)  # of a host key, or of a wheel
-_BASE64 = re.compile(r"[^\w+/=~-]")
+_NOT_BASE64 = re.compile(r"[^\w+/=~-]")
 _ESCAPED = ("\\n", "\\t", "\\r", "%3D", "%3A", "%22", "%20", "%2F")  # no part of a word
 
 
@@ -333,7 +332,11 @@ def _by_shape(text: str) -> Spans:
             continue
         if shape := _SHAPE.match(words, at):
             done = shape.end()
-            if any(c.isdigit() for c in shape[0][:128]) or looks_random(shape[0]):
+            if (
+                any(c.isdigit() for c in shape[0][:128])
+                or looks_random(shape[0])
+                or shape[0].startswith(("hf_", "eyJ"))
+            ):
                 yield at, done
         elif is_random(m[0]) and not _HASH.search(words, max(0, at - 8), at):
             found = _BASE64.match(words, at)
