@@ -89,10 +89,7 @@ class Redactor:
 
     def _known(self, text: str) -> str:
         if self._pattern is None:
-            words = sorted(self._aliases, key=len, reverse=True)
-            either = "|".join(map(re.escape, words)) or r"(?!)"
-            pattern = rf"(?<![A-Za-z0-9])(?:{either})(?![A-Za-z0-9])"
-            self._pattern = re.compile(pattern, re.IGNORECASE)
+            self._pattern = _either(self._aliases)
         return self._pattern.sub(lambda m: self._aliases[m[0].lower()], text)
 
     def _person(self, found: re.Match[str]) -> str:
@@ -124,6 +121,16 @@ class Redactor:
         if name.lower() not in self._aliases:
             self._aliases[name.lower()] = alias
             self._pattern = None
+
+
+def _either(words: Iterable[str]) -> re.Pattern[str]:
+    """By first letter, so that other words are skipped fast."""
+    begins: dict[str, list[str]] = {}
+    for word in sorted(words, key=len, reverse=True):
+        begins.setdefault(re.escape(word[0] + word[0].upper()), []).append(re.escape(word[1:]))
+    either = "|".join(f"(?<=[{first}])(?i:{'|'.join(rest)})" for first, rest in begins.items())
+    any_of = f"[{''.join(begins)}](?<![A-Za-z0-9].)(?:{either})(?![A-Za-z0-9])"
+    return re.compile(any_of if begins else r"(?!)")
 
 
 def _hides(key: str, pairs: Mapping[str, Any]) -> bool:

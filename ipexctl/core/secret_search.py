@@ -7,6 +7,7 @@ fails, and what a match consumes is not read again: time grows with the length o
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterator
 
 from ipexctl.core.plays.secret_mask import MASK
@@ -41,25 +42,28 @@ _NAME = re.compile(
     r"(?:\\{0,4}[\"']?value\\{0,4}[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?=[bru]?\\{0,4}[\"'])))"
     r"|(?P<tag>>)|(?P<gap>[ \t]{1,32}))"
 )
+_BEFORE_NAME = frozenset(" -_." + string.ascii_letters + string.digits)
 _NOT_NAME = re.compile(r"[^\w.-]")
+_OPENS_BLOCK = re.compile(r"[|>{\[(]?[-+]?(?:\r?\n|\Z)")
 _OPENING = re.compile(r"[bBrRuUfF]{0,2}(\\{1,8}[\"'`]|\"\"\"|'''|[\"'`])")
 _QUOTED = {
     quote: re.compile(rf"[^{quote}\\\n]*(?:\\.[^{quote}\\\n]*){{0,1000}}{quote}")
     for quote in "\"'`"
 }
 _WORD = re.compile(r"(?:[^\s\"']|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|[\"'])[^\s\"']*")
-_BARE = re.compile(r"[^\s\"'`,;<>(){}\[\]]+")
+_BARE = re.compile(r"[^\s\"'`,;<>(){}\[\]]{1,256}")
 _REST = re.compile(r"[^\n]+")
 _END = r"(?=[\s,;)\]}\"'|&]|\\|\Z)"
 _NOTHING = re.compile(
     rf"(?:none|null|nil|true|false|auto|yes|no|\*+|\$\{{?\w+\}}?|%\w+%|<[\w -]+>){_END}", re.I
 )
 _NUMBER = re.compile(rf"-?\d{{1,5}}(?:\.\d+)?(?:e-?\d+)?(?: ?(?:ms|us|s|%|/\d+)|{_END})", re.I)
-_CODE = re.compile(r"[A-Za-z_][\w.]*[\[(][\w., =:\[\]()-]*[\])]\s*$", re.M)
+_PASSWORD = re.compile("passw|pwd|secret|phrase", re.I)
+_CODE = re.compile(r"[A-Za-z_][\w.]{0,64}[\[(][\w., =:\[\]()-]{0,128}[\])][ \t\r]{0,8}$", re.M)
 _IS = re.compile(r"(?:is|was|set to|to|for \S{1,64} is)[ \t:]{1,4}", re.I)
 _LOGIN_WORDS = re.compile(r"\b(?:login|machine|default|user|account|username)\b", re.I)
 _LINE = re.compile(r"\r?\n([ \t]*)([^\n]*)")
-_SYMBOL = re.compile(r"[!@#$%^&*+=?~]")
+_MIXED = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Za-z]+\d|[!@#$%^&*+=?~]")
 _SHORT = re.compile(
     r"-(?<![\w./=-]-)([aAbkKpPtTuUwW])(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
 )
@@ -164,13 +168,17 @@ def _by_name(text: str) -> Spans:
         start = m.start()
         if start < done:
             continue
-        around = _NOT_NAME.split(text[max(0, start - 48) : start])
-        name = around[-1] + text[start : m.start("close")]
-        before = around[-2] if len(around) > 1 and text[start - len(around[-1]) - 1] == " " else ""
+        first, before = start, ""
+        if start and text[start - 1] in _BEFORE_NAME:
+            around = _NOT_NAME.split(text[max(0, start - 48) : start])
+            first -= len(around[-1])
+            if len(around) > 1 and text[first - 1] == " ":
+                before = around[-2]
+        name = text[first : m.start("close")]
         how = named(name, before)
         if how is Named.NO and not (m["gap"] and name.lower() == "login"):
             continue
-        if found := _value(text, m, name, how, start - len(around[-1])):
+        if found := _value(text, m, name, how, first):
             done = found[1]
             yield found
 
@@ -188,7 +196,7 @@ def _value(
         return None
     if m["gap"] and not is_option:
         return _in_prose(text, at, name, how, start)
-    if text[at : at + 1] in ("", "\n", "\r") or re.match(r"[|>{\[][-+]?\r?\n", text[at : at + 4]):
+    if _OPENS_BLOCK.match(text, at):
         return _block(text, at, start) if how is Named.SECRET and m["is"] else None
     if quote := _OPENING.match(text, at):
         end = _closing(text, quote)
@@ -219,9 +227,7 @@ def _value(
 
 def _is_number(text: str, at: int, name: str) -> bool:
     """A count, not a secret; passwords may be numbers."""
-    words = name.lower()
-    number = not any(word in words for word in ("password", "passwd", "pwd", "secret", "phrase"))
-    return number and _NUMBER.match(text, at) is not None
+    return _NUMBER.match(text, at) is not None and not _PASSWORD.search(name)
 
 
 def _closing(text: str, quote: re.Match[str]) -> int:
@@ -268,19 +274,18 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
     """password hunter2; the key is "x"; a line of a netrc file."""
     said = _IS.match(text, at)
     at = said.end() if said else at
-    found = _WORD.match(text, at)
-    if not found or _NOTHING.match(text, at):
+    if not (found := _WORD.match(text, at)) or _NOTHING.match(text, at):
         return None
     word, end = found[0], _word_end(text, at)
+    if how is not Named.SECRET:
+        return (at, end) if len(word) >= 8 and looks_random(word) else None
     line = _line_before(text, start)
-    secret = how is Named.SECRET
-    lone = secret and text[end : end + 1] in ("", "\n", "\r") and not line.strip()
-    netrc = secret and _LOGIN_WORDS.search(line)
-    quoted = secret and said and word[0] in "\"'"
-    mixed = secret and len(word) >= 6 and any(c.isdigit() for c in word) and (
-        re.search(r"[A-Za-z]\d+[A-Za-z]|\d[A-Za-z]+\d", word) or _SYMBOL.search(word)
-        or bool(said) or re.fullmatch(r"[a-z]+\d+", word) and "pass" in name.lower()
+    lone = text[end : end + 1] in ("", "\n", "\r") and not line.strip()
+    quoted = said and word[0] in "\"'"
+    mixed = len(word) >= 6 and any(c.isdigit() for c in word) and (
+        said or _MIXED.search(word) or "pass" in name.lower()
     )  # fmt: skip
+    netrc = _LOGIN_WORDS.search(line)
     return (at, end) if lone or netrc or quoted or mixed or looks_random(word) else None
 
 
@@ -304,15 +309,15 @@ def _by_option(text: str) -> Spans:
 def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
     if not value or _NOTHING.match(value):
         return False
-    if _WITH_PASSWORD.search(line) and letter in "apPwU":
-        return _NUMBER.match(value) is None or letter != "P"
+    if letter in "apPwU" and _WITH_PASSWORD.search(line):
+        return True
     if letter in "uU":
         user, sign, password = value.partition("%" if letter == "U" else ":")
         return bool(sign and password) and not password.isdigit() and not password.startswith("//")
     if letter == "b":
         return "curl" in line and "=" in value
     if letter == "p" and apart:
-        return not (_HARMLESS_P.match(value) or _MAKES_FOLDERS.search(line))
+        return not (len(value) < 4 or _HARMLESS_P.match(value) or _MAKES_FOLDERS.search(line))
     return looks_random(value)
 
 
