@@ -67,11 +67,38 @@ _MIXED = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Za-z]+\d|[!@#$%^&*+=?~]")
 _SHORT = re.compile(
     r"-(?<![\w./=-]-)([aAbkKpPtTuUwW])(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
 )
-_WITH_PASSWORD = re.compile(
-    r"\b(?:mysql|maria|sshpass|7z|zip|unzip|redis-cli|ldap|sqlcmd|mongo|lftp|ipmitool|smbclient"
-    r"|rpcclient|snmp)\w*[^\n|;]*\Z"
+_WITH_PASSWORD = frozenset(  # in -pPASSWORD, -a, -w or -U
+    [
+        "mysql",
+        "mysqldump",
+        "mysqladmin",
+        "mysqlimport",
+        "mariadb",
+        "mariadb-dump",
+        "sshpass",
+        "7z",
+        "7za",
+        "zip",
+        "unzip",
+        "redis-cli",
+        "ldapsearch",
+        "ldapadd",
+        "ldapmodify",
+        "ldapwhoami",
+        "sqlcmd",
+        "bcp",
+        "mongo",
+        "mongosh",
+        "mongodump",
+        "lftp",
+        "ipmitool",
+        "smbclient",
+        "rpcclient",
+        "snmpget",
+        "snmpwalk",
+    ]
 )
-_MAKES_FOLDERS = re.compile(r"\b(?:mkdir|cp|rsync|install|ps|kill|tar|ssh|scp)\b[^\n|;&]*\Z")
+_MAKES_FOLDERS = frozenset(["mkdir", "cp", "rsync", "install", "ps", "kill", "tar", "ssh", "scp"])
 _HARMLESS_P = re.compile(r"[\d:.,/-]+(?:/(?:tcp|udp))?\Z|[/~.$]")
 _BEARER = re.compile(
     r"(?:bearer|basic|digest|negotiate|identified by)[ \t]{1,8}(?!-)[^\s,;)\]}\"]{4,}"
@@ -114,7 +141,8 @@ def masked_secrets(text: str) -> str:
         _private_keys, _in_urls, _by_name, _by_option, _by_shape
     )  # fmt: skip
     spans = sorted(span for find in finders for span in find(text))
-    parts, done = [], 0
+    parts: list[str] = []
+    done = 0
     for start, end in spans:
         if start > done or not parts:
             parts += [text[done:start], MASK]
@@ -285,7 +313,7 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
     mixed = len(word) >= 6 and any(c.isdigit() for c in word) and (
         said or _MIXED.search(word) or "pass" in name.lower()
     )  # fmt: skip
-    netrc = _LOGIN_WORDS.search(line)
+    netrc = "passw" in name.lower() and _LOGIN_WORDS.search(line)
     return (at, end) if lone or netrc or quoted or mixed or looks_random(word) else None
 
 
@@ -309,7 +337,8 @@ def _by_option(text: str) -> Spans:
 def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
     if not value or _NOTHING.match(value):
         return False
-    if letter in "apPwU" and _WITH_PASSWORD.search(line):
+    commands = {word.rpartition("/")[2] for word in line[-128:].split()}
+    if letter in "apPwU" and _WITH_PASSWORD & commands:
         return True
     if letter in "uU":
         user, sign, password = value.partition("%" if letter == "U" else ":")
@@ -317,7 +346,7 @@ def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
     if letter == "b":
         return "curl" in line and "=" in value
     if letter == "p" and apart:
-        return not (len(value) < 4 or _HARMLESS_P.match(value) or _MAKES_FOLDERS.search(line))
+        return len(value) >= 4 and not (_HARMLESS_P.match(value) or _MAKES_FOLDERS & commands)
     return looks_random(value)
 
 
