@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterator
 
 from ipexctl.core.plays.secret_mask import MASK
-from ipexctl.core.secret_names import Named, is_random, looks_random, named
+from ipexctl.core.secret_names import Named, is_random, looks_random, named, words
 
 Spans = Iterator[tuple[int, int]]
 
@@ -30,9 +30,9 @@ _URL = re.compile(r"://([^\s\"<>]+)")
 _PARAMETER = re.compile(r"[?&;](?=([\w.%-]{0,48}))\1=([^\s&\"'<>]+)")
 _URL_SECRETS = frozenset(
     ["sig", "signature", "key", "code", "token", "auth", "sid", "sv_sig", "hash", "hmac"]
-)
-_HOOK = re.compile(r"(?:hook|/bot\d)[^/\s]{0,40}/", re.I)
-_LOGIN = re.compile(r":(?<=[\w.-]:)[^\s@:/\"']{1,256}@(?=[\w\[])")
+)  # noqa: SIM905
+_HOOK = re.compile(r"hook[^/\s]{0,40}/|/bot(?=\d)", re.I)
+_LOGIN = re.compile(r":(?<=[\w.-]:)(?!\d{1,4}(?:,\d{1,4}){0,9}@)[^\s@:/\"']{1,256}@(?=[\w\[])")
 # in a text in lower case
 _NAME = re.compile(
     r"(?:token|key|secret|pass|pwd|pw|psk|cred|auth|cookie|sess|sid|sig|jwt|otp|mnemonic|phrase"
@@ -57,48 +57,24 @@ _END = r"(?=[\s,;)\]}\"'|&]|\\|\Z)"
 _NOTHING = re.compile(
     rf"(?:none|null|nil|true|false|auto|yes|no|\*+|\$\{{?\w+\}}?|%\w+%|<[\w -]+>){_END}", re.I
 )
-_NUMBER = re.compile(rf"-?\d{{1,5}}(?:\.\d+)?(?:e-?\d+)?(?: ?(?:ms|us|s|%|/\d+)|{_END})", re.I)
+_NUMBER = re.compile(rf"-?\d{{1,5}}(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:ms|us|s|%|/\d+)|{_END})", re.I)
 _PASSWORD = re.compile("passw|pwd|secret|phrase", re.I)
 _CODE = re.compile(r"[A-Za-z_][\w.]{0,64}[\[(][\w., =:\[\]()-]{0,128}[\])][ \t\r]{0,8}$", re.M)
-_IS = re.compile(r"(?:is|was|set to|to|for \S{1,64} is)[ \t:]{1,4}", re.I)
-_LOGIN_WORDS = re.compile(r"\b(?:login|machine|default|user|account|username)\b", re.I)
+_IS = re.compile(r"(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}", re.I)
+_LOGIN_WORDS = re.compile(r"\b(?:login|machine)\b", re.I)
 _LINE = re.compile(r"\r?\n([ \t]*)([^\n]*)")
+_OF_PROSE = re.compile(r"[(|]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
+_PLURAL = ("ds", "ts", "ns", "ys")
 _MIXED = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Za-z]+\d|[!@#$%^&*+=?~]")
 _SHORT = re.compile(
-    r"-(?<![\w./=-]-)([aAbkKpPtTuUwW])(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
+    r"-(?<![\w./=-]-)([aAbkKpPtTuUwW]|-(?:proxy-)?user(?=[ =]))(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
 )
-_WITH_PASSWORD = frozenset(  # in -pPASSWORD, -a, -w or -U
-    [
-        "mysql",
-        "mysqldump",
-        "mysqladmin",
-        "mysqlimport",
-        "mariadb",
-        "mariadb-dump",
-        "sshpass",
-        "7z",
-        "7za",
-        "zip",
-        "unzip",
-        "redis-cli",
-        "ldapsearch",
-        "ldapadd",
-        "ldapmodify",
-        "ldapwhoami",
-        "sqlcmd",
-        "bcp",
-        "mongo",
-        "mongosh",
-        "mongodump",
-        "lftp",
-        "ipmitool",
-        "smbclient",
-        "rpcclient",
-        "snmpget",
-        "snmpwalk",
-    ]
+_WITH_PASSWORD = words(  # in -pPASSWORD, -a, -w or -U
+    "mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump sshpass 7z 7za zip unzip"
+    " redis-cli ldapsearch ldapadd ldapmodify ldapwhoami sqlcmd bcp mongo mongosh mongodump lftp"
+    " ipmitool smbclient rpcclient snmpget snmpwalk"
 )
-_MAKES_FOLDERS = frozenset(["mkdir", "cp", "rsync", "install", "ps", "kill", "tar", "ssh", "scp"])
+_MAKES_FOLDERS = words("mkdir cp rsync install ps kill tar ssh scp")
 _HARMLESS_P = re.compile(r"[\d:.,/-]+(?:/(?:tcp|udp))?\Z|[/~.$]")
 _BEARER = re.compile(
     r"(?:bearer|basic|digest|negotiate|identified by)[ \t]{1,8}(?!-)[^\s,;)\]}\"]{4,}"
@@ -172,7 +148,9 @@ def _in_urls(text: str) -> Spans:
         url = m[1]
         if text[max(0, m.start() - 16) : m.start()].rpartition("'")[1]:
             url = url.partition("'")[0]
-        if at := url.rfind("@") + 1:
+        host, slash, _ = url.partition("/")
+        has_password = not host.partition(":")[2][:5].isdigit() and ":" in host  # it may have a /
+        if at := (url if has_password else host).rfind("@") + 1:
             yield m.start(1), m.start(1) + at
         if hook := _HOOK.search(url[:512]):
             yield m.start(1) + hook.end(), m.start(1) + len(url)
@@ -201,7 +179,7 @@ def _by_name(text: str) -> Spans:
             around = _NOT_NAME.split(text[max(0, start - 48) : start])
             first -= len(around[-1])
             if len(around) > 1 and text[first - 1] == " ":
-                before = around[-2]
+                before = around[-2].strip("-._")
         name = text[first : m.start("close")]
         how = named(name, before)
         if how is Named.NO and not (m["gap"] and name.lower() == "login"):
@@ -226,14 +204,13 @@ def _value(
         return _in_prose(text, at, name, how, start)
     if _OPENS_BLOCK.match(text, at):
         return _block(text, at, start) if how is Named.SECRET and m["is"] else None
-    if quote := _OPENING.match(text, at):
-        end = _closing(text, quote)
-        if how is Named.SECRET or looks_random(text[quote.end() : end]):
-            return None if _NOTHING.match(text, quote.end()) else (at, end)
-        return None
+    quote = _OPENING.match(text, at)
+    begin = quote.end() if quote else at
     if how is Named.MAYBE:
-        found = _BARE.match(text, at)
+        found = _BARE.match(text, begin)
         return found.span() if found and looks_random(found[0]) else None
+    if quote:
+        return None if _NOTHING.match(text, begin) else (at, _closing(text, quote))
     if m["tag"]:
         end = text.find("<", at, at + 4000)
         return (at, end) if end > at else None
@@ -302,13 +279,18 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
     """password hunter2; the key is "x"; a line of a netrc file."""
     said = _IS.match(text, at)
     at = said.end() if said else at
-    if not (found := _WORD.match(text, at)) or _NOTHING.match(text, at):
+    found = _WORD.match(text, at)
+    if not found or _NOTHING.match(text, at) or name[-1] == "." or _OF_PROSE.match(text, at):
         return None
     word, end = found[0], _word_end(text, at)
     if how is not Named.SECRET:
         return (at, end) if len(word) >= 8 and looks_random(word) else None
     line = _line_before(text, start)
-    lone = text[end : end + 1] in ("", "\n", "\r") and not line.strip()
+    lone = (
+        text[end : end + 1] in ("", "\n", "\r")
+        and not line.strip()
+        and not name.lower().endswith(_PLURAL)
+    )
     quoted = said and word[0] in "\"'"
     mixed = len(word) >= 6 and any(c.isdigit() for c in word) and (
         said or _MIXED.search(word) or "pass" in name.lower()
@@ -321,7 +303,7 @@ def _by_option(text: str) -> Spans:
     """-u USER:PASSWORD, -p PASSWORD, and any short option with a random value."""
     done = 0
     for m in _SHORT.finditer(text):
-        at, letter = m.end(), m[1]
+        at, letter = m.end(), m[1][:1].replace("-", "u")
         if at < done:
             continue
         quote = _OPENING.match(text, at)
@@ -335,7 +317,7 @@ def _by_option(text: str) -> Spans:
 
 
 def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
-    if not value or _NOTHING.match(value):
+    if not value or value[0] == "-" or _NOTHING.match(value):
         return False
     commands = {word.rpartition("/")[2] for word in line[-128:].split()}
     if letter in "apPwU" and _WITH_PASSWORD & commands:
@@ -356,15 +338,15 @@ def _by_shape(text: str) -> Spans:
         if len(word) >= 16 or any(not c.isalpha() for c in word.rstrip(".:")):
             yield m.end() - len(word), m.end()
     yield from (m.span() for m in _CRYPT.finditer(text))
-    words = text
+    shown = text
     for escaped in _ESCAPED:
-        words = words.replace(escaped, " " * len(escaped))
+        shown = shown.replace(escaped, " " * len(escaped))
     done = 0
-    for m in _LONG_WORD.finditer(words):
+    for m in _LONG_WORD.finditer(shown):
         at = m.start()
         if at < done:
             continue
-        if shape := _SHAPE.match(words, at):
+        if shape := _SHAPE.match(shown, at):
             done = shape.end()
             if (
                 any(c.isdigit() for c in shape[0][:128])
@@ -372,7 +354,7 @@ def _by_shape(text: str) -> Spans:
                 or shape[0].startswith(("hf_", "eyJ"))
             ):
                 yield at, done
-        elif is_random(m[0]) and not _HASH.search(words, max(0, at - 8), at):
-            found = _BASE64.match(words, at)
+        elif is_random(m[0]) and not _HASH.search(shown, max(0, at - 8), at):
+            found = _BASE64.match(shown, at)
             done = max(found.end() if found else 0, m.end())
-            yield at - len(_NOT_BASE64.split(words[max(0, at - 128) : at])[-1]), done
+            yield at - len(_NOT_BASE64.split(shown[max(0, at - 128) : at])[-1]), done
