@@ -67,7 +67,8 @@ _OF_PROSE = re.compile(r"[(|]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
 _PLURAL = ("ds", "ts", "ns", "ys")
 _MIXED = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Za-z]+\d|[!@#$%^&*+=?~]")
 _SHORT = re.compile(
-    r"-(?<![\w./=-]-)([aAbkKpPtTuUwW]|-(?:proxy-)?user(?=[ =]))(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
+    r"-(?<![\w./=-]-)([aAbkKpPtTuUwW]|-(?:proxy-)?user(?=[ =]))"
+    r"(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
 )
 _WITH_PASSWORD = words(  # in -pPASSWORD, -a, -w or -U
     "mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump sshpass 7z 7za zip unzip"
