@@ -18,6 +18,9 @@ from ipexctl.core.secret_search import masked_secrets, plain
 _FLAGS = frozenset({"auto", "false", "none", "null", "true"})  # TOKENIZERS_PARALLELISM=false
 _SHORTEST = 4  # of a variable's value that is looked for in all texts
 _MOST = 500  # aliases for names that only texts have; others share one
+_LONGEST = 8000  # characters of a line
+_LONG_LINE = re.compile(rf"^[^\n]{{{_LONGEST + 1},}}", re.M)
+_LAST_WORD = re.compile(r"(?<!\S)\S{1,512}\Z")
 _OTHER_HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\"]{1,64})")
 _AT = re.compile(r"[\w.+-](?<![\w.+-].)[\w.+-]{0,63}@[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,9}")
 _IP = re.compile(
@@ -64,7 +67,8 @@ class Redactor:
         self.hosts(*names)
 
     def text(self, text: str) -> str:
-        text = masked_secrets(masked(plain(text), self._secrets))
+        text = _LONG_LINE.sub(_shortened, plain(text))
+        text = masked_secrets(masked(text, self._secrets))
         for home in self._homes:
             text = re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", "~", text)
         text = _OTHER_HOME.sub(lambda m: m[1] + self._seen("user", m[2]), text)
@@ -121,6 +125,13 @@ class Redactor:
         if name.lower() not in self._aliases:
             self._aliases[name.lower()] = alias
             self._pattern = None
+
+
+def _shortened(found: re.Match[str]) -> str:
+    """Up to the end of a word: a part of a secret may not look like one."""
+    line = found[0][:_LONGEST]
+    line = line[:-512] + _LAST_WORD.sub("", line[-512:])
+    return f"{line} [... {len(found[0]) - len(line)} more characters]"
 
 
 def _either(words: Iterable[str]) -> re.Pattern[str]:

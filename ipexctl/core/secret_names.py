@@ -25,13 +25,13 @@ _ALWAYS = words(
 )
 _ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "token", "apikey", "accesskey",
-    "secretkey", "privatekey", "authkey", "sharedkey", "accountkey", "pwd", "pass", "sessid",
+    "secretkey", "privatekey", "authkey", "sharedkey", "accountkey", "pwd", "pass", "sessid", "sessionid",
     "requireauth", "masterauth", "bindpw", "rootpw",
 )  # fmt: skip
 _NO_PASS = words("bypass compass encompass surpass trespass overpass multipass")
 # what a secret's name may have after its word; others describe it: token_count, password_file
 _AFTER = words(
-    "base b data material value val hex raw text string plain plaintext new old current"
+    "base b data material value val hex raw text string str plain plaintext new old current"
     " prod production dev test live staging main primary secondary backup header id key token"
     " hash secret password auth phrase enc encoded"
 )
@@ -122,7 +122,14 @@ def is_random(word: str) -> bool:
         len(longest) >= 16
         and len(_CHANGE.findall(longest)) >= len(longest) / 3
         and not word.startswith(("_Z", "Z"))
-        and any(c.islower() for c in longest)
-        and any(c.isupper() for c in longest)
-        and any(c.isdigit() for c in longest)
+        and is_mixed(longest)
+    )
+
+
+def is_mixed(word: str) -> bool:
+    return (
+        any(c.islower() for c in word)
+        and any(c.isupper() for c in word)
+        and any(c.isdigit() for c in word)
+        and len(_CHANGE.findall(word)) >= 5
     )

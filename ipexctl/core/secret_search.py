@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterator
 
 from ipexctl.core.plays.secret_mask import MASK
-from ipexctl.core.secret_names import Named, is_random, looks_random, named, words
+from ipexctl.core.secret_names import Named, is_mixed, is_random, looks_random, named, words
 
 Spans = Iterator[tuple[int, int]]
 
@@ -31,16 +31,17 @@ _PARAMETER = re.compile(r"[?&;](?=([\w.%-]{0,48}))\1=([^\s&\"'<>]+)")
 _URL_SECRETS = frozenset(
     ["sig", "signature", "key", "code", "token", "auth", "sid", "sv_sig", "hash", "hmac"]
 )  # noqa: SIM905
-_HOOK = re.compile(r"hook[^/\s]{0,40}/|/bot(?=\d)", re.I)
+_HOOK = re.compile(r"hook[^/\s]{0,40}/|/bot(?=\d)|/t/(?=[a-z]{2}-)", re.I)
 _LOGIN = re.compile(r":(?<=[\w.-]:)(?!\d{1,4}(?:,\d{1,4}){0,9}@)[^\s@:/\"']{1,256}@(?=[\w\[])")
 # in a text in lower case
 _NAME = re.compile(
     r"(?:token|key|secret|pass|pwd|pw|psk|cred|auth|cookie|sess|sid|sig|jwt|otp|mnemonic|phrase"
     r"|webhook|dsn|login)(?=([\w.-]{0,40}))\1(?P<close>\\{0,4}[\"'`]?\]?)"
-    r"(?:[ \t]{0,16}(?P<is>=>|:=|={1,2}|:(?!//)|%3[ad])[ \t]{0,16}"
-    r"|(?P<next>[ \t]{0,4}(?:,\s{0,64}|\n[ \t]{0,32})"
+    r"(?:(?: for [^\s:]{1,64}(?=:))?[ \t]{0,16}(?P<is>=>|:=|={1,2}|:(?!//)|%3[ad])[ \t]{0,16}"
+    r"|(?P<next>[ \t]{0,4}(?:,\s{0,64}|\n[ \t]{0,32}|\()"
     r"(?:\\{0,4}[\"']?value\\{0,4}[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?=[bru]?\\{0,4}[\"'])))"
-    r"|(?P<tag>>)|(?P<gap>[ \t]{1,32}))"
+    r"|(?P<tag>>)|(?P<gap>[ \t]{1,32}(?:[|│][ \t]{1,32})?)"
+    r"|(?P<line>\r?\n[ \t]{0,32}(?:[\w\[\].]{1,16}:[ \t])?))"
 )
 _BEFORE_NAME = frozenset(" -_." + string.ascii_letters + string.digits)
 _NOT_NAME = re.compile(r"[^\w.-]")
@@ -64,21 +65,22 @@ _IS = re.compile(r"(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}", re
 _LOGIN_WORDS = re.compile(r"\b(?:login|machine)\b", re.I)
 _LINE = re.compile(r"\r?\n([ \t]*)([^\n]*)")
 _OF_PROSE = re.compile(r"[(|]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
+_PARTS = re.compile(r"[a-z]{3}[A-Z]|\w-\w+-\w")
 _PLURAL = ("ds", "ts", "ns", "ys")
 _MIXED = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Za-z]+\d|[!@#$%^&*+=?~]")
 _SHORT = re.compile(
-    r"-(?<![\w./=-]-)([aAbkKpPtTuUwW]|-(?:proxy-)?user(?=[ =]))"
+    r"-(?<![\w./=-]-)([aAbkKNpPtTuUwW]|-(?:proxy-)?user(?=[ =]))"
     r"(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
 )
 _WITH_PASSWORD = words(  # in -pPASSWORD, -a, -w or -U
     "mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump sshpass 7z 7za zip unzip"
     " redis-cli ldapsearch ldapadd ldapmodify ldapwhoami sqlcmd bcp mongo mongosh mongodump lftp"
-    " ipmitool smbclient rpcclient snmpget snmpwalk"
+    " openssl ssh-keygen gpg ipmitool smbclient rpcclient snmpget snmpwalk"
 )
 _MAKES_FOLDERS = words("mkdir cp rsync install ps kill tar ssh scp")
 _HARMLESS_P = re.compile(r"[\d:.,/-]+(?:/(?:tcp|udp))?\Z|[/~.$]")
 _BEARER = re.compile(
-    r"(?:bearer|basic|digest|negotiate|identified by)[ \t]{1,8}(?!-)[^\s,;)\]}\"]{4,}"
+    r"(?:bearer|basic|digest|negotiate|identified by)(?:[ \t]{1,8}|%20)(?!-)[^\s,;)\]}\"]{4,}"
 )
 _CRYPT = re.compile(
     r"\$(?:1|2[abxy]?|5|6|7|y|apr1|argon2\w{0,2}|pbkdf2[\w-]{0,16}|scrypt)\$[^\s\"'`:]{8,}"
@@ -100,6 +102,8 @@ _SHAPE = re.compile(
     r"|A3-[A-Z0-9]{6}-[A-Z0-9-]{20,}|[\w-]{14}\.atlasv1\.[\w-]{40,}"
 )
 _LONG_WORD = re.compile(r"[A-Za-z0-9](?<![A-Za-z0-9].)[\w.~+-]{13,}")
+_LETTERS = re.compile("[A-Za-z]{20}")
+_AWS_SECRET = re.compile(r"[A-Za-z0-9/+](?<![\w+/=.~-].)[A-Za-z0-9/+]{39}(?![\w+/=.~-])")
 _HASH = re.compile(r"sha\d{3}[:=-]\Z", re.I)  # of a host key, or of a wheel
 _BASE64 = re.compile(r"[\w+/=~-]+")
 _NOT_BASE64 = re.compile(r"[^\w+/=~-]")
@@ -201,6 +205,8 @@ def _value(
     at, is_option = m.end(), name[:1] == "-"
     if _NOTHING.match(text, at) or _is_number(text, at, name):
         return None
+    if m["line"] and not is_option:
+        return None
     if m["gap"] and not is_option:
         return _in_prose(text, at, name, how, start)
     if _OPENS_BLOCK.match(text, at):
@@ -293,11 +299,16 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
         and not name.lower().endswith(_PLURAL)
     )
     quoted = said and word[0] in "\"'"
-    mixed = len(word) >= 6 and any(c.isdigit() for c in word) and (
+    digit = any(c.isdigit() for c in word)
+    mixed = len(word) >= 6 and digit and (
         said or _MIXED.search(word) or "pass" in name.lower()
     )  # fmt: skip
     netrc = "passw" in name.lower() and _LOGIN_WORDS.search(line)
-    return (at, end) if lone or netrc or quoted or mixed or looks_random(word) else None
+    return (
+        (at, end)
+        if lone or netrc or quoted or mixed or looks_random(word) or _PARTS.search(word)
+        else None
+    )
 
 
 def _by_option(text: str) -> Spans:
@@ -321,7 +332,7 @@ def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
     if not value or value[0] == "-" or _NOTHING.match(value):
         return False
     commands = {word.rpartition("/")[2] for word in line[-128:].split()}
-    if letter in "apPwU" and _WITH_PASSWORD & commands:
+    if letter in "akNpPwU" and _WITH_PASSWORD & commands:
         return True
     if letter in "uU":
         user, sign, password = value.partition("%" if letter == "U" else ":")
@@ -335,10 +346,11 @@ def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
 
 def _by_shape(text: str) -> Spans:
     for m in _BEARER.finditer(_lower(text)):
-        word = text[m.start() : m.end()].split()[-1]
+        word = text[m.start() : m.end()].replace("%20", " ").split()[-1]
         if len(word) >= 16 or any(not c.isalpha() for c in word.rstrip(".:")):
             yield m.end() - len(word), m.end()
     yield from (m.span() for m in _CRYPT.finditer(text))
+    yield from (m.span() for m in _AWS_SECRET.finditer(text) if is_mixed(m[0]))
     shown = text
     for escaped in _ESCAPED:
         shown = shown.replace(escaped, " " * len(escaped))
@@ -353,6 +365,7 @@ def _by_shape(text: str) -> Spans:
                 any(c.isdigit() for c in shape[0][:128])
                 or looks_random(shape[0])
                 or shape[0].startswith(("hf_", "eyJ"))
+                or _LETTERS.search(shape[0])
             ):
                 yield at, done
         elif is_random(m[0]) and not _HASH.search(shown, max(0, at - 8), at):
