@@ -25,8 +25,8 @@ _ALWAYS = words(
 )
 _ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "token", "apikey", "accesskey",
-    "secretkey", "privatekey", "authkey", "sharedkey", "accountkey", "pwd", "pass", "sessid", "sessionid",
-    "requireauth", "masterauth", "bindpw", "rootpw",
+    "secretkey", "privatekey", "authkey", "sharedkey", "accountkey", "pwd", "pass", "sessid",
+    "sessionid", "requireauth", "masterauth", "bindpw", "rootpw",
 )  # fmt: skip
 _NO_PASS = words("bypass compass encompass surpass trespass overpass multipass")
 # what a secret's name may have after its word; others describe it: token_count, password_file

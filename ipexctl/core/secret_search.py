@@ -64,7 +64,7 @@ _CODE = re.compile(r"[A-Za-z_][\w.]{0,64}[\[(][\w., =:\[\]()-]{0,128}[\])][ \t\r
 _IS = re.compile(r"(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}", re.I)
 _LOGIN_WORDS = re.compile(r"\b(?:login|machine)\b", re.I)
 _LINE = re.compile(r"\r?\n([ \t]*)([^\n]*)")
-_OF_PROSE = re.compile(r"[(|]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
+_OF_PROSE = re.compile(r"[(|`]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
 _PARTS = re.compile(r"[a-z]{3}[A-Z]|\w-\w+-\w")
 _PLURAL = ("ds", "ts", "ns", "ys")
 _MIXED = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Za-z]+\d|[!@#$%^&*+=?~]")
@@ -290,7 +290,7 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
     if not found or _NOTHING.match(text, at) or name[-1] == "." or _OF_PROSE.match(text, at):
         return None
     word, end = found[0], _word_end(text, at)
-    if how is not Named.SECRET:
+    if how is not Named.SECRET or name.lower() == "pass":
         return (at, end) if len(word) >= 8 and looks_random(word) else None
     line = _line_before(text, start)
     lone = (
@@ -304,11 +304,8 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
         said or _MIXED.search(word) or "pass" in name.lower()
     )  # fmt: skip
     netrc = "passw" in name.lower() and _LOGIN_WORDS.search(line)
-    return (
-        (at, end)
-        if lone or netrc or quoted or mixed or looks_random(word) or _PARTS.search(word)
-        else None
-    )
+    parts = looks_random(word) or _PARTS.search(word)
+    return (at, end) if lone or netrc or quoted or mixed or parts else None
 
 
 def _by_option(text: str) -> Spans:

@@ -97,6 +97,17 @@ IN_TEXTS: tuple[tuple[str, str], ...] = (
     ("got \\n§", "dckr_pat_" + "a1B2c3D4e5F6g7H8i9J0"),
     ("secret: §", BASE64),
     ("printed without a name: §", BASE64),
+    # said, and in tables
+    ("password is §", SHORT),
+    ("Password for ann: §", SHORT),
+    ("login failed for ann with password '§'", SHORT),
+    ("VAULT_TOKEN    §", "s.abcdefghijklmnop"),
+    ("| token | § |", "abc-def-ghi"),
+    ("SecretStr('§')", "abc-def-ghi"),
+    ("CREATE USER ann IDENTIFIED BY '§';", SHORT),
+    ("args: --api-key\n§", "abc-def-ghi"),
+    ("wandb login §", HEX),
+    ("S3: § of ann", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
     # behind what a terminal does not show
     ("\x1b[31mtoken\x1b[0m=\x1b[1m§\x1b[0m", WORD),
     ("to\x1b[0mken=§", WORD),
@@ -130,6 +141,7 @@ torch 2.13.0+cpu, Python 3.11.7, Linux-6.1.0-18-amd64-x86_64-with-glibc2.36
 models--Qwen--Qwen2.5-7B/snapshots/a09a35458c702b33eeacc393d103063234e8bc28
 TOKENIZERS_PARALLELISM=false HF_TOKEN=None use_auth_token=True
 mpirun -n 4 -ppn 2 -hosts node01,node02 -genv OMP_NUM_THREADS 8 python train.py -p 29500
+Ranks 4, 5 failed to pass monitoredBarrier in 2000000 ms
 mkdir -p out/checkpoints && ssh -p 2222 node01
 [proxy:0:1@node02] main (pm/pmiserv/pmip.c:181): unable to connect to server node01 at port 41849
 ==================================================================================
