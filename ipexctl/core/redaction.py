@@ -161,6 +161,8 @@ def _is_alias(word: str) -> bool:
 
 def is_address(word: str) -> bool:
     """An IP address that says something about the user's network."""
+    if "::" not in word and "." not in word and word.count(":") < 7:  # a time of day
+        return False
     try:
         found = ipaddress.ip_address(word)
     except ValueError:

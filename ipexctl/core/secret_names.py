@@ -99,7 +99,8 @@ def _plain(parts: list[str]) -> bool:
 _SEGMENT = re.compile(r"[A-Za-z0-9]+")
 _CHANGE = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 _HEX = re.compile(r"[0-9a-fA-F]{20,}")
-_LOOKED_AT = 256  # characters of a word
+_CHARACTERS = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
+_LOOKED_AT = 96  # characters of a word
 
 
 def looks_random(word: str) -> bool:
@@ -127,9 +128,4 @@ def is_random(word: str) -> bool:
 
 
 def is_mixed(word: str) -> bool:
-    return (
-        any(c.islower() for c in word)
-        and any(c.isupper() for c in word)
-        and any(c.isdigit() for c in word)
-        and len(_CHANGE.findall(word)) >= 5
-    )
+    return len(_CHANGE.findall(word)) >= 5 and all(kind.search(word) for kind in _CHARACTERS)
