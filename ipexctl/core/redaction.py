@@ -7,44 +7,25 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ipexctl.core.plays.secret_mask import MASK, masked
+from ipexctl.core.secret_names import Named, named
+from ipexctl.core.secret_search import masked_secrets, plain
 
-_NAME = (
-    r"[\w.-]*(?:TOKEN|KEY(?!ERROR|BOARD|WORD)|SECRET|PASS(?!ED\b|ES\b|ING\b)|PWD|CREDENTIAL"
-    r"|AUTH(?!ORS?\b))[\w.-]*"
-)
-_QUOTED = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
-_WORD = rf"(?:{_QUOTED}|\S)+"
-_REST = rf"(?:{_QUOTED}|[^\n]+)"
-SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
-# what is kept is group 1
-_SECRETS = [
-    re.compile(pattern, flags)
-    for pattern, flags in (
-        (r"()-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S),
-        (r"(^)[ \t]*[A-Za-z0-9+/=]{60,}[ \t]*$", re.M),  # a line of a key whose head is cut off
-        (r"([A-Za-z][A-Za-z0-9+.-]*://)\S*@", 0),
-        (r"()(?<![\w.-])[\w.-]+:[^\s@:]+(?=@[\w\[])", 0),
-        (r"(\b(?:Bearer|Basic)\s+)(?!-)[\w.~+/=-]{4,}", re.I),
-        (rf"((?<![\w-])--?{_NAME}[ \t]+)(?!-){_WORD}", re.I),
-        (rf"({_NAME}[\"']?=){_WORD}", re.I),
-        (rf"({_NAME}[\"']?(?:[ \t]*:[ \t]*|[ \t]+=>?[ \t]*|=>?[ \t]+)){_REST}", re.I),
-        (
-            r"()\b(?:hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|pypi-|dckr_pat_|npm_|AKIA|ASIA"
-            r"|AIza|ya29\.|eyJ)[\w.~+/=-]{12,}",
-            0,
-        ),
-    )
-]
 _FLAGS = frozenset({"auto", "false", "none", "null", "true"})  # TOKENIZERS_PARALLELISM=false
 _SHORTEST = 4  # of a variable's value that is looked for in all texts
-_OTHER_HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\"]+)")
-_AT = re.compile(r"([\w.+-]+)@([A-Za-z][\w-]*(?:\.[\w-]+)*)")
+_MOST = 500  # aliases for names that only texts have; others share one
+_LONGEST = 8000  # characters of a line
+_LONG_LINE = re.compile(rf"^[^\n]{{{_LONGEST + 1},}}", re.M)
+_LAST_WORD = re.compile(r"(?<!\S)\S{1,512}\Z")
+_OTHER_HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\"]{1,64})")
+_AT = re.compile(r"[\w.+-](?<![\w.+-].)[\w.+-]{0,63}@[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){0,9}")
 _IP = re.compile(
-    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)|(?<![\w:])[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:[\w:.]*"
+    r"[0-9A-Fa-f:](?<![\w.:].)(?:(?<=\d)\d{0,2}(?:\.\d{1,3}){3}(?![\w.]{0,16}\w)"
+    r"|[0-9A-Fa-f]{0,3}:?[0-9A-Fa-f]{0,4}:[\w:.]{0,64})"
 )
 _NOBODYS = frozenset({"localhost", "root"})  # names that say nothing about the user
 
@@ -54,15 +35,17 @@ def secret_values(variables: Mapping[str, str]) -> frozenset[str]:
     return frozenset(
         value
         for name, value in variables.items()
-        if SECRET_NAME.fullmatch(name) and len(value) >= _SHORTEST and value.lower() not in _FLAGS
+        if named(name) is not Named.NO and len(value) >= _SHORTEST and value.lower() not in _FLAGS
     )
 
 
 class Redactor:
     def __init__(self, *, secrets: Iterable[str] = (), homes: Iterable[str] = ()) -> None:
-        self._secrets = frozenset(secrets)
+        self._secrets = frozenset(form for secret in secrets for form in (secret, plain(secret)))
         self._homes = sorted((h.rstrip("/") for h in homes if len(h) > 1), key=len, reverse=True)
         self._aliases: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._found = 0  # names that only texts have
         self._pattern: re.Pattern[str] | None = None
 
     def hosts(self, *names: str) -> None:
@@ -84,49 +67,58 @@ class Redactor:
         self.hosts(*names)
 
     def text(self, text: str) -> str:
-        text = masked(text, self._secrets)
-        for pattern in _SECRETS:
-            text = pattern.sub(rf"\1{MASK}", text)
+        text = _LONG_LINE.sub(_shortened, plain(text))
+        text = masked_secrets(masked(text, self._secrets))
         for home in self._homes:
             text = re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", "~", text)
-        text = _OTHER_HOME.sub(lambda m: m[1] + self._alias("user", m[2]), text)
+        text = _OTHER_HOME.sub(lambda m: m[1] + self._seen("user", m[2]), text)
         text = self._known(text)
         text = _AT.sub(self._person, text)
-        return _IP.sub(lambda m: self._alias("addr", m[0]) if is_address(m[0]) else m[0], text)
+        return _IP.sub(lambda m: self._seen("addr", m[0]) if is_address(m[0]) else m[0], text)
 
     def value(self, value: Any) -> Any:
         """A JSON document whose keys are ours; only its values are from elsewhere."""
         if isinstance(value, Mapping):
             return {
-                key: MASK if SECRET_NAME.fullmatch(key) and inner else self.value(inner)
+                key: MASK if inner and _hides(key, value) else self.value(inner)
                 for key, inner in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self.value(inner) for inner in value]
+            before = (None, *value)
+            return [
+                MASK if isinstance(inner, str) and _is_name(last) else self.value(inner)
+                for last, inner in zip(before, value, strict=False)
+            ]
         return self.text(value) if isinstance(value, str) else value
 
     def _known(self, text: str) -> str:
         if self._pattern is None:
-            words = sorted(self._aliases, key=len, reverse=True)
-            either = "|".join(map(re.escape, words)) or r"(?!)"
-            pattern = rf"(?<![A-Za-z0-9])(?:{either})(?![A-Za-z0-9])"
-            self._pattern = re.compile(pattern, re.IGNORECASE)
+            self._pattern = _either(self._aliases)
         return self._pattern.sub(lambda m: self._aliases[m[0].lower()], text)
 
     def _person(self, found: re.Match[str]) -> str:
-        user, host = found.groups()
-        self.users(user)
-        if not _is_alias(host):
-            self.hosts(host)
-        return f"{self._known(user)}@{self._known(host)}"
+        user, _, host = found[0].partition("@")
+        return f"{self._seen('user', user)}@{host if _is_alias(host) else self._seen('host', host)}"
+
+    def _seen(self, kind: str, name: str) -> str:
+        """The alias of a name in a text."""
+        if name.lower() not in self._aliases:
+            self._found += 1
+            if self._found > _MOST:
+                return kind
+            if kind == "host":
+                self.hosts(name)
+            else:
+                self._alias(kind, name)
+        return self._aliases.get(name.lower(), name)
 
     def _alias(self, kind: str, name: str) -> str:
         key = name.lower()
         if not name or key in _NOBODYS or name.isdigit() or _is_alias(name):
             return name
         if key not in self._aliases:
-            count = sum(re.fullmatch(rf"{kind}\d+", a) is not None for a in self._aliases.values())
-            self._give(name, f"{kind}{count + 1}")
+            self._counts[kind] += 1
+            self._give(name, f"{kind}{self._counts[kind]}")
         return self._aliases[key]
 
     def _give(self, name: str, alias: str) -> None:
@@ -135,12 +127,42 @@ class Redactor:
             self._pattern = None
 
 
+def _shortened(found: re.Match[str]) -> str:
+    """Up to the end of a word: a part of a secret may not look like one."""
+    line = found[0][:_LONGEST]
+    line = line[:-512] + _LAST_WORD.sub("", line[-512:])
+    return f"{line} [... {len(found[0]) - len(line)} more characters]"
+
+
+def _either(words: Iterable[str]) -> re.Pattern[str]:
+    """By first letter, so that other words are skipped fast."""
+    begins: dict[str, list[str]] = {}
+    for word in sorted(words, key=len, reverse=True):
+        begins.setdefault(re.escape(word[0] + word[0].upper()), []).append(re.escape(word[1:]))
+    either = "|".join(f"(?<=[{first}])(?i:{'|'.join(rest)})" for first, rest in begins.items())
+    any_of = f"[{''.join(begins)}](?<![A-Za-z0-9].)(?:{either})(?![A-Za-z0-9])"
+    return re.compile(any_of if begins else r"(?!)")
+
+
+def _hides(key: str, pairs: Mapping[str, Any]) -> bool:
+    """Whether its name, or the name beside a "value", is that of a secret."""
+    name = pairs.get("name") if key.lower() == "value" else key
+    return isinstance(name, str) and named(name) is Named.SECRET
+
+
+def _is_name(word: Any) -> bool:
+    """--api-key, Authorization: what follows it in a list is the secret."""
+    return isinstance(word, str) and " " not in word and named(word) is Named.SECRET
+
+
 def _is_alias(word: str) -> bool:
     return bool(re.fullmatch(r"(?:user|host|addr)\d+(?:\.domain)?", word))
 
 
 def is_address(word: str) -> bool:
     """An IP address that says something about the user's network."""
+    if "::" not in word and "." not in word and word.count(":") < 7:  # a time of day
+        return False
     try:
         found = ipaddress.ip_address(word)
     except ValueError:

@@ -27,6 +27,9 @@ SECRETS = {
     "cut": "QmFzZTY0" * 9, "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
     "github": "ghp_0123456789abcdefABCDEF", "lock": "lockvalue9", "comment": "commentvalue10",
     "host variable": "hostvarvalue11", "query": "queryvalue12", "setting": "settingvalue13",
+    "short option": "shortvalue14", "user": "uservalue15", "listed": "listedvalue16",
+    "netrc": "netrcvalue", "cookie": "cookievalue18",
+    "signature": "sigvalue19", "webhook": "T01/B02/hookvalue20", "escape": "escapedvalue21",
 }  # fmt: skip
 PRIVATE = ("annabel", "bignode", "10.77.9.9", "fd00:77::5", "bob@corp")
 PRINTS = f"""\
@@ -40,6 +43,10 @@ print("psql ann:{SECRETS["dsn"]}@10.77.9.9 or fd00:77::5, of bob@corp.example")
 print("-----BEGIN PRIVATE KEY-----\\n{SECRETS["pem"]}\\n-----END PRIVATE KEY-----")
 print("{SECRETS["cut"]}\\n{SECRETS["jwt"]} {SECRETS["github"]}")
 print("GET https://x.example/y?api_key={SECRETS["query"]}")
+print(["--api-key", "{SECRETS["listed"]}"], "\\nmachine x login y\\n  password {SECRETS["netrc"]}")
+print("Cookie: {SECRETS["cookie"]}\\nhttps://x.example/y?sig={SECRETS["signature"]}")
+print("https://hooks.slack.com/services/{SECRETS["webhook"]}")
+print("\\x1b[1mtok\\x1b[0men={SECRETS["escape"]}")
 print(os.environ["HOME"], "bignode says: step 7 loss 0.5")
 """
 
@@ -86,6 +93,7 @@ def run(here: Here) -> subprocess.CompletedProcess[str]:
     arguments = [
         "--token", SECRETS["option"], f"--api-key={SECRETS['joined']}", "--passphrase",
         SECRETS["words"], f"DB_SECRET={SECRETS['assigned']}", SECRETS["shape"],
+        "-p", SECRETS["short option"], "-u", f"ann:{SECRETS['user']}",
         f"https://ann:{SECRETS['login']}@idx.example/x", "--lr", "0.125",
     ]  # fmt: skip
     names = [word for name in ("MY_PASSWORD", "PIN_KEY", "HF_TOKEN") for word in ("--env", name)]
