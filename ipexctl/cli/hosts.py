@@ -58,7 +58,12 @@ def init(
     ] = False,
     probe: Annotated[bool, typer.Option(help="Log in to each host first.")] = True,
     yes: Annotated[
-        bool, typer.Option("-y", "--yes", help="Use the hostfile in this folder, or else all hosts in the SSH configuration.")
+        bool,
+        typer.Option(
+            "-y",
+            "--yes",
+            help="Use the hostfile in this folder, or else all hosts in the SSH configuration.",
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:

@@ -203,7 +203,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     )
 
     def is_typed(key: str) -> bool:
-        """What is not accepted is no default here: its value was typed, if it is given."""
+        """A setting that is not accepted is not a default here: a value that is given was typed."""
         setting = settings.get(key)
         same = setting and key not in unaccepted and str(given[key]) == setting.value
         return bool(given[key] != defaults[key] and not same)

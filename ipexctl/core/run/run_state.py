@@ -243,7 +243,7 @@ class RankEnd:
         return 137 if self.lost else (self.code or 0)
 
     def __str__(self) -> str:
-        """The host's count of kills is of all programs there: it tells of a rank that was killed."""
+        """The host counts the kills of all programs: that explains a rank that was killed alone."""
         killed = self.lost or self.signal == 9
         hints = [h for h in self.hints if killed or h != "oom"]
         return self._how() + "".join(f"; {_HINTS[h]}" for h in hints)
