@@ -94,7 +94,7 @@ class Redactor:
     def _known(self, text: str) -> str:
         if self._pattern is None:
             self._pattern = _either(self._aliases)
-        return self._pattern.sub(lambda m: self._aliases[m[0].lower()], text)
+        return self._pattern.sub(lambda m: self._aliases.get(m[0].lower(), m[0]), text)
 
     def _person(self, found: re.Match[str]) -> str:
         user, _, host = found[0].partition("@")

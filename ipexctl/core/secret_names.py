@@ -35,6 +35,7 @@ _AFTER = words(
     " prod production dev test live staging main primary secondary backup header id key token"
     " hash secret password auth phrase enc encoded"
 )
+_ONLY_END_SO = words("monkey donkey turkey hockey jockey whiskey smokey hotkey pubkey publickey")
 _NO_KEY = words(
     "public pub host primary foreign sort cache dict metric missing unexpected state group"
     " index row column query attention attn param config map lookup routing partition object"
@@ -85,6 +86,8 @@ def _is_secret(parts: list[str], i: int) -> bool:
         return i == len(parts) - 1
     if word == "phrase":
         return before in ("seed", "recovery", "pass", "backup")
+    if word.endswith("key") and word not in _NO_KEY | _ONLY_END_SO:
+        return True
     return word in _ALWAYS or word == "pass" or word.endswith(_ENDS) and word not in _NO_PASS
 
 
