@@ -59,10 +59,9 @@ def test_how_long_a_run_took_whose_supervisor_was_killed(
     time.sleep(3.0)
     kill(here, *names)
     row = ended(here)
-    assert row["state"] == "lost"
+    assert row["state"] == ("failed" if len(names) == 1 else "lost")
     assert 3.0 <= row["seconds"] < 15.0
-    killed = "localhost: the supervisor of the run was killed (signal 9)"
-    assert (row["cause"] == killed) == (len(names) == 1)
+    assert ("killed (signal 9)" in row["cause"]) == (len(names) == 1)
 
 
 def test_the_next_run_removes_what_a_killed_pair_left(here: Here) -> None:

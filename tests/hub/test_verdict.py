@@ -101,7 +101,14 @@ def test_the_first_thing_that_ends_a_run_decides(
 
 
 def test_nothing_is_decided_by_what_ends_no_run() -> None:
-    assert live([NOTE, rank(0, code=0), OVER]) is None
+    assert live([NOTE, rank(0, code=0)]) is None
+
+
+def test_a_run_that_ends_before_its_ranks_and_without_a_reason_was_ended_by_mpirun() -> None:
+    facts = [NOTE, rank(0, code=0), OVER]
+    found = live(facts)
+    assert found and (found.exit_code, found.ended_by) == (122, "mpirun")
+    assert kept(facts) == found
 
 
 @settings(max_examples=400, deadline=None)

@@ -210,4 +210,4 @@ def test_hosts_without_an_environment_are_told_how_to_get_one(namespaces, runner
     done = runner.plain("--root", "~/empty", "-n", "3", str(runner.script("")))
     assert done.returncode == 123
     assert "no environment is installed in /home/trainer/empty" in done.stderr
-    assert f"try: ipexctl install -f {runner.lab.hostfile} -F " in done.stderr
+    assert f"ipexctl install -f {runner.lab.hostfile} -F " in done.stderr

@@ -68,7 +68,7 @@ def test_small_data_that_git_ignores_is_on_the_hosts_and_no_secret_is(namespaces
         f"./.gitignore ./data/set/meta.pkl ./data/set/train.bin ./data/set/val.bin ./{script.name}"
     )
     assert done.stdout.count(found) in (1, 3), done.stdout  # the same line of all is folded
-    assert done.stderr.count("left out by .gitignore: 5 files (5 bytes): ") == 1
+    assert done.stderr.count("left out by .gitignore: 4 files (4 bytes): ") == 1
     failed = runner.plain("-n", "3", str(script), "fail")
     assert failed.returncode == 1
     (way,) = [x[7:] for x in failed.stderr.splitlines() if x.startswith("  try: ")]

@@ -151,6 +151,8 @@ def _meaning(fact: Fact, ranks: int) -> Verdict | None:
             return Verdict(EXIT_HOST_FAILED, "host-failed", f"{host}: {what}")
         case run_events.Over(well=True):
             return Verdict(EXIT_OK, "ranks", "")
+        case run_events.Over():
+            return Verdict(EXIT_MPIRUN, "mpirun", "the run ended before its ranks did")
     return None
 
 
