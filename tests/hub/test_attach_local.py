@@ -154,6 +154,7 @@ class Read:
                 continue
             if "done" in header:
                 return True
+            assert "event" in header, header
             if header["event"] == "log" and type(header["key"]) is int:
                 key = header["key"]
                 self.output[key] = self.output.get(key, b"") + frame.body

@@ -403,6 +403,9 @@ import json, sys, time
 from ipexctl.remote.connection.hub_link import Spoke
 spoke = Spoke("node1", "node0", json.loads(sys.stdin.readline()), lambda message: None)
 spoke.connect("127.0.0.1", int(sys.argv[1]))
+while not spoke.connected():
+    time.sleep(0.01)
+print("connected", flush=True)
 time.sleep(60)
 """
 
@@ -410,10 +413,13 @@ time.sleep(60)
 def test_a_spoke_that_was_killed_is_known_to_be_gone() -> None:
     with cluster() as made:
         argv = [sys.executable, "-c", LONE_SPOKE, str(made.port)]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, text=True) as spoke:
-            assert spoke.stdin is not None
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as spoke:
+            assert spoke.stdin is not None and spoke.stdout is not None
             spoke.stdin.write(json.dumps(KEYS["node1"]) + "\n")
             spoke.stdin.flush()
+            # Killed with something unread, its kernel would reset the connection instead.
+            assert spoke.stdout.readline() == "connected\n"
             assert until(lambda: "node1" in made.hub.connected())
             assert made.hub.absent("node1") == 0.0
             spoke.kill()
