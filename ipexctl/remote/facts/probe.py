@@ -117,7 +117,8 @@ def _root(statvfs, root, mounts):
     found = _disk(statvfs, root, mounts)
     parts = os.listdir(root) if found["exists"] and os.access(root, os.R_OK) else []
     for path in sorted(os.path.join(root, name) for name in parts):
-        if os.path.isdir(path) and not os.access(path, os.W_OK | os.X_OK):
+        ours = os.path.isdir(path) and not os.path.islink(path)  # a link may lead to what is shared
+        if ours and not os.access(path, os.W_OK | os.X_OK):
             return dict(found, writable=False, owner=_owner(path))
     return found
 
