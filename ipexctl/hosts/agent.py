@@ -42,6 +42,7 @@ class Hello:
     kind: str
     python: tuple[int, ...] = ()
     path: str = ""
+    bytecode: str = ""  # which one its Python has, in hexadecimal; "" if the host is far away
     started: str = ""  # what was run as Python: a wrapper starts another one, `path`
     sh_text: str = ""
     sent: float = 0.0
@@ -64,6 +65,7 @@ class Agent:
     _next: int = 1
     _taken: int = 0
     _shipped: frozenset[str] = frozenset()
+    _bytecode: bool = False  # it gets modules as we have compiled them
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _beside: dict[int, Frame | None] = field(default_factory=dict)  # and how they ended
     _outbox: Outbox | None = None
@@ -97,7 +99,8 @@ class Agent:
     def _ship(self, names: frozenset[str]) -> None:
         """Modules that this agent did not get yet go ahead of the first request that needs them."""
         if missing := names - self._shipped:
-            self._write({"id": 0, "sources": True}, agent_sources.packed(missing))
+            packed = agent_sources.packed(missing, bytecode=self._bytecode)
+            self._write({"id": 0, "sources": True}, packed)
             self._shipped |= missing
 
     def feed(self, number: int, header: Mapping[str, Any], body: bytes = b"") -> None:

@@ -99,6 +99,7 @@ def _is_plain(path: str) -> bool:
     return all(c.isalnum() or c in "/._-+" for c in path)
 
 
+NEAR = 0.003  # seconds of a round trip to a host to which bytes are cheap
 AHEAD = 1  # the number of a request that went with the agent
 
 
@@ -123,17 +124,22 @@ def connect(
     timeout: float = 20.0,
     python: str = "",
     ahead: Ahead | None = None,
+    bytecode: bool = False,
 ) -> Agent:
     """One channel, one exec: sends the agent and waits for its hello.
 
     The request `ahead` goes with it, so that its answer comes one round trip earlier:
     `agent.wait(AHEAD)`. After a Python that gives no answer the next one is tried, over a
-    channel of its own.
+    channel of its own; so is the same one, if it has another bytecode than we were told.
     """
     passed: tuple[Hung, ...] = ()
+    bytecode = bytecode and bool(agent_sources.compiled())
     while True:
+        pythons = (python or host.python, passed)
         try:
-            return _connect(transport, host, timeout, (python or host.python, passed), ahead)
+            return _connect(transport, host, timeout, pythons, ahead, bytecode=bytecode)
+        except _OtherBytecode:
+            bytecode = False
         except _Hangs as e:
             passed += (e.hung,)
             if e.silent and len(passed) > SILENT:
@@ -148,6 +154,10 @@ def connect(
                 ) from None
 
 
+class _OtherBytecode(Exception):
+    pass
+
+
 class _Hangs(Exception):
     def __init__(self, hung: Hung, silent: HostFailed | None = None) -> None:
         self.hung, self.silent = hung, silent
@@ -159,6 +169,8 @@ def _connect(
     timeout: float,
     pythons: tuple[str, tuple[Hung, ...]],
     ahead: Ahead | None,
+    *,
+    bytecode: bool,
 ) -> Agent:
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
@@ -168,7 +180,8 @@ def _connect(
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
-            channel.write(agent_sources.boot_payload(marker, shipped) + _asked(ahead))
+            payload = agent_sources.boot_payload(marker, shipped, bytecode=bytecode)
+            channel.write(payload + _asked(ahead))
         kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
         hello = Hello("sh", sent=sent, received=time.monotonic())
         hello = replace(hello, hung=tuple(h.path for h in pythons[1] if h.group))
@@ -179,13 +192,17 @@ def _connect(
             found = startup_files.readers(_read_sh(channel, rest, deadline))
             seen = "the first line that ipexctl sent was gone before Python read it"
             raise startup_files.input_gone(host, seen, "; ".join(found[:2]))
+        if kind == b"old":
+            raise _OtherBytecode
         # an answer to what was asked ahead may come in one piece with the hello
         decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
         hello = replace(hello, kind="python", started=started.path if started else "")
         first = Agent(host, channel, hello, decoder)
         agent = _greeted(first, rest, deadline)
         agent._next += ahead is not None
-        agent._shipped = shipped
+        agent._shipped, agent._bytecode = shipped, bytecode
+        if not (host.local or (channel.round_trip() or 1.0) < NEAR):
+            agent.hello = replace(agent.hello, bytecode="")  # it is thrice as long as its source
         return agent
     except BaseException:
         channel.close()
@@ -216,6 +233,7 @@ def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
         agent.hello,
         python=tuple(numbers),
         path=text_of(done.get("path")),
+        bytecode=text_of(done.get("bytecode"))[:16],
         received=time.monotonic(),
     )
     agent._ready = ready
@@ -227,7 +245,7 @@ def _skip_noise(
 ) -> tuple[bytes, bytes, Hung | None]:
     """Everything before the marker is dropped. Returns who speaks, what follows, and the Python
     that was started last."""
-    wanted = re.compile(rb"\n" + marker + rb"-(py|sh|gone|try [^\n]*)\n")
+    wanted = re.compile(rb"\n" + marker + rb"-(py|sh|gone|old|try [^\n]*)\n")
     seen, dropped = b"", 0
     trying: Hung | None = None
     while dropped < NOISE_LIMIT:

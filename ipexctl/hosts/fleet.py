@@ -18,7 +18,7 @@ from ipexctl.hosts.agent_start import Ahead, connect
 from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error, without
 from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.hosts.transport import LocalTransport, RemoteTransport
-from ipexctl.local import last_outcome
+from ipexctl.local import known_bytecode, last_outcome
 
 SILENCE = 60.0  # a host that works says so more often
 GRACE = 5.0  # extra seconds that doctor gives a slow host to connect
@@ -50,6 +50,8 @@ class Fleet:
         self._began = time.monotonic()
         self._local = LocalTransport()
         self._ssh: RemoteTransport | None = None
+        self._bytecode = known_bytecode.load()
+        self._bytecode_seen: dict[str, str] = {}
 
     def __enter__(self) -> Fleet:
         if remote := tuple(h for h in self.hosts.hosts if not h.local):
@@ -60,6 +62,7 @@ class Fleet:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        known_bytecode.store(self._bytecode_seen)
         try:
             agents = dict(self.agents)
             fan_out(list(agents), lambda host: agents[host].close(), forks=_CLOSERS)
@@ -73,7 +76,12 @@ class Fleet:
 
     def connect(self, host: Host, *, python: str = "", ahead: Ahead | None = None) -> Agent:
         transport = self._ssh if self._ssh and not host.local else self._local
-        agent = connect(transport, host, timeout=self._connect_timeout, python=python, ahead=ahead)
+        key = known_bytecode.key_of(host, python)
+        agent = connect(
+            transport, host, timeout=self._connect_timeout, python=python, ahead=ahead,
+            bytecode=self._bytecode.get(key) == known_bytecode.OURS,
+        )  # fmt: skip
+        self._bytecode_seen[key] = agent.hello.bytecode
         self.agents[host] = agent
         return agent
 

@@ -60,6 +60,10 @@ class Channel(Protocol):
         """None when it isn't known in time."""
         ...
 
+    def round_trip(self) -> float | None:
+        """Seconds of the fastest one so far, as the kernel knows it; None: it does not."""
+        ...
+
     def close(self) -> None:
         """Ends the connection; the command on the host sees the end of its stdin."""
         ...
@@ -151,6 +155,9 @@ class PipeChannel:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             return None
+
+    def round_trip(self) -> float | None:
+        return None
 
     def close(self) -> None:
         """The end of stdin ends the agent; a reader in another thread then sees its end of file."""

@@ -4,13 +4,15 @@ Nothing of the host's own can take their place: this finder comes first, and `ip
 without a folder here. Python's import system has the locks, so any thread may import.
 """
 
+import marshal
 import sys
 
 ModuleSpec = type(sys.__spec__)  # importing importlib.machinery takes a millisecond
 
 
 class SourceImporter:
-    """Finder and loader of `sources`, {full name of a module: its text}, which may grow."""
+    """Finder and loader of `sources`, which may grow: {full name of a module: its text, or its code
+    as this Python marshals it}."""
 
     def __init__(self, sources):
         self.sources = sources
@@ -30,11 +32,18 @@ class SourceImporter:
     def exec_module(self, module):
         name = module.__name__
         if name in self.sources:  # a package has no text
-            exec(compile(self.sources[name], file_name(name), "exec"), module.__dict__)
+            exec(self.get_code(name), module.__dict__)
+
+    def get_code(self, name):
+        text = self.sources[name]
+        if isinstance(text, bytes):
+            return marshal.loads(text)
+        return compile(text, file_name(name), "exec")
 
     def get_source(self, name):
         """Tracebacks show its lines."""
-        return self.sources.get(name)
+        text = self.sources.get(name)
+        return text if isinstance(text, str) else None
 
 
 def file_name(name):

@@ -5,11 +5,10 @@ Replies: {"id", "event": ...} any number of times, then {"id", "done": ...} or {
 An operation that forks comes first, as {"fork": its name}, before the agent has threads.
 
 Nothing is kept on the host: the sources arrive over the same stdin, before the first request that
-needs them (hosts/agent_sources.py), and a module is compiled when it is first imported. When stdin
-ends, all ends.
+needs them (hosts/agent_sources.py). When stdin ends, all ends.
 """
 
-import json
+import marshal
 import os
 import queue
 import sys
@@ -62,7 +61,7 @@ class Agent:
 
     def route(self, header, body):
         if "sources" in header:
-            self.sources.update(json.loads(zlib.decompress(body).decode("ascii")))
+            self.sources.update(marshal.loads(zlib.decompress(body)))
             return
         if "fork" in header:
             operation(header["fork"])(self)
@@ -118,7 +117,9 @@ def start(sources, marker):
     sink = os.fdopen(os.dup(1), "wb", 1 << 16)
     os.dup2(2, 1)
     sink.write(marker)
-    hello = {"id": 0, "done": {"python": list(sys.version_info[:3]), "path": sys.executable}}
+    magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex()
+    about = {"python": list(sys.version_info[:3]), "path": sys.executable, "bytecode": magic}
+    hello = {"id": 0, "done": about}
     agent = Agent(sys.stdin.buffer, sink, sources)
     agent.write(hello)
     try:

@@ -49,7 +49,7 @@ def test_what_is_left_on_a_lost_host_is_unknown_and_not_0(tmp_path, hosts, line,
     result = drive(tmp_path, hosts)
     shown = [text.plain.strip() for text in ending(result)]
     assert f"processes left on the hosts: {line}" in shown
-    document = json.loads(json.dumps(result_document(result, failures())))
+    document = json.loads(json.dumps(result_document(result, failures)))
     assert [h["survivors"] for h in document["hosts"]] == known
 
 

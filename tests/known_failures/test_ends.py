@@ -23,7 +23,7 @@ def ended(*tail: str, ends: tuple[RankEnd, ...] = (), victims: tuple[RankEnd, ..
         "r1", 1, "rank-failed", 1.0, PLAN, (), first=FAILED, tail=tail, cause=cause,
         ends=(FAILED, *ends), victims=victims,
     )  # fmt: skip
-    return known_cause(result, failures())
+    return known_cause(result, failures)
 
 
 def test_what_the_script_has_survived_is_not_why_it_ended():
@@ -61,7 +61,7 @@ def test_the_fix_names_the_host_that_failed():
     lost = HostEnd("node02", None, "")
     cause = "node02 was lost: no message from it for 30 s"
     result = RunResult("r1", 1, "host-lost", 1.0, PLAN, (lost,), cause=cause, lost_host="node02")
-    found = known_cause(result, failures())
+    found = known_cause(result, failures)
     assert found and found.fix.startswith("ping node02; ssh node02 uptime; "), found
 
 

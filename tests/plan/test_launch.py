@@ -73,7 +73,7 @@ def test_the_plan_of_three_hosts_is_whole():
         f"{prefix}/bin/mpirun", "-genvnone", "-bootstrap", "ssh",
         "-bootstrap-exec", "/home/trainer/.ipexctl/runs/r1/bootstrap", "-iface", "eth0",
         "-machinefile", "/home/trainer/.ipexctl/runs/r1/hosts", "-n", "6",
-        "/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"',
+        "/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc"',
     )  # fmt: skip
     assert [h.nic for h in made.hosts] == ["eth0", "ens3", "eth0"]
     second = made.hosts[1]

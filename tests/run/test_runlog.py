@@ -326,9 +326,9 @@ def test_what_is_not_known_is_told_from_what_is_apart(said, found, required, cod
         run.rank_ended(RankEnd(rank, f"n{rank}", code=0))
     ended = verdict.Verdict(0, "ranks", "")
     how = verdict.Ending("r1", 1.0, (), ended, (), exchange=found, require_together=required)
-    result = verdict.result_of(run, how, failures())
+    result = verdict.result_of(run, how, failures)
     assert (result.exit_code, result.ended_by) == (code, ended_by)
-    cause = known_cause(result, failures())
+    cause = known_cause(result, failures)
     assert (cause and cause.slug) == known
     if known == "gpu-check" and found:
         assert (result.exchange.verdict, result.exchange.alarming) == (Verdict.UNKNOWN, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import threading
 import time
 
@@ -32,7 +33,7 @@ class Call:
 def traffic():
     call = Call()
     watch = module.Traffic(call, 1)
-    watch.add(3, os.getpid())
+    watch.add(3, os.getpid(), os.getppid())
     yield module, watch, call
     watch.close()
 
@@ -126,9 +127,10 @@ def test_sockets_of_other_processes_are_not_a_ranks(traffic, pair):
 def test_a_rank_that_is_known_after_its_sockets_owns_them_too(traffic, pair):
     _, watch, call = traffic
     one, _ = pair
-    watch.pids = {4: 1 << 22}  # no process has this pid
+    watch.remove(3)
+    watch.add(4, 1 << 22, 1 << 22)  # no process has this pid
     watch.report()
-    watch.add(3, os.getpid())
+    watch.add(3, os.getpid(), os.getppid())
     one.sendall(b"x" * 50)
     watch.report()
     assert key_of(one) in call.links()
@@ -144,7 +146,7 @@ def test_the_start_of_a_rank_brings_the_next_look_at_once(traffic, pair):
     loop = threading.Thread(target=watch.loop, args=(over.is_set,))
     watch.pause = lambda: 30.0
     loop.start()
-    watch.add(3, os.getpid())
+    watch.add(3, os.getpid(), os.getppid())
     deadline = time.monotonic() + 10.0
     while key_of(one) not in call.links() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -252,3 +254,31 @@ def test_a_socket_that_its_process_gets_a_moment_later_is_still_a_ranks(traffic,
     pair[0].sendall(b"x" * 50)
     watch.report()
     assert key_of(pair[0]) in call.links()
+
+
+def test_a_connection_of_the_wrapper_is_not_the_ranks(traffic, pair) -> None:
+    """MPI's own, which a rank inherits and which stays open when the rank has ended."""
+    _, watch, call = traffic
+    one, other = pair
+    ours = sockets_of_a_child(watch, one)
+    assert ours == {int(os.readlink(f"/proc/self/fd/{one.fileno()}")[8:-1])}
+    one.sendall(b"x" * 1000)
+    assert len(other.recv(1000, socket.MSG_WAITALL)) == 1000
+    watch.report()
+    assert call.links() == {}
+    began = time.monotonic()
+    watch.remove(7)
+    assert time.monotonic() - began < module.CLOSING / 2
+
+
+def sockets_of_a_child(watch, inherited: socket.socket) -> set[int]:
+    """Rank 7 is a process that has what its wrapper, this process, has handed down."""
+    os.set_inheritable(inherited.fileno(), True)
+    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
+        watch.pids.clear()
+        watch.add(7, child.pid, os.getpid())
+        for _ in range(3):  # whose a socket is, is settled at the second look
+            watch.report()
+        found: set[int] = module.sockets_of(child.pid)
+        child.kill()
+    return found

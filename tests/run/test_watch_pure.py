@@ -179,7 +179,7 @@ def test_only_the_host_that_ended_the_run_and_still_says_nothing_is_lost(cause, 
 @pytest.mark.parametrize("hint", ["oom-rank", "oom-limit", "oom"])
 def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
     end = RankEnd(0, "n0", None, 9, hints=(hint,))
-    known = known_cause(result(first=end, cause=f"rank 0 on n0 {end}"), failures())
+    known = known_cause(result(first=end, cause=f"rank 0 on n0 {end}"), failures)
     assert known.slug == "out-of-memory"
 
 
@@ -193,7 +193,7 @@ def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
 )
 def test_the_fix_for_a_port_that_is_taken_names_that_port(line):
     end = RankEnd(0, "n0", 1, None)
-    known = known_cause(result(first=end, cause="rank 0", tail=(line,)), failures())
+    known = known_cause(result(first=end, cause="rank 0", tail=(line,)), failures)
     assert known.fix.startswith("ss -ltnp 'sport = :40012' ")
 
 

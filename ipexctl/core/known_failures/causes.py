@@ -8,7 +8,7 @@ patterns' fixed words; most blocks have none of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -106,6 +106,9 @@ _UNSEEN = """\
 
 | name | what it is | what is printed | why not |
 |---|---|---|---|"""
+
+
+Known = Callable[[], tuple["Cause", ...]]  # the table, which takes 60 ms to read
 
 
 def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:

@@ -12,7 +12,7 @@ from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import HostPlan
 from ipexctl.errors import HostFailed, InputError, unknown_value
 
-RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/rank.py"')
+RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc"')
 SYSTEM = "system"
 AGENTS, SSH = "agents", "ssh"  # who starts mpirun's daemons: --launcher
 NONE = ""  # the name of no MPI: our own agents start the ranks

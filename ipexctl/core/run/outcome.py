@@ -202,15 +202,16 @@ def _last_words(tail: Sequence[str]) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+", "#", without_colour(last)).strip()
 
 
-def known_cause(result: RunResult, known: tuple[Cause, ...]) -> Cause | None:
+def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     """The known failure that the first failing rank's last words tell of, or else its end."""
     if result.gpu_check:
-        return next(cause for cause in known if cause.slug == GPU_CHECK)
+        return next(cause for cause in table() if cause.slug == GPU_CHECK)
     if result.ended_by == "timeout":  # what ranks say after Ctrl-C is no cause
-        found = causes.match([result.cause], known)
+        found = causes.match([result.cause], table())
         return found.cause if found else None
     if result.exit_code == 0 or result.ended_by == "interrupted":
         return None
+    known = table()
     stuck = result.exchange.stuck if result.exchange else ""
     if stuck and (found := causes.match([stuck], known)):  # ranks only say that others are missing
         return found.cause
@@ -260,11 +261,13 @@ def _with_its_host(cause: Cause, result: RunResult) -> Cause:
     return replace(cause, fix=fix)
 
 
-def own_gpu_check(tails: Mapping[int, Sequence[str]], known: tuple[Cause, ...]) -> str:
+def own_gpu_check(tails: Mapping[int, Sequence[str]], table: causes.Known) -> str:
     """The last words of a rank that ended itself with code 0, as it found too few GPUs."""
-    checks = tuple(cause for cause in known if cause.slug == GPU_CHECK)
     for _, tail in sorted(tails.items()):
         said = [without_rank_prefix(without_colour(t)) for t in tail if t.strip()][-LAST_WORDS:]
+        if not any(word in line.lower() for line in said for word in ("gpu", "cuda")):
+            continue
+        checks = tuple(cause for cause in table() if cause.slug == GPU_CHECK)
         if found := causes.match(said, checks):
             return found.line.strip()
     return ""
@@ -320,8 +323,8 @@ def kept_plan(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
     }
 
 
-def result_document(result: RunResult, known: tuple[Cause, ...]) -> dict[str, Any]:
-    first, cause = result.first, known_cause(result, known)
+def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
+    first, cause = result.first, known_cause(result, table)
     return {
         "schema_version": SCHEMA,
         "event": "result",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ipexctl.core.known_failures import causes
 from ipexctl.core.known_failures.causes import Cause
 from ipexctl.core.model import without_host
 from ipexctl.core.output.slow_rank import Slow
@@ -61,9 +62,7 @@ class Verdict:
     lost: str = ""  # the host that is the cause
 
 
-def decide(
-    facts: Sequence[Fact], ranks: int, known: Callable[[], tuple[Cause, ...]]
-) -> Verdict | None:
+def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | None:
     """`facts` in the order in which the hub noted them, `ranks` of the run. None: not ended yet."""
     fact, found = next(((f, m) for f in facts if (m := _meaning(f, ranks))), (None, None))
     if fact is None or found is None:
@@ -85,7 +84,7 @@ class Heard:
     complete: bool = False  # the hub has said its last word of it
 
     def verdict(
-        self, noted: Callable[[], Verdict | None], known: Callable[[], tuple[Cause, ...]],
+        self, noted: Callable[[], Verdict | None], known: causes.Known,
         *, all_of_it: bool,
     ) -> Verdict:  # fmt: skip
         """By the hub; where it could not say, or `all_of_it` was not heard, by the journals; where
@@ -185,7 +184,7 @@ class Ending:
     slow: Slow | None = None
 
 
-def result_of(state: RunState, ending: Ending, known: tuple[Cause, ...]) -> RunResult:
+def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult:
     found, told = ending.exchange, ending.verdict
     ended_by, code, cause = told.ended_by, told.exit_code, told.cause
     together = found is None or found.verdict is rank_exchange.Verdict.TOGETHER

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import struct
 import threading
 import time
 from typing import Any
@@ -19,6 +21,7 @@ from ipexctl.hosts.transport import (
 )
 
 STDERR_KEPT = 1 << 16
+MIN_RTT = 148  # where tcpi_min_rtt is in Linux's struct tcp_info
 CHUNK = 32_000  # fits one SSH packet
 
 
@@ -146,6 +149,12 @@ class SshChannel:
         self._channel.status_event.wait(timeout)
         status = self._channel.exit_status
         return None if status < 0 else int(status)
+
+    def round_trip(self) -> float | None:
+        with contextlib.suppress(AttributeError, OSError, struct.error):  # jump hosts
+            info = self._link.wire.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, MIN_RTT + 4)
+            return float(struct.unpack_from("=I", info, MIN_RTT)[0]) / 1e6
+        return None
 
     def close(self) -> None:
         from paramiko import SSHException

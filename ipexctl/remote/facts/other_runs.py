@@ -92,7 +92,7 @@ def used(pid, alive):
 
 def is_wrapper(pid):
     words = read("/proc/%d/cmdline" % pid).split("\0")
-    return any(word.endswith("/rank.py") for word in words[:6])
+    return any(word.endswith(("/rank.pyc", "/rank.py")) for word in words[:6])
 
 
 def affinity(pid):

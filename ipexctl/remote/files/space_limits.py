@@ -23,7 +23,7 @@ from ipexctl.remote.run import run_folders
 
 KINDS = ("runs", "copies", "spare", "blobs")
 MB = 1000 * 1000
-PROGRAMS = ("rank.py", "bootstrap.py", "bootstrap", "hosts")  # of remote/run/supervisor.py
+PROGRAMS = ("bootstrap", "hosts", "rank.py", "bootstrap.py")  # of older runs the last two
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
 SLACK = 8 << 20  # bytes in packs that may be of no use
 GONE = ".removed-"  # begins the name of a run's folder that is being removed

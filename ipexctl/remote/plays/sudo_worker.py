@@ -4,7 +4,7 @@ The password comes over the agent's connection and goes to sudo's stdin; it is i
 environment and no file.
 """
 
-import json
+import marshal
 import os
 import signal
 import subprocess
@@ -22,10 +22,10 @@ _WRONG, _ASKS = "incorrect password", "password is required"  # as sudo says it 
 # Where sudo wants no password, the line with it is passed over.
 _HEAD = b"ipexctl-sources "
 _BOOT = (
-    "import sys,json,zlib;i=sys.stdin.buffer;l=next(l for l in i if l[:16]==b'%s');"
-    "s=json.loads(zlib.decompress(i.read(int(l[16:]))).decode());"
+    "import sys,marshal,zlib;i=sys.stdin.buffer;l=next(l for l in i if l[:16]==b'%s');"
+    "s=marshal.loads(zlib.decompress(i.read(int(l[16:]))));b=s['ipexctl.remote.boot'];"
     "n={'__name__':'ipexctl.remote.boot'};"
-    "exec(compile(s['ipexctl.remote.boot'],'boot','exec'),n);"
+    "exec(marshal.loads(b) if isinstance(b,bytes) else compile(b,'boot','exec'),n);"
     "sys.meta_path.insert(0,n['SourceImporter'](s));"
     "from ipexctl.remote.plays import sudo_worker;sudo_worker.serve()"
 ) % _HEAD.decode()
@@ -107,7 +107,7 @@ class SudoWorker:
             command, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, preexec_fn=start_process_group,
         )  # fmt: skip
-        body = zlib.compress(json.dumps(dict(self.call.agent.sources)).encode("ascii"), 1)
+        body = zlib.compress(marshal.dumps(dict(self.call.agent.sources)), 1)
         said = (self.password + "\n").encode("utf-8") if self.password else b""
         assert process.stdin
         try:

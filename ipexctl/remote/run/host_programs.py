@@ -1,5 +1,6 @@
 """What a supervisor starts on its host: mpirun, its daemons, and what starts ranks without them."""
 
+import marshal
 import os
 import re
 import shlex
@@ -13,7 +14,7 @@ from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import mpirun_bootstrap, rank_wrapper
 
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-PROGRAMS = {"rank.py": rank_wrapper, "bootstrap.py": mpirun_bootstrap}
+PROGRAMS = {"rank.pyc": rank_wrapper, "bootstrap.pyc": mpirun_bootstrap}
 HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
 
 
@@ -44,7 +45,7 @@ class Programs:
         """For mpirun, its daemons and the wrappers of ranks. Nothing in it is secret."""
         env = self.base_env()
         env["IPEXCTL_SOCKET"] = self.socket_path()
-        env["IPEXCTL_RUN_DIR"] = self.dir
+        env["IPEXCTL_PROGRAMS"] = self.scratch
         env["IPEXCTL_PYTHON"] = sys.executable
         env["TMPDIR"] = self.scratch  # Open MPI's files there outlive it when it is killed
         return env
@@ -103,9 +104,9 @@ class Programs:
 
     def write(self):
         for name, module in PROGRAMS.items():
-            write_file(os.path.join(self.dir, name), source_of(module), 0o600)
+            write_file(os.path.join(self.scratch, name), compiled(module), 0o600)
         # mpirun wants one program name: a shell script finds the interpreter in the environment
-        text = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_RUN_DIR/bootstrap.py" "$@"\n'
+        text = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/bootstrap.pyc" "$@"\n'
         write_file(os.path.join(self.dir, "bootstrap"), text, 0o700)
         write_file(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""), 0o600)
         if self.plan["launcher"] == "ssh":  # what comes in by ssh has no environment from us
@@ -119,15 +120,18 @@ class Programs:
         return os.path.join(self.scratch, "env.sh")
 
 
-def source_of(module):
-    return module.__loader__.get_source(module.__name__)
+def compiled(module):
+    """A .pyc that this Python runs as a program: every rank would have to compile the source."""
+    magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
+    head = magic + bytes(8 if sys.version_info < (3, 7) else 12)
+    return head + marshal.dumps(module.__loader__.get_code(module.__name__))
 
 
 def write_file(path, text, mode):
     """Whole at any time: hosts with one home write the same texts to the same places."""
     part = "%s.%s" % (path, os.urandom(8).hex())
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as f:
-        f.write(text)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as f:
+        f.write(text if isinstance(text, bytes) else text.encode("utf-8"))
     os.rename(part, path)
 
 

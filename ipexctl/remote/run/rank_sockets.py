@@ -100,7 +100,7 @@ class Ranks:
             if "started" in message:
                 pid = message["pid"]
                 self.supervisor.sampler.add(number, pid, message["wrapper"])
-                self.supervisor.traffic.add(number, pid)
+                self.supervisor.traffic.add(number, pid, message["wrapper"])
                 where = message.get("where")
                 self.supervisor.note({"started": number})
                 event = {"event": "rank", "rank": number, "started": pid, "where": where}

@@ -142,6 +142,7 @@ class Traffic:
         self.lock = threading.Lock()
         self.came = threading.Event()  # a rank has started: the next look is due
         self.pids = {}  # rank -> pid
+        self.wrappers = {}  # rank -> pid; what it has from MPI, its rank has from it
         self.since = {}  # rank -> when it started
         self.shortest = None  # seconds that the rank which ended first was watched
         self.young = 0.0  # until then a look is taken often
@@ -161,9 +162,9 @@ class Traffic:
         self.trouble = ""
         self.unanswered = unanswered.Unanswered()
 
-    def add(self, rank, pid):
+    def add(self, rank, pid, wrapper):
         with self.lock:
-            self.pids[rank] = pid
+            self.pids[rank], self.wrappers[rank] = pid, wrapper
             self.since[rank] = time.monotonic()
             self.young = time.monotonic() + YOUNG
             self.owners = {inode: own for inode, own in self.owners.items() if own is not None}
@@ -333,7 +334,11 @@ class Traffic:
         self.owners = {inode: self.owners[inode] for inode in here if inode in self.owners}
         new = {inode for inode in here if self.owners.get(inode, NOT_YET) == NOT_YET}
         if new and self.pids:
-            held = {i: rank for rank, pid in self.pids.items() for i in inodes_of(pid)}
+            held = {
+                inode: rank
+                for rank, pid in self.pids.items()
+                for inode in inodes_of(pid) - sockets_of(self.wrappers[rank])
+            }
             for inode in new:  # a socket may be open a moment before its process has it
                 missing = None if inode in self.owners else NOT_YET
                 self.owners[inode] = held.get(inode, missing)
@@ -376,18 +381,27 @@ def inodes_of(pid):
     """The sockets of a process and of those that it started."""
     found, todo = set(), [pid]
     while todo:
-        folder = "/proc/%d" % todo.pop()
+        pid = todo.pop()
+        found |= sockets_of(pid)
         try:
-            for name in os.listdir(folder + "/fd"):
-                try:
-                    target = os.readlink("%s/fd/%s" % (folder, name))
-                except OSError:
-                    continue  # closed meanwhile
-                if target.startswith("socket:["):
-                    found.add(int(target[8:-1]))
-            for task in os.listdir(folder + "/task"):
-                with open("%s/task/%s/children" % (folder, task)) as f:
+            for task in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/children" % (pid, task)) as f:
                     todo.extend(int(word) for word in f.read().split())
         except (OSError, ValueError):
             continue  # it has ended, or the kernel keeps no list of children
+    return found
+
+
+def sockets_of(pid):
+    found = set()
+    try:
+        for name in os.listdir("/proc/%d/fd" % pid):
+            try:
+                target = os.readlink("/proc/%d/fd/%s" % (pid, name))
+            except OSError:
+                continue  # closed meanwhile
+            if target.startswith("socket:["):
+                found.add(int(target[8:-1]))
+    except OSError:
+        pass  # it has ended
     return found

@@ -72,7 +72,7 @@ class JsonView:
     def result(self, result: RunResult) -> None:
         from ipexctl.local.shipped_tables import failures
 
-        write(json.dumps(result_document(result, failures())) + "\n")
+        write(json.dumps(result_document(result, failures)) + "\n")
 
     def _print(self, event: str, **fields: Any) -> None:
         write(json.dumps({"schema_version": SCHEMA, "event": event, **fields}) + "\n")

@@ -59,7 +59,7 @@ def _last_word(text: str) -> Text:
 def _known(result: RunResult) -> list[Text]:
     from ipexctl.local.shipped_tables import failures
 
-    known = known_cause(result, failures())
+    known = known_cause(result, failures)
     if known is None:
         return []
     word = "possibly" if known.weak else "known"

@@ -86,7 +86,7 @@ def run_results(on: Acting, ended: RunResult | Left) -> dict[str, Result]:
 
 def _failed(on: Acting, ended: RunResult) -> dict[str, Result]:
     """The host of the first cause gets the reasons, the others a line: the step needs them all."""
-    known = known_cause(ended, failures())
+    known = known_cause(ended, failures)
     first = ended.first.host if ended.first else next(iter(sorted(ended.lost)), on.hosts[0])
     said = short_traceback([without_colour(text) for text in ended.last_words])
     why = [shortened(text) for text in said]

@@ -123,7 +123,7 @@ class _Run:
         kept = self._kept(result, plan, record, sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
         result = replace(result, kept=kept, again=again, left_out=left)
-        record.keep("result.json", result_document(result, failures()))
+        record.keep("result.json", result_document(result, failures))
         self._conclude(result)
         self._prune(_apart({h: one for h, one in sent.items() if result.reachable(h.name)}))
         self.painter.result(result)

@@ -490,7 +490,7 @@ class Session:
             require_together=self.require_together,
             slow=self.health.rank_loads.mostly(),
         )
-        return result_of(self.state, ending, failures())
+        return result_of(self.state, ending, failures)
 
     def _host_end(self, name: str) -> HostEnd:
         link = self.links.get(name)
