@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +10,7 @@ import typer
 import typer.main
 
 from ipexctl.cli.help.help_layout import HelpCommand, HelpGroup
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

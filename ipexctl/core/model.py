@@ -5,7 +5,7 @@ Unknown is None and never zero: a fact nobody could read must not look like a ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from ipexctl.core.doctor.suggested_fix import Fix
@@ -13,6 +13,7 @@ from ipexctl.core.facts.software_facts import Mpi, SoftwareFacts
 from ipexctl.core.facts.system_facts import Condition
 from ipexctl.core.stack.env_choice import EnvUsed
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UNREACHABLE, worst_exit
+from ipexctl.quick_dataclass import dataclass
 
 # --- who -----------------------------------------------------------------------------------------
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.settings_file import Setting
 from ipexctl.core.sizes import human
+from ipexctl.quick_dataclass import dataclass
 
 MB = 1000 * 1000
 # kind -> one, several; as hosts report them

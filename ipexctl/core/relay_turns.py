@@ -7,9 +7,9 @@ time, while it gets the next one itself. Nothing here moves a byte or waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.model import Blob
+from ipexctl.quick_dataclass import dataclass
 
 UNIT = 32 << 20  # bytes of small files that go together
 UNITS = 32  # of one relay, about: each costs a host a few round trips

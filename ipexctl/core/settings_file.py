@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core import toml
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 KINDS: dict[str, type] = {
     "hostfile": str,

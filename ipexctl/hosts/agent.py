@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ipexctl.core.host_answer import REPORT, Answer
@@ -18,6 +18,8 @@ from ipexctl.hosts import agent_sources
 from ipexctl.hosts.frames import BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.outbox import Outbox
 from ipexctl.hosts.transport import SLOWEST, Channel, ChannelTimeout
+from ipexctl.local import trace
+from ipexctl.quick_dataclass import dataclass
 
 ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together
 # Seconds that an operation may take, however often the host says meanwhile that it is alive.
@@ -69,6 +71,7 @@ class Agent:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _beside: dict[int, Frame | None] = field(default_factory=dict)  # and how they ended
     _outbox: Outbox | None = None
+    _asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # what is asked, since when
 
     def write_behind(self, patience: float) -> None:
         """From now on nothing that is sent waits until the host reads it; see Outbox."""
@@ -85,6 +88,7 @@ class Agent:
         with self._lock:
             number = self._next
             self._next += 1
+            self._asked[number] = (op, time.monotonic())
             self._ship(agent_sources.needed(op).union(*map(agent_sources.needed, also)))
             self._write({**(args or {}), "id": number, "op": op}, body)
         return number
@@ -151,6 +155,8 @@ class Agent:
                 continue
             if "error" in frame.header:
                 raise failure(self.host, frame.header["error"])
+            if "done" in frame.header:
+                self._trace(number, frame.header.get("took"))
             yield frame
             if "done" in frame.header:
                 return
@@ -159,6 +165,11 @@ class Agent:
             why=tail(self.channel) or "it was cut, or the host went down",
             hint=_once_back(self.host),
         )
+
+    def _trace(self, number: int, took: object) -> None:
+        now, (op, asked) = time.monotonic(), self._asked.pop(number, ("", 0.0))
+        seconds = took if isinstance(took, float) and 0 <= took < now - asked else 0.0
+        trace.add(op, now - seconds, now, self.host.name, asked=round(now - asked, 6))
 
     def frames(self, timeout: float | None = None) -> Iterator[Frame]:
         """Frames as they come, until the channel ends."""

@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ipexctl.core import quoting
@@ -25,6 +25,8 @@ from ipexctl.hosts import agent_sources
 from ipexctl.hosts.agent import Agent, Hello, tail, text_of, unreadable
 from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, encode
 from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
+from ipexctl.local import trace
+from ipexctl.quick_dataclass import dataclass
 
 NOISE_LIMIT = 1 << 20
 NOISE_TAIL = 1 << 13  # of it is kept: a marker with the path of a Python may come in two pieces
@@ -100,7 +102,7 @@ def _is_plain(path: str) -> bool:
 
 
 NEAR = 0.003  # seconds of a round trip to a host to which bytes are cheap
-AHEAD = 1  # the number of a request that went with the agent
+AHEAD = 1  # the number of the first request that went with the agent
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,10 @@ class Ahead:
     def ops(self) -> tuple[str, ...]:
         return (self.op, self.fork) if self.fork else (self.op,)
 
+    def encoded(self, number: int) -> bytes:
+        fork = encode({"id": 0, "fork": self.fork}) if self.fork else b""
+        return fork + encode({**self.args, "id": number, "op": self.op})
+
 
 def connect(
     transport: Transport,
@@ -123,14 +129,14 @@ def connect(
     *,
     timeout: float = 20.0,
     python: str = "",
-    ahead: Ahead | None = None,
+    ahead: Sequence[Ahead] = (),
     bytecode: bool = False,
 ) -> Agent:
     """One channel, one exec: sends the agent and waits for its hello.
 
-    The request `ahead` goes with it, so that its answer comes one round trip earlier:
-    `agent.wait(AHEAD)`. After a Python that gives no answer the next one is tried, over a
-    channel of its own; so is the same one, if it has another bytecode than we were told.
+    The requests `ahead` go with it, so that their answers come a round trip earlier:
+    `agent.wait(AHEAD)`, then of the next ones. After a Python that gives no answer the next one is
+    tried, over a channel of its own; so is the same one, if it has another bytecode than expected.
     """
     passed: tuple[Hung, ...] = ()
     bytecode = bytecode and bool(agent_sources.compiled())
@@ -168,20 +174,21 @@ def _connect(
     host: Host,
     timeout: float,
     pythons: tuple[str, tuple[Hung, ...]],
-    ahead: Ahead | None,
+    ahead: Sequence[Ahead],
     *,
     bytecode: bool,
 ) -> Agent:
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
-    ops = ahead.ops if ahead else ()
+    ops = [op for asked in ahead for op in asked.ops]
     shipped = frozenset[str]().union(*map(agent_sources.needed, ops))
+    asked = b"".join(one.encoded(number) for number, one in enumerate(ahead, AHEAD))
     channel = transport.open(host, command_line(marker, *pythons), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
             payload = agent_sources.boot_payload(marker, shipped, bytecode=bytecode)
-            channel.write(payload + _asked(ahead))
+            channel.write(payload + asked)
         kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
         hello = Hello("sh", sent=sent, received=time.monotonic())
         hello = replace(hello, hung=tuple(h.path for h in pythons[1] if h.group))
@@ -199,7 +206,10 @@ def _connect(
         hello = replace(hello, kind="python", started=started.path if started else "")
         first = Agent(host, channel, hello, decoder)
         agent = _greeted(first, rest, deadline)
-        agent._next += ahead is not None
+        agent._next += len(ahead)
+        agent._beside = dict.fromkeys(range(AHEAD + 1, agent._next))
+        agent._asked = {number: (one.op, sent) for number, one in enumerate(ahead, AHEAD)}
+        trace.add("agent starts", sent, time.monotonic(), host.name)
         agent._shipped, agent._bytecode = shipped, bytecode
         if not (host.local or (channel.round_trip() or 1.0) < NEAR):
             agent.hello = replace(agent.hello, bytecode="")  # it is thrice as long as its source
@@ -207,13 +217,6 @@ def _connect(
     except BaseException:
         channel.close()
         raise
-
-
-def _asked(ahead: Ahead | None) -> bytes:
-    if not ahead:
-        return b""
-    fork = encode({"id": 0, "fork": ahead.fork}) if ahead.fork else b""
-    return fork + encode({**ahead.args, "id": AHEAD, "op": ahead.op})
 
 
 def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import BinaryIO, Protocol
 
 from ipexctl.core.host_answer import REPORT, Answer
@@ -27,6 +27,7 @@ from ipexctl.hosts.blob_store import (
     send,
 )
 from ipexctl.hosts.frames import Frame
+from ipexctl.quick_dataclass import dataclass
 
 SAMPLE = 1 << 20
 SAMPLE_SECONDS = 5.0

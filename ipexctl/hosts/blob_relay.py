@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ipexctl.core.model import Blob, without_host
 from ipexctl.core.relay_turns import NO_PARTS, Parts, RelayTurns, Turn
@@ -20,6 +19,7 @@ from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.blob_carriers import POLL, Moved, Push, Tell, fetch_there
 from ipexctl.hosts.blob_store import OnBytes, missing_blobs
 from ipexctl.hosts.peer_certificates import Keys, certificates
+from ipexctl.quick_dataclass import dataclass
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
 REACHED = 3.0  # seconds for a connection between two hosts

@@ -12,7 +12,6 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +21,7 @@ from ipexctl.core.values import texts
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.hosts.agent import Agent
 from ipexctl.local.user_dirs import cache_dir, make_private
+from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
 WINDOW = 8  # chunks on their way; below the agent's inbox, so its reader never waits for the disk

@@ -11,7 +11,7 @@ import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ipexctl.core.host_answer import Answer
@@ -28,6 +28,7 @@ from ipexctl.hosts.folder_transfer import (
     compressed,
     split_missing,
 )
+from ipexctl.quick_dataclass import dataclass
 
 MODULE = "files.datasets"
 CUT, LARGEST = 4 << 20, 16 << 30  # bytes of a file that is compared by chunks

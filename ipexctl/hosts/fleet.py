@@ -18,7 +18,7 @@ from ipexctl.hosts.agent_start import Ahead, connect
 from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error, without
 from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.hosts.transport import LocalTransport, RemoteTransport
-from ipexctl.local import known_bytecode, last_outcome
+from ipexctl.local import known_bytecode, last_outcome, trace
 
 SILENCE = 60.0  # a host that works says so more often
 GRACE = 5.0  # extra seconds that doctor gives a slow host to connect
@@ -56,7 +56,8 @@ class Fleet:
     def __enter__(self) -> Fleet:
         if remote := tuple(h for h in self.hosts.hosts if not h.local):
             try:
-                self._ssh = over_ssh(self.target, remote)
+                with trace.span("ssh"):
+                    self._ssh = over_ssh(self.target, remote)
             except IpexctlError as e:
                 raise spelled_error(e, self.target, self.root) from None
         return self
@@ -74,13 +75,14 @@ class Fleet:
 
     # -- one host; called from worker threads --
 
-    def connect(self, host: Host, *, python: str = "", ahead: Ahead | None = None) -> Agent:
+    def connect(self, host: Host, *, python: str = "", ahead: Sequence[Ahead] = ()) -> Agent:
         transport = self._ssh if self._ssh and not host.local else self._local
         key = known_bytecode.key_of(host, python)
-        agent = connect(
-            transport, host, timeout=self._connect_timeout, python=python, ahead=ahead,
-            bytecode=self._bytecode.get(key) == known_bytecode.OURS,
-        )  # fmt: skip
+        with trace.span("connect", host.name):
+            agent = connect(
+                transport, host, timeout=self._connect_timeout, python=python, ahead=ahead,
+                bytecode=self._bytecode.get(key) == known_bytecode.OURS,
+            )  # fmt: skip
         self._bytecode_seen[key] = agent.hello.bytecode
         self.agents[host] = agent
         return agent

@@ -6,7 +6,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from ipexctl.errors import HostFailed, InputError, IpexctlError, reason_of
 from ipexctl.hosts import blob_store
 from ipexctl.hosts.agent import LONG, Agent
 from ipexctl.hosts.frames import Frame as Event
+from ipexctl.quick_dataclass import dataclass
 
 FRAME = 2 << 20  # bytes of files in one frame
 WINDOW = 8  # frames on their way; below the agent's inbox, so its reader never waits for the disk

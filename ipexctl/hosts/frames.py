@@ -6,8 +6,9 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from ipexctl.quick_dataclass import dataclass
 
 HEAD = struct.Struct(">II")
 LIMIT = 8 << 20  # of a body

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import Host
@@ -27,6 +26,7 @@ from ipexctl.hosts.ssh.dial import SEE_SSHD, Names
 from ipexctl.hosts.ssh.host_keys import own_known_hosts
 from ipexctl.hosts.ssh.unresolved import KnownNames, unresolved
 from ipexctl.hosts.transport import Channel, ChannelTimeout, PipeChannel, allow_files
+from ipexctl.quick_dataclass import dataclass
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 NOISE_LIMIT = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from ipexctl.core.inventory import parse_hostfile, parse_hosts, this_machine
@@ -16,6 +16,7 @@ from ipexctl.hosts import hostfile_reader
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import RemoteTransport
 from ipexctl.local.last_outcome import last_states
+from ipexctl.quick_dataclass import dataclass
 
 ROOT = "~/.ipexctl"  # ipexctl's folder on a host
 TRANSPORTS = ("paramiko", "openssh")

@@ -11,11 +11,11 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.lab import host_tree, linux, rungs
 from ipexctl.lab.processes import run_quietly
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.lab import config_text, connect, lab_network, linux, rungs, shapes
 from ipexctl.lab import host as inner
 from ipexctl.lab.lab_plan import HostPlan, LabPlan
+from ipexctl.quick_dataclass import dataclass
 
 _NAMESPACES = linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
 _FLAT_SESSIONS = 2000

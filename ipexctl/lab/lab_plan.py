@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
 from ipexctl.lab import rungs
 from ipexctl.lab.lab_spec import HostSpec, LabSpec
+from ipexctl.quick_dataclass import dataclass
 
 _FIRST = 11
 _PLACES = [ip_network(f"10.{b}.{y}.0/22") for b in range(64, 128) for y in range(0, 256, 4)]

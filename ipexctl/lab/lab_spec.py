@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 ISAS = ("amx", "avx512-bf16", "avx512", "avx2", "sse")
 FAULTS = ("kill", "freeze", "unplug", "changed-key", "fill-disk", "no-sshd")

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from ipexctl.lab import config_text, folders, lab_network, machine_support, rung
 from ipexctl.lab.folders import state_root
 from ipexctl.lab.lab_spec import FAULTS, LabSpec, lab_command
 from ipexctl.local.environment import environment
+from ipexctl.quick_dataclass import dataclass
 
 _ERRORS: dict[str, type[IpexctlError]] = {"input": InputError, "not-here": NotHere}
 

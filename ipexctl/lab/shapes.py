@@ -10,11 +10,12 @@ import platform
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ipexctl.errors import InputError
 from ipexctl.lab.lab_spec import HostSpec
+from ipexctl.quick_dataclass import dataclass
 
 _SSE = (
     "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr sse"

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.settings_file import PATHS, Setting
@@ -18,6 +17,7 @@ from ipexctl.errors import InputError, reason_of
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.user_dirs import make_private, state_dir
+from ipexctl.quick_dataclass import dataclass
 
 KEYS = ("hostfile", "ssh_config", "root")
 _MOST = 16 << 20  # bytes of a file

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.errors import NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, config_dir, state_dir
+from ipexctl.quick_dataclass import dataclass
 
 # what goes only if the user names it: it was made by hand, or cannot be made again
 ASKED = ("keys", "settings", "labs", "logs")

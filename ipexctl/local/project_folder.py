@@ -8,7 +8,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from ipexctl.core.run.project_files import (
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import Hashes, Stamp, stamp
+from ipexctl.quick_dataclass import dataclass
 
 HELD = 64 << 20  # bytes of small files kept in memory between reading and sending
 SHOWN = 3

@@ -15,7 +15,6 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urldefrag, urlsplit
@@ -29,6 +28,7 @@ from ipexctl.packages.index_logins import bare
 from ipexctl.packages.indexes import expanded
 from ipexctl.packages.uv import find_uv
 from ipexctl.packages.wheel_fetch import Fetcher
+from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
 LIST_TIMEOUT = 60

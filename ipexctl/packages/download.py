@@ -10,9 +10,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import urlsplit
+
+from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.stack.lock_file import Package
 from ipexctl.core.stack.version_table import IPEX, RESERVED, Row
 from ipexctl.packages.indexes import Indexes
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

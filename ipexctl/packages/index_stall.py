@@ -13,11 +13,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import urljoin
 
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import plain
+from ipexctl.quick_dataclass import dataclass
 
 SLOW = 8.0  # seconds after which uv is late, and its indexes are asked by us, too
 PATIENCE = 18.0  # seconds for the answer; UV_HTTP_TIMEOUT makes it longer

@@ -10,12 +10,12 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 CERT_HINT = "PIP_CERT=FILE   # the certificate of {0}'s CA; or PIP_TRUSTED_HOST={0}"
 _SECTIONS = ("global", "install")

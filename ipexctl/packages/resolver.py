@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from packaging.requirements import Requirement
@@ -26,6 +26,7 @@ from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, unpinned_reserved
 from ipexctl.packages.indexes import Indexes, plain
 from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Origins, Unresolved, Uv
+from ipexctl.quick_dataclass import dataclass
 
 Urls = Mapping[str, str]
 TOOLS_PYTHON = (3, 9)

@@ -8,7 +8,6 @@ import re
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from html import unescape
 
 from packaging.requirements import Requirement
@@ -18,6 +17,7 @@ from packaging.version import Version
 
 from ipexctl.core.stack.requirements import Extra
 from ipexctl.packages.http_opener import Opener
+from ipexctl.quick_dataclass import dataclass
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 TIMEOUT, LARGEST = 10.0, 16 << 20

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.index_pins import Pin, Pins, project
 from ipexctl.packages.index_stall import StallWatch
 from ipexctl.packages.indexes import Indexes, plain
+from ipexctl.quick_dataclass import dataclass
 
 TIMEOUT = 600
 ANY_INDEX = ("--index-strategy", "unsafe-first-match")

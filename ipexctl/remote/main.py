@@ -13,6 +13,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import zlib
 
 from ipexctl.remote.failure import Failure, bug, document
@@ -80,8 +81,10 @@ class Agent:
     def run(self, call, header, body):
         try:
             call.body = body
+            began = time.monotonic()
             done = operation(header["op"])(call, header)
-            self.write({"id": call.number, "done": done or {}})
+            took = round(time.monotonic() - began, 6)
+            self.write({"id": call.number, "done": done or {}, "took": took})
         except Failure as e:
             self.write({"id": call.number, "error": document(e)})
         except (BrokenPipeError, ValueError) as e:

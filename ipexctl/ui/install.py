@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rich.console import Console
@@ -18,22 +18,12 @@ from ipexctl.core.run import mpi
 from ipexctl.core.sizes import human, minutes
 from ipexctl.core.stack.version_table import END_OF_LIFE
 from ipexctl.errors import printable
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.ui.install_forecast import forecast_document, show_forecast
-from ipexctl.verbs.install.install_plan import (
-    BUILDING,
-    DONE,
-    FAILED,
-    FETCHING,
-    PROVING,
-    Chosen,
-    InstallReport,
-    Plan,
-    Progress,
-    State,
-    Step,
-)
+from ipexctl.verbs.install.install_plan import Chosen, InstallReport, Plan, State
+from ipexctl.verbs.progress import BUILDING, DONE, FAILED, FETCHING, PROVING, Progress, Step
 
 COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
 MOVING = ("sending", "fetching")  # first words of what is done in many pieces

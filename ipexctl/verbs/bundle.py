@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.run import mpi
@@ -19,9 +19,11 @@ from ipexctl.local.project_lock import LOCK_FILE, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.packages import bundle_archive
 from ipexctl.packages.indexes import Indexes
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.install import carried_python
-from ipexctl.verbs.install.install_plan import Cuda, Install, Progress, Work
+from ipexctl.verbs.install.install_plan import Cuda, Install, Work
 from ipexctl.verbs.install.lock_wheels import fetch, lock_for, write_lock
+from ipexctl.verbs.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,8 +30,9 @@ from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.project_folder import Reader, Walk
 from ipexctl.local.user_dirs import make_private
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.doctor.probe_host import probe
-from ipexctl.verbs.install.install_plan import Progress, Step
+from ipexctl.verbs.progress import Progress, Step
 from ipexctl.verbs.run.send_project import why_refused
 
 LEAST = 8 << 20  # bytes; fewer are sent to every host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.inventory import fold
@@ -20,6 +20,7 @@ from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import command
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.project_lock import choice_here, choose_instead
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.install import fleet_locks
 
 

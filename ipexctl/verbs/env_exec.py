@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.run import launch_plan
@@ -15,6 +14,7 @@ from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.project_lock import choice_here
+from ipexctl.quick_dataclass import dataclass
 
 Hear = Callable[[str, str, bool], None]  # host, line, is it from stderr; from many threads
 

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,7 @@ from ipexctl.core.known_failures.causes import Cause, Match
 from ipexctl.core.values import plain
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError
 from ipexctl.local.shipped_tables import failures
+from ipexctl.quick_dataclass import dataclass
 
 SCHEMA = 1
 _ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import Host, HostRecap, PerHost
@@ -11,6 +10,7 @@ from ipexctl.core.run.listed_runs import Run
 from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.ps import find, reached
 from ipexctl.verbs.run import fetch_outputs
 from ipexctl.verbs.run.fetch_outputs import Fetched, Wish

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.inventory import parse_hosts
@@ -26,6 +26,7 @@ from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.nearest_file import PROJECT_FILE, short_path
 from ipexctl.local.ownership import closing, untrusted_reason
 from ipexctl.local.settings import of_project
+from ipexctl.quick_dataclass import dataclass
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

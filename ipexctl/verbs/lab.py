@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ipexctl.core import quoting
@@ -10,6 +10,7 @@ from ipexctl.errors import InputError
 from ipexctl.lab import Lab, LabSpec, rungs
 from ipexctl.lab import practice_cluster as labs
 from ipexctl.lab.lab_spec import parse_hosts
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

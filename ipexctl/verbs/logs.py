@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Host, HostRecap, PerHost
@@ -14,6 +13,7 @@ from ipexctl.core.run.run_state import Lines
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.ps import find, reached
 
 SILENCE = 60.0

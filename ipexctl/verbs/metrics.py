@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ipexctl.core.model import HostRecap, PerHost
 from ipexctl.core.output.metric_lines import LineReader, Point
@@ -11,6 +11,7 @@ from ipexctl.core.run.listed_runs import Run
 from ipexctl.core.run.log_times import Span
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.shipped_tables import metric_formats
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.logs import Wanted, logs
 
 

@@ -6,7 +6,7 @@ import os
 import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.checkpoint_modules import modules_of
 from ipexctl.local.shipped_tables import migration_rules, migration_tables
 from ipexctl.local.training_script import training_script
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run.script_sources import read_sources
 
 MAX_FILES = 10_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ipexctl.hosts.frames import Frame
 from ipexctl.hosts.target import Target, all_hosts
 from ipexctl.local.environment import environment
 from ipexctl.local.project_lock import env_choice_of
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs import shell
 from ipexctl.verbs.run import run, send_project
 from ipexctl.verbs.run.prepare_hosts import each, prepare_on

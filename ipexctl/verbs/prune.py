@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
 from ipexctl.core.prune_limits import MB, WORDS, Amount, Limits, added, describe, read_limits
@@ -15,7 +15,8 @@ from ipexctl.hosts.fleet import Fleet, fan_out
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.cache_limit import prune_cache
 from ipexctl.local.settings import load
-from ipexctl.verbs.install.install_plan import DONE, Progress, Step
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.verbs.progress import DONE, Progress, Step
 
 OP = "files.space_limits.prune"
 LARGE = 100 * MB  # copies that are sent again anyway and take less are removed silently

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.facts.live_runs import LiveRun, read_live_runs
@@ -19,6 +19,7 @@ from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.project_lock import project_of
 from ipexctl.local.shipped_tables import failures
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run import run_format
 
 EVERY = 0.5  # seconds between two looks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.host_answer import Answer
@@ -15,7 +15,8 @@ from ipexctl.hosts.target import ROOT, Target
 from ipexctl.lab import folders
 from ipexctl.lab.practice_cluster import is_up
 from ipexctl.local import own_files
-from ipexctl.verbs.install.install_plan import DONE, Progress, Step
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.verbs.progress import DONE, Progress, Step
 
 BUSY = "end it, or wait for it; then run the same command again"
 

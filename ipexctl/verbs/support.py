@@ -11,7 +11,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import LOCK_FILE, lock_folder, project_of, read_lock
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.logs import Wanted, logs
 from ipexctl.verbs.ps import find
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ipexctl.core.model import Host, HostDown, Inventory
 from ipexctl.core.ssh.known_hosts import Standing
@@ -17,6 +17,7 @@ from ipexctl.hosts.ssh import SshTransport
 from ipexctl.hosts.ssh.host_keys import HostKey, own_known_hosts, remember, verdict_down
 from ipexctl.hosts.suggested_commands import command, spelled_downs
 from ipexctl.hosts.target import Target, inventory
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

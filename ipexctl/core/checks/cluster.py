@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from ipexctl.core.doctor.suggested_fix import Fix, do, scripted
@@ -13,6 +12,7 @@ from ipexctl.core.model import Facts, Peer
 from ipexctl.core.plan import core_pinning
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.version_table import Row
+from ipexctl.quick_dataclass import dataclass
 
 GIB = 1 << 30
 MIB = 1 << 20

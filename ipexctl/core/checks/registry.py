@@ -17,12 +17,12 @@ how bad it is, why, and what to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import ModuleType
 
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.doctor.suggested_fix import Fix, Part, as_fix
 from ipexctl.core.model import Facts, Finding, Severity
+from ipexctl.quick_dataclass import dataclass
 
 _ORDER = list(Severity)
 

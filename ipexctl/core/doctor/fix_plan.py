@@ -6,7 +6,6 @@ Ours to change is little on purpose: what a user may undo, and what no running p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.doctor.report import Problem, by_problem
@@ -14,6 +13,7 @@ from ipexctl.core.doctor.suggested_fix import Command, Fix, Shell
 from ipexctl.core.facts.host_facts import count_or_none, plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, Severity
+from ipexctl.quick_dataclass import dataclass
 
 MOST = 1000
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.doctor.fix_plan import ready_commands
 from ipexctl.core.doctor.suggested_fix import Command, Shell
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, Severity
+from ipexctl.quick_dataclass import dataclass
 
 _INSTALLERS = ("apt-get", "dnf", "zypper")
 _AGAIN = {"--reinstall", "--force"}

@@ -6,7 +6,6 @@ Ranks and threads are those that `ipexctl run` uses when nobody says how many: t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.facts import isa, processors
@@ -17,6 +16,7 @@ from ipexctl.core.stack import stack_decision
 from ipexctl.core.stack.stack_decision import Decision
 from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError, NothingFits
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

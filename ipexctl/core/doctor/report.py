@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 from ipexctl.core.doctor.recommendations import Recommendation
@@ -12,6 +11,7 @@ from ipexctl.core.facts.measurements import Measured
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Peer, Severity
 from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.quoting import quote
+from ipexctl.quick_dataclass import dataclass
 
 # Words may come from hosts (names, paths): what a shell might expand is for a person to read.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+ *-]*")

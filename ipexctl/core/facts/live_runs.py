@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.sizes import duration, human
 from ipexctl.core.values import count_or_none, listed, plain
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ samples of a second or less: good enough to find the host or the cable that is n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.model import Facts
 from ipexctl.core.values import count_or_none, plain, record
+from ipexctl.quick_dataclass import dataclass
 
 RING = 32  # up to so many hosts each measures the way to the next one
 SAMPLED = 64  # pairs above that

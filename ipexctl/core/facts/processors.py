@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ipexctl.core.facts import isa
 from ipexctl.core.facts.hardware_facts import int_of
 from ipexctl.core.model import CpuFacts
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

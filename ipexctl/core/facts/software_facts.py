@@ -6,12 +6,12 @@ Read by remote/facts/installed_software.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.stack.env_choice import EnvUsed, read_used
 from ipexctl.core.stack.package_changes import Change
 from ipexctl.core.values import count_or_none, listed, plain, record, texts
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

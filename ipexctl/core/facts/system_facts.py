@@ -6,11 +6,11 @@ Read by remote/facts/machine_state.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.facts.live_runs import LiveRun, read_live_runs
 from ipexctl.core.values import count_or_none, listed, plain, record, texts
+from ipexctl.quick_dataclass import dataclass
 
 NO_LIMIT = 1 << 62
 PRACTICE = "ipexctl lab"  # what a practice host says it is, where a container names its manager

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.core.inventory.ansible_ini import is_ini, parse_ini
 from ipexctl.core.inventory.hostfile_lines import (
     COMMAND_LINE,
     numbered,
@@ -22,7 +21,6 @@ from ipexctl.core.inventory.hostfile_lines import (
     parse_lines,
 )
 from ipexctl.core.inventory.nodeset import fold
-from ipexctl.core.inventory.yaml_files import parse_yaml
 from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError
 
@@ -49,7 +47,13 @@ def parse_hostfile(text: str, source: str) -> Inventory:
             hint=f"ansible-inventory -i {source} --list --yaml > hosts.yaml",
         )
     if source.lower().endswith(_YAML_NAMES) or _looks_like_yaml(text):
+        from ipexctl.core.inventory.yaml_files import parse_yaml
+
         return parse_yaml(text, source)
+    if "[" not in text:  # neither a section nor a range of hosts
+        return parse_lines(text, source)
+    from ipexctl.core.inventory.ansible_ini import is_ini, parse_ini
+
     return parse_ini(text, source) if is_ini(text) else parse_lines(text, source)
 
 

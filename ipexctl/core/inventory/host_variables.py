@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ipexctl.core.inventory.host_address import parse_bare, parse_count, parse_port, parse_user
 from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.model import Host, Place
+from ipexctl.quick_dataclass import dataclass
 
 _PYTHON = re.compile(r"/[A-Za-z0-9/._+-]{1,1023}|[A-Za-z][A-Za-z0-9._+-]{0,63}")
 _ROOT = re.compile(r"(?:~/|/)[A-Za-z0-9/._+@=,:~-]{1,1023}")

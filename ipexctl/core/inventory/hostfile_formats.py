@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_address
 
 from ipexctl.core.inventory.nodeset import fold
 from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 _FIELDS = ("address", "port", "user", "python", "slots", "nic", "root")
 _ANSIBLE = {

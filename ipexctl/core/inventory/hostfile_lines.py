@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.inventory.host_address import parse_address
 from ipexctl.core.inventory.host_variables import Value, apply, field_of
@@ -13,6 +13,7 @@ from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.inventory.nodeset import MAX_NAMES, fold, split
 from ipexctl.core.model import Host, Inventory, Place
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 COMMAND_LINE = "the command line"
 LONGEST_LINE = 4096

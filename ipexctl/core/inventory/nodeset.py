@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
+
+from ipexctl.quick_dataclass import dataclass
 
 MAX_NAMES = 10_000
 _GROUP = re.compile(r"\[([^\[\]]*)\]")

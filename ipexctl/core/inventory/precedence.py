@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ipexctl.core.inventory.host_variables import KNOWN, Value, apply, field_of
 from ipexctl.core.inventory.hostfile_lines import check_count, no_hosts
@@ -15,6 +15,7 @@ from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.nodeset import fold
 from ipexctl.core.model import Host, Inventory, Place
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 MAX_GROUPS = 1_000
 ROOT_GROUPS = ("all", "ungrouped")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.model import Place
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 MAX_TEXT = 1 << 20
 MAX_DEPTH = 40

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Any
 
 from ipexctl.core import toml
+from ipexctl.quick_dataclass import dataclass
 
 MAX_LINE = 2000
 _BLOCK = 500  # lines

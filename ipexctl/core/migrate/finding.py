@@ -5,9 +5,10 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.migrate.rules import Rule
+from ipexctl.quick_dataclass import dataclass
 
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")
 

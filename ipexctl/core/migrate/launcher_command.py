@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ipexctl.core.migrate.finding import Command
 from ipexctl.core.migrate.rules import Rules
@@ -16,6 +16,7 @@ from ipexctl.core.pasted.typed_word import Word, assignment, for_pasting, is_fix
 from ipexctl.core.plan.rank_contract import TABLE
 from ipexctl.core.plan.secret_env import looks_secret
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 # what `ipexctl run` sets itself, on each host as it is there
 OWN = frozenset({one.name for one in TABLE}) | {"PATH", "LD_LIBRARY_PATH"}

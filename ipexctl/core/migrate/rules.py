@@ -5,10 +5,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ipexctl.core import toml
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ipexctl.core.migrate.finding import Command, Edit, Finding, Lines, Reading, found
 from ipexctl.core.migrate.launcher_command import Line, Settings, Tables, ipexctl_command, line_of
@@ -16,6 +16,7 @@ from ipexctl.core.pasted.pasted_line import read_options
 from ipexctl.core.pasted.typed_word import Word
 from ipexctl.core.script.review import framework_class, is_trainer_arguments
 from ipexctl.core.script.source import Source
+from ipexctl.quick_dataclass import dataclass
 
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SBATCH = re.compile(r"^#SBATCH[ \t]+(.*)", re.MULTILINE)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from ipexctl.core.output.near_equal import merged, template
+from ipexctl.quick_dataclass import dataclass
 
 WINDOW = 0.25  # seconds that a line waits for those of other ranks
 MOST = 2000  # lines that wait

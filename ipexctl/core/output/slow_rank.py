@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
 
 SMOOTH = 0.25  # weight of the newest sample: some 10 s count
 LEAST = 4  # samples of each rank

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import isfinite
 
 from ipexctl.core.output.metric_lines import Formats, LineReader, Point
+from ipexctl.quick_dataclass import dataclass
 
 STALE = 60.0  # seconds after which a bar or a rate that did not move is not shown
 READ_EVERY = 0.2  # seconds, of each rank: reading all lines of a flood would cost more than drawing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ipexctl.core import toml
 from ipexctl.core.inventory import yaml_nodes
@@ -12,6 +11,7 @@ from ipexctl.core.inventory.located_errors import Bad, did_you_mean
 from ipexctl.core.inventory.yaml_nodes import Mapping, Node, Scalar, read_yaml
 from ipexctl.core.pasted.launcher_table import listed_values
 from ipexctl.core.pasted.line_request import LineRequest, Refuse, raised
+from ipexctl.quick_dataclass import dataclass
 
 _TRUE = frozenset({"true", "yes", "on"})
 _FALSE = frozenset({"false", "no", "off"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core import toml
 from ipexctl.core.pasted.typed_word import is_fixed
+from ipexctl.quick_dataclass import dataclass
 
 MEANINGS = {
     "ranks": "`-n`",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 
 class Refuse(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.pasted.launcher_table import (
@@ -18,6 +18,7 @@ from ipexctl.core.pasted.launcher_table import (
 from ipexctl.core.pasted.line_request import LineRequest, Refuse, nested, raised
 from ipexctl.core.pasted.typed_word import assignment, for_pasting, is_fixed, tail, unsplit
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 PAGE = "docs/pasted-lines.md"
 _ELSE = f"leave it out, or use an option of ipexctl run   # full list: {PAGE}"

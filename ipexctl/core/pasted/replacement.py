@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.pasted.line_request import LineRequest, Merged, TypedOptions, merged
 from ipexctl.core.pasted.pasted_line import Line
 from ipexctl.core.run import retry_command
 from ipexctl.core.run.retry_command import Typed
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

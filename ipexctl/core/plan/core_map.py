@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.model import Facts, HostPlan
 from ipexctl.core.plan import core_pinning
+from ipexctl.quick_dataclass import dataclass
 
 RANKS = "0123456789abdfghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # no c, no e
 COMM, FREE, SLOW, NOT_OURS, SHARED, MANY = "c", ".", "e", "-", "*", "#"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
 from ipexctl.core.model import Cpu, CpuFacts, Facts
+from ipexctl.quick_dataclass import dataclass
 
 Core = tuple[int, ...]  # the ids of its threads
 

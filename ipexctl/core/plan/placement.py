@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import RankPlace
@@ -20,6 +20,7 @@ from ipexctl.core.plan.rank_env_vars import Backend, Site, Variable
 from ipexctl.core.plan.secret_env import looks_secret
 from ipexctl.core.run import mpi
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 LONGEST = 100  # characters of a value in a note
 

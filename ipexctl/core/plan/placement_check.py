@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostPlan, LaunchPlan, RankPlace
 from ipexctl.core.plan.core_map import cpu_list
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

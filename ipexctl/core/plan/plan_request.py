@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ipexctl.core.model import Facts, Host, Prepared
 from ipexctl.core.script.frameworks import Frameworks
+from ipexctl.quick_dataclass import dataclass
 
 Ports = tuple[int, int]  # first and last
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 from ipexctl.core.checks.cluster import size
@@ -11,6 +11,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import Facts, LaunchPlan
 from ipexctl.core.plan.core_pinning import fast_cores
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 PER_CORE = 4  # ranks; up to here each has one thread and the plan has a note
 PER_RANK = 256 << 20  # bytes: what a process holds that has imported torch 2.13

@@ -6,9 +6,9 @@ docs/run.md shows it; `tools/gen_docs.py` writes it there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ipexctl.core.model import HostPlan, LaunchPlan, RankPlace
+from ipexctl.quick_dataclass import dataclass
 
 Value = Callable[[LaunchPlan, HostPlan, RankPlace], object]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.model import Prepared
 from ipexctl.core.plan import rank_contract
@@ -12,6 +11,7 @@ from ipexctl.core.plan.core_pinning import Places
 from ipexctl.core.plan.plan_request import Node, RunRequest
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 BINDINGS = ("oneccl-bind-pt", "torch-ccl")  # the second is older
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from ipexctl.quick_dataclass import dataclass
 
 _HEAD = re.compile(r"PLAY RECAP \*+$")
 _HOST = re.compile(r"(?P<host>\S+)\s+: (?P<counts>ok=\d+(?:\s+[a-z]+=\d+)+)$")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ipexctl.core.plays.play_values import State
+from ipexctl.quick_dataclass import dataclass
 
 ANY, PACKAGES = "any", "packages"
 

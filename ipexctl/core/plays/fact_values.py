@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ipexctl.core.facts import isa
 from ipexctl.core.model import Facts
+from ipexctl.quick_dataclass import dataclass
 
 Value = str | int | None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Values
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ipexctl.core.inventory.located_errors import Bad, FoundErrors, did_you_mean, nearest
 from ipexctl.core.inventory.yaml_nodes import (
@@ -25,6 +25,7 @@ from ipexctl.core.plays.play_keywords import PLAY_KEYS, STEP_KEYS
 from ipexctl.core.plays.play_values import Play, PlayStep
 from ipexctl.core.plays.step_schema import Seconds, Step, arguments, scalar_as, shape
 from ipexctl.errors import is_shown
+from ipexctl.quick_dataclass import dataclass
 
 Kinds = Values[str, type[Step]]  # by keyword
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
@@ -11,6 +11,7 @@ from ipexctl.core.inventory.yaml_nodes import Mapping as MappingNode
 from ipexctl.core.inventory.yaml_nodes import Node, Scalar
 from ipexctl.core.model import Place
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, printable
+from ipexctl.quick_dataclass import dataclass
 
 EXIT_WOULD_CHANGE = 10
 EXIT_UNKNOWN = 11

@@ -6,7 +6,9 @@ What POSIX leaves open, and what dash and bash read in different ways, is said t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
 
 PLAIN, DOUBLE, SINGLE, NUMBER = "plain", "double", "single", "number"
 BACKSLASH, UNCLEAR = "\\", "unclear"

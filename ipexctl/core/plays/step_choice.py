@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ipexctl.core.inventory.located_errors import did_you_mean
 from ipexctl.core.plays.play_values import Play, PlayStep
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 ALWAYS, NEVER = "always", "never"
 

@@ -10,7 +10,6 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from ipexctl.core.inventory.located_errors import Bad, did_you_mean
@@ -19,6 +18,7 @@ from ipexctl.core.inventory.yaml_nodes import Node, Scalar, Sequence
 from ipexctl.core.plays.interpolation import Scope, expanded, for_shell
 from ipexctl.core.sizes import seconds_of
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 

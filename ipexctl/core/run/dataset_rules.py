@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ipexctl.core import quoting
@@ -13,6 +13,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostPlan, LaunchPlan
 from ipexctl.core.run.project_files import Tree
 from ipexctl.errors import InputError, RunFailed
+from ipexctl.quick_dataclass import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VERSION = re.compile(r"[0-9a-f]{16}")

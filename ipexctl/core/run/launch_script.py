@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.model import Host, HostPlan, LaunchPlan
 from ipexctl.core.plan import port_plan, rank_contract
 from ipexctl.core.quoting import quote
 from ipexctl.core.run import mpi
 from ipexctl.errors import InputError, printable
+from ipexctl.quick_dataclass import dataclass
 
 SECRETS = ".ipexctl/secrets"
 _GIVEN = "IPEXCTL_GIVEN_"

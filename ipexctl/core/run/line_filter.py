@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.inventory.host_patterns import Known, select
 from ipexctl.core.model import Host, Inventory, LaunchPlan
 from ipexctl.core.quoting import quote
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -16,6 +15,7 @@ from ipexctl.core.run.run_state import RankEnd, without_colour, without_noise
 from ipexctl.core.run.verdict import Verdict
 from ipexctl.core.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
+from ipexctl.quick_dataclass import dataclass
 
 LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands

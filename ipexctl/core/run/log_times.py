@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
 
 LONGEST = 3.0  # seconds between two looks at a growing log; it did not grow in a longer gap
 

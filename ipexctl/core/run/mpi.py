@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from packaging.version import Version
 
 from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import HostPlan
 from ipexctl.errors import HostFailed, InputError, unknown_value
+from ipexctl.quick_dataclass import dataclass
 
 RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc"')
 SYSTEM = "system"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ipexctl.core.run import mpi
 from ipexctl.core.run.run_state import Lines
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass

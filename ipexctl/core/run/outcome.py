@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ipexctl.core.known_failures import causes
@@ -14,6 +14,7 @@ from ipexctl.core.output.slow_rank import Slow
 from ipexctl.core.run.rank_exchange import Exchange
 from ipexctl.core.run.run_state import RankEnd, without_colour, without_rank_prefix
 from ipexctl.errors import EXIT_OK
+from ipexctl.quick_dataclass import dataclass
 
 SCHEMA = 1
 EXIT_LOST = 121

@@ -10,7 +10,7 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.checks import catalogue
 from ipexctl.core.checks.cluster import Cluster, groups, hosts_by_value
@@ -23,6 +23,7 @@ from ipexctl.core.model import Facts, Finding, LaunchPlan, Peer, Severity
 from ipexctl.core.run.outcome import EXIT_HOST_FAILED
 from ipexctl.core.stack.version_table import Row
 from ipexctl.errors import RunFailed
+from ipexctl.quick_dataclass import dataclass
 
 ROWS = 3  # of one problem that hosts have with different values
 

@@ -8,13 +8,13 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import pathspec
 
 from ipexctl.core.sizes import human
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 # never sent, whatever the ignore files say
 HISTORY = (".git", ".hg", ".svn", ".ipexctl")

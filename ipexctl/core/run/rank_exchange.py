@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
 from ipexctl.core.facts.host_facts import loopback
@@ -24,6 +24,7 @@ from ipexctl.core.model import LaunchPlan
 from ipexctl.core.output.merge_lines import ranges
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.core.sizes import short
+from ipexctl.quick_dataclass import dataclass
 
 Key = tuple[str, int, str, int]  # own address and port, the other end's
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core import quoting
 from ipexctl.core.plan.secret_env import looks_secret
+from ipexctl.quick_dataclass import dataclass
 
 _RANKS = ("-n", "-np", "--np")
 _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")

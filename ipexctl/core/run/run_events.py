@@ -6,7 +6,6 @@ Everything is checked here, once: a number that is not one, a rank that is not t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.plan.placement_check import Where
@@ -14,6 +13,7 @@ from ipexctl.core.run.outcome import Load
 from ipexctl.core.run.rank_exchange import Key, Report
 from ipexctl.core.run.run_state import RankEnd, Usage, ended
 from ipexctl.core.values import count_or_none, listed, plain, texts, truth
+from ipexctl.quick_dataclass import dataclass
 
 LARGEST_OUTPUT = 256 * 1024
 MOST_LINKS = 1 << 16  # in one report of a host

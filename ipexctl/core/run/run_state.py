@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from ipexctl.core.model import LaunchPlan
+from ipexctl.quick_dataclass import dataclass
 
 MAX_LINE = 64 * 1024
 TAIL = 40  # lines of each rank that are remembered

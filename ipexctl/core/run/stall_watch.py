@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.output.slow_rank import RankLoads, Slow
 from ipexctl.core.run.outcome import Load
 from ipexctl.core.run.run_events import Sample
+from ipexctl.quick_dataclass import dataclass
 
 SHOWN_AFTER = 10.0
 

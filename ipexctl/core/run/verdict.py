@@ -8,7 +8,7 @@ them afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ipexctl.core.known_failures import causes
@@ -33,6 +33,7 @@ from ipexctl.core.run.run_events import Event
 from ipexctl.core.run.run_state import RankEnd, RunState
 from ipexctl.core.values import plain
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
+from ipexctl.quick_dataclass import dataclass
 
 RANK_FAILED = "rank-failed"
 HOST_LOST = "host-lost"

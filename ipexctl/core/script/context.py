@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.script.source import SHARDING, Source
+from ipexctl.quick_dataclass import dataclass
 
 IMPORTED = {
     "accelerate": "accelerate",

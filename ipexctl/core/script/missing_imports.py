@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.migrate.rules import Rule, Rules
 from ipexctl.core.script.context import HostEnvironment, Note, ProjectFiles
 from ipexctl.core.script.source import Import, Source
+from ipexctl.quick_dataclass import dataclass
 
 # distributions that are not called as what they bring is
 DISTRIBUTIONS = {

@@ -10,13 +10,13 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.inventory import fold
 from ipexctl.core.migrate.rules import Rules
 from ipexctl.core.script.context import HostEnvironment, Note, ProjectFiles
 from ipexctl.core.script.missing_imports import Imports
 from ipexctl.core.script.source import SPAWN, Call, Source, Value
+from ipexctl.quick_dataclass import dataclass
 
 MODEL_OPTIONS = ("--model_name_or_path", "--model", "--tokenizer_name")
 DATASET_OPTIONS = ("--dataset_name",)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ipexctl.core.script.launchers import Launch
+from ipexctl.quick_dataclass import dataclass
 
 Value = bool | int | str | None  # of a keyword: None where only the run will know it
 

@@ -6,12 +6,13 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ipexctl.core.script.call_arguments import command_words, constant_of, literal_of, text_of
 from ipexctl.core.script.dotted_names import dotted, imported_names
 from ipexctl.core.script.launchers import Launch, launch_of
 from ipexctl.core.script.source import SHARDING, SPAWN, Call, HubName, Import, Parser, Source
+from ipexctl.quick_dataclass import dataclass
 
 STARTS_A_PROCESS = frozenset(
     {f"subprocess.{n}" for n in ("run", "call", "check_call", "check_output", "Popen")}

@@ -4,7 +4,8 @@ where the keys are (hosts/ssh/host_keys.py)."""
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from ipexctl.quick_dataclass import dataclass
 
 USER, HOST = 1, 2
 SUFFIX = "-cert-v01@openssh.com"

@@ -13,11 +13,11 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
 from ipexctl.core.model import Place
+from ipexctl.quick_dataclass import dataclass
 
 _HASH_MAGIC = "|1|"
 

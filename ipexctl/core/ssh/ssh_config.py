@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ipexctl.core.model import Host
 from ipexctl.core.ssh.known_hosts import wildcard
+from ipexctl.quick_dataclass import dataclass
 
 Patterns = tuple[str, ...]
 Load = Callable[[str], Sequence[str]]  # an Include's argument -> the texts of the files it names
@@ -64,6 +65,9 @@ class Config:
             for s in self.settings
             if s.key == key and all(host_matches(c, name) for c in s.conditions)
         )
+
+
+PLAIN = Config((), plain=True)
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,7 @@ def _is_plain(setting: Setting) -> bool:
 # --- what ssh -G says ----------------------------------------------------------------------------
 
 
-def read_answer(output: str, name: str, config: Config = Config((), plain=True)) -> Answer:
+def read_answer(output: str, name: str, config: Config = PLAIN) -> Answer:
     """The output of `ssh -G NAME`. It has no quotes: `config` tells names with spaces."""
     values: dict[str, list[str]] = {}
     for line in output.splitlines():

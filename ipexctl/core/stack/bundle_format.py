@@ -8,10 +8,11 @@ have written, so links, devices, modes, strange names and other sizes need no ru
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.model import Blob
 from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.quick_dataclass import dataclass
 
 BLOCK = 512
 LOCK_MEMBER = "ipexctl.lock"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ipexctl.core.stack.env_list import is_key, read_count
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

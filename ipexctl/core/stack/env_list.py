@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.stack.env_choice import EnvChoice, EnvUser, read_date, read_users
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
 from ipexctl.core.stack.selection import IPEX
+from ipexctl.quick_dataclass import dataclass
 
 _KEY = re.compile(r"[0-9a-f]{16}\Z")
 _WHEEL = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._+!]+)-[A-Za-z0-9._+-]+\.whl\Z")

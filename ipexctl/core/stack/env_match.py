@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.inventory import fold
@@ -12,6 +11,7 @@ from ipexctl.core.run import mpi
 from ipexctl.core.stack.selection import IPEX
 from ipexctl.core.stack.table_view import span
 from ipexctl.core.stack.version_table import Minor, Row
+from ipexctl.quick_dataclass import dataclass
 
 _BINDINGS = {
     "oneccl-bind-pt": "oneccl_bindings_for_pytorch",

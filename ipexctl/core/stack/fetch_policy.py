@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 LONG = 60.0  # seconds; what takes less here is not worth asking an index once per host
 MUCH = 3.0  # so much faster must the slowest host be, by samples that are as rough as these

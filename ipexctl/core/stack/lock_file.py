@@ -10,16 +10,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import Version
 
 from ipexctl.core import toml
 from ipexctl.core.model import Blob
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 SCHEMA = 1
 # Where a wheel was found: the default index, PyTorch's or Intel's of the version table, or another
@@ -94,6 +90,9 @@ class Lock:
     @property
     def requested(self) -> tuple[tuple[str, str], ...]:
         """Name and version of each package that -r asked for and these hosts get."""
+        from packaging.requirements import Requirement
+        from packaging.utils import canonicalize_name
+
         names = [canonicalize_name(Requirement(text).name) for text in self.requirements]
         found = ((name, self.version(name)) for name in dict.fromkeys(names))
         return tuple((name, version) for name, version in found if version)
@@ -205,6 +204,8 @@ def parse(text: str, source: str, *, remedy: str = "") -> Lock:
 
 
 def _each_once(packages: Sequence[Package]) -> None:
+    from packaging.utils import canonicalize_name
+
     names = [canonicalize_name(p.name) for p in packages]
     for name in names:
         if names.count(name) > 1:
@@ -213,6 +214,9 @@ def _each_once(packages: Sequence[Package]) -> None:
 
 def _wheel(raw: Mapping[str, Any]) -> Package:
     """The hosts install what the file's name says, so nobody may read something else here."""
+    from packaging.utils import canonicalize_name, parse_wheel_filename
+    from packaging.version import Version
+
     package = _package(raw, _WHEEL)
     name, version, _, _ = parse_wheel_filename(package.file)
     if (name, version) != (canonicalize_name(package.name), Version(package.version)):
@@ -237,6 +241,8 @@ def _package(raw: Mapping[str, Any], form: re.Pattern[str]) -> Package:
 
 
 def _requirement(value: Any) -> str:
+    from packaging.requirements import Requirement
+
     Requirement(_text(value))
     return str(value)
 

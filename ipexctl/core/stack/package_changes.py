@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from ipexctl.quick_dataclass import dataclass
 
 _MOST = 5
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from packaging.markers import Marker, UndefinedComparison
 from packaging.requirements import Requirement
@@ -19,6 +19,7 @@ from ipexctl.core import toml
 from ipexctl.core.stack.selection import Stack
 from ipexctl.core.stack.version_table import IPEX, RESERVED, of_intel
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 Read = Callable[[str, str], tuple[str, str]]  # (file, the one that names it) -> (text, its path)
 

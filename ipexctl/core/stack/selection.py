@@ -8,7 +8,6 @@ hosts of two architectures are refused (docs/decisions/0009-one-lock.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from packaging.version import Version
@@ -31,6 +30,7 @@ from ipexctl.core.stack.version_table import (
     to_minor,
 )
 from ipexctl.errors import NothingFits, unknown_value
+from ipexctl.quick_dataclass import dataclass
 
 # What `uv --python-platform` knows, newest first.
 _GLIBCS = (*((2, minor) for minor in range(40, 30, -1)), (2, 28), (2, 17))

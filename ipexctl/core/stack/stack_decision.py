@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.facts import isa
 from ipexctl.core.model import Facts, Python
@@ -13,6 +13,7 @@ from ipexctl.core.stack.lock_file import Lock, Package
 from ipexctl.core.stack.selection import Stack
 from ipexctl.core.stack.version_table import GLOO, Request, Row
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 BF16, FP32 = "bf16", "fp32"
 DEFAULT = "the default (IPEX is discontinued and needs --stack ipex)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.model import CpuFacts, DiskFacts, Facts, MemFacts, NetFacts, Python
 from ipexctl.core.stack.version_table import (
@@ -19,6 +19,7 @@ from ipexctl.core.stack.version_table import (
     to_minor,
 )
 from ipexctl.errors import InputError, unknown_value
+from ipexctl.quick_dataclass import dataclass
 
 # The doctor's words for instruction sets, as far as the table has its own.
 _LEVELS = {"sse": "x86-64-v2", "avx": "x86-64-v2", "avx512-bf16": "avx512", "amx": "avx512"}

@@ -22,7 +22,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from ipexctl.hosts.ssh.link import Link, Wanted, greeting, load, seconds_left
 from ipexctl.hosts.ssh.login import KeyRing, authenticate
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.hosts.transport import Channel, allow_files
+from ipexctl.quick_dataclass import dataclass
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
 

@@ -11,7 +11,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.ssh import login_command
@@ -19,6 +18,7 @@ from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.unresolved import KnownNames, unresolved
 from ipexctl.local.environment import environment
+from ipexctl.quick_dataclass import dataclass
 
 BANNER_LIMIT = 1 << 16
 SEE_SSHD = "systemctl status ssh sshd; ss -tln"

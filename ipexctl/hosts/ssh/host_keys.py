@@ -12,7 +12,6 @@ import shlex
 import threading
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import HostDown, Place
@@ -30,6 +29,7 @@ from ipexctl.core.ssh.ssh_config import Answer, Me, expand
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable, reason_of
 from ipexctl.local.atomic_file import sync_folder
 from ipexctl.local.user_dirs import make_private, state_dir
+from ipexctl.quick_dataclass import dataclass
 
 _KRL_MAGIC = b"SSHKRL\n\0"
 

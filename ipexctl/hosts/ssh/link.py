@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from ipexctl.core.ssh.host_certificates import SUFFIX
 from ipexctl.core.ssh.ssh_config import Answer
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.dial import Dropped, Wire
+from ipexctl.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import paramiko

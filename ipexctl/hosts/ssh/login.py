@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ipexctl.errors import Unreachable
 from ipexctl.hosts.ssh.link import Link, seconds_left
 from ipexctl.hosts.ssh.secrets import Secrets
 from ipexctl.local.environment import environment
+from ipexctl.quick_dataclass import dataclass
 
 AGENT_TIMEOUT = 30.0  # somebody may have to touch a hardware key
 DEFAULT_KEYS = tuple(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -17,6 +16,7 @@ from ipexctl.errors import InputError, Unreachable
 from ipexctl.local import settings
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.user_dirs import state_dir
+from ipexctl.quick_dataclass import dataclass
 
 HOSTS_FILE = Path("/etc/hosts")
 _USUAL = ("ssh_config", "ssh-config", "config")

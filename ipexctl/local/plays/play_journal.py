@@ -8,11 +8,12 @@ import json
 import os
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.user_dirs import make_private, state_dir
+from ipexctl.quick_dataclass import dataclass
 
 _MOST = 16 << 20
 

@@ -12,11 +12,12 @@ LOOK = 0.2  # seconds between the two looks at least
 TOP = 3
 
 
-def begin(read, fs):
-    """The first look. Most hosts are idle, and pay nothing for the second one."""
+def begin(read, fs, who):
+    """The first look. Most hosts are idle, and pay nothing for the second one. `who`: whether it
+    is asked for who computes."""
     found = [_decimal(word) for word in read(fs + "/proc/loadavg").split()[:3]]
     average = [n for n in found if n is not None]
-    busy = average and not fs and average[0] >= max(1.0, BUSY * (os.cpu_count() or 1))
+    busy = who and average and not fs and average[0] >= max(1.0, BUSY * (os.cpu_count() or 1))
     return {"average": average, "look": _look(read) if busy else None}
 
 

@@ -20,7 +20,7 @@ def op_facts(call, args):
 
     fs = args.get("fs", "/").rstrip("/")
     live = not fs
-    load = host_load.begin(machine.read, fs)
+    load = host_load.begin(machine.read, fs, args.get("load"))
     names = host_network.own_names() if live else None
     servers = []
     if live and args.get("dns"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -14,6 +13,7 @@ from ipexctl.core.doctor.report import Report
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import isa, processors
 from ipexctl.core.model import Facts
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.ui.doctor.report_lines import STYLES, folded, truncate
 
 GAP = 2

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rich.console import Console
 from rich.text import Text
@@ -16,6 +16,7 @@ from ipexctl.core.inventory import fold
 from ipexctl.core.plays.play_values import PlayStep, State, StepOutcome
 from ipexctl.core.sizes import duration
 from ipexctl.errors import printable
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.ui.console import is_dumb, print_lines
 from ipexctl.verbs.play.host_batch import Listener
 from ipexctl.verbs.play.play import PlayStart

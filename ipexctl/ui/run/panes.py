@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rich.cells import set_cell_size
 
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.ui.run.run_text import colour_of
 
 KEPT = 1000  # lines of each rank

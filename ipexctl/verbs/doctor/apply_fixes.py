@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ipexctl.core.doctor import fix_plan
 from ipexctl.core.doctor.fix_plan import Done, Plan
@@ -11,6 +10,7 @@ from ipexctl.core.model import Host, HostDown
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, HostFailed, worst_exit
 from ipexctl.hosts.fleet import GRACE, Fleet
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

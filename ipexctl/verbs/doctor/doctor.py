@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.project_lock import LOCK_FILE, choice_here, lock_folder, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.local.training_script import training_script
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.doctor.measure import measure
 from ipexctl.verbs.doctor.probe_host import answer, question
 
@@ -119,7 +120,7 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
 
     def first(host: Host) -> Seen:
         root = fleet.root_of(host)
-        agent = fleet.connect(host, ahead=question(root, listen=several, env=env, dns=True))
+        agent = fleet.connect(host, ahead=[question(root, listen=several, env=env, dns=True)])
         return Seen(agent, *answer(agent, AHEAD, agent.hello.sent, root))
 
     seen = {host.name: one for host, one in fleet.each(first).items()}

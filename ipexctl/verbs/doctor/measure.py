@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ipexctl.core.facts import host_facts as of
 from ipexctl.core.facts import measurements
 from ipexctl.core.facts.measurements import HostBench, Link, Losses, Measured
 from ipexctl.core.model import Facts, Host, HostDown
 from ipexctl.hosts.fleet import Fleet, fan_out
+from ipexctl.quick_dataclass import dataclass
 
 CHILD_TIMEOUT = 90.0  # most of it for a cold import of torch from a slow disk
 LINK_SECONDS = 0.5

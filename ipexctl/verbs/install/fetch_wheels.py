@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -33,6 +32,7 @@ from ipexctl.packages.index_logins import Logins
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved, Urls
 from ipexctl.packages.wheel_fetch import GONE, Fetcher, with_sizes
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.install import from_bundle
 from ipexctl.verbs.install.carried_python import check_here
 from ipexctl.verbs.install.from_bundle import Bundle

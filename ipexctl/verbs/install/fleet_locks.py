@@ -9,13 +9,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic
 
 from ipexctl.core.model import Host
 from ipexctl.core.stack.env_choice import Project
 from ipexctl.errors import HostFailed
 from ipexctl.hosts.fleet import SILENCE, Fleet, reading
+from ipexctl.quick_dataclass import dataclass
 
 WAIT = 7200.0  # seconds for another install, whose files may be on a slow line
 Say = Callable[[str, str], None]  # host, what it waits for

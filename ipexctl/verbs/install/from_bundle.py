@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.model import Facts
@@ -22,6 +22,7 @@ from ipexctl.local.project_lock import LOCK_FILE, read_lock
 from ipexctl.local.shipped_tables import table
 from ipexctl.packages import bundle_archive
 from ipexctl.packages.resolver import Resolved
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.install.install_plan import Install, Work
 from ipexctl.verbs.install.lock_wheels import fits_stack
 

@@ -43,10 +43,10 @@ from ipexctl.verbs.install.install_plan import (
     Install,
     InstallReport,
     Plan,
-    Progress,
     Work,
 )
 from ipexctl.verbs.install.lock_wheels import indexes_of, lock_for, not_here, write_lock
+from ipexctl.verbs.progress import Progress
 
 
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:

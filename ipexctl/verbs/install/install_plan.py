@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -19,18 +17,13 @@ from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.package_changes import Change, read_changes, rows
 from ipexctl.core.stack.selection import Stack, requirements
 from ipexctl.core.stack.version_table import Request
-from ipexctl.errors import IpexctlError
 from ipexctl.hosts.blob_store import Room
 from ipexctl.hosts.fleet import reading
 from ipexctl.hosts.target import ROOT
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
-
-BUILDING, PROVING, DONE = "building", "testing", "done"  # of which nobody can say how far they are
-FETCHING = "fetching"  # by this machine
-FAILED = "failed"
-
-T = TypeVar("T")
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.verbs.progress import Progress, Step
 
 
 class Cuda(Enum):
@@ -178,16 +171,6 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Step:
-    """What a host (or, with host "", this machine) is doing now. total 0: not counted."""
-
-    host: str
-    text: str
-    done: int = 0
-    total: int = 0
-
-
-@dataclass(frozen=True)
 class InstallReport(PerHost):
     recaps: tuple[HostRecap, ...] = ()
     chosen: Chosen | None = None
@@ -202,29 +185,6 @@ class InstallReport(PerHost):
     declined: bool = False  # the user said no
     without_downs: str = ""  # the same command for the other hosts; "" where they are done
     run: str = ""  # what to type next; "" where a host failed
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where the verb tells what it does. Calls to `step` come from many threads."""
-
-    chosen: Callable[[Chosen], None] = lambda chosen: None
-    step: Callable[[Step], None] = lambda step: None
-    say: Callable[[str], None] = lambda text: None
-    # Asked once, if there is something to do. False: the user says no.
-    agreed: Callable[[Plan], bool] = lambda plan: True
-
-    def shown(self, work: Callable[[Host], T]) -> Callable[[Host], T]:
-        """`work`, and a host on which it fails is shown as failed."""
-
-        def one(host: Host) -> T:
-            try:
-                return work(host)
-            except IpexctlError:
-                self.step(Step(host.name, FAILED))
-                raise
-
-        return one
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.facts.software_facts import Mpi
 from ipexctl.core.model import Host, HostRecap, PerHost, Recap
@@ -20,9 +20,11 @@ from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.target import Target
 from ipexctl.local.project_lock import choice_here, choose_instead
 from ipexctl.local.shipped_tables import table
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.install import fleet_locks
 from ipexctl.verbs.install.host_steps import EnvOnHost, state_of
-from ipexctl.verbs.install.install_plan import State, Step
+from ipexctl.verbs.install.install_plan import State
+from ipexctl.verbs.progress import Step
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ipexctl.core.pasted.line_request import TypedOptions, merged
 from ipexctl.errors import InputError
 from ipexctl.local.accelerate_file import read
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ipexctl.core.inventory.hostfile_formats import render
@@ -22,6 +22,7 @@ from ipexctl.errors import InputError, NotHere
 from ipexctl.hosts.openssh_transport import OpenSshTransport
 from ipexctl.hosts.target import Target
 from ipexctl.local.environment import environment
+from ipexctl.quick_dataclass import dataclass
 
 PROGRAM = "ansible-playbook"
 _SHARED = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=60s")  # Ansible's own default

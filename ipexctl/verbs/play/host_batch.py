@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import LONG, hint_of, text_of
 from ipexctl.hosts.fleet import SILENCE, Fleet
 from ipexctl.hosts.frames import Frame
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
 OP = "plays.batch.steps"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local import last_outcome
 from ipexctl.local.plays.play_journal import PlayJournal, open_journal, pending_handlers
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.verbs.play.play_hosts import PlayHosts, play_hosts
@@ -261,7 +262,7 @@ class _PlayRun:
             if not wants_facts:
                 self._fleet.connect(host)
                 return
-            agent = self._fleet.connect(host, ahead=question(root, listen=False))
+            agent = self._fleet.connect(host, ahead=[question(root, listen=False)])
             self._scope.facts[host.name] = answer(agent, AHEAD, agent.hello.sent, root)[0]
 
         self._fleet.each(one)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.inventory.host_patterns import Known, select
 from ipexctl.core.inventory.located_errors import Bad
@@ -12,6 +12,7 @@ from ipexctl.core.plays.play_values import Play, PlayStep
 from ipexctl.errors import InputError
 from ipexctl.hosts.target import Target, all_hosts, inventory
 from ipexctl.local.last_outcome import last_states
+from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from ipexctl.core.plays.play_values import (
     EXIT_UNKNOWN,
@@ -13,6 +12,7 @@ from ipexctl.core.plays.play_values import (
     StepOutcome,
 )
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE
+from ipexctl.quick_dataclass import dataclass
 
 _WORST = (EXIT_UNREACHABLE, EXIT_FAILED, EXIT_WOULD_CHANGE, EXIT_UNKNOWN)
 

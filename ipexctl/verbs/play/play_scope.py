@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ipexctl.core.inventory import fold
@@ -19,6 +19,7 @@ from ipexctl.core.plays.interpolation import Scope, expanded, names_in
 from ipexctl.core.plays.play_values import Play
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
+from ipexctl.quick_dataclass import dataclass
 
 ANY_NAME = "*"
 

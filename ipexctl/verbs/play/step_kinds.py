@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from ipexctl.core.plays.interpolation import Scope
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import Step
 from ipexctl.hosts.fleet import Fleet
+from ipexctl.quick_dataclass import dataclass
 
 MOST_TEXT = 16 << 20
 

@@ -14,7 +14,8 @@ from ipexctl.hosts.target import Target
 from ipexctl.verbs.play.step_kinds import Acting, Result
 
 if TYPE_CHECKING:
-    from ipexctl.verbs.install.install_plan import Chosen, Progress, Step
+    from ipexctl.verbs.install.install_plan import Chosen
+    from ipexctl.verbs.progress import Progress, Step
 
 _STATES = {recap: State(recap.value) for recap in Recap}
 _TRY = "try: "
@@ -42,7 +43,7 @@ def notes_of(on: Acting) -> Callable[[str], None]:
 
 def progress_of(on: Acting, chosen: Callable[[Chosen], None] = lambda chosen: None) -> Progress:
     """A line when a host begins something else; amounts are not repeated."""
-    from ipexctl.verbs.install.install_plan import DONE, FAILED, Progress
+    from ipexctl.verbs.progress import DONE, FAILED, Progress
 
     doing: dict[str, str] = {}
     lock = threading.Lock()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ipexctl.core.model import Facts, LaunchPlan
 from ipexctl.core.run import launch_script, line_filter
 from ipexctl.core.run.dataset_rules import Held
 from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target, inventory
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run import send_project
 from ipexctl.verbs.run.preflight import review_script
 from ipexctl.verbs.run.prepare_hosts import each, prepare_on

@@ -20,7 +20,6 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.model import Host, HostDown
@@ -31,6 +30,7 @@ from ipexctl.hosts.fleet import fan_out
 from ipexctl.hosts.frames import Frame
 from ipexctl.local.atomic_file import sync_disk
 from ipexctl.local.project_folder import some
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run.run_folder import safe
 
 PIECE = 64 << 20  # bytes of one request

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ipexctl.core.host_answer import REPORT
 from ipexctl.core.run import run_events
@@ -16,6 +16,7 @@ from ipexctl.core.run.run_events import BadEvent, Event
 from ipexctl.errors import IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.target import root_of
+from ipexctl.quick_dataclass import dataclass
 
 WINDOW = 512 * 1024  # bytes of output that a host sends ahead of what has been painted here
 LARGEST_FRAME = 1 << 20

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.local.shipped_tables import migration_rules, table
 from ipexctl.local.user_dirs import cache_dir, make_private
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.doctor.doctor import Seen, connect_all
 from ipexctl.verbs.run.send_project import InPlace, Project, Snapshot, why_left_out
 

@@ -19,7 +19,7 @@ from ipexctl.core.run.outcome import (  # fmt: skip
 from ipexctl.core.run.retry_command import Typed
 from ipexctl.core.stack.env_choice import asked_env
 from ipexctl.errors import NOT_THE_HOST, IpexctlError, RunFailed, Unreachable
-from ipexctl.hosts.agent_start import AHEAD
+from ipexctl.hosts.agent_start import AHEAD, Ahead
 from ipexctl.hosts.fleet import Fleet, reading
 from ipexctl.hosts.suggested_commands import merged_hints, without
 from ipexctl.local.environment import environment
@@ -37,16 +37,19 @@ def prepare_on(
     fleet: Fleet, host: Host, options: RunOptions, script: Script, run_id: str,
     held: dict[str, tuple[Held, ...]],
 ) -> Node:  # fmt: skip
-    """The question for its facts goes with the agent: one round trip less."""
+    """The questions go with the agent: two round trips less."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
-    ahead = replace(question(root, listen=False, env=env), fork="run.guardian.stand_by")
-    agent = fleet.connect(host, ahead=ahead)
+    facts_asked = replace(
+        question(root, listen=False, env=env, load=False), fork="run.guardian.stand_by"
+    )
+    bounded = top(options.ports) if options.ports else None
+    asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
+    env_asked = Ahead("run.run_environment.find", {**asked, **asked_env(script.env)})
+    agent = fleet.connect(host, ahead=[facts_asked, env_asked])
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer on this host", "ipexctl doctor")
     facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
-    bounded = top(options.ports) if options.ports else None
-    asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
-    done = agent.call("run.run_environment.find", {**asked, **asked_env(script.env)}).done
+    done = agent.wait(AHEAD + 1).done
     with reading(host.name, "its environment"):
         prepared = launch_plan.read_prepared(done, script.env)
     if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:

@@ -7,15 +7,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl import __version__
 from ipexctl.core import quoting
 from ipexctl.core.model import Host, Inventory, LaunchPlan
-from ipexctl.core.plan import rank_capacity
-from ipexctl.core.plan.rank_share import fitting
 from ipexctl.core.prune_limits import MB, Limits, read_limits
 from ipexctl.core.run import launch_plan, line_filter, mpi, retry_command
 from ipexctl.core.run.dataset_rules import Held
@@ -35,13 +33,13 @@ from ipexctl.errors import InputError, IpexctlError
 from ipexctl.hosts.fleet import Fleet, fan_out
 from ipexctl.hosts.suggested_commands import other_pythons, spelled
 from ipexctl.hosts.target import Target
+from ipexctl.local import trace
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import project_of
 from ipexctl.local.settings import load
 from ipexctl.local.shipped_tables import failures
-from ipexctl.verbs import prune
-from ipexctl.verbs.ps import noted
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run import fetch_outputs, send_project
 from ipexctl.verbs.run.prepare_hosts import each, prepare_on
 from ipexctl.verbs.run.run_folder import Record
@@ -62,10 +60,12 @@ def run(
     target: Target, options: RunOptions, view: View, interrupts: Interrupts
 ) -> RunResult | Left:
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
+    trace.mark("imported")
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
-    script = script_of(options)
-    files = script.files(options, target.note)
+    with trace.span("project"):
+        script = script_of(options)
+        files = script.files(options, target.note)
     with fleet:
         painter = Painter(view, target.note, chosen)
         try:
@@ -94,18 +94,22 @@ class _Run:
             self.painter.note(note)
         several = len(self.fleet.hosts.hosts) > 1
         threading.Thread(target=_load, args=(several,), daemon=True).start()
-        nodes = each(self.fleet, self._prepare, typed=self.script.typed)
+        with trace.span("hosts"):
+            nodes = each(self.fleet, self._prepare, typed=self.script.typed)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
-        plan = self._plan(list(nodes.values()))
+        with trace.span("plan"):
+            plan = self._plan(list(nodes.values()))
         line_filter.check(chosen, plan)
         known = {h.name: h for h in agents}
         used = [known[p.host] for p in plan.hosts]
-        self._look(plan, {h: nodes[h] for h in used})
+        with trace.span("preflight"):
+            self._look(plan, {h: nodes[h] for h in used})
         self.painter.planned(self.run_id, plan)
         if self.options.detach:  # at its end nobody may be here
             self._prune(used)
-        sent = each(self.fleet, self._send, used, typed=self.script.typed)
+        with trace.span("sync"):
+            sent = each(self.fleet, self._send, used, typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
@@ -124,7 +128,8 @@ class _Run:
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
         result = replace(result, kept=kept, again=again, left_out=left)
         record.keep("result.json", result_document(result, failures))
-        self._conclude(result)
+        with trace.span("conclude"):
+            self._conclude(result)
         self._prune(_apart({h: one for h, one in sent.items() if result.reachable(h.name)}))
         self.painter.result(result)
         return result
@@ -162,6 +167,7 @@ class _Run:
     def _session(
         self, plan: LaunchPlan, record: Record, sent: Mapping[Host, send_project.Sent]
     ) -> Session:
+        from ipexctl.verbs.ps import noted
         from ipexctl.verbs.run.session import Session
 
         options, fleet, makers = self.options, self.fleet, _apart(sent)
@@ -223,7 +229,9 @@ class _Run:
             fan_out(there, one, forks=self.fleet.target.forks)
 
     def _prune(self, hosts: Sequence[Host]) -> None:
-        with suppress(KeyboardInterrupt):
+        from ipexctl.verbs import prune
+
+        with trace.span("prune"), suppress(KeyboardInterrupt):
             if pruned := prune.after_run(self.fleet, hosts, self.limits):
                 self.painter.note(pruned)
 
@@ -232,6 +240,8 @@ class _Run:
         left = [node for node in nodes if node.host.name not in lost]
         if not lost or not left:
             return retry_command.command(self.script.typed, (), None)
+        from ipexctl.core.plan.rank_share import fitting
+
         fits = fitting(left, request_of(self.options, self.script))
         fewer = None if fits == self.options.n else fits
         return retry_command.command(self.script.typed, lost, fewer)
@@ -276,6 +286,8 @@ class _Run:
 
 def _load(several: bool) -> None:  # noqa: FBT001
     """What is needed once the hosts have answered: imported while they start their Pythons."""
+    from ipexctl.core.plan import rank_capacity  # noqa: F401
+    from ipexctl.verbs.run import preflight, session  # noqa: F401
 
     if several:
         import cryptography.x509  # noqa: F401  peer_certificates.py needs it
@@ -333,6 +345,8 @@ def plan_of(
     held: Mapping[str, tuple[Held, ...]],
     run_id: str,
 ) -> LaunchPlan:
+    from ipexctl.core.plan import rank_capacity
+
     plan = launch_plan.plan(nodes, request_of(options, script), run_id)
     facts = {node.host.name: node.facts for node in nodes}
     plan = rank_capacity.checked(plan, facts, force=options.force)

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ipexctl.core.run.outcome import Kept
 from ipexctl.errors import InputError
 from ipexctl.local.ownership import untrusted_here
 from ipexctl.local.user_dirs import make_private, state_dir
+from ipexctl.quick_dataclass import dataclass
 
 FOLDER = Path(".ipexctl")
 

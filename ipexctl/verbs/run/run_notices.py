@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ipexctl.core import quoting
 from ipexctl.core.run.outcome import Left, Tally
@@ -11,6 +10,7 @@ from ipexctl.core.run.run_state import RunState
 from ipexctl.core.run.stall_watch import Health
 from ipexctl.hosts.suggested_commands import spelled
 from ipexctl.hosts.target import Target
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run.run_watchers import Painter
 
 BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds: where they are lines, and where they are redrawn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ipexctl.core.plan.plan_request import Ports
@@ -10,6 +10,7 @@ from ipexctl.core.run import mpi
 from ipexctl.core.run.line_filter import Wanted
 from ipexctl.core.run.retry_command import Typed
 from ipexctl.hosts.target import ROOT
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run import fetch_outputs, send_project
 
 HOST_SILENCE = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.inventory.located_errors import nearest_files
@@ -21,6 +21,7 @@ from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
 from ipexctl.local.nearest_file import Note
 from ipexctl.local.project_lock import env_choice_of
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run import send_project
 from ipexctl.verbs.run.run_options import RunOptions
 from ipexctl.verbs.run.script_sources import read_sources

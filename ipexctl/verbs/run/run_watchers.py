@@ -8,13 +8,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.run.interrupt_traces import InterruptTraces
 from ipexctl.core.run.line_filter import ALL, Choice
 from ipexctl.core.run.outcome import RunResult, Tally
+from ipexctl.quick_dataclass import dataclass
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LEAVE_AT, LEAVE_AFTER = 3, 1.5

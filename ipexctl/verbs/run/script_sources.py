@@ -8,12 +8,12 @@ from __future__ import annotations
 import posixpath
 import warnings
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ipexctl.core.script.source import Import, Source
 from ipexctl.core.script.source_reader import read_source
 from ipexctl.local import bounded_read
+from ipexctl.quick_dataclass import dataclass
 
 MAX_FILES, MAX_BYTES = 40, 512 << 10
 

@@ -7,7 +7,7 @@ import posixpath
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ipexctl.core.known_failures.missing_file import in_project, missing_path
@@ -26,6 +26,7 @@ from ipexctl.local.nearest_file import Note, silent
 from ipexctl.local.ownership import foreign_owner
 from ipexctl.local.project_folder import Found, Listing, Reader, Walk, left_out, some
 from ipexctl.local.project_lock import git_root
+from ipexctl.quick_dataclass import dataclass
 
 Confirm = Callable[[str], bool]
 

@@ -12,7 +12,7 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ipexctl.core.model import LaunchPlan
 from ipexctl.core.plan.placement_check import Placed
@@ -28,7 +28,9 @@ from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.peer_certificates import Keys
+from ipexctl.local import trace
 from ipexctl.local.shipped_tables import failures
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run.host_link import WINDOW, Cut, HostLinks, Link
 from ipexctl.verbs.run.run_folder import Record
 from ipexctl.verbs.run.run_notices import Teller
@@ -128,10 +130,12 @@ class Session:
             for host in self.plan.hosts:
                 if host.host in agents:
                     begin(Link(host.host, agents[host.host]))
-            while not self._over() and not self._leaves():
-                self._step()
+            with trace.span("run"):
+                while not self._over() and not self._leaves():
+                    self._step()
             if not self.left:
-                self._stop()
+                with trace.span("end"):
+                    self._stop()
         finally:
             self.wires.closed = True
             self.interrupts.armed = False
@@ -308,6 +312,8 @@ class Session:
 
     def _event(self, link: Link, of: str, event: Event) -> None:
         name = link.name
+        if not isinstance(event, run_events.Sample | run_events.Traffic):
+            trace.mark(type(event).__name__, of)
         if fact := run_events.said_once(event):
             if fact in link.said:
                 self._lost(link, f"it said twice that {fact}")

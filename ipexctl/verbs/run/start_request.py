@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ipexctl.core.model import Host, HostPlan, LaunchPlan, RankPlace
 from ipexctl.core.plan import port_plan, rank_contract, shown_plan
 from ipexctl.core.plan.plan_request import Ports
 from ipexctl.core.run import mpi
 from ipexctl.hosts.peer_certificates import Keys
+from ipexctl.quick_dataclass import dataclass
 
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 

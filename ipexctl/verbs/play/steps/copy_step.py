@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ipexctl.core.plays.interpolation import Scope, expanded
 from ipexctl.core.plays.step_schema import arg
 from ipexctl.errors import reason_of
 from ipexctl.local.bounded_read import read_file
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
 _MOST = 10_000

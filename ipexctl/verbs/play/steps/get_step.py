@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.step_schema import Seconds, arg
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import HostStep
 
 _URL = re.compile(r"https?://[^\s\x00-\x1f]+")

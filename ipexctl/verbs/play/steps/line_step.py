@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.argument_checks import check_mode, check_path, check_pattern
 from ipexctl.core.plays.step_schema import arg
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import HostStep
 
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.interpolation import Scope
 from ipexctl.core.plays.step_schema import Code, Seconds, arg, shell_variables
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import HostStep, LocalFiles
 
 _MOST = 120 << 10  # what Linux takes as one argument of a program, less what is added to it

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.step_schema import arg
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import HostStep
 
 _NAME = re.compile(r"[a-z0-9_]+(?:[./][A-Za-z0-9_-]+){1,8}")

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.step_schema import Seconds, arg
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import HostStep
 
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.core.plays.ansible_recap import AnsibleHost, read_recap
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import arg
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import target_of
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ipexctl.core.model import Finding, Severity, without_host
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import arg
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import target_of
 

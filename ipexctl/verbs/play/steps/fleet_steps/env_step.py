@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ipexctl.core.inventory.located_errors import Bad
@@ -9,6 +8,7 @@ from ipexctl.core.model import Recap
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import arg
 from ipexctl.core.sizes import human
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import changed, results_of, target_of
 

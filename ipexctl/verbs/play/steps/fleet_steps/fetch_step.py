@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import arg
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import results_of, target_of
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import Seconds, arg
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.fleet import SILENCE, fan_out
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 
 _PAUSE = 3.0

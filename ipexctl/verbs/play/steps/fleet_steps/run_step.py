@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,6 +8,7 @@ from ipexctl.core.inventory.located_errors import Bad
 from ipexctl.core.plays.check_prediction import ANY
 from ipexctl.core.plays.play_values import State
 from ipexctl.core.plays.step_schema import Seconds, arg
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.play.step_kinds import Acting, FleetStep, Result
 from ipexctl.verbs.play.verb_calls import target_of
 

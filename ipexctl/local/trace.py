@@ -1,0 +1,81 @@
+"""Where the time of a command goes: with IPEXCTL_TRACE=FILE it is written there, as a Chrome trace.
+
+A lane for this command and one for each host. What a host did is drawn with the seconds that it
+measured itself and ends when its answer came, so that clocks of two machines are never compared.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ipexctl.local.environment import environment
+
+FILE = environment().get("IPEXCTL_TRACE", "")
+HERE = "this command"
+_spans: list[tuple[str, str, float, float, dict[str, Any]]] = []
+_lock = threading.Lock()
+
+
+@contextmanager
+def span(name: str, lane: str = HERE, **more: Any) -> Iterator[None]:
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        add(name, began, time.monotonic(), lane, **more)
+
+
+def add(name: str, began: float, ended: float, lane: str = HERE, **more: Any) -> None:
+    """By the clock of time.monotonic. One that takes no time is a mark."""
+    if FILE:
+        with _lock:
+            _spans.append((name, lane, began, ended, more))
+
+
+def mark(name: str, lane: str = HERE, **more: Any) -> None:
+    now = time.monotonic()
+    add(name, now, now, lane, **more)
+
+
+def _write() -> None:
+    lanes = {
+        lane: number for number, lane in enumerate(dict.fromkeys([HERE, *(s[1] for s in _spans)]))
+    }
+    start = _process_began()
+    events: list[dict[str, Any]] = [
+        {"name": "thread_name", "ph": "M", "pid": 1, "tid": number, "args": {"name": lane}}
+        for lane, number in lanes.items()
+    ]
+    for name, lane, began, ended, more in sorted(_spans, key=lambda s: s[2]):
+        at = {"name": name, "pid": 1, "tid": lanes[lane], "ts": round((began - start) * 1e6)}
+        kind = (
+            {"ph": "X", "dur": round((ended - began) * 1e6)}
+            if ended > began
+            else {"ph": "i", "s": "t"}
+        )
+        events.append({**at, **kind, "args": more})
+    with suppress(OSError):
+        Path(FILE).write_text(json.dumps({"traceEvents": events}), "utf-8")
+
+
+def _process_began() -> float:
+    """When the kernel started this process, to a hundredth of a second."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+    except (OSError, ValueError, AttributeError):
+        return min((s[2] for s in _spans), default=0.0)
+
+
+if FILE:
+    add("python", _process_began(), time.monotonic())
+    atexit.register(_write)
