@@ -84,17 +84,18 @@ else:
         text = f'f"{{self.__class__.__qualname__}}({", ".join(shown)})"'
         return _compiled(f"def method(self):\n    return {text}\n", {})
 
-    def _compared(cls, of):
-        names = [f.name for f in dataclasses.fields(cls) if f.compare]
-        return f"({''.join(f'{of}.{name}, ' for name in names)})"
+    def _values(of, fields):
+        return f"({''.join(f'{of}.{field.name}, ' for field in fields)})"
 
     def _eq(cls):
-        same = f"{_compared(cls, 'self')} == {_compared(cls, 'other')}"
+        fields = [f for f in dataclasses.fields(cls) if f.compare]
+        same = f"{_values('self', fields)} == {_values('other', fields)}"
         text = f"{same} if other.__class__ is self.__class__ else NotImplemented"
         return _compiled(f"def method(self, other):\n    return {text}\n", {})
 
     def _hash(cls):
-        return _compiled(f"def method(self):\n    return hash({_compared(cls, 'self')})\n", {})
+        fields = [f for f in dataclasses.fields(cls) if (f.compare if f.hash is None else f.hash)]
+        return _compiled(f"def method(self):\n    return hash({_values('self', fields)})\n", {})
 
     def _freeze(cls):
         names = frozenset(f.name for f in dataclasses.fields(cls))

@@ -25,7 +25,7 @@ from ipexctl.lab.machine_support import check
 from ipexctl.lab.rungs import FLAT, FULL
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Install, InstallReport
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
 ONE_MACHINE = "practice hosts of the flat rung share processes, names and network"

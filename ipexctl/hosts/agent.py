@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from ipexctl import trace
 from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Host
 from ipexctl.core.ssh import login_command
@@ -18,7 +19,6 @@ from ipexctl.hosts import agent_sources
 from ipexctl.hosts.frames import BadFrame, Decoder, Frame, encode
 from ipexctl.hosts.outbox import Outbox
 from ipexctl.hosts.transport import SLOWEST, Channel, ChannelTimeout
-from ipexctl.local import trace
 from ipexctl.quick_dataclass import dataclass
 
 ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together

@@ -113,7 +113,7 @@ def compiled() -> dict[str, bytes]:
     """Every module as this Python has compiled it, marshalled; kept in a file of the user's cache.
     {} where nothing can be kept: the hosts would have to wait for it."""
     with suppress(OSError, RuntimeError):
-        path = cache_dir() / f"agent-{sys.implementation.cache_tag}.marshal"
+        path = cache_dir() / "agents" / f"{sys.implementation.cache_tag}.marshal"
         if untrusted_above(path):
             return {}
         stamp = _stamp()

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from ipexctl import trace
 from ipexctl.core import quoting
 from ipexctl.core.host_answer import Answer
 from ipexctl.core.model import Host
@@ -25,7 +26,6 @@ from ipexctl.hosts import agent_sources
 from ipexctl.hosts.agent import Agent, Hello, tail, text_of, unreadable
 from ipexctl.hosts.frames import LIMIT, BadFrame, Decoder, encode
 from ipexctl.hosts.transport import Channel, ChannelTimeout, Transport
-from ipexctl.local import trace
 from ipexctl.quick_dataclass import dataclass
 
 NOISE_LIMIT = 1 << 20

@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from ipexctl import trace
 from ipexctl.core.host_answer import REPORT, Answer
 from ipexctl.core.model import Host, HostDown, HostRecap, Inventory, Recap
 from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.hosts import known_bytecode
 from ipexctl.hosts.agent import TOTAL, Agent
 from ipexctl.hosts.agent_start import Ahead, connect
 from ipexctl.hosts.suggested_commands import spelled_downs, spelled_error, without
 from ipexctl.hosts.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.hosts.transport import LocalTransport, RemoteTransport
-from ipexctl.local import known_bytecode, last_outcome, trace
+from ipexctl.local import last_outcome
 
 SILENCE = 60.0  # a host that works says so more often
 GRACE = 5.0  # extra seconds that doctor gives a slow host to connect

@@ -35,7 +35,7 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[Kept, ...]:
     known_hosts = [*_named(state, "known_hosts"), *_parts(state, "known_hosts")]
     kinds = (
         ("cache", "downloaded wheels, hashes of your files, resolver cache",
-         _named(cache, "blobs", "hashes", "resolve", "preflight.json")),
+         _named(cache, "blobs", "hashes", "resolve", "agents", "preflight.json")),
         ("results", "results of the last command, and finished steps of plays",
          _named(state, "last.json", "plays")),
         ("choices", "environments that a rollback or --use-env chose",

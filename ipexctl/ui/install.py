@@ -23,7 +23,7 @@ from ipexctl.ui.confirm import DECLINED
 from ipexctl.ui.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.ui.install_forecast import forecast_document, show_forecast
 from ipexctl.verbs.install.install_plan import Chosen, InstallReport, Plan, State
-from ipexctl.verbs.progress import BUILDING, DONE, FAILED, FETCHING, PROVING, Progress, Step
+from ipexctl.verbs.install.progress import BUILDING, DONE, FAILED, FETCHING, PROVING, Progress, Step
 
 COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
 MOVING = ("sending", "fetching")  # first words of what is done in many pieces

@@ -23,7 +23,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.install import carried_python
 from ipexctl.verbs.install.install_plan import Cuda, Install, Work
 from ipexctl.verbs.install.lock_wheels import fetch, lock_for, write_lock
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from ipexctl.local.project_folder import Reader, Walk
 from ipexctl.local.user_dirs import make_private
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.doctor.probe_host import probe
-from ipexctl.verbs.progress import Progress, Step
+from ipexctl.verbs.install.progress import Progress, Step
 from ipexctl.verbs.run.send_project import why_refused
 
 LEAST = 8 << 20  # bytes; fewer are sent to every host

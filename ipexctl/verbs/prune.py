@@ -16,7 +16,7 @@ from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.cache_limit import prune_cache
 from ipexctl.local.settings import load
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.verbs.progress import DONE, Progress, Step
+from ipexctl.verbs.install.progress import DONE, Progress, Step
 
 OP = "files.space_limits.prune"
 LARGE = 100 * MB  # copies that are sent again anyway and take less are removed silently

@@ -16,7 +16,7 @@ from ipexctl.lab import folders
 from ipexctl.lab.practice_cluster import is_up
 from ipexctl.local import own_files
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.verbs.progress import DONE, Progress, Step
+from ipexctl.verbs.install.progress import DONE, Progress, Step
 
 BUSY = "end it, or wait for it; then run the same command again"
 
@@ -92,9 +92,9 @@ def remove_all(
         if not said.go:
             return Removed(found, (), done=False)
         recaps = fleet.each(progress.shown(lambda host: _remove(fleet, host, hosts, progress)))
-        gone = tuple(one for one in kept if one.goes or one.kind in said.kinds)
-        own_files.remove(gone)
-        return Removed(found, fleet.recaps(recaps), gone)
+    gone = tuple(one for one in kept if one.goes or one.kind in said.kinds)
+    own_files.remove(gone)  # last, as it has what is noted when the connections end
+    return Removed(found, fleet.recaps(recaps), gone)
 
 
 def dead_labs() -> list[Path]:

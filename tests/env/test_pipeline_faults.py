@@ -29,7 +29,7 @@ from ipexctl.remote.install import environments
 from ipexctl.ui.install import View, counted
 from ipexctl.verbs.install import host_steps
 from ipexctl.verbs.install.fetch_wheels import Incoming
-from ipexctl.verbs.progress import FETCHING, Step
+from ipexctl.verbs.install.progress import FETCHING, Step
 from tests.install.conftest import Builder, Shop, finish, make_wheel, until
 from tests.install.test_pipeline import KEY, NO_FOLDERS, from_index, numpy_of
 from tests.packages.served import Fault, Served, served

@@ -352,7 +352,7 @@ def test_who_computes_on_a_busy_host_is_named_and_we_are_not(monkeypatch):
     def busy(path: str) -> str:
         return "99.0 99.0 99.0 9/99 9" if path == "/proc/loadavg" else machine.read(path)
 
-    begun = host_load.begin(busy, "")
+    begun = host_load.begin(busy, "", True)
     assert str(os.getpid()) not in begun["look"]["programs"]
     end = time.monotonic() + 0.3
     while time.monotonic() < end:  # we compute, too
@@ -366,7 +366,7 @@ def test_an_idle_host_is_not_looked_at_twice():
     def idle(path: str) -> str:
         return "0.0 0.0 0.0 1/99 9" if path == "/proc/loadavg" else machine.read(path)
 
-    begun = host_load.begin(idle, "")
+    begun = host_load.begin(idle, "", True)
     assert begun["look"] is None
     assert host_load.finish(idle, "", begun)["busy"] is None
 

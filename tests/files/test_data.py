@@ -23,7 +23,7 @@ from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.project_folder import Reader, Walk
 from ipexctl.ui.data import listed_text
 from ipexctl.verbs import data
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 from tests.answering_terminal import answering
 
 REPO = Path(__file__).parents[2]

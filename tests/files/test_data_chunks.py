@@ -18,7 +18,7 @@ from ipexctl.hosts.target import Target
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.remote.files import content_chunks
 from ipexctl.verbs import data
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 from tests.conftest import MakeLab
 
 SIZE = 12 << 20

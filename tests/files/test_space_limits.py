@@ -22,7 +22,7 @@ from ipexctl.hosts.transport import LocalTransport
 from ipexctl.local import settings
 from ipexctl.local.cache_limit import prune_cache
 from ipexctl.verbs import data
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 from ipexctl.verbs.run.send_project import Project, Snapshot, always, take
 from tests.cli import ipexctl
 

@@ -10,7 +10,7 @@ from ipexctl.hosts import blob_relay
 from ipexctl.hosts.target import Target
 from ipexctl.lab import LabSpec
 from ipexctl.verbs import data
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, shop
 from tests.install.over_ssh import install, stock

@@ -23,7 +23,7 @@ from ipexctl.ui.install import chosen_text
 from ipexctl.ui.install_forecast import forecast_document, forecast_text
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Chosen, HostInstall, Install, Plan, State
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import ready

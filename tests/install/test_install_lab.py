@@ -12,7 +12,7 @@ from ipexctl.hosts.target import Target
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Install
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel
 from tests.practice_hosts import Homes, Installed

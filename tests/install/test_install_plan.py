@@ -17,7 +17,7 @@ from ipexctl.hosts.target import Target
 from ipexctl.verbs.install.host_steps import EnvOnHost, dry_run_recaps
 from ipexctl.verbs.install.install import install, plan_for
 from ipexctl.verbs.install.install_plan import HostInstall, Install, Plan, State, Work
-from ipexctl.verbs.progress import Progress, Step
+from ipexctl.verbs.install.progress import Progress, Step
 from tests.install.conftest import Shop
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ipexctl.ui import install as ui
 from ipexctl.ui.install import View, seconds_left, time_left
-from ipexctl.verbs.progress import Step
+from ipexctl.verbs.install.progress import Step
 
 # done, total, what an earlier try had left, seconds -> the words
 CASES = [

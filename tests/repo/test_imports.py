@@ -107,7 +107,7 @@ def _impure(module: str, text: str) -> Iterator[str]:
 
 
 def _core_may(i: Import) -> bool:
-    if i.is_of("ipexctl.core") or i.target == "ipexctl.errors":
+    if i.is_of("ipexctl.core") or i.target in ("ipexctl.errors", "ipexctl.quick_dataclass"):
         return True
     if i.importer == "ipexctl.core.stack.selection" and i.target in CORE_STACK_MAY:
         return True

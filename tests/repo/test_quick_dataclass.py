@@ -22,6 +22,7 @@ def classes(make: Any) -> list[type]:
         y: int = 2
         tags: list[str] = field(default_factory=list, compare=False)
         secret: str = field(default="", repr=False)
+        table: dict[str, int] = field(default_factory=dict, hash=False, repr=False)
 
     @make(frozen=True)
     class Named(Point):

@@ -15,7 +15,7 @@ from ipexctl.lab import Lab, LabSpec
 from ipexctl.verbs.doctor.doctor import examine
 from ipexctl.verbs.install.install import install
 from ipexctl.verbs.install.install_plan import Install
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 from tests.install import over_ssh
 from tests.install.conftest import Shop, shop
 from tests.practice_hosts import HOSTS, ROOTS, Homes, Installed, home_with, start_lab

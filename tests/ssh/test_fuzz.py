@@ -155,6 +155,9 @@ class Said:
     def write(self, data: bytes) -> None:
         return None
 
+    def round_trip(self) -> float | None:
+        return None
+
     def read(self, size: int, timeout: float | None = None) -> bytes:
         step = min(size, self.size)
         data, self.data = self.data[:step], self.data[step:]

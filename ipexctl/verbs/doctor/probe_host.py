@@ -29,7 +29,8 @@ def question(
 ) -> Ahead:
     """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests). `env`:
     the key of the environment that is looked at; "": the current one. `dns`: name servers are
-    asked, and waited for where they are silent. `load`: a busy host looks for 0.2 s who computes."""
+    asked, and waited for where they are silent. `load`: a busy host looks who
+    computes, for 0.2 s."""
     asked = {"root": root, "listen": listen, "fs": fs, "environment": env, "dns": dns}
     asked["load"] = load
     return Ahead("facts.probe.facts", asked)

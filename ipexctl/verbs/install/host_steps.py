@@ -28,7 +28,7 @@ from ipexctl.packages.cpython_builds import PYTHON_FILES, unpacked_size
 from ipexctl.verbs.install.fetch_wheels import Supply
 from ipexctl.verbs.install.install_plan import HostInstall, Plan, State, Work, read_state
 from ipexctl.verbs.install.lock_wheels import in_order
-from ipexctl.verbs.progress import BUILDING, DONE, PROVING, Step
+from ipexctl.verbs.install.progress import BUILDING, DONE, PROVING, Step
 
 
 def state_of(

@@ -46,7 +46,7 @@ from ipexctl.verbs.install.install_plan import (
     Work,
 )
 from ipexctl.verbs.install.lock_wheels import indexes_of, lock_for, not_here, write_lock
-from ipexctl.verbs.progress import Progress
+from ipexctl.verbs.install.progress import Progress
 
 
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:

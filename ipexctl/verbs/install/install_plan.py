@@ -23,7 +23,7 @@ from ipexctl.hosts.target import ROOT
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.verbs.progress import Progress, Step
+from ipexctl.verbs.install.progress import Progress, Step
 
 
 class Cuda(Enum):

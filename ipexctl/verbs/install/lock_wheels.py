@@ -22,7 +22,7 @@ from ipexctl.packages.resolver import Resolved, Urls
 from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
 from ipexctl.verbs.install import requirement_files
 from ipexctl.verbs.install.install_plan import Cuda, Work
-from ipexctl.verbs.progress import FETCHING
+from ipexctl.verbs.install.progress import FETCHING
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:

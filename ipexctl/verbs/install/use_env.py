@@ -24,7 +24,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.install import fleet_locks
 from ipexctl.verbs.install.host_steps import EnvOnHost, state_of
 from ipexctl.verbs.install.install_plan import State
-from ipexctl.verbs.progress import Step
+from ipexctl.verbs.install.progress import Step
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ipexctl.verbs.play.step_kinds import Acting, Result
 
 if TYPE_CHECKING:
     from ipexctl.verbs.install.install_plan import Chosen
-    from ipexctl.verbs.progress import Progress, Step
+    from ipexctl.verbs.install.progress import Progress, Step
 
 _STATES = {recap: State(recap.value) for recap in Recap}
 _TRY = "try: "
@@ -43,7 +43,7 @@ def notes_of(on: Acting) -> Callable[[str], None]:
 
 def progress_of(on: Acting, chosen: Callable[[Chosen], None] = lambda chosen: None) -> Progress:
     """A line when a host begins something else; amounts are not repeated."""
-    from ipexctl.verbs.progress import DONE, FAILED, Progress
+    from ipexctl.verbs.install.progress import DONE, FAILED, Progress
 
     doing: dict[str, str] = {}
     lock = threading.Lock()

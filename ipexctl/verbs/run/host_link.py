@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
 
+from ipexctl import trace
 from ipexctl.core.host_answer import REPORT
 from ipexctl.core.run import run_events
 from ipexctl.core.run.outcome import HostEnd
@@ -147,6 +148,7 @@ class HostLinks:
                 if frame.header["id"] == link.number:
                     of = frame.header.get("host", name) if name == self.hub else name
                     event = run_events.read(of, self.ranks[of], frame.header, frame.body)
+                    trace.mark(type(event).__name__, of)
                     self.inbox.put((link, of, event, run_events.place(frame.header)))
                     if isinstance(event, run_events.Done):
                         return  # what comes now answers other questions

@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipexctl import __version__
+from ipexctl import __version__, trace
 from ipexctl.core import quoting
 from ipexctl.core.model import Host, Inventory, LaunchPlan
 from ipexctl.core.prune_limits import MB, Limits, read_limits
@@ -33,7 +33,6 @@ from ipexctl.errors import InputError, IpexctlError
 from ipexctl.hosts.fleet import Fleet, fan_out
 from ipexctl.hosts.suggested_commands import other_pythons, spelled
 from ipexctl.hosts.target import Target
-from ipexctl.local import trace
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import project_of
@@ -113,9 +112,9 @@ class _Run:
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
-        result = self._session(plan, record, sent).drive(
-            {h.name: (agents[h], sent[h].cwd) for h in used}
-        )
+        session = self._session(plan, record, sent)
+        with trace.span("run"):
+            result = session.drive({h.name: (agents[h], sent[h].cwd) for h in used})
         if isinstance(result, Left):
             options = self.options
             wanted = (*options.fetch, *options.outputs)

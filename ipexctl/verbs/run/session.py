@@ -28,7 +28,6 @@ from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import IpexctlError
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.peer_certificates import Keys
-from ipexctl.local import trace
 from ipexctl.local.shipped_tables import failures
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run.host_link import WINDOW, Cut, HostLinks, Link
@@ -130,12 +129,10 @@ class Session:
             for host in self.plan.hosts:
                 if host.host in agents:
                     begin(Link(host.host, agents[host.host]))
-            with trace.span("run"):
-                while not self._over() and not self._leaves():
-                    self._step()
+            while not self._over() and not self._leaves():
+                self._step()
             if not self.left:
-                with trace.span("end"):
-                    self._stop()
+                self._stop()
         finally:
             self.wires.closed = True
             self.interrupts.armed = False
@@ -312,8 +309,6 @@ class Session:
 
     def _event(self, link: Link, of: str, event: Event) -> None:
         name = link.name
-        if not isinstance(event, run_events.Sample | run_events.Traffic):
-            trace.mark(type(event).__name__, of)
         if fact := run_events.said_once(event):
             if fact in link.said:
                 self._lost(link, f"it said twice that {fact}")

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import MAGIC_NUMBER
+from pathlib import Path
 
 from ipexctl.core.model import Host
 from ipexctl.local.atomic_file import write_atomic
@@ -18,9 +19,13 @@ KEEP = 4096  # hosts
 OURS = MAGIC_NUMBER.hex()
 
 
+def _file() -> Path:
+    return cache_dir() / "agents" / "bytecode.json"
+
+
 def load() -> dict[str, str]:
     with suppress(OSError, ValueError, RuntimeError):
-        found = json.loads((cache_dir() / "bytecode.json").read_text("utf-8"))
+        found = json.loads((_file()).read_text("utf-8"))
         if isinstance(found, dict):
             return {key: value for key, value in found.items() if isinstance(value, str)}
     return {}
@@ -33,7 +38,7 @@ def store(seen: Mapping[str, str]) -> None:
         if all(before.get(key) == value for key, value in seen.items()):
             return
         known = {key: value for key, value in before.items() if key not in seen} | dict(seen)
-        path = cache_dir() / "bytecode.json"
+        path = _file()
         make_private(path.parent)
         write_atomic(path, json.dumps(dict(list(known.items())[-KEEP:])))
 

@@ -1,0 +1,84 @@
+"""Hosts whose Python is like ours get modules as we have compiled them."""
+
+from __future__ import annotations
+
+import marshal
+import sys
+from importlib.util import MAGIC_NUMBER
+
+import pytest
+
+from ipexctl.core.model import Host
+from ipexctl.errors import HostFailed
+from ipexctl.hosts import agent_sources
+from ipexctl.hosts.agent_start import connect
+from ipexctl.hosts.transport import LocalTransport
+from ipexctl.verbs.doctor.probe_host import probe
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)  # a traceback shows the lines of files that are found from here
+    agent_sources.compiled.cache_clear()
+    agent_sources.packed.cache_clear()
+    yield tmp_path / "cache/ipexctl/agents"
+    agent_sources.compiled.cache_clear()
+    agent_sources.packed.cache_clear()
+
+
+OURS = Host("here", local=True, python=sys.executable)
+
+
+def source_arrives(agent) -> bool:
+    """The lines of our own failure are there only with the sources."""
+    with pytest.raises(HostFailed) as caught:
+        agent.call("facts.probe.nothing")
+    assert 'File "ipexctl/remote/main.py", line ' in caught.value.why
+    return "operation(header" in caught.value.why
+
+
+def test_a_python_like_ours_gets_what_we_have_compiled(cache) -> None:
+    agent = connect(LocalTransport(), OURS, bytecode=True)
+    try:
+        assert agent.hello.bytecode == MAGIC_NUMBER.hex()
+        assert probe(agent).host == "here"
+        assert not source_arrives(agent)
+    finally:
+        agent.close()
+    file = cache / f"{sys.implementation.cache_tag}.marshal"
+    assert file.stat().st_mode & 0o777 == 0o600
+    stamp, code = marshal.loads(file.read_bytes())
+    assert code.keys() == agent_sources.texts().keys()
+    assert agent_sources.compiled.__wrapped__() == code  # read again, not made again
+
+
+def test_another_python_than_was_expected_gets_sources(cache, monkeypatch) -> None:
+    monkeypatch.setattr(agent_sources, "MAGIC_NUMBER", b"\0\0\r\n")
+    agent = connect(LocalTransport(), OURS, bytecode=True)
+    try:
+        assert probe(agent).host == "here"
+        assert source_arrives(agent)
+    finally:
+        agent.close()
+
+
+def test_code_that_others_could_replace_is_not_sent(cache) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    assert agent_sources.compiled() == {}
+    agent = connect(LocalTransport(), OURS, bytecode=True)
+    try:
+        assert source_arrives(agent)
+    finally:
+        agent.close()
+
+
+def test_a_changed_module_is_compiled_again(cache, monkeypatch) -> None:
+    before = agent_sources.compiled()
+    stamp = agent_sources._stamp()
+    monkeypatch.setattr(agent_sources, "_stamp", lambda: [*stamp, "changed"])
+    texts = {**agent_sources.texts(), "main": "CHANGED = 1\n"}
+    monkeypatch.setattr(agent_sources, "texts", lambda: texts)
+    after = agent_sources.compiled.__wrapped__()
+    assert {n for n in after if after[n] != before[n]} == {"main"}
