@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # tests wait, too: more processes than CPUs
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope
-.PHONY: help demo check test soak docs test-ipex lint types bench dist constraints setup clean
+.PHONY: help demo check test soak docs test-ipex lint types bench guard dist constraints setup clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ types: setup ## mypy --strict
 
 bench: setup ## How long `ipexctl --help` takes
 	$(PY) benchmarks/startup.py
+
+guard: setup ## Is anything slower than the baseline? (root, two minutes of a quiet machine)
+	$(PY) benchmarks/guard.py
 
 dist: setup ## Build the wheel and the sdist in dist/, and try the wheel on every Python here
 	rm -rf dist

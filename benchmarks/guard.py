@@ -1,0 +1,251 @@
+"""Is anything slower than it was? This tree beside a baseline, in turns, on practice hosts.
+
+    python benchmarks/guard.py [--only launch-whole,ps] [--rounds 5]
+
+Needs root (for the lab). The baseline is the commit of baseline.toml; both sides use the same
+Python and packages. A row's ratio is this tree's median by the baseline's. One above LIMIT, for CPU
+above CPU_LIMIT, is measured again with more rounds; it fails if its median and its fastest round
+then are both above. A machine that is busy makes both sides slow, so no absolute time counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+sys.path.insert(0, str(ROOT))
+
+from ipexctl.core import toml  # noqa: E402
+from ipexctl.lab import Lab, LabSpec  # noqa: E402
+from ipexctl.packages.uv import find_uv  # noqa: E402
+
+LIMIT, CPU_LIMIT = 1.10, 1.04
+ROUNDS, MORE = 5, 3  # of each row; that many times as often when it is in doubt
+FLAT = 64
+PLAY = """\
+steps:
+  - file: {path: '~/guard/${host}', state: directory}
+  - line: {path: '~/guard/${host}/c', line: 'value 1', create: true}
+  - copy: {src: payload, dest: '~/guard/${host}/x'}
+  - sh: {cmd: 'touch ~/guard/${host}/s', creates: '~/guard/${host}/s'}
+"""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A tree, with a cache and a folder of its own."""
+
+    name: str
+    tree: Path
+    home: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        places = {f"XDG_{name}_HOME": str(self.home / name) for name in ("CACHE", "STATE")}
+        return {**os.environ, **places, "PYTHONPATH": str(self.tree)}
+
+    def run(self, words: tuple[str, ...], first: str = "") -> dict[str, float]:
+        """Seconds of wall clock and of CPU, with those of all children; `first`: until the last
+        line that ends with it. 1 is the exit code of a doctor that found something."""
+        argv = (sys.executable, "-m", "ipexctl", *words)
+        began, seen = time.monotonic(), 0.0
+        with (self.home / "err").open("wb") as errors:
+            process = subprocess.Popen(
+                argv, cwd=self.home, env=self.env, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=errors,
+            )  # fmt: skip
+        assert process.stdout
+        for line in process.stdout:
+            if first and line.rstrip().endswith(first.encode()):
+                seen = time.monotonic() - began
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode > (words[0] == "doctor"):
+            said = (self.home / "err").read_text("utf-8", "replace")[-2000:]
+            raise SystemExit(f"{words}\nended with {process.returncode} in {self.tree}\n{said}")
+        found = {"wall": time.monotonic() - began, "cpu": usage.ru_utime + usage.ru_stime}
+        return found | ({"first": seen} if first else {})
+
+
+@dataclass
+class Row:
+    """One command; `kinds` are the figures of it that count."""
+
+    name: str
+    words: tuple[str, ...]
+    kinds: tuple[str, ...] = ("wall",)
+    first: str = ""
+    before: Callable[[Side], None] = lambda side: None
+    taken: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+
+    def measure(self, sides: tuple[Side, Side], rounds: int) -> None:
+        for number in range(rounds):
+            for side in sides[:: -1 if number % 2 else 1]:
+                self.before(side)
+                for kind, seconds in side.run(self.words, self.first).items():
+                    self.taken.setdefault((kind, side.name), []).append(seconds)
+
+    def ratio(self, kind: str, of: Callable[[list[float]], float] = statistics.median) -> float:
+        return of(self.taken[kind, "new"]) / of(self.taken[kind, "old"])
+
+    def slower(self, *, surely: bool) -> list[str]:
+        """The kinds that are above their limit; `surely`: also by the fastest round."""
+        found = [kind for kind in self.kinds if self.ratio(kind) > limit(kind)]
+        return [kind for kind in found if not surely or self.ratio(kind, min) > limit(kind)]
+
+
+def limit(kind: str) -> float:
+    return CPU_LIMIT if kind == "cpu" else LIMIT
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="comma list of rows")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--against", default="", help="another commit, or a folder with a tree")
+    args = parser.parse_args()
+    began = time.monotonic()
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ipexctl-guard-")))
+        baseline = toml.loads((HERE / "baseline.toml").read_text("utf-8"))
+        tree = old_tree(args.against or str(baseline["commit"]), work)
+        if tree is None:
+            print(f"guard: NOT measured: commit {baseline['commit']} is not in this clone")
+            return 0
+        sides = (side("old", tree, work), side("new", ROOT, work))
+        slow: list[str] = []
+        print(f"{'':14}{'':6}{'old s':>8}{'new s':>8}{'ratio':>8}")
+        for make in (small_rows, flat_rows):
+            with make(work, sides[1]) as rows:
+                for row in rows:
+                    if not args.only or row.name in args.only.split(","):
+                        slow += judge(row, sides, args.rounds)
+    print(
+        f"guard: {time.monotonic() - began:.0f} s; "
+        + (f"slower: {', '.join(slow)}" if slow else "nothing is slower")
+    )
+    return int(bool(slow))
+
+
+def judge(row: Row, sides: tuple[Side, Side], rounds: int) -> list[str]:
+    row.measure(sides, 1)  # warms caches
+    row.taken.clear()
+    row.measure(sides, rounds)
+    if row.slower(surely=False):
+        row.measure(sides, MORE * rounds)
+    slower = row.slower(surely=True)
+    for kind in row.kinds:
+        old, new = (statistics.median(row.taken[kind, name]) for name in ("old", "new"))
+        mark = " SLOWER" if kind in slower else ""
+        print(f"{row.name:14}{kind:6}{old:8.2f}{new:8.2f}{new / old:8.2f}{mark}", flush=True)
+    return [f"{row.name} {kind}" for kind in slower]
+
+
+def side(name: str, tree: Path, work: Path) -> Side:
+    made = Side(name, tree, work / name)
+    made.home.mkdir()
+    (made.home / "up.py").write_text("print('up', flush=True)\n")
+    (made.home / "lines.py").write_text(
+        "import sys\nfor n in range(25):\n"
+        "    sys.stdout.write(''.join(f'{n} {i} loss 0.123456\\n' for i in range(1000)))\n"
+    )
+    (made.home / "sleep.py").write_text("import time\ntime.sleep(600)\n")
+    (made.home / "files").mkdir()
+    for number in range(200):
+        (made.home / "files" / f"{number}.py").write_text(f"# {number}\n" * 100)
+    (made.home / "payload").write_text("x")
+    (made.home / "play.yaml").write_text(PLAY)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(tree / "ipexctl")], check=True)
+    return made
+
+
+def old_tree(against: str, work: Path) -> Path | None:
+    if Path(against).is_dir():
+        return Path(against)
+    found = subprocess.run(["git", "archive", against, "ipexctl"], cwd=ROOT, capture_output=True)
+    if found.returncode:
+        return None
+    (work / "baseline").mkdir()
+    subprocess.run(["tar", "x"], cwd=work / "baseline", input=found.stdout, check=True)
+    return work / "baseline"
+
+
+@contextmanager
+def small_rows(work: Path, new: Side) -> Iterator[list[Row]]:
+    """Four hosts with an MPI and a Python. While `ps` is measured, a run is there."""
+    with lab(LabSpec.plain(4, name="guard"), work) as made:
+        furnish(made, work)
+        at = ("-f", str(made.hostfile), "-F", str(made.ssh_config))
+        run = ("run", *at, "--ui", "plain")
+
+        def edit(side: Side) -> None:
+            (side.home / "files" / "7.py").write_text(f"# {time.monotonic_ns()}\n" * 100)
+
+        def begin(side: Side) -> None:
+            if side is new and not new.home.joinpath("begun").exists():
+                new.run(("run", *at, "--detach", "-n", "4", "--name", "guard", "sleep.py"))
+                new.home.joinpath("begun").touch()
+
+        yield [
+            Row("help", ("--help",)),
+            Row("doctor-3", ("doctor", *at, "-l", "node[01-03]", "--json"), ("wall", "cpu")),
+            Row("launch", (*run, "-n", "4", "up.py"), ("first", "wall"), "up"),
+            Row("edit", (*run, "-n", "4", "up.py"), ("first",), "up", edit),
+            Row("logs", (*run, "-n", "8", "lines.py")),
+            Row("ps", ("ps", *at, "--json"), before=begin),
+        ]
+        if new.home.joinpath("begun").exists():
+            new.run(("stop", *at, "-t", "1s", "guard"))
+
+
+@contextmanager
+def flat_rows(work: Path, new: Side) -> Iterator[list[Row]]:
+    """Many hosts that only answer."""
+    with lab(LabSpec(name="guardflat", flat=FLAT).checked(), work) as made:
+        at = ("-f", str(made.hostfile), "-F", str(made.ssh_config))
+        yield [
+            Row("doctor-64", ("doctor", *at, "--json"), ("wall", "cpu")),
+            Row("play-64", ("play", *at, "./play.yaml")),
+        ]
+
+
+@contextmanager
+def lab(spec: LabSpec, work: Path) -> Iterator[Lab]:
+    made = Lab.up(spec, owner=os.getpid(), root=work / "labs")
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+def furnish(made: Lab, work: Path) -> None:
+    """An environment without torch, which the rows do not import."""
+    env = work / "env"
+    uv = str(find_uv(os.environ))
+    subprocess.run([uv, "venv", "-q", "--python", "/usr/bin/python3", str(env)], check=True)
+    subprocess.run(
+        [uv, "pip", "install", "-q", "--python", str(env / "bin/python"), "mpich"], check=True
+    )
+    for name, host in made.hosts.items():
+        shutil.copytree(env, host.files / "env", symlinks=True)
+        (host.files / ".ipexctl").mkdir(0o700)
+        (host.files / ".ipexctl/current").symlink_to("/home/trainer/env")
+        places = ["/home/trainer/env", "/home/trainer/.ipexctl"]
+        done = made.run_in(name, ["chown", "-R", "-h", "trainer:", *places])
+        assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    sys.exit(main())
