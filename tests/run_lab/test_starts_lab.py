@@ -75,3 +75,50 @@ def test_a_killed_start_is_fully_there_or_fully_absent(namespaces, runner, tmp_p
     assert set(watched(runner).values()) == {0}
     print(f"{there} of {starts} runs were there")
     assert there < starts  # the first is killed before its hosts are ready
+
+
+HERE = "this command"
+STEPS = [
+    "python",
+    "imported",
+    "project",
+    "ssh",
+    "hosts",
+    "plan",
+    "preflight",
+    "sync",
+    "run",
+    "conclude",
+    "prune",
+]
+ASKED = [
+    "facts.probe.facts",  # both of these went with the agent
+    "run.run_environment.find",
+    "files.synced_folders.make",
+    "run.run_list.conclude",
+    "files.space_limits.prune",
+]
+
+
+def test_a_start_asks_each_host_three_times(runner, tmp_path) -> None:
+    """Once with the agent, once for the project, once to begin; of a run like the one before."""
+    script = runner.script("print('up')\n")
+    assert runner.plain(str(script)).returncode == 0
+    file = tmp_path / "trace.json"
+    done = runner.plain(str(script), IPEXCTL_TRACE=str(file))
+    assert done.returncode == 0, done.stderr
+    events = json.loads(file.read_text())["traceEvents"]
+    lanes = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+    told: dict[str, list[str]] = {name: [] for name in lanes.values()}
+    asked: dict[str, list[str]] = {name: [] for name in lanes.values()}
+    for event in (e for e in events if e["ph"] != "M"):
+        told[lanes[event["tid"]]].append(event["name"])
+        if "asked" in event["args"]:
+            asked[lanes[event["tid"]]].append(event["name"])
+    assert told[HERE] == STEPS
+    assert {name: sorted(ops) for name, ops in asked.items() if name != HERE} == dict.fromkeys(
+        runner.lab.hosts, sorted(ASKED)
+    )
+    for name in runner.lab.hosts:
+        steps = [t for t in told[name] if t in ("connect", "Ready", "RankStarted", "Done")]
+        assert [*dict.fromkeys(steps)] == ["connect", "Ready", "RankStarted", "Done"]
