@@ -24,6 +24,9 @@ _INVISIBLE = re.compile(
 )
 _ERASED = re.compile(r"[^\n]?\x08")
 _KEY_MARK = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,8}-----")
+_KEY_LAST = re.compile(
+    r"\n(?!{0})[^\n]*(?=\n(?!{0})|\Z)".replace("{0}", r"[^\n]{0,80}[A-Za-z0-9+/]{32}")
+)
 _KEY_LINE = re.compile(r"^[ \t]{0,16}([A-Za-z0-9+/]{59,}={0,3})[ \t\r]{0,16}$", re.M)
 _PUTTY = re.compile(r"Private-(?:Lines: \d{1,4}(?:\r?\n[A-Za-z0-9+/=]{1,80}){0,200}|MAC: \S+)")
 _URL = re.compile(r"://([^\s\"<>]+)")
@@ -51,17 +54,21 @@ _QUOTED = {
     quote: re.compile(rf"[^{quote}\\\n]*(?:\\.[^{quote}\\\n]*){{0,1000}}{quote}")
     for quote in "\"'`"
 }
-_WORD = re.compile(r"(?:[^\s\"']|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|[\"'])[^\s\"']*")
+_WORD = re.compile(
+    r"(?:[^\s\"'{]|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|\{(?:[^{}\n]|\}\}){0,256}\}|[\"'{])[^\s\"'{]*"
+)
 _BARE = re.compile(r"[^\s\"'`,;<>(){}\[\]]{1,256}")
 _REST = re.compile(r"[^\n]+")
-_END = r"(?=[\s,;)\]}\"'|&]|\\|\Z)"
+_END = r"(?=[\s,;)\]}\"'`|&]|\\|\Z)"
 _NOTHING = re.compile(
     rf"(?:none|null|nil|true|false|auto|yes|no|\*+|\$\{{?\w+\}}?|%\w+%|<[\w -]+>){_END}", re.I
 )
 _NUMBER = re.compile(rf"-?\d{{1,5}}(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:ms|us|s|%|/\d+)|{_END})", re.I)
 _PASSWORD = re.compile("passw|pwd|secret|phrase", re.I)
 _CODE = re.compile(r"[A-Za-z_][\w.]{0,64}[\[(][\w., =:\[\]()-]{0,128}[\])][ \t\r]{0,8}$", re.M)
-_IS = re.compile(r"(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}", re.I)
+_IS = re.compile(
+    r"(?:(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}|(?:--[\w-]{1,32}[ \t]{1,4}){1,4})", re.I
+)
 _LOGIN_WORDS = re.compile(r"\b(?:login|machine)\b", re.I)
 _LINE = re.compile(r"\r?\n([ \t]*)([^\n]*)")
 _OF_PROSE = re.compile(r"[(|`]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
@@ -85,6 +92,9 @@ _BEARER = re.compile(
 _CRYPT = re.compile(
     r"\$(?:1|2[abxy]?|5|6|7|y|apr1|argon2\w{0,2}|pbkdf2[\w-]{0,16}|scrypt)\$[^\s\"'`:]{8,}"
 )
+_PGPASS = re.compile(  # HOST:PORT:DATABASE:USER:PASSWORD
+    r":(?:\d{4,5}|\*)(?::[A-Za-z_*][\w.*@-]{0,64}){2}:(?!-?\d[\d.e-]*$)(\S{1,256})$", re.M
+)
 _PREFIX = (
     "hf_|api_org_|gh[a-z]_|github_pat_|gl[a-z]{2,8}-|GR1348941|sk-|sk_|rk_|pk_live_|whsec_"
     "|xox[a-z][-.]|xapp-|xwfp-|pypi-|dckr_[a-z]{2,4}_|npm_|A3T|AKIA|ASIA|ABIA|ACCA|ABSK|AROA|AIDA"
@@ -104,7 +114,9 @@ _SHAPE = re.compile(
 _LONG_WORD = re.compile(r"[A-Za-z0-9](?<![A-Za-z0-9].)[\w.~+-]{13,}")
 _LETTERS = re.compile("[A-Za-z]{20}")
 _AWS_SECRET = re.compile(r"[A-Za-z0-9/+](?<![\w+/=.~-].)[A-Za-z0-9/+]{39}(?![\w+/=.~-])")
-_HASH = re.compile(r"sha\d{3}[:=-]\Z", re.I)  # of a host key, or of a wheel
+_PUBLIC = re.compile(  # a hash of a host key or of a wheel, a public key
+    r"(?:sha\d{3}[:=-]|(?:ssh-(?:rsa|dss|ed25519)|nistp\d{3}) )[\w+/=~-]*\Z", re.I
+)
 _BASE64 = re.compile(r"[\w+/=~-]+")
 _NOT_BASE64 = re.compile(r"[^\w+/=~-]")
 _ESCAPED = ("\\n", "\\t", "\\r", "%3D", "%3A", "%22", "%20", "%2F")  # no part of a word
@@ -132,16 +144,17 @@ def masked_secrets(text: str) -> str:
 
 
 def _private_keys(text: str) -> Spans:
-    """A key whose end is cut off extends to the end of the text."""
-    begun = None
-    for m in _KEY_MARK.finditer(text):
-        if m[1] == "BEGIN" and begun is None:
-            begun = m.start()
-        elif m[1] == "END":
-            yield m.start() if begun is None else begun, m.end()
-            begun = None
-    if begun is not None:
-        yield begun, len(text)
+    """Of a key without an end, as far as lines have a long word; one line, its last, may not."""
+    marks = [*_KEY_MARK.finditer(text)]
+    for m, after in zip(marks, (*marks[1:], None), strict=False):
+        end = after.start() if after else len(text)
+        if m[1] == "END":
+            yield m.span()
+        elif after and after[1] == "END":
+            yield m.start(), after.end()
+        else:
+            last = _KEY_LAST.search(text, m.start(), end)
+            yield m.start(), last.end() if last else end
     for m in _KEY_LINE.finditer(text):  # of a key whose head is cut off; not a hash, not a rule
         if re.search(r"[G-Zg-z+/]", m[1][:256]) and m[1].lower() != m[1]:
             yield m.span(1)
@@ -155,7 +168,8 @@ def _in_urls(text: str) -> Spans:
             url = url.partition("'")[0]
         host, slash, _ = url.partition("/")
         has_password = not host.partition(":")[2][:5].isdigit() and ":" in host  # it may have a /
-        if at := (url if has_password else host).rfind("@") + 1:
+        login = url if has_password else "" if text.endswith("ssh", 0, m.start()) else host
+        if at := login.rfind("@") + 1:
             yield m.start(1), m.start(1) + at
         if hook := _HOOK.search(url[:512]):
             yield m.start(1) + hook.end(), m.start(1) + len(url)
@@ -347,6 +361,7 @@ def _by_shape(text: str) -> Spans:
         if len(word) >= 16 or any(not c.isalpha() for c in word.rstrip(".:")):
             yield m.end() - len(word), m.end()
     yield from (m.span() for m in _CRYPT.finditer(text))
+    yield from (m.span(1) for m in _PGPASS.finditer(text))
     yield from (m.span() for m in _AWS_SECRET.finditer(text) if is_mixed(m[0]))
     shown = text
     for escaped in _ESCAPED:
@@ -365,7 +380,9 @@ def _by_shape(text: str) -> Spans:
                 or _LETTERS.search(shape[0])
             ):
                 yield at, done
-        elif is_random(m[0]) and not _HASH.search(shown, max(0, at - 8), at):
+        elif is_random(m[0]):
             found = _BASE64.match(shown, at)
             done = max(found.end() if found else 0, m.end())
-            yield at - len(_NOT_BASE64.split(shown[max(0, at - 128) : at])[-1]), done
+            start = at - len(_NOT_BASE64.split(shown[max(0, at - 128) : at])[-1])
+            if not _PUBLIC.search(shown, max(0, start - 16), at):
+                yield start, done
