@@ -120,6 +120,8 @@ def looks_random(word: str) -> bool:
 def is_random(word: str) -> bool:
     """Without any name: letters of both cases and digits, changing too often for a name; neither
     a hash in hexadecimal digits nor a symbol of C++."""
+    if word.islower() or word.isupper():
+        return False
     parts = _SEGMENT.findall(word[:_LOOKED_AT])
     longest = max(parts, key=len, default="")
     return (

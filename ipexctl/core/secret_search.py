@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterator
 
 from ipexctl.core.plays.secret_mask import MASK
-from ipexctl.core.secret_names import Named, is_mixed, is_random, looks_random, named, words
+from ipexctl.core.secret_names import Named, is_mixed, is_random, looks_random, named
 
 Spans = Iterator[tuple[int, int]]
 
@@ -46,8 +46,7 @@ _NAME = re.compile(
     r"|(?P<tag>>)|(?P<gap>[ \t]{1,32}(?:[|│][ \t]{1,32})?)"
     r"|(?P<line>\r?\n[ \t]{0,32}(?:[\w\[\].]{1,16}:[ \t])?))"
 )
-_BEFORE_NAME = frozenset(" -_." + string.ascii_letters + string.digits)
-_NOT_NAME = re.compile(r"[^\w.-]")
+_OF_NAMES = "-_." + string.ascii_letters + string.digits
 _OPENS_BLOCK = re.compile(r"[|>{\[(]?[-+]?(?:\r?\n|\Z)")
 _OPENING = re.compile(r"[bBrRuUfF]{0,2}(\\{1,8}[\"'`]|\"\"\"|'''|[\"'`])")
 _QUOTED = {
@@ -55,7 +54,7 @@ _QUOTED = {
     for quote in "\"'`"
 }
 _WORD = re.compile(
-    r"(?:[^\s\"'{]|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|\{(?:[^{}\n]|\}\}){0,256}\}|[\"'{])[^\s\"'{]*"
+    r"(?:[^\s\"'{]+|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|\{(?:[^{}\n]|\}\}){0,256}\}|[\"'{])+"
 )
 _BARE = re.compile(r"[^\s\"'`,;<>(){}\[\]]{1,256}")
 _REST = re.compile(r"[^\n]+")
@@ -67,10 +66,13 @@ _NUMBER = re.compile(rf"-?\d{{1,5}}(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:ms|us|s|%|/\d
 _PASSWORD = re.compile("passw|pwd|secret|phrase", re.I)
 _CODE = re.compile(r"[A-Za-z_][\w.]{0,64}[\[(][\w., =:\[\]()-]{0,128}[\])][ \t\r]{0,8}$", re.M)
 _IS = re.compile(
-    r"(?:(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}|(?:--[\w-]{1,32}[ \t]{1,4}){1,4})", re.I
+    r"(?:(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}"
+    r"|(?:--[\w-]{1,32}[ \t]{1,4}){1,4})",
+    re.I,
 )
-_LOGIN_WORDS = re.compile(r"\b(?:login|machine)\b", re.I)
+_NETRC = re.compile(r"(?:login|machine)[ \t]{1,8}\S{1,256}\s{1,64}password[ \t]{1,8}(\S{1,256})")
 _LINE = re.compile(r"\r?\n([ \t]*)([^\n]*)")
+_PROSE = re.compile(r"(?!(?:is|was|set|to|for)[ \t])[a-z]{1,32}[ \t]{1,8}[^\s]")
 _OF_PROSE = re.compile(r"[(|`]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
 _PARTS = re.compile(r"[a-z]{3}[A-Z]|\w-\w+-\w")
 _PLURAL = ("ds", "ts", "ns", "ys")
@@ -79,12 +81,12 @@ _SHORT = re.compile(
     r"-(?<![\w./=-]-)([aAbkKNpPtTuUwW]|-(?:proxy-)?user(?=[ =]))"
     r"(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
 )
-_WITH_PASSWORD = words(  # in -pPASSWORD, -a, -w or -U
-    "mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump sshpass 7z 7za zip unzip"
-    " redis-cli ldapsearch ldapadd ldapmodify ldapwhoami sqlcmd bcp mongo mongosh mongodump lftp"
-    " openssl ssh-keygen gpg ipmitool smbclient rpcclient snmpget snmpwalk"
+_WITH_PASSWORD = re.compile(  # in -pPASSWORD, -a, -w or -U
+    "(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|7z|7za|zip|unzip"
+    "|redis-cli|ldapsearch|ldapadd|ldapmodify|ldapwhoami|sqlcmd|bcp|mongo|mongosh|mongodump|lftp"
+    "|openssl|ssh-keygen|gpg|ipmitool|smbclient|rpcclient|snmpget|snmpwalk)(?![\\w./-])"
 )
-_MAKES_FOLDERS = words("mkdir cp rsync install ps kill tar ssh scp")
+_MAKES_FOLDERS = re.compile(r"\b(?:mkdir|cp|rsync|install|ps|kill|tar|ssh|scp)(?![\w./-])")
 _HARMLESS_P = re.compile(r"[\d:.,/-]+(?:/(?:tcp|udp))?\Z|[/~.$]")
 _BEARER = re.compile(
     r"(?:bearer|basic|digest|negotiate|identified by)(?:[ \t]{1,8}|%20)(?!-)[^\s,;)\]}\"]{4,}"
@@ -164,10 +166,10 @@ def _private_keys(text: str) -> Spans:
 def _in_urls(text: str) -> Spans:
     for m in _URL.finditer(text):
         url = m[1]
-        if text[max(0, m.start() - 16) : m.start()].rpartition("'")[1]:
+        if "'" in text[max(0, m.start() - 16) : m.start()]:
             url = url.partition("'")[0]
         host, slash, _ = url.partition("/")
-        has_password = not host.partition(":")[2][:5].isdigit() and ":" in host  # it may have a /
+        has_password = ":" in host and not host.partition(":")[2][:5].isdigit()  # it may have a /
         login = url if has_password else "" if text.endswith("ssh", 0, m.start()) else host
         if at := login.rfind("@") + 1:
             yield m.start(1), m.start(1) + at
@@ -183,8 +185,8 @@ def _in_urls(text: str) -> Spans:
         ):
             yield m.span(2)
     for m in _LOGIN.finditer(text):
-        before = _NOT_NAME.split(text[max(0, m.start() - 64) : m.start()])[-1]
-        yield m.start() - len(before), m.end() - 1
+        before = text[max(0, m.start() - 64) : m.start()]
+        yield m.start() - len(before) + len(before.rstrip(_OF_NAMES)), m.end() - 1
 
 
 def _by_name(text: str) -> Spans:
@@ -193,14 +195,15 @@ def _by_name(text: str) -> Spans:
         start = m.start()
         if start < done:
             continue
-        first, before = start, ""
-        if start and text[start - 1] in _BEFORE_NAME:
-            around = _NOT_NAME.split(text[max(0, start - 48) : start])
-            first -= len(around[-1])
-            if len(around) > 1 and text[first - 1] == " ":
-                before = around[-2].strip("-._")
+        around = text[max(0, start - 48) : start]
+        apart = around.rstrip(_OF_NAMES)
+        first = start - len(around) + len(apart)
+        is_prose = m.lastgroup == "gap" and text[first] != "-"
+        if is_prose and _PROSE.match(text, m.end()):
+            continue
+        before = apart[len(apart[:-1].rstrip(_OF_NAMES)) : -1] if apart[-1:] == " " else ""
         name = text[first : m.start("close")]
-        how = named(name, before)
+        how = named(name, before.strip("-._"))
         if how is Named.NO and not (m["gap"] and name.lower() == "login"):
             continue
         if found := _value(text, m, name, how, first):
@@ -216,12 +219,12 @@ def _lower(text: str) -> str:
 def _value(
     text: str, m: re.Match[str], name: str, how: Named, start: int
 ) -> tuple[int, int] | None:
-    at, is_option = m.end(), name[:1] == "-"
+    at, is_option, after = m.end(), name[:1] == "-", m.lastgroup
     if _NOTHING.match(text, at) or _is_number(text, at, name):
         return None
-    if m["line"] and not is_option:
+    if after == "line" and not is_option:
         return None
-    if m["gap"] and not is_option:
+    if after == "gap" and not is_option:
         return _in_prose(text, at, name, how, start)
     if _OPENS_BLOCK.match(text, at):
         return _block(text, at, start) if how is Named.SECRET and m["is"] else None
@@ -232,12 +235,12 @@ def _value(
         return found.span() if found and looks_random(found[0]) else None
     if quote:
         return None if _NOTHING.match(text, begin) else (at, _closing(text, quote))
-    if m["tag"]:
+    if after == "tag":
         end = text.find("<", at, at + 4000)
         return (at, end) if end > at else None
     if (
         is_option
-        or m["is"]
+        or after == "is"
         and m["is"] != ":"
         and m.end("is") == at
         and m.start("is") == m.end("close")
@@ -273,9 +276,8 @@ def _closing(text: str, quote: re.Match[str]) -> int:
 
 
 def _word_end(text: str, at: int) -> int:
-    while found := _WORD.match(text, at):
-        at = found.end()
-    return at
+    found = _WORD.match(text, at)
+    return found.end() if found else at
 
 
 def _line_before(text: str, start: int) -> str:
@@ -317,9 +319,8 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
     mixed = len(word) >= 6 and digit and (
         said or _MIXED.search(word) or "pass" in name.lower()
     )  # fmt: skip
-    netrc = "passw" in name.lower() and _LOGIN_WORDS.search(line)
     parts = looks_random(word) or _PARTS.search(word)
-    return (at, end) if lone or netrc or quoted or mixed or parts else None
+    return (at, end) if lone or quoted or mixed or parts else None
 
 
 def _by_option(text: str) -> Spans:
@@ -342,8 +343,7 @@ def _by_option(text: str) -> Spans:
 def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
     if not value or value[0] == "-" or _NOTHING.match(value):
         return False
-    commands = {word.rpartition("/")[2] for word in line[-128:].split()}
-    if letter in "akNpPwU" and _WITH_PASSWORD & commands:
+    if letter in "akNpPwU" and _WITH_PASSWORD.search(line[-128:]):
         return True
     if letter in "uU":
         user, sign, password = value.partition("%" if letter == "U" else ":")
@@ -351,7 +351,9 @@ def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
     if letter == "b":
         return "curl" in line and "=" in value
     if letter == "p" and apart:
-        return len(value) >= 4 and not (_HARMLESS_P.match(value) or _MAKES_FOLDERS & commands)
+        return len(value) >= 4 and not (
+            _HARMLESS_P.match(value) or _MAKES_FOLDERS.search(line[-128:])
+        )
     return looks_random(value)
 
 
@@ -361,7 +363,7 @@ def _by_shape(text: str) -> Spans:
         if len(word) >= 16 or any(not c.isalpha() for c in word.rstrip(".:")):
             yield m.end() - len(word), m.end()
     yield from (m.span() for m in _CRYPT.finditer(text))
-    yield from (m.span(1) for m in _PGPASS.finditer(text))
+    yield from (m.span(1) for of in (_PGPASS, _NETRC) for m in of.finditer(text))
     yield from (m.span() for m in _AWS_SECRET.finditer(text) if is_mixed(m[0]))
     shown = text
     for escaped in _ESCAPED:
