@@ -40,9 +40,9 @@ _LOGIN = re.compile(r":(?<=[\w.-]:)(?!\d{1,4}(?:,\d{1,4}){0,9}@)[^\s@:/\"']{1,25
 _NAME = re.compile(
     r"(?:token|key|secret|pass|pwd|pw|psk|cred|auth|cookie|sess|sid|sig|jwt|otp|mnemonic|phrase"
     r"|webhook|dsn|login)(?=([\w.-]{0,40}))\1(?P<close>\\{0,4}[\"'`]?\]?)"
-    r"(?:(?: for [^\s:]{1,64}(?=:))?[ \t]{0,16}(?P<is>=>|:=|={1,2}|:(?!//)|%3[ad])[ \t]{0,16}"
+    r"(?:(?: for \S{1,128}(?=:))?[ \t]{0,16}(?P<is>=>|:=|={1,2}|:(?!//)|：|%3[ad])[ \t]{0,16}"
     r"|(?P<next>[ \t]{0,4}(?:,\s{0,64}|\n[ \t]{0,32}|\()"
-    r"(?:\\{0,4}[\"']?value\\{0,4}[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?=[bru]?\\{0,4}[\"'])))"
+    r"(?:\\{0,4}[\"']?v(?:al(?:ue)?)?\\{0,4}[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?=[bru]?\\{0,4}[\"'])))"
     r"|(?P<tag>>)|(?P<gap>[ \t]{1,32}(?:[|│][ \t]{1,32})?)"
     r"|(?P<line>\r?\n[ \t]{0,32}(?:[\w\[\].]{1,16}:[ \t])?))"
 )
@@ -53,8 +53,9 @@ _QUOTED = {
     quote: re.compile(rf"[^{quote}\\\n]*(?:\\.[^{quote}\\\n]*){{0,1000}}{quote}")
     for quote in "\"'`"
 }
-_WORD = re.compile(
-    r"(?:[^\s\"'{]+|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|\{(?:[^{}\n]|\}\}){0,256}\}|[\"'{])+"
+_WORD = re.compile(  # of a shell; what is in brackets is part of it
+    r"(?:[^\s\"'({\[\\]+|\\[\"']?|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'"
+    r"|[({\[](?:[^(){}\[\]\n]|\}\}){0,256}[)}\]]|[\"'({\[])+"
 )
 _BARE = re.compile(r"[^\s\"'`,;<>(){}\[\]]{1,256}")
 _REST = re.compile(r"[^\n]+")
@@ -65,14 +66,13 @@ _NOTHING = re.compile(
 _NUMBER = re.compile(rf"-?\d{{1,5}}(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:ms|us|s|%|/\d+)|{_END})", re.I)
 _PASSWORD = re.compile("passw|pwd|secret|phrase", re.I)
 _CODE = re.compile(r"[A-Za-z_][\w.]{0,64}[\[(][\w., =:\[\]()-]{0,128}[\])][ \t\r]{0,8}$", re.M)
-_IS = re.compile(
-    r"(?:(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}"
-    r"|(?:--[\w-]{1,32}[ \t]{1,4}){1,4})",
-    re.I,
+_IS = re.compile(r"(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}", re.I)
+_STATE = re.compile(  # password is required
+    r"[iru]n|re|ex|not?\b|now|an?\b|the|too|set|st|al|wrong|weak|[a-z]+(?:ed|ing|y|id|ect)\b", re.I
 )
-_NETRC = re.compile(r"(?:login|machine)[ \t]{1,8}\S{1,256}\s{1,64}password[ \t]{1,8}(\S{1,256})")
 _LINE = re.compile(r"\r?\n([ \t]*)([^\n]*)")
-_PROSE = re.compile(r"(?!(?:is|was|set|to|for)[ \t])[a-z]{1,32}[ \t]{1,8}[^\s]")
+_SETS = frozenset(["env", "arg", "setx", "setenv", "gx", "genv"])  # NAME VALUE
+_PROSE = re.compile(r"(?!(?:is|was|set|to|for)[ \t])[a-z]{1,32}[ \t]{1,8}[^\s|]")
 _OF_PROSE = re.compile(r"[(|`]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
 _PARTS = re.compile(r"[a-z]{3}[A-Z]|\w-\w+-\w")
 _PLURAL = ("ds", "ts", "ns", "ys")
@@ -89,13 +89,22 @@ _WITH_PASSWORD = re.compile(  # in -pPASSWORD, -a, -w or -U
 _MAKES_FOLDERS = re.compile(r"\b(?:mkdir|cp|rsync|install|ps|kill|tar|ssh|scp)(?![\w./-])")
 _HARMLESS_P = re.compile(r"[\d:.,/-]+(?:/(?:tcp|udp))?\Z|[/~.$]")
 _BEARER = re.compile(
-    r"(?:bearer|basic|digest|negotiate|identified by)(?:[ \t]{1,8}|%20)(?!-)[^\s,;)\]}\"]{4,}"
+    r"(?:bearer|basic|digest|negotiate|identified by)(?:[ \t]{1,8}|%20)(?!-)\"?[^\s,;)\]}\"]{4,}"
 )
 _CRYPT = re.compile(
     r"\$(?:1|2[abxy]?|5|6|7|y|apr1|argon2\w{0,2}|pbkdf2[\w-]{0,16}|scrypt)\$[^\s\"'`:]{8,}"
 )
-_PGPASS = re.compile(  # HOST:PORT:DATABASE:USER:PASSWORD
-    r":(?:\d{4,5}|\*)(?::[A-Za-z_*][\w.*@-]{0,64}){2}:(?!-?\d[\d.e-]*$)(\S{1,256})$", re.M
+_PLACES = tuple(
+    re.compile(pattern, re.M)
+    for pattern in (
+        # HOST:PORT:DATABASE:USER:PASSWORD in .pgpass
+        r":(?:\d{4,5}|\*)(?::[A-Za-z_*][\w.*@-]{0,64}){2}:(?!-?\d[\d.e-]*$)(\S{1,256})$",
+        r"(?:login|machine)[ \t]{1,8}\S{1,256}\s{1,64}password[ \t]{1,8}(\S{1,256})",
+        r"login[ \t][^\n]{0,128}?(?<=\s)([0-9a-f]{32,64})(?!\S)",
+        r"(?:login|auth)\([^\s,()=]{1,128},[ \t]{0,4}([\"'][^\"'\n]{1,256})",
+        r"echo[ \t](?:-\w{1,4}[ \t])?([^|\n]{1,256})\|[^|\n]{0,128}(?:sudo -S|-stdin|chpasswd)",
+        r"(?:密码|口令|пароль|ontraseña|asswort|ennwort|ot de passe)[ \t]?[:=：]([^\n]{1,256})",
+    )
 )
 _PREFIX = (
     "hf_|api_org_|gh[a-z]_|github_pat_|gl[a-z]{2,8}-|GR1348941|sk-|sk_|rk_|pk_live_|whsec_"
@@ -198,12 +207,15 @@ def _by_name(text: str) -> Spans:
         around = text[max(0, start - 48) : start]
         apart = around.rstrip(_OF_NAMES)
         first = start - len(around) + len(apart)
-        is_prose = m.lastgroup == "gap" and text[first] != "-"
-        if is_prose and _PROSE.match(text, m.end()):
-            continue
         before = apart[len(apart[:-1].rstrip(_OF_NAMES)) : -1] if apart[-1:] == " " else ""
+        before = before.strip("-._")
         name = text[first : m.start("close")]
-        how = named(name, before.strip("-._"))
+        if m.lastgroup == "gap":
+            if before.lower() in _SETS and name.isupper():
+                name = f"-{name}"
+            elif name[:1] != "-" and _PROSE.match(text, m.end()):
+                continue
+        how = named(name, before)
         if how is Named.NO and not (m["gap"] and name.lower() == "login"):
             continue
         if found := _value(text, m, name, how, first):
@@ -271,8 +283,9 @@ def _closing(text: str, quote: re.Match[str]) -> int:
     if end < 0:
         rest = _REST.match(text, quote.end())
         return rest.end() if rest else quote.end()
-    glued = text[end : end + 1]
-    return end if not glued or glued in " \t\r\n,;:)]}&|<>\\" else _word_end(text, end)
+    glued = text[end : end + 2]
+    apart = glued[:1] in " \t\r\n,;)]}&|<>\\" and glued != "\\'"
+    return end if apart else _word_end(text, end)
 
 
 def _word_end(text: str, at: int) -> int:
@@ -308,19 +321,22 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
     word, end = found[0], _word_end(text, at)
     if how is not Named.SECRET or name.lower() == "pass":
         return (at, end) if len(word) >= 8 and looks_random(word) else None
-    line = _line_before(text, start)
+    state = said and ":" not in said[0] and _STATE.match(word)
     lone = (
         text[end : end + 1] in ("", "\n", "\r")
-        and not line.strip()
+        and not _line_before(text, start).strip()
         and not name.lower().endswith(_PLURAL)
+        and not state
     )
-    quoted = said and word[0] in "\"'"
+    password = "passw" in name.lower()
+    quoted = (said or password) and word[0] in "\"'"
+    told = password and (not state if said else "|" in text[at - 4 : at])
     digit = any(c.isdigit() for c in word)
     mixed = len(word) >= 6 and digit and (
         said or _MIXED.search(word) or "pass" in name.lower()
     )  # fmt: skip
     parts = looks_random(word) or _PARTS.search(word)
-    return (at, end) if lone or quoted or mixed or parts else None
+    return (at, end) if lone or quoted or told or mixed or parts else None
 
 
 def _by_option(text: str) -> Spans:
@@ -363,7 +379,7 @@ def _by_shape(text: str) -> Spans:
         if len(word) >= 16 or any(not c.isalpha() for c in word.rstrip(".:")):
             yield m.end() - len(word), m.end()
     yield from (m.span() for m in _CRYPT.finditer(text))
-    yield from (m.span(1) for of in (_PGPASS, _NETRC) for m in of.finditer(text))
+    yield from (m.span(1) for place in _PLACES for m in place.finditer(text))
     yield from (m.span() for m in _AWS_SECRET.finditer(text) if is_mixed(m[0]))
     shown = text
     for escaped in _ESCAPED:
