@@ -123,13 +123,14 @@ _SHAPE = re.compile(
     r"|A3-[A-Z0-9]{6}-[A-Z0-9-]{20,}|[\w-]{14}\.atlasv1\.[\w-]{40,}"
 )
 _LONG_WORD = re.compile(r"[A-Za-z0-9](?<![A-Za-z0-9].)[\w.~+-]{13,}")
+_DIGIT = re.compile(r"\d")
 _LETTERS = re.compile("[A-Za-z]{20}")
 _AWS_SECRET = re.compile(r"[A-Za-z0-9/+](?<![\w+/=.~-].)[A-Za-z0-9/+]{39}(?![\w+/=.~-])")
 _PUBLIC = re.compile(  # a hash of a host key or of a wheel, a public key
     r"(?:sha\d{3}[:=-]|(?:ssh-(?:rsa|dss|ed25519)|nistp\d{3}) )[\w+/=~-]*\Z", re.I
 )
 _BASE64 = re.compile(r"[\w+/=~-]+")
-_NOT_BASE64 = re.compile(r"[^\w+/=~-]")
+_OF_BASE64 = "_+/=~-" + string.ascii_letters + string.digits
 _ESCAPED = ("\\n", "\\t", "\\r", "%3D", "%3A", "%22", "%20", "%2F")  # no part of a word
 
 
@@ -207,14 +208,14 @@ def _by_name(text: str) -> Spans:
         around = text[max(0, start - 48) : start]
         apart = around.rstrip(_OF_NAMES)
         first = start - len(around) + len(apart)
+        in_prose = m.lastgroup == "gap" and text[first] != "-"
+        if in_prose and text[first].islower() and _PROSE.match(text, m.end()):
+            continue
         before = apart[len(apart[:-1].rstrip(_OF_NAMES)) : -1] if apart[-1:] == " " else ""
         before = before.strip("-._")
         name = text[first : m.start("close")]
-        if m.lastgroup == "gap":
-            if before.lower() in _SETS and name.isupper():
-                name = f"-{name}"
-            elif name[:1] != "-" and _PROSE.match(text, m.end()):
-                continue
+        if in_prose and name.isupper() and before.lower() in _SETS:
+            name = f"-{name}"
         how = named(name, before)
         if how is Named.NO and not (m["gap"] and name.lower() == "login"):
             continue
@@ -331,8 +332,7 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
     password = "passw" in name.lower()
     quoted = (said or password) and word[0] in "\"'"
     told = password and (not state if said else "|" in text[at - 4 : at])
-    digit = any(c.isdigit() for c in word)
-    mixed = len(word) >= 6 and digit and (
+    mixed = len(word) >= 6 and _DIGIT.search(word) and (
         said or _MIXED.search(word) or "pass" in name.lower()
     )  # fmt: skip
     parts = looks_random(word) or _PARTS.search(word)
@@ -392,15 +392,16 @@ def _by_shape(text: str) -> Spans:
         if shape := _SHAPE.match(shown, at):
             done = shape.end()
             if (
-                any(c.isdigit() for c in shape[0][:128])
+                _DIGIT.search(shape[0][:128])
                 or looks_random(shape[0])
                 or shape[0].startswith(("hf_", "eyJ"))
                 or _LETTERS.search(shape[0])
             ):
                 yield at, done
-        elif is_random(m[0]):
+        elif not shown.startswith("_Z", max(0, at - 1)) and is_random(m[0]):  # a symbol of C++
             found = _BASE64.match(shown, at)
             done = max(found.end() if found else 0, m.end())
-            start = at - len(_NOT_BASE64.split(shown[max(0, at - 128) : at])[-1])
+            before = shown[max(0, at - 128) : at]
+            start = at - len(before) + len(before.rstrip(_OF_BASE64))
             if not _PUBLIC.search(shown, max(0, start - 16), at):
                 yield start, done
