@@ -1,10 +1,8 @@
-"""Texts written without knowing the patterns: what is marked is masked in one file, kept in the
-other."""
+"""Texts of someone who had not read the patterns: marked parts are masked, or kept."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +11,14 @@ from ipexctl.core.redaction import Redactor
 from ipexctl.core.secret_search import masked_secrets, plain
 
 
-def texts(file: str) -> Iterator[object]:
+def texts(file: str) -> list[object]:
     given = (Path(__file__).parent / "redaction" / file).read_text("utf-8")
     _, *parts = given.replace("·", "").replace("␛", "\x1b").split("\n%% ")
-    for part in parts:
-        kind, _, text = part.rstrip("\n").partition("\n")
-        yield pytest.param(re.sub("[«»]", "", text), re.findall("«(.+?)»", text, re.S), id=kind)
+    cases = [part.rstrip("\n").partition("\n") for part in parts]
+    return [
+        pytest.param(re.sub("[«»]", "", text), re.findall("«(.+?)»", text, re.S), id=kind)
+        for kind, _, text in cases
+    ]
 
 
 @pytest.mark.parametrize(("text", "secrets"), texts("secrets.txt"))
