@@ -64,7 +64,8 @@ HOSTILE = (
     "key='", 'key="', "key=key ", "key=", "key = f(", "'key', ", "-p ", "-p'", "password:\n",
     "secret:\n  ", "eyJ", "hf_", "?a=", "://", "a:b@c", "http://a", "-----BEGIN",
     "-----BEGIN PRIVATE KEY-----", "Bearer ", "1.1.1.1 ", "/home/a", "$6$a", "-u a:", "token is ",
-    "{", "(a", "login ", "login(a,", "echo ", "echo a|", "env A_KEY ", "password for :", "a:1234:b:c:",
+    "{", "(a", "login ", "login(a,", "echo ", "echo a|", "env A_KEY ", "password for :",
+    "a:1234:b:c:",
 )  # fmt: skip
 
 
