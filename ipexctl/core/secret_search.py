@@ -208,8 +208,11 @@ def _by_name(text: str) -> Spans:
         around = text[max(0, start - 48) : start]
         apart = around.rstrip(_OF_NAMES)
         first = start - len(around) + len(apart)
-        in_prose = m.lastgroup == "gap" and text[first] != "-"
-        if in_prose and text[first].islower() and _PROSE.match(text, m.end()):
+        is_option, in_prose = text[first] == "-", m.lastgroup == "gap"
+        if not is_option and (
+            m.lastgroup == "line"
+            or in_prose and text[first].islower() and _PROSE.match(text, m.end())
+        ):  # fmt: skip
             continue
         before = apart[len(apart[:-1].rstrip(_OF_NAMES)) : -1] if apart[-1:] == " " else ""
         before = before.strip("-._")
@@ -234,8 +237,6 @@ def _value(
 ) -> tuple[int, int] | None:
     at, is_option, after = m.end(), name[:1] == "-", m.lastgroup
     if _NOTHING.match(text, at) or _is_number(text, at, name):
-        return None
-    if after == "line" and not is_option:
         return None
     if after == "gap" and not is_option:
         return _in_prose(text, at, name, how, start)
