@@ -9,6 +9,7 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ipexctl.core.plays.secret_mask import MASK, masked
@@ -73,7 +74,8 @@ class Redactor:
             text = re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", "~", text)
         text = _OTHER_HOME.sub(lambda m: m[1] + self._seen("user", m[2]), text)
         text = self._known(text)
-        text = _AT.sub(self._person, text)
+        if "@" in text:
+            text = _AT.sub(self._person, text)
         return _IP.sub(lambda m: self._seen("addr", m[0]) if is_address(m[0]) else m[0], text)
 
     def value(self, value: Any) -> Any:
@@ -159,6 +161,7 @@ def _is_alias(word: str) -> bool:
     return bool(re.fullmatch(r"(?:user|host|addr)\d+(?:\.domain)?", word))
 
 
+@lru_cache(4096)
 def is_address(word: str) -> bool:
     """An IP address that says something about the user's network."""
     if "::" not in word and "." not in word and word.count(":") < 7:  # a time of day

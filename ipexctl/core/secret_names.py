@@ -118,17 +118,14 @@ def looks_random(word: str) -> bool:
 
 
 def is_random(word: str) -> bool:
-    """Without any name: letters of both cases and digits, changing too often for a name; neither
-    a hash in hexadecimal digits nor a symbol of C++."""
+    """Without any name: letters of both cases and digits, changing too often for a name; no hash
+    in hexadecimal digits."""
+    if word.islower() or word.isupper():
+        return False
     parts = _SEGMENT.findall(word[:_LOOKED_AT])
     longest = max(parts, key=len, default="")
-    return (
-        len(longest) >= 16
-        and len(_CHANGE.findall(longest)) >= len(longest) / 3
-        and not word.startswith(("_Z", "Z"))
-        and is_mixed(longest)
-    )
+    return len(longest) >= 16 and is_mixed(longest, len(longest) / 3)
 
 
-def is_mixed(word: str) -> bool:
-    return len(_CHANGE.findall(word)) >= 5 and all(kind.search(word) for kind in _CHARACTERS)
+def is_mixed(word: str, changes: float = 5) -> bool:
+    return len(_CHANGE.findall(word)) >= changes and all(kind.search(word) for kind in _CHARACTERS)

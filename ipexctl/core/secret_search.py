@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterator
 
 from ipexctl.core.plays.secret_mask import MASK
-from ipexctl.core.secret_names import Named, is_mixed, is_random, looks_random, named, words
+from ipexctl.core.secret_names import Named, is_mixed, is_random, looks_random, named
 
 Spans = Iterator[tuple[int, int]]
 
@@ -24,6 +24,9 @@ _INVISIBLE = re.compile(
 )
 _ERASED = re.compile(r"[^\n]?\x08")
 _KEY_MARK = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,8}-----")
+_KEY_LAST = re.compile(
+    r"\n(?!{0})[^\n]*(?=\n(?!{0})|\Z)".replace("{0}", r"[^\n]{0,80}[A-Za-z0-9+/]{32}")
+)
 _KEY_LINE = re.compile(r"^[ \t]{0,16}([A-Za-z0-9+/]{59,}={0,3})[ \t\r]{0,16}$", re.M)
 _PUTTY = re.compile(r"Private-(?:Lines: \d{1,4}(?:\r?\n[A-Za-z0-9+/=]{1,80}){0,200}|MAC: \S+)")
 _URL = re.compile(r"://([^\s\"<>]+)")
@@ -37,24 +40,26 @@ _LOGIN = re.compile(r":(?<=[\w.-]:)(?!\d{1,4}(?:,\d{1,4}){0,9}@)[^\s@:/\"']{1,25
 _NAME = re.compile(
     r"(?:token|key|secret|pass|pwd|pw|psk|cred|auth|cookie|sess|sid|sig|jwt|otp|mnemonic|phrase"
     r"|webhook|dsn|login)(?=([\w.-]{0,40}))\1(?P<close>\\{0,4}[\"'`]?\]?)"
-    r"(?:(?: for [^\s:]{1,64}(?=:))?[ \t]{0,16}(?P<is>=>|:=|={1,2}|:(?!//)|%3[ad])[ \t]{0,16}"
+    r"(?:(?: for \S{1,128}(?=:))?[ \t]{0,16}(?P<is>=>|:=|={1,2}|:(?!//)|：|%3[ad])[ \t]{0,16}"
     r"|(?P<next>[ \t]{0,4}(?:,\s{0,64}|\n[ \t]{0,32}|\()"
-    r"(?:\\{0,4}[\"']?value\\{0,4}[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?=[bru]?\\{0,4}[\"'])))"
+    r"(?:\\{0,4}[\"']?v(?:al(?:ue)?)?\\{0,4}[\"']?[ \t]{0,4}[:=][ \t]{0,4}|(?=[bru]?\\{0,4}[\"'])))"
     r"|(?P<tag>>)|(?P<gap>[ \t]{1,32}(?:[|│][ \t]{1,32})?)"
     r"|(?P<line>\r?\n[ \t]{0,32}(?:[\w\[\].]{1,16}:[ \t])?))"
 )
-_BEFORE_NAME = frozenset(" -_." + string.ascii_letters + string.digits)
-_NOT_NAME = re.compile(r"[^\w.-]")
+_OF_NAMES = "-_." + string.ascii_letters + string.digits
 _OPENS_BLOCK = re.compile(r"[|>{\[(]?[-+]?(?:\r?\n|\Z)")
 _OPENING = re.compile(r"[bBrRuUfF]{0,2}(\\{1,8}[\"'`]|\"\"\"|'''|[\"'`])")
 _QUOTED = {
     quote: re.compile(rf"[^{quote}\\\n]*(?:\\.[^{quote}\\\n]*){{0,1000}}{quote}")
     for quote in "\"'`"
 }
-_WORD = re.compile(r"(?:[^\s\"']|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|[\"'])[^\s\"']*")
+_WORD = re.compile(  # of a shell; what is in brackets is part of it
+    r"(?:[^\s\"'({\[\\]+|\\[\"']?|\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'"
+    r"|[({\[](?:[^(){}\[\]\n]|\}\}){0,256}[)}\]]|[\"'({\[])+"
+)
 _BARE = re.compile(r"[^\s\"'`,;<>(){}\[\]]{1,256}")
 _REST = re.compile(r"[^\n]+")
-_END = r"(?=[\s,;)\]}\"'|&]|\\|\Z)"
+_END = r"(?=[\s,;)\]}\"'`|&]|\\|\Z)"
 _NOTHING = re.compile(
     rf"(?:none|null|nil|true|false|auto|yes|no|\*+|\$\{{?\w+\}}?|%\w+%|<[\w -]+>){_END}", re.I
 )
@@ -62,8 +67,12 @@ _NUMBER = re.compile(rf"-?\d{{1,5}}(?:\.\d+)?(?:e[+-]?\d+)?(?: ?(?:ms|us|s|%|/\d
 _PASSWORD = re.compile("passw|pwd|secret|phrase", re.I)
 _CODE = re.compile(r"[A-Za-z_][\w.]{0,64}[\[(][\w., =:\[\]()-]{0,128}[\])][ \t\r]{0,8}$", re.M)
 _IS = re.compile(r"(?:is|was|set to|to|for (?:\S{1,64} ){1,3}is)[ \t:]{1,4}", re.I)
-_LOGIN_WORDS = re.compile(r"\b(?:login|machine)\b", re.I)
+_STATE = re.compile(  # password is required
+    r"[iru]n|re|ex|not?\b|now|an?\b|the|too|set|st|al|wrong|weak|[a-z]+(?:ed|ing|y|id|ect)\b", re.I
+)
 _LINE = re.compile(r"\r?\n([ \t]*)([^\n]*)")
+_SETS = frozenset(["env", "arg", "setx", "setenv", "gx", "genv"])  # NAME VALUE
+_PROSE = re.compile(r"(?!(?:is|was|set|to|for)[ \t])[a-z]{1,32}[ \t]{1,8}[^\s|]")
 _OF_PROSE = re.compile(r"[(|`]|[a-zA-Z]{1,32}[.,:;)]+(?:\s|\Z)")
 _PARTS = re.compile(r"[a-z]{3}[A-Z]|\w-\w+-\w")
 _PLURAL = ("ds", "ts", "ns", "ys")
@@ -72,18 +81,30 @@ _SHORT = re.compile(
     r"-(?<![\w./=-]-)([aAbkKNpPtTuUwW]|-(?:proxy-)?user(?=[ =]))"
     r"(\\{0,4}[\"']?(?:,[ \t]{0,4}|[ \t]{1,8})|=?)(?=[^\s-])"
 )
-_WITH_PASSWORD = words(  # in -pPASSWORD, -a, -w or -U
-    "mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump sshpass 7z 7za zip unzip"
-    " redis-cli ldapsearch ldapadd ldapmodify ldapwhoami sqlcmd bcp mongo mongosh mongodump lftp"
-    " openssl ssh-keygen gpg ipmitool smbclient rpcclient snmpget snmpwalk"
+_WITH_PASSWORD = re.compile(  # in -pPASSWORD, -a, -w or -U
+    "(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|7z|7za|zip|unzip"
+    "|redis-cli|ldapsearch|ldapadd|ldapmodify|ldapwhoami|sqlcmd|bcp|mongo|mongosh|mongodump|lftp"
+    "|openssl|ssh-keygen|gpg|ipmitool|smbclient|rpcclient|snmpget|snmpwalk)(?![\\w./-])"
 )
-_MAKES_FOLDERS = words("mkdir cp rsync install ps kill tar ssh scp")
+_MAKES_FOLDERS = re.compile(r"\b(?:mkdir|cp|rsync|install|ps|kill|tar|ssh|scp)(?![\w./-])")
 _HARMLESS_P = re.compile(r"[\d:.,/-]+(?:/(?:tcp|udp))?\Z|[/~.$]")
 _BEARER = re.compile(
-    r"(?:bearer|basic|digest|negotiate|identified by)(?:[ \t]{1,8}|%20)(?!-)[^\s,;)\]}\"]{4,}"
+    r"(?:bearer|basic|digest|negotiate|identified by)(?:[ \t]{1,8}|%20)(?!-)\"?[^\s,;)\]}\"]{4,}"
 )
 _CRYPT = re.compile(
     r"\$(?:1|2[abxy]?|5|6|7|y|apr1|argon2\w{0,2}|pbkdf2[\w-]{0,16}|scrypt)\$[^\s\"'`:]{8,}"
+)
+_PLACES = tuple(
+    re.compile(pattern, re.M)
+    for pattern in (
+        # HOST:PORT:DATABASE:USER:PASSWORD in .pgpass
+        r":(?:\d{4,5}|\*)(?::[A-Za-z_*][\w.*@-]{0,64}){2}:(?!-?\d[\d.e-]*$)(\S{1,256})$",
+        r"(?:login|machine)[ \t]{1,8}\S{1,256}\s{1,64}password[ \t]{1,8}(\S{1,256})",
+        r"login[ \t][^\n]{0,128}?(?<=\s)([0-9a-f]{32,64})(?!\S)",
+        r"(?:login|auth)\([^\s,()=]{1,128},[ \t]{0,4}([\"'][^\"'\n]{1,256})",
+        r"echo[ \t](?:-\w{1,4}[ \t])?([^|\n]{1,256})\|[^|\n]{0,128}(?:sudo -S|-stdin|chpasswd)",
+        r"(?:密码|口令|пароль|ontraseña|asswort|ennwort|ot de passe)[ \t]?[:=：]([^\n]{1,256})",
+    )
 )
 _PREFIX = (
     "hf_|api_org_|gh[a-z]_|github_pat_|gl[a-z]{2,8}-|GR1348941|sk-|sk_|rk_|pk_live_|whsec_"
@@ -102,11 +123,14 @@ _SHAPE = re.compile(
     r"|A3-[A-Z0-9]{6}-[A-Z0-9-]{20,}|[\w-]{14}\.atlasv1\.[\w-]{40,}"
 )
 _LONG_WORD = re.compile(r"[A-Za-z0-9](?<![A-Za-z0-9].)[\w.~+-]{13,}")
+_DIGIT = re.compile(r"\d")
 _LETTERS = re.compile("[A-Za-z]{20}")
 _AWS_SECRET = re.compile(r"[A-Za-z0-9/+](?<![\w+/=.~-].)[A-Za-z0-9/+]{39}(?![\w+/=.~-])")
-_HASH = re.compile(r"sha\d{3}[:=-]\Z", re.I)  # of a host key, or of a wheel
+_PUBLIC = re.compile(  # a hash of a host key or of a wheel, a public key
+    r"(?:sha\d{3}[:=-]|(?:ssh-(?:rsa|dss|ed25519)|nistp\d{3}) )[\w+/=~-]*\Z", re.I
+)
 _BASE64 = re.compile(r"[\w+/=~-]+")
-_NOT_BASE64 = re.compile(r"[^\w+/=~-]")
+_OF_BASE64 = "_+/=~-" + string.ascii_letters + string.digits
 _ESCAPED = ("\\n", "\\t", "\\r", "%3D", "%3A", "%22", "%20", "%2F")  # no part of a word
 
 
@@ -132,16 +156,17 @@ def masked_secrets(text: str) -> str:
 
 
 def _private_keys(text: str) -> Spans:
-    """A key whose end is cut off extends to the end of the text."""
-    begun = None
-    for m in _KEY_MARK.finditer(text):
-        if m[1] == "BEGIN" and begun is None:
-            begun = m.start()
-        elif m[1] == "END":
-            yield m.start() if begun is None else begun, m.end()
-            begun = None
-    if begun is not None:
-        yield begun, len(text)
+    """Of a key without an end, as far as lines have a long word; one line, its last, may not."""
+    marks = [*_KEY_MARK.finditer(text)]
+    for m, after in zip(marks, (*marks[1:], None), strict=False):
+        end = after.start() if after else len(text)
+        if m[1] == "END":
+            yield m.span()
+        elif after and after[1] == "END":
+            yield m.start(), after.end()
+        else:
+            last = _KEY_LAST.search(text, m.start(), end)
+            yield m.start(), last.end() if last else end
     for m in _KEY_LINE.finditer(text):  # of a key whose head is cut off; not a hash, not a rule
         if re.search(r"[G-Zg-z+/]", m[1][:256]) and m[1].lower() != m[1]:
             yield m.span(1)
@@ -151,11 +176,12 @@ def _private_keys(text: str) -> Spans:
 def _in_urls(text: str) -> Spans:
     for m in _URL.finditer(text):
         url = m[1]
-        if text[max(0, m.start() - 16) : m.start()].rpartition("'")[1]:
+        if "'" in text[max(0, m.start() - 16) : m.start()]:
             url = url.partition("'")[0]
         host, slash, _ = url.partition("/")
-        has_password = not host.partition(":")[2][:5].isdigit() and ":" in host  # it may have a /
-        if at := (url if has_password else host).rfind("@") + 1:
+        has_password = ":" in host and not host.partition(":")[2][:5].isdigit()  # it may have a /
+        login = url if has_password else "" if text.endswith("ssh", 0, m.start()) else host
+        if at := login.rfind("@") + 1:
             yield m.start(1), m.start(1) + at
         if hook := _HOOK.search(url[:512]):
             yield m.start(1) + hook.end(), m.start(1) + len(url)
@@ -169,8 +195,8 @@ def _in_urls(text: str) -> Spans:
         ):
             yield m.span(2)
     for m in _LOGIN.finditer(text):
-        before = _NOT_NAME.split(text[max(0, m.start() - 64) : m.start()])[-1]
-        yield m.start() - len(before), m.end() - 1
+        before = text[max(0, m.start() - 64) : m.start()]
+        yield m.start() - len(before) + len(before.rstrip(_OF_NAMES)), m.end() - 1
 
 
 def _by_name(text: str) -> Spans:
@@ -179,13 +205,20 @@ def _by_name(text: str) -> Spans:
         start = m.start()
         if start < done:
             continue
-        first, before = start, ""
-        if start and text[start - 1] in _BEFORE_NAME:
-            around = _NOT_NAME.split(text[max(0, start - 48) : start])
-            first -= len(around[-1])
-            if len(around) > 1 and text[first - 1] == " ":
-                before = around[-2].strip("-._")
+        around = text[max(0, start - 48) : start]
+        apart = around.rstrip(_OF_NAMES)
+        first = start - len(around) + len(apart)
+        is_option, in_prose = text[first] == "-", m.lastgroup == "gap"
+        if not is_option and (
+            m.lastgroup == "line"
+            or in_prose and text[first].islower() and _PROSE.match(text, m.end())
+        ):  # fmt: skip
+            continue
+        before = apart[len(apart[:-1].rstrip(_OF_NAMES)) : -1] if apart[-1:] == " " else ""
+        before = before.strip("-._")
         name = text[first : m.start("close")]
+        if in_prose and name.isupper() and before.lower() in _SETS:
+            name = f"-{name}"
         how = named(name, before)
         if how is Named.NO and not (m["gap"] and name.lower() == "login"):
             continue
@@ -202,12 +235,10 @@ def _lower(text: str) -> str:
 def _value(
     text: str, m: re.Match[str], name: str, how: Named, start: int
 ) -> tuple[int, int] | None:
-    at, is_option = m.end(), name[:1] == "-"
+    at, is_option, after = m.end(), name[:1] == "-", m.lastgroup
     if _NOTHING.match(text, at) or _is_number(text, at, name):
         return None
-    if m["line"] and not is_option:
-        return None
-    if m["gap"] and not is_option:
+    if after == "gap" and not is_option:
         return _in_prose(text, at, name, how, start)
     if _OPENS_BLOCK.match(text, at):
         return _block(text, at, start) if how is Named.SECRET and m["is"] else None
@@ -218,12 +249,12 @@ def _value(
         return found.span() if found and looks_random(found[0]) else None
     if quote:
         return None if _NOTHING.match(text, begin) else (at, _closing(text, quote))
-    if m["tag"]:
+    if after == "tag":
         end = text.find("<", at, at + 4000)
         return (at, end) if end > at else None
     if (
         is_option
-        or m["is"]
+        or after == "is"
         and m["is"] != ":"
         and m.end("is") == at
         and m.start("is") == m.end("close")
@@ -254,14 +285,14 @@ def _closing(text: str, quote: re.Match[str]) -> int:
     if end < 0:
         rest = _REST.match(text, quote.end())
         return rest.end() if rest else quote.end()
-    glued = text[end : end + 1]
-    return end if not glued or glued in " \t\r\n,;:)]}&|<>\\" else _word_end(text, end)
+    glued = text[end : end + 2]
+    apart = glued[:1] in " \t\r\n,;)]}&|<>\\" and glued != "\\'"
+    return end if apart else _word_end(text, end)
 
 
 def _word_end(text: str, at: int) -> int:
-    while found := _WORD.match(text, at):
-        at = found.end()
-    return at
+    found = _WORD.match(text, at)
+    return found.end() if found else at
 
 
 def _line_before(text: str, start: int) -> str:
@@ -292,20 +323,21 @@ def _in_prose(text: str, at: int, name: str, how: Named, start: int) -> tuple[in
     word, end = found[0], _word_end(text, at)
     if how is not Named.SECRET or name.lower() == "pass":
         return (at, end) if len(word) >= 8 and looks_random(word) else None
-    line = _line_before(text, start)
+    state = said and ":" not in said[0] and _STATE.match(word)
     lone = (
         text[end : end + 1] in ("", "\n", "\r")
-        and not line.strip()
+        and not _line_before(text, start).strip()
         and not name.lower().endswith(_PLURAL)
+        and not state
     )
-    quoted = said and word[0] in "\"'"
-    digit = any(c.isdigit() for c in word)
-    mixed = len(word) >= 6 and digit and (
+    password = "passw" in name.lower()
+    quoted = (said or password) and word[0] in "\"'"
+    told = password and (not state if said else "|" in text[at - 4 : at])
+    mixed = len(word) >= 6 and _DIGIT.search(word) and (
         said or _MIXED.search(word) or "pass" in name.lower()
     )  # fmt: skip
-    netrc = "passw" in name.lower() and _LOGIN_WORDS.search(line)
     parts = looks_random(word) or _PARTS.search(word)
-    return (at, end) if lone or netrc or quoted or mixed or parts else None
+    return (at, end) if lone or quoted or told or mixed or parts else None
 
 
 def _by_option(text: str) -> Spans:
@@ -328,8 +360,7 @@ def _by_option(text: str) -> Spans:
 def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
     if not value or value[0] == "-" or _NOTHING.match(value):
         return False
-    commands = {word.rpartition("/")[2] for word in line[-128:].split()}
-    if letter in "akNpPwU" and _WITH_PASSWORD & commands:
+    if letter in "akNpPwU" and _WITH_PASSWORD.search(line[-128:]):
         return True
     if letter in "uU":
         user, sign, password = value.partition("%" if letter == "U" else ":")
@@ -337,7 +368,9 @@ def _is_secret_option(letter: str, value: str, line: str, apart: bool) -> bool:
     if letter == "b":
         return "curl" in line and "=" in value
     if letter == "p" and apart:
-        return len(value) >= 4 and not (_HARMLESS_P.match(value) or _MAKES_FOLDERS & commands)
+        return len(value) >= 4 and not (
+            _HARMLESS_P.match(value) or _MAKES_FOLDERS.search(line[-128:])
+        )
     return looks_random(value)
 
 
@@ -347,6 +380,7 @@ def _by_shape(text: str) -> Spans:
         if len(word) >= 16 or any(not c.isalpha() for c in word.rstrip(".:")):
             yield m.end() - len(word), m.end()
     yield from (m.span() for m in _CRYPT.finditer(text))
+    yield from (m.span(1) for place in _PLACES for m in place.finditer(text))
     yield from (m.span() for m in _AWS_SECRET.finditer(text) if is_mixed(m[0]))
     shown = text
     for escaped in _ESCAPED:
@@ -359,13 +393,16 @@ def _by_shape(text: str) -> Spans:
         if shape := _SHAPE.match(shown, at):
             done = shape.end()
             if (
-                any(c.isdigit() for c in shape[0][:128])
+                _DIGIT.search(shape[0][:128])
                 or looks_random(shape[0])
                 or shape[0].startswith(("hf_", "eyJ"))
                 or _LETTERS.search(shape[0])
             ):
                 yield at, done
-        elif is_random(m[0]) and not _HASH.search(shown, max(0, at - 8), at):
+        elif not shown.startswith("_Z", max(0, at - 1)) and is_random(m[0]):  # a symbol of C++
             found = _BASE64.match(shown, at)
             done = max(found.end() if found else 0, m.end())
-            yield at - len(_NOT_BASE64.split(shown[max(0, at - 128) : at])[-1]), done
+            before = shown[max(0, at - 128) : at]
+            start = at - len(before) + len(before.rstrip(_OF_BASE64))
+            if not _PUBLIC.search(shown, max(0, start - 16), at):
+                yield start, done

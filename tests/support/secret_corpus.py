@@ -108,6 +108,30 @@ IN_TEXTS: tuple[tuple[str, str], ...] = (
     ("args: --api-key\n§", "abc-def-ghi"),
     ("wandb login §", HEX),
     ("S3: § of ann", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    ("your new password is: §", "swordfish"),
+    ("Your password is §", "swordfish"),
+    ("Password for 'https://ann@git.example': §", "swordfish"),
+    ("| password | § |", "swordfish"),
+    ("ALTER USER ann WITH PASSWORD '§';", SHORT),
+    ('ALTER USER ann IDENTIFIED BY "§"', SHORT),
+    ("密码：§", SHORT),
+    ("Passwort: §", "swordfish"),
+    ("printed without a name: §", "Zk3vQ9xLm2TtB8wYc1Rd"),
+    # names and values without a sign between them, and calls
+    ("ENV DB_PASSWORD §", "swordfish"),
+    ("setenv DB_PASSWORD §", "swordfish"),
+    ("mpirun -genv DB_PASSWORD § train.py", "swordfish"),
+    ('{"k":"DB_PASSWORD","v":"§"}', "swordfish"),
+    ('smtp.login("ann", "§")', "swordfish"),
+    ('requests.get(u, auth=("ann", "§"))', "swordfish"),
+    ("auth=HTTPBasicAuth('ann', '§')", "swordfish"),
+    # of shells
+    ("['mysql', '-u', 'root', '-p§', 'db']", SHORT),
+    ("export DB_PASS='it'\\''s §'", "swordfish"),
+    ('curl -u "ann":"§" https://x.example', "swordfish"),
+    ("echo § | docker login -u ann --password-stdin", "swordfish"),
+    ('password="§"', "12345"),
+    ("train.py --password §", "12345"),
     # behind what a terminal does not show
     ("\x1b[31mtoken\x1b[0m=\x1b[1m§\x1b[0m", WORD),
     ("to\x1b[0mken=§", WORD),
@@ -147,5 +171,13 @@ mkdir -p out/checkpoints && ssh -p 2222 node01
 ==================================================================================
 ----------------------------------------------------------------------
 NET-004  node02: the default route is on eth1, not eth0
+host key of node02: SHA256:eXIpUYT9aAb/oT7SOZYpJ5AEm+cCh6Lo2HdRRyzB6Hs
+password is required
+password is incorrect
+the password is too short; HF_TOKEN is not set; WANDB_API_KEY not configured
+login01: HEAD is now at 227927600663dea60fba2ef47a78fdbb24c1553f
+echo "epoch 1" | grep stdin
+Set environment variable HF_TOKEN to access gated models, config token limit 4096
+10.0.0.1:29500:eth0:up:1
 run 20261124-100000-a1b2c3 exited with code 0: 4 of 4 ranks ok
 """

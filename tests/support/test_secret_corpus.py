@@ -52,12 +52,20 @@ def test_values_of_documents_are_judged_by_the_words_before_them() -> None:
     }  # fmt: skip
 
 
+def test_a_key_without_an_end_does_not_hide_the_rest() -> None:
+    line = "Ab1+" * 16
+    text = f"a\n-----BEGIN RSA PRIVATE KEY-----\n{line}\n{line}\nAb1=\nstep 1\nstep 2\n"
+    assert masked_secrets(text) == "a\n********\nstep 1\nstep 2\n"
+
+
 HOSTILE = (
     "a=", "a", "=", '"', "'", "'\"", " ", "\n", "\\", '\\"', "\x1b[", "\x1b]", "\\x1b", "-", "@",
     ":", "f:", "A1b", "token", "token=", "token= ", "token ", "token=\n", 'token="', 'token=\\"',
     "key='", 'key="', "key=key ", "key=", "key = f(", "'key', ", "-p ", "-p'", "password:\n",
     "secret:\n  ", "eyJ", "hf_", "?a=", "://", "a:b@c", "http://a", "-----BEGIN",
     "-----BEGIN PRIVATE KEY-----", "Bearer ", "1.1.1.1 ", "/home/a", "$6$a", "-u a:", "token is ",
+    "{", "(a", "login ", "login(a,", "echo ", "echo a|", "env A_KEY ", "password for :",
+    "a:1234:b:c:",
 )  # fmt: skip
 
 
