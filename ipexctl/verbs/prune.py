@@ -81,16 +81,22 @@ def prune(
         return Pruned(tuple(done.values()), here, fleet.recaps(recaps))
 
 
-def after_run(fleet: Fleet, hosts: Sequence[Host], limits: Limits) -> str:
+def after_run(
+    fleet: Fleet, hosts: Sequence[Host], limits: Limits,
+    first: Callable[[Host], None] = lambda host: None, others: Sequence[Host] = (),
+) -> str:  # fmt: skip
     """Applies the limits on hosts whose agents are connected. One line, "" if nothing went that
-    anyone would miss or that is large."""
+    anyone would miss or that is large. `first` is called before, also for the `others`."""
 
     def one(host: Host) -> tuple[Amount, ...]:
+        first(host)
+        if host not in hosts:
+            return ()
         asked = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
         done = fleet.agents[host].call(OP, asked, timeout=SILENCE, total=TOTAL).done
         return _amounts(done.rows("found", str, int, int))
 
-    outcomes = fan_out(hosts, one, forks=fleet.target.forks)
+    outcomes = fan_out([*hosts, *others], one, forks=fleet.target.forks)
     found = [amounts for amounts in outcomes.values() if isinstance(amounts, tuple)]
     with suppress(IpexctlError, OSError, RuntimeError):
         found.append(prune_cache(limits.cache_mb * MB, check=False))

@@ -88,7 +88,6 @@ STEPS = [
     "preflight",
     "sync",
     "run",
-    "conclude",
     "prune",
 ]
 ASKED = [

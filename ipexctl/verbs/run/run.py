@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from ipexctl.core.run.outcome import (  # fmt: skip
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import InputError, IpexctlError
-from ipexctl.hosts.fleet import Fleet, fan_out
+from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.suggested_commands import other_pythons, spelled
 from ipexctl.hosts.target import Target
 from ipexctl.local.environment import environment
@@ -127,9 +127,7 @@ class _Run:
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
         result = replace(result, kept=kept, again=again, left_out=left)
         record.keep("result.json", result_document(result, failures))
-        with trace.span("conclude"):
-            self._conclude(result)
-        self._prune(_apart({h: one for h, one in sent.items() if result.reachable(h.name)}))
+        self._conclude(result, sent)
         self.painter.result(result)
         return result
 
@@ -214,8 +212,8 @@ class _Run:
             "ipexctl": __version__,
         }
 
-    def _conclude(self, result: RunResult) -> None:
-        """The journals on the hosts get the result, for those who ask later."""
+    def _conclude(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
+        """The journals on the hosts get the result, for those who ask later; then limits count."""
         said = {name: getattr(result, name) for name in ("exit_code", "ended_by", "cause")}
         asked = {"run_id": self.run_id, "result": said}
 
@@ -224,14 +222,17 @@ class _Run:
             self.fleet.agents[host].call("run.run_list.conclude", asks, timeout=CONCLUDED)
 
         there = [host for host in self.fleet.agents if result.reachable(host.name)]
-        with suppress(KeyboardInterrupt):
-            fan_out(there, one, forks=self.fleet.target.forks)
+        apart = _apart({host: sent[host] for host in there if host in sent})
+        self._prune(apart, one, [host for host in there if host not in apart])
 
-    def _prune(self, hosts: Sequence[Host]) -> None:
+    def _prune(
+        self, hosts: Sequence[Host], first: Callable[[Host], None] = lambda host: None,
+        others: Sequence[Host] = (),
+    ) -> None:  # fmt: skip
         from ipexctl.verbs import prune
 
         with trace.span("prune"), suppress(KeyboardInterrupt):
-            if pruned := prune.after_run(self.fleet, hosts, self.limits):
+            if pruned := prune.after_run(self.fleet, hosts, self.limits, first, others):
                 self.painter.note(pruned)
 
     def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
