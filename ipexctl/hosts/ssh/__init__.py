@@ -22,6 +22,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,12 @@ class SshTransport:
         config_file: Path | None = None,
         secrets: Secrets | None = None,
     ) -> None:
-        load()
         allow_files(len(hosts))
         self._config = SshConfig(config_file)
-        self._answers = self._config.answers(hosts)
+        with ThreadPoolExecutor(1) as pool:  # ssh reads its configuration while Paramiko is loaded
+            answers = pool.submit(self._config.answers, hosts)
+            load()
+            self._answers = answers.result()
         self._known = KnownFiles(self._config.me)
         self._secrets = secrets or Secrets(terminal=False)
         self._keys = KeyRing(self._config.me, self._secrets)
