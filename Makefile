@@ -44,8 +44,8 @@ lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts
 types: setup ## mypy --strict
 	$(PY) -m mypy
 
-bench: setup ## How long `ipexctl --help` takes
-	$(PY) benchmarks/startup.py
+bench: setup ## Run the benchmarks, write docs/benchmarks.md (root, half an hour of a quiet machine)
+	$(PY) benchmarks/page.py
 
 guard: setup ## Is anything slower than the baseline? (root, two minutes of a quiet machine)
 	$(PY) benchmarks/guard.py

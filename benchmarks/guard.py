@@ -28,7 +28,10 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 
 from ipexctl.core import toml  # noqa: E402
+from ipexctl.errors import NotHere  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
+from ipexctl.lab.machine_support import check  # noqa: E402
+from ipexctl.lab.rungs import FULL  # noqa: E402
 from ipexctl.packages.uv import find_uv  # noqa: E402
 
 LIMIT, CPU_LIMIT = 1.10, 1.04
@@ -123,6 +126,11 @@ def main() -> int:
         tree = old_tree(args.against or str(baseline["commit"]), work)
         if tree is None:
             print(f"guard: NOT measured: commit {baseline['commit']} is not in this clone")
+            return 0
+        try:
+            check(LabSpec.plain(1), FULL)
+        except NotHere as missing:
+            print(f"guard: NOT measured: {missing.what}; {missing.hint or missing.why}")
             return 0
         sides = (side("old", tree, work), side("new", ROOT, work))
         slow: list[str] = []
