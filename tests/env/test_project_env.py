@@ -102,11 +102,6 @@ def test_an_installed_project_stays_installed_while_others_install(projects: Pro
     (c / "ipexctl.lock").write_text((a / "ipexctl.lock").read_text())
     (c / "needs.txt").unlink()
     assert projects.install(c) == projects.current == key
-    assert projects.call(a, "install", "--rollback").code == 0
-    assert projects.current == other
-    back = projects.call(a, "install", "-y", "--mpi", "none", "--json").document
-    assert [h["state"] for h in back["hosts"]] == ["changed"]
-    assert projects.current == key
 
 
 def test_a_lock_whose_environment_is_missing_is_refused_with_the_next_command(
@@ -192,6 +187,19 @@ def test_after_a_rollback_run_uses_what_the_project_had_before(projects: Project
     assert projects.call(a, "install", "--rollback").code == 0
     assert projects.install(a) == second
     assert projects.prefix(a)[0] == second
+
+
+def test_a_project_without_an_earlier_environment_is_not_given_another_projects(
+    projects: Projects,
+) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    projects.install(a)
+    key = projects.install(b)
+    back = projects.call(b, "install", "--rollback", "--json")
+    assert back.code == 1 and back.document["environment"] is None
+    assert "this project has no earlier environment" in back.detail
+    assert projects.current == key
+    assert projects.prefix(b)[0] == key
 
 
 def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Projects) -> None:
