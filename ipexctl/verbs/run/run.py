@@ -100,6 +100,8 @@ class _Run:
             self.painter.note(text)
         with trace.span("plan"):
             plan = self._plan(list(nodes.values()))
+        for one in self.held[plan.hosts[0].host] if self.options.data else ():
+            self.painter.note(f"dataset {one.name}: {one}")
         line_filter.check(chosen, plan)
         known = {h.name: h for h in agents}
         used = [known[p.host] for p in plan.hosts]
