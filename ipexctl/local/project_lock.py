@@ -39,11 +39,16 @@ def choice_here() -> EnvChoice:
     return env_choice_of(Path.cwd())
 
 
+def lock_here() -> Path | None:
+    """The one that `install` reads here."""
+    return nearest_lock(Path.cwd())
+
+
 def lock_folder() -> Path:
     """Whose ipexctl.lock a command here reads and writes: as for `choice_here`, else this one.
     Raises InputError where that would replace one that is not used."""
     here = Path.cwd()
-    if found := nearest_lock(here):
+    if found := lock_here():
         return Path() if found.parent == here else found.parent
     own = here / LOCK_FILE
     if os.path.isfile(own):

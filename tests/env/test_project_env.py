@@ -120,6 +120,9 @@ def test_a_lock_whose_environment_is_missing_is_refused_with_the_next_command(
     assert f"the environment {key} of ipexctl.lock is not installed here" in done.err
     assert f"ipexctl install --root {projects.shop.root}   # to use this machine" in done.err
     assert projects.call(a, "env", "exec", "--", "true").code == 1
+    from_beside = projects.run(b, "../alpha/train.py").err
+    assert f"the environment {key} of ../alpha/ipexctl.lock is not installed" in from_beside
+    assert f"cd ../alpha && ipexctl install --root {projects.shop.root} " in from_beside
 
 
 def test_a_run_that_is_refused_makes_no_folder_on_the_host(projects: Projects) -> None:

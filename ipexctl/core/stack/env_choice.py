@@ -65,7 +65,9 @@ def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
     """What a host is asked for, for `run.run_environment.find`."""
     if not choice or not choice.key:
         return {}
-    return {"environment": choice.key, "project": choice.project.document()}
+    return {
+        "environment": choice.key, "project": choice.project.document(), "lock": choice.shown,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
