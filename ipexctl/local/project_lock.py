@@ -69,10 +69,20 @@ def env_choice_of(start: Path) -> EnvChoice:
         path = nearest_lock(folder, ignored.append)
         if path and (lock := read_lock(path)):
             shown = os.path.relpath(path)
-            chosen = EnvChoice(project_of(path.parent), lock.key, str(path), shown=shown)
+            project, newer = project_of(path.parent), _if_newer(lock.requirement_files, path)
+            chosen = EnvChoice(project, lock.key, str(path), shown=shown, newer=newer)
             return _instead(chosen) or chosen
     why = next(iter(ignored), f"no {LOCK_FILE} in {start}")
     return EnvChoice(project_of(project_top(start)), without=why)
+
+
+def _if_newer(files: tuple[str, ...], lock: Path) -> tuple[str, ...]:
+    """A look at dates costs a run nothing; what is in the files is read where this gives reason."""
+    try:
+        times = [os.stat(lock.parent / name).st_mtime_ns for name in files]
+        return files if any(time > os.stat(lock).st_mtime_ns for time in times) else ()
+    except OSError:
+        return ()
 
 
 def nearest_lock(folder: Path, note: Note = silent) -> Path | None:

@@ -133,6 +133,23 @@ def test_a_run_that_is_refused_makes_no_folder_on_the_host(projects: Projects) -
     assert not elsewhere.shop.root.exists()
 
 
+def test_requirements_that_have_changed_since_the_lock_are_named(projects: Projects) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    projects.install(a)
+    changed = "needs.txt has changed since ipexctl.lock was written: ipexctl install --root "
+    os.utime(a / "needs.txt")  # newer, and asks for the same
+    assert "has changed" not in projects.run(a, "train.py").err
+    (a / "needs.txt").write_text("only-alpha\nonly-beta\n")
+    told = f"{changed}{projects.shop.root} -r needs.txt"
+    assert told in projects.run(a, "train.py").err
+    assert told in projects.call(a, "doctor").err
+    beside = projects.run(b, "../alpha/train.py").err
+    assert "../alpha/needs.txt has changed since ../alpha/ipexctl.lock" in beside
+    assert f"cd ../alpha && ipexctl install --root {projects.shop.root} -r needs.txt" in beside
+    projects.install(a)
+    assert "has changed" not in projects.run(a, "train.py").err
+
+
 def test_without_a_lock_run_says_whose_environment_it_takes(projects: Projects) -> None:
     a, c = projects.make("alpha"), projects.make("gamma")
     key = projects.install(a)

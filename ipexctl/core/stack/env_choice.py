@@ -52,6 +52,7 @@ class EnvChoice:
     locked: str = ""
     without: str = ""  # why there is no lock
     shown: str = "ipexctl.lock"  # its path as seen from the working folder
+    newer: tuple[str, ...] = ()  # its requirements files, if one is newer than the lock
 
     def names(self, key: str) -> str:
         """Why this folder wants the environment, "" if it does not."""

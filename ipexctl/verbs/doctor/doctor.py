@@ -69,7 +69,12 @@ class Seen:
 def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
     """Raises InputError for hosts that cannot be named; all else is in the report."""
     fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
-    report = examine_hosts(fleet, replace(options or Options(root), env=choice_here()))
+    from ipexctl.verbs.install.requirement_files import changed_note
+
+    choice = choice_here()
+    if note := changed_note(target, choice, fleet.root):
+        target.note(note)
+    report = examine_hosts(fleet, replace(options or Options(root), env=choice))
     fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
     return report
 

@@ -92,6 +92,8 @@ class _Run:
         agents = self.fleet.agents
         for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
+        if self.script.env and self.script.env.newer:
+            self._changed_requirements()
         several = len(self.fleet.hosts.hosts) > 1
         threading.Thread(target=_load, args=(several,), daemon=True).start()
         with trace.span("hosts"):
@@ -135,6 +137,12 @@ class _Run:
         self._prune(_apart({h: one for h, one in sent.items() if result.reachable(h.name)}))
         self.painter.result(result)
         return result
+
+    def _changed_requirements(self) -> None:
+        from ipexctl.verbs.install.requirement_files import changed_note
+
+        if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
+            self.painter.note(note)
 
     def _prepare(self, host: Host) -> Node:
         return prepare_on(self.fleet, host, self.options, self.script, self.run_id, self.held)
