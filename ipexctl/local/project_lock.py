@@ -79,8 +79,9 @@ def env_choice_of(start: Path) -> EnvChoice:
 def _if_newer(files: tuple[str, ...], lock: Path) -> tuple[str, ...]:
     """A look at dates costs a run nothing; what is in the files is read where this gives reason."""
     try:
-        times = [os.stat(lock.parent / name).st_mtime_ns for name in files]
-        return files if any(time > os.stat(lock).st_mtime_ns for time in times) else ()
+        written = lock.stat().st_mtime_ns
+        times = [(lock.parent / name).stat().st_mtime_ns for name in files]
+        return files if any(time > written for time in times) else ()
     except OSError:
         return ()
 
