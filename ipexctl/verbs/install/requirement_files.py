@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from ipexctl.core.quoting import quote, quote_for_pasting
 from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.core.stack.lock_file import Lock
@@ -17,7 +20,7 @@ from ipexctl.hosts.suggested_commands import install_command
 from ipexctl.hosts.target import Target
 from ipexctl.local import bounded_read
 from ipexctl.local.environment import environment
-from ipexctl.local.project_lock import lock_here, project_top, read_lock
+from ipexctl.local.project_lock import LOCK_FILE, lock_here, project_top, read_lock
 from ipexctl.packages.indexes import Indexes, absolute
 from ipexctl.verbs.install.install_plan import Install
 
@@ -53,6 +56,29 @@ def changed_since(asked: Install, lock: Lock | None) -> tuple[str, ...]:
         f"{' or '.join(shown)} has changed since ipexctl.lock was written; the locked requirements "
         f"are kept. To use the new ones, add {_options(shown)}",
     )
+
+
+def dropped(asked: Install, old: Lock | None, extra: Extra) -> tuple[str, ...]:
+    """A note if other files than those of the lock are given, and packages go with the old ones."""
+    before = old.requirement_files if old else ()
+    if not old or not asked.needs or (before and set(before) <= set(names(asked, old))):
+        return ()
+    gone = sorted(_packages(old.requirements) - _packages(extra.requirements))
+    if not gone:
+        return ()
+    there = [asked.folder / name for name in before if os.path.isfile(asked.folder / name)]
+    shown = list(map(os.path.relpath, there))
+    keep = f"; to keep them, add {_options(shown)}" if shown else ""
+    lock = os.path.relpath(asked.folder / LOCK_FILE)
+    given = _options([str(file) for file in asked.needs])
+    return (
+        f"{given} replaces the requirements in {lock}, which no longer includes "
+        f"{', '.join(gone)}{keep}",
+    )
+
+
+def _packages(requirements: Sequence[str]) -> set[str]:
+    return {canonicalize_name(Requirement(text).name) for text in requirements}
 
 
 def changed_note(target: Target, choice: EnvChoice | None, root: str) -> str:
