@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 
-from ipexctl.core.known_failures.missing_file import in_project, missing_path
+from ipexctl.core.known_failures.missing_file import in_project, missing_paths
 from ipexctl.core.quoting import quote
 from ipexctl.core.run import project_files as core
 from ipexctl.core.run.outcome import LeftOut
@@ -222,9 +222,10 @@ def left_out_file(
 ) -> LeftOut | None:
     """What ranks that started in `start` did not find by their last words, if it stays here."""
     project = snapshot.project
-    path = in_project(missing_path(words), start, project.cwd)
+    named = [in_project(path, start, project.cwd) for path in missing_paths(words)]
+    path = next((one for one in named if one and os.path.exists(project.folder / one)), "")
     here = project.folder / path
-    if not path or not os.path.exists(here) or snapshot.holds(path):
+    if not path or snapshot.holds(path):
         return None
     if path.startswith("../"):
         return _outside(project.folder, os.path.normpath(here))
