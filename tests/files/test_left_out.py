@@ -166,6 +166,17 @@ def test_a_file_above_the_folder_that_is_sent(tmp_path) -> None:
     assert project_of(tmp_path / "sub", tmp_path).folder == tmp_path
 
 
+def test_a_file_beside_where_the_command_was_typed(tmp_path, monkeypatch) -> None:
+    fill(tmp_path, {"conf/a.yaml": "", "sub/train.py": ""})
+    lines = [NO_FILE.format("'conf/a.yaml'")]
+    assert left_out_file(taken(tmp_path / "sub"), WORK, lines, NOBODY) is None
+    monkeypatch.chdir(tmp_path)
+    found = left_out_file(taken(tmp_path / "sub"), WORK, lines, NOBODY)
+    assert found and (found.path, found.fix.partition("   #")[0]) == (
+        f"{tmp_path}/conf/a.yaml", f"git init {tmp_path}",
+    )  # fmt: skip
+
+
 # --- data that Git's rules leave out -------------------------------------------------------------
 
 NANOGPT = {

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ipexctl.core import quoting
 from ipexctl.core.inventory import fold
 from ipexctl.core.migrate.rules import Rules
 from ipexctl.core.script.context import HostEnvironment, Note, ProjectFiles
@@ -268,13 +269,16 @@ class Review:
             if self._is_written(name):
                 continue
             kind = "dataset" if dataset else "model"
-            if name in self.files.local:
+            if here := self.files.local.get(name):
                 if not self.files.holds(name):
                     yield Note(
                         place,
-                        f"{name} is on this machine and is not sent to the hosts",
-                        f"`ipexctl data push {name} --as {kind}`, run with --data {kind}, and load "
-                        f"it from $IPEXCTL_DATA_{kind.upper()}",
+                        f"{name} is on this machine and is not sent to the hosts"
+                        + f": {here.why}" * bool(here.why),
+                        f"`{here.way}` (the complete work tree is sent), or "
+                        * bool(here.way)
+                        + f"`ipexctl data push {quoting.quote((here.path,))} --as {kind}`, run "
+                        f"with --data {kind}, and load it from $IPEXCTL_DATA_{kind.upper()}",
                     )
             elif alone and not planned and _HUB_ID.fullmatch(name):
                 yield Note(
