@@ -438,6 +438,14 @@ def test_why_a_model_of_this_machine_is_not_sent_is_told_with_the_way_to_send_it
     assert "or `ipexctl data push 'my m' --as model`" in note
 
 
+def test_a_path_for_an_argument_is_one_that_an_unchanged_script_can_take() -> None:
+    here = {"local": {"m": LocalPath("m")}, "data": "/home/ann/.ipexctl/data"}
+    (note,) = review(HF, "--model", "m", **here)
+    assert "pass /home/ann/.ipexctl/data/model/current/files" in note
+    (note,) = review(HF + "AutoModel.from_pretrained('m')\n", **here)
+    assert "load it from $IPEXCTL_DATA_MODEL" in note
+
+
 def test_files_and_what_the_script_wrote_are_no_names_of_a_hub() -> None:
     text = (
         "from datasets import load_dataset\nload_dataset('csv', data_files='x.csv')\n"

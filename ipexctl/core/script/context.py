@@ -48,6 +48,7 @@ class ProjectFiles:
     cwd: str = ""  # where the ranks start
     beside: str = ""  # where Python looks first: the script's folder, with -m that of the ranks
     local: Mapping[str, LocalPath] = field(default_factory=dict)
+    data: str = ""  # where the hosts have their datasets, if that is the same path on all
     variables: Collection[str] = frozenset()  # what the plan sets in the ranks
     # modules beside the script that are not sent: why, and what to do
     kept_here: Mapping[str, str] = field(default_factory=dict)

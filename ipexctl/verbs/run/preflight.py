@@ -93,10 +93,13 @@ def review_script(
     module = argv[0] == "-m"
     read = [source for source in sources if source.path in sent]
     beside = project.cwd if module else posixpath.dirname(sources[0].path) if sources else ""
+    nodes = tuple(nodes)
+    roots = {node.facts.disk.root for node in nodes}
     given = ProjectFiles(
         sent,
         project.cwd,
         beside,
+        data=f"{roots.pop()}/data" if len(roots) == 1 else "",
         variables=variables | {*plan.secret},
         kept_here=dict(_kept_here(project, sent, beside, read)),
     )
