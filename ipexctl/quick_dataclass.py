@@ -73,10 +73,10 @@ else:
                 taken.append(name)
             else:
                 continue
-            done.append(f"    own[{name!r}] = {value}\n")
+            done.append(f"    __own__[{name!r}] = {value}\n")
         if hasattr(cls, "__post_init__"):
             done.append("    self.__post_init__()\n")
-        head = f"def method(self, {', '.join(taken)}):\n    own = self.__dict__\n"
+        head = f"def method(self, {', '.join(taken)}):\n    __own__ = self.__dict__\n"
         return _compiled(head + "".join(done), known)
 
     def _repr(cls):

@@ -14,10 +14,17 @@ import ipexctl
 from ipexctl.cli.options import make_target
 from ipexctl.core.model import Host, HostDown
 from ipexctl.core.ssh import login_command
+from ipexctl.core.stack.env_choice import EnvChoice, Project
 from ipexctl.errors import Unreachable
 from ipexctl.hosts.agent import Hello
 from ipexctl.hosts.openssh_transport import explain
-from ipexctl.hosts.suggested_commands import command, merged_hints, other_pythons, spelled
+from ipexctl.hosts.suggested_commands import (
+    command,
+    install_command,
+    merged_hints,
+    other_pythons,
+    spelled,
+)
 from ipexctl.hosts.target import Target
 from tests.cli import ipexctl as typed
 
@@ -41,6 +48,22 @@ WAY = "-f 'my hosts' -F cfg -l a,b -x c"
 )
 def test_a_command_names_the_hosts_as_the_user_did(target, verb, root, expected):
     assert command(target, verb, root) == expected
+
+
+def test_a_lock_of_another_folder_is_installed_from_there(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ipexctl.lock").write_text("")
+    monkeypatch.chdir(tmp_path / "two")
+    target = Target(hostfile=Path("hosts"), configured=frozenset({"hostfile"}))
+    here, there = (
+        EnvChoice(Project("", "", ""), "k", f"{tmp_path}/{name}/ipexctl.lock", shown=shown)
+        for name, shown in (("two", "ipexctl.lock"), ("one", "../one/ipexctl.lock"))
+    )
+    assert install_command(target, here) == install_command(target, None) == "ipexctl install"
+    typed = install_command(target, there)
+    assert typed == f"cd ../one && ipexctl install -f {tmp_path}/two/hosts"
+    assert spelled(typed, target) == typed
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from ipexctl.core import quoting
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, HostDown
 from ipexctl.core.run import retry_command
 from ipexctl.core.run.retry_command import Typed
-from ipexctl.errors import IpexctlError
+from ipexctl.core.stack.env_choice import EnvChoice
+from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.hosts.agent import Agent
 from ipexctl.hosts.target import ROOT, Target
+from ipexctl.local.project_lock import lock_here
 
 # The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
 # One that names its hosts is left alone.
@@ -44,6 +48,29 @@ def command(target: Target, verb: str, root: str = ROOT) -> str:
     if verb.startswith("logs "):  # its -f is --follow
         own = tuple("--hostfile" if word == "-f" else word for word in own)
     return quoting.quote(("ipexctl", *verb.split(), *own))
+
+
+def install_command(target: Target, choice: EnvChoice | None, root: str = ROOT) -> str:
+    """`ipexctl install` of the lock that the command goes by, from the folder where it is used."""
+    if not choice or not choice.lock or lock_here() == Path(choice.lock):
+        return command(target, "install", root)
+    if target.hostfile:
+        target = replace(target, hostfile=target.hostfile.absolute())
+    if target.ssh_config:
+        target = replace(target, ssh_config=target.ssh_config.absolute())
+    there = quoting.quote(("cd", str(Path(choice.shown).parent)))
+    return f"{there} && {command(replace(target, configured=frozenset()), 'install', root)}"
+
+
+@contextmanager
+def installing(target: Target, choice: EnvChoice | None, root: str = ROOT) -> Iterator[None]:
+    """Inside, a host may lack the environment: what installs it is known here, not there."""
+    try:
+        yield
+    except HostFailed as e:
+        if e.slug == "not-installed":
+            e.hint = install_command(target, choice, root)
+        raise
 
 
 def _all_options(target: Target, root: str) -> tuple[str, ...]:

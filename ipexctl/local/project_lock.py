@@ -39,11 +39,16 @@ def choice_here() -> EnvChoice:
     return env_choice_of(Path.cwd())
 
 
+def lock_here() -> Path | None:
+    """The one that `install` reads here."""
+    return nearest_lock(Path.cwd())
+
+
 def lock_folder() -> Path:
     """Whose ipexctl.lock a command here reads and writes: as for `choice_here`, else this one.
     Raises InputError where that would replace one that is not used."""
     here = Path.cwd()
-    if found := nearest_lock(here):
+    if found := lock_here():
         return Path() if found.parent == here else found.parent
     own = here / LOCK_FILE
     if os.path.isfile(own):
@@ -64,10 +69,21 @@ def env_choice_of(start: Path) -> EnvChoice:
         path = nearest_lock(folder, ignored.append)
         if path and (lock := read_lock(path)):
             shown = os.path.relpath(path)
-            chosen = EnvChoice(project_of(path.parent), lock.key, str(path), shown=shown)
+            project, newer = project_of(path.parent), _if_newer(lock.requirement_files, path)
+            chosen = EnvChoice(project, lock.key, str(path), shown=shown, newer=newer)
             return _instead(chosen) or chosen
     why = next(iter(ignored), f"no {LOCK_FILE} in {start}")
     return EnvChoice(project_of(project_top(start)), without=why)
+
+
+def _if_newer(files: tuple[str, ...], lock: Path) -> tuple[str, ...]:
+    """A look at dates costs a run nothing; what is in the files is read where this gives reason."""
+    try:
+        written = lock.stat().st_mtime_ns
+        times = [(lock.parent / name).stat().st_mtime_ns for name in files]
+        return files if any(time > written for time in times) else ()
+    except OSError:
+        return ()
 
 
 def nearest_lock(folder: Path, note: Note = silent) -> Path | None:

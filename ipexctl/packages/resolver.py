@@ -243,7 +243,7 @@ class _Search:
 
     def _cannot_be_had(self) -> InputError:
         why = "\n".join(
-            f"{asked + ', ' if asked else ''}Python {', '.join(pythons)}: {why}"
+            f"{asked + ', ' if asked else ''}Python {', '.join(dict.fromkeys(pythons))}: {why}"
             for (asked, why), pythons in self._reasons.items()
         )
         return _cannot_be_had(self._uvs[0].stack, why)

@@ -45,6 +45,7 @@ def listed_text(listed: Listed, push: str = "ipexctl data push", *, paths: bool 
     for host, held in listed.hosts:
         for one in held:
             what = _what(one) + f", in {one.path}" * (paths and bool(one.path))
+            what += f", from {one.source}" * bool(one.source)
             groups.setdefault((one.name, one.version, what), []).append(host)
     if not groups:
         return f"no data on these hosts; {push} DIR puts some there\n"

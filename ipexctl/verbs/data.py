@@ -29,6 +29,7 @@ from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.project_folder import Reader, Walk
+from ipexctl.local.project_lock import project_of
 from ipexctl.local.user_dirs import make_private
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.doctor.probe_host import probe
@@ -101,7 +102,8 @@ def push(
         if check:
             recaps = fleet.recaps(fleet.each(lambda h: _would(fleet, h, name, tree)))
             return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, 0, 0, recaps)
-        asked = {"name": name, "hub": core.hub_kind(tree)}
+        source = f"{project_of(folder).by}:{folder}"
+        asked = {"name": name, "hub": core.hub_kind(tree), "source": source}
         work = _Push(fleet, Transfer(bundle, asked, scratch), progress, relay=relay)
         recaps = fleet.recaps(work.to_all())
         moved = sum(work.moved.values(), Moved())
@@ -210,8 +212,11 @@ class _Push:
     def _recap(self, host: Host, done: Answer) -> HostRecap:
         held = _held(host, done)
         same = done.get("same") is True
-        what = _told(done, self.moved.get(host, Moved()))
-        return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, f"{what}: {held.path}")
+        what = f"{_told(done, self.moved.get(host, Moved()))}: {held.path}"
+        old = _held(host, done["replaced"]) if done.get("replaced") else held
+        other = old.source and old.source != held.source
+        notes = (f"replaced {old}",) if other else ()
+        return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, what, notes=notes)
 
 
 def _told(done: Answer, moved: Moved) -> str:

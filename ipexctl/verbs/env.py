@@ -141,9 +141,10 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     with Fleet(target, root) as fleet:
         shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
         seen = list(shelves.values())
-        own = core.project_before(seen, choice.project.id, choice.key) if choice.key else ""
-        key = own or core.way_back(seen)
-        way = _Way(key, choice.project, bool(own), check)
+        own = bool(choice.key)
+        before = core.project_before(seen, choice.project.id, choice.key)
+        key = before if own else core.way_back(seen)
+        way = _Way(key, choice.project, own, check)
 
         def say(host: str, text: str) -> None:
             target.note(f"{host}: {text}")

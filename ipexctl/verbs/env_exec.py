@@ -12,6 +12,7 @@ from ipexctl.core.run.run_state import Lines
 from ipexctl.core.stack.env_choice import EnvChoice, asked_env
 from ipexctl.hosts.fleet import SILENCE, Fleet, reading
 from ipexctl.hosts.frames import Frame
+from ipexctl.hosts.suggested_commands import installing
 from ipexctl.hosts.target import ROOT, Target
 from ipexctl.local.project_lock import choice_here
 from ipexctl.quick_dataclass import dataclass
@@ -64,7 +65,8 @@ def _on_host(
     note: Callable[[str], None],
 ) -> int:  # fmt: skip
     name, agent = host.name, fleet.agents[host]
-    done = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
+    with installing(fleet.target, choice, fleet.root):
+        done = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
     with reading(name, "its environment"):
         prepared = launch_plan.read_prepared(done, choice)
     if prepared.environment and not choice.key:

@@ -16,7 +16,7 @@ from ipexctl.core.run import launch_plan
 from ipexctl.core.stack.env_choice import asked_env
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.hosts.fleet import Fleet, reading
-from ipexctl.hosts.suggested_commands import options
+from ipexctl.hosts.suggested_commands import installing, options
 from ipexctl.hosts.target import Target, all_hosts
 from ipexctl.local.project_lock import choice_here
 
@@ -110,7 +110,8 @@ def installed(
                 note(f"{host.name}: {run.title} is running here: {run.use}")
         choice = choice_here()
         asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
-        done = agent.call("run.run_environment.find", asked, total=60.0).done
+        with installing(fleet.target, choice, fleet.root):
+            done = agent.call("run.run_environment.find", asked, total=60.0).done
         with reading(host.name, "its environment"):
             prepared = launch_plan.read_prepared(done, choice)
         if told and note and prepared.environment:

@@ -12,9 +12,10 @@ from ipexctl.core.checks.cluster import Cluster
 from ipexctl.core.doctor.recommendations import Recommendation, recommend
 from ipexctl.core.doctor.report import Report
 from ipexctl.core.doctor.suggested_fix import do
-from ipexctl.core.facts.software_facts import Prefix, SoftwareFacts
+from ipexctl.core.facts.software_facts import Current, Prefix, SoftwareFacts
 from ipexctl.core.facts.system_facts import Kernel
 from ipexctl.core.model import Facts, Finding, Host, HostDown, Nic, Severity
+from ipexctl.core.stack.env_choice import EnvChoice, EnvUsed, EnvUser, Project
 from ipexctl.local.training_script import training_script
 from ipexctl.ui.doctor import show
 from ipexctl.ui.report_formats import markdown
@@ -66,6 +67,31 @@ def test_the_next_command_of_hosts_that_are_ready_names_a_script_of_this_folder(
     ready = replace(report(replace(A, software=INSTALLED)), findings=(), script=script)
     quoted = "'my model.py'" if " " in script else script
     assert f"next: ipexctl run -f hosts {quoted}\n" in text(ready)
+
+
+def test_the_next_command_installs_the_requirements_of_a_folder_without_a_lock():
+    for software in (None, INSTALLED):
+        made = replace(report(replace(A, software=software)), findings=())
+        made = replace(made, requirements="requirements.txt")
+        assert "next: ipexctl install -f hosts -r requirements.txt\n" in text(made)
+
+
+@pytest.mark.parametrize(
+    ("users", "key", "named"),
+    [
+        (["other"], "", True),
+        (["other", "mine"], "", False),
+        (["other"], "0" * 16, False),
+        ([], "", False),
+    ],
+)
+def test_the_environment_of_another_project_is_named(users, key, named):
+    rows = tuple(EnvUser(Project(name, name, "me@here"), "", "") for name in users)
+    current = Current("/env", True, True, 0, environment=EnvUsed("a" * 16, users=rows))
+    ready = report(replace(A, software=replace(INSTALLED, current=current)))
+    choice = EnvChoice(Project("mine", "here", "me@here"), key, "/x/ipexctl.lock" if key else "")
+    (line,) = [t for t in text(replace(ready, findings=(), env=choice)).splitlines() if "next" in t]
+    assert ("project other" in line) is named
 
 
 @pytest.mark.parametrize(

@@ -102,11 +102,6 @@ def test_an_installed_project_stays_installed_while_others_install(projects: Pro
     (c / "ipexctl.lock").write_text((a / "ipexctl.lock").read_text())
     (c / "needs.txt").unlink()
     assert projects.install(c) == projects.current == key
-    assert projects.call(a, "install", "--rollback").code == 0
-    assert projects.current == other
-    back = projects.call(a, "install", "-y", "--mpi", "none", "--json").document
-    assert [h["state"] for h in back["hosts"]] == ["changed"]
-    assert projects.current == key
 
 
 def test_a_lock_whose_environment_is_missing_is_refused_with_the_next_command(
@@ -125,6 +120,9 @@ def test_a_lock_whose_environment_is_missing_is_refused_with_the_next_command(
     assert f"the environment {key} of ipexctl.lock is not installed here" in done.err
     assert f"ipexctl install --root {projects.shop.root}   # to use this machine" in done.err
     assert projects.call(a, "env", "exec", "--", "true").code == 1
+    from_beside = projects.run(b, "../alpha/train.py").err
+    assert f"the environment {key} of ../alpha/ipexctl.lock is not installed" in from_beside
+    assert f"cd ../alpha && ipexctl install --root {projects.shop.root} " in from_beside
 
 
 def test_a_run_that_is_refused_makes_no_folder_on_the_host(projects: Projects) -> None:
@@ -133,6 +131,23 @@ def test_a_run_that_is_refused_makes_no_folder_on_the_host(projects: Projects) -
     elsewhere = replace(projects, shop=replace(projects.shop, folder=projects.shop.folder / "new"))
     assert elsewhere.run(a, "train.py").code == 123
     assert not elsewhere.shop.root.exists()
+
+
+def test_requirements_that_have_changed_since_the_lock_are_named(projects: Projects) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    projects.install(a)
+    changed = "needs.txt has changed since ipexctl.lock was written: ipexctl install --root "
+    os.utime(a / "needs.txt")  # newer, and asks for the same
+    assert "has changed" not in projects.run(a, "train.py").err
+    (a / "needs.txt").write_text("only-alpha\nonly-beta\n")
+    told = f"{changed}{projects.shop.root} -r needs.txt"
+    assert told in projects.run(a, "train.py").err
+    assert told in projects.call(a, "doctor").err
+    beside = projects.run(b, "../alpha/train.py").err
+    assert "../alpha/needs.txt has changed since ../alpha/ipexctl.lock" in beside
+    assert f"cd ../alpha && ipexctl install --root {projects.shop.root} -r needs.txt" in beside
+    projects.install(a)
+    assert "has changed" not in projects.run(a, "train.py").err
 
 
 def test_without_a_lock_run_says_whose_environment_it_takes(projects: Projects) -> None:
@@ -192,6 +207,19 @@ def test_after_a_rollback_run_uses_what_the_project_had_before(projects: Project
     assert projects.call(a, "install", "--rollback").code == 0
     assert projects.install(a) == second
     assert projects.prefix(a)[0] == second
+
+
+def test_a_project_without_an_earlier_environment_is_not_given_another_projects(
+    projects: Projects,
+) -> None:
+    a, b = projects.make("alpha"), projects.make("beta")
+    projects.install(a)
+    key = projects.install(b)
+    back = projects.call(b, "install", "--rollback", "--json")
+    assert back.code == 1 and back.document["environment"] is None
+    assert "this project has no earlier environment" in back.detail
+    assert projects.current == key
+    assert projects.prefix(b)[0] == key
 
 
 def test_rm_unused_spares_what_other_projects_and_this_lock_want(projects: Projects) -> None:

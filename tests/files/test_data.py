@@ -149,6 +149,21 @@ def test_a_new_version_takes_what_the_old_one_has_and_replaces_it(tmp_path: Path
     assert old.version != new.version
 
 
+def test_a_push_from_another_folder_says_what_it_replaces(tmp_path: Path) -> None:
+    root, mine, other = tmp_path / "root", tmp_path / "mine/model", tmp_path / "other/model"
+    old = push(made(mine, x=b"1"), root)
+    assert old.recaps[0].notes == push(made(mine, x=b"2"), root).recaps[0].notes == ()
+    (first,) = listed(root)
+    assert first.source.endswith(f":{mine}")
+    assert f"from {first.source}" in listed_text(data.listed(Target(), str(root)))
+    (note,) = push(made(other, x=b"3"), root).recaps[0].notes
+    assert first.version in note and first.source in note
+    assert push(other, root).recaps[0].notes == ()
+    (now,) = listed(root)
+    assert now.source.endswith(f":{other}")
+    assert now.source in str(now) and now.version in str(now)
+
+
 def test_a_push_that_was_cut_goes_on_where_it_stopped(tmp_path: Path) -> None:
     root, large = tmp_path / "root", os.urandom(2 * FRAME)
     small = {f"f{i:02}": os.urandom(PACKED) for i in range(FRAME // PACKED + 2)}  # two frames

@@ -99,6 +99,20 @@ NOT_FOUND = {
         "name = '../out/a.h5', errno = 2, error message = 'No such file or directory')",
         PRINTF, ["out/a.h5"],
     ),
+    "a model's": (
+        "OSError: Error no file named model.safetensors, or pytorch_model.bin, found in directory "
+        "../tiny.",
+        PRINTF, ["tiny/model.safetensors"],
+    ),
+    "a model's, from the top of the disk": (
+        "OSError: Error no file named pytorch_model.bin, model.safetensors, tf_model.h5, "
+        f"model.ckpt.index or flax_model.msgpack found in directory {WORK}/tiny but there is a",
+        PRINTF, ["tiny/model.safetensors"],
+    ),
+    "a checkpoint": (
+        "ValueError: Can't find a valid checkpoint at ../ck/checkpoint-5",
+        PRINTF, ["ck/checkpoint-5/a.pt"],
+    ),
     "with those beside it": (
         NO_FILE.format("'../set/a.pt'"), PRINTF, ["set/a.pt", "set/b [1]*.pt", "set/c\\.pt"],
     ),
@@ -124,8 +138,9 @@ NOT_FOUND = {
 def test_a_file_that_ranks_do_not_find_as_it_stays_here(tmp_path, said, advice, comes) -> None:
     names = ("conf/a.yaml", "conf/x/b.yaml", "out/a.h5", "sub/x", "big/b.pt", ".env")
     names += ("set/a.pt", "set/b [1]*.pt", "set/c\\.pt")
+    names += ("tiny/config.json", "tiny/model.safetensors", "ck/checkpoint-5/a.pt")
     fill(tmp_path, dict.fromkeys(names, ""))
-    fill(tmp_path, {".gitignore": "conf/\n*.h5\nbig/\n*.ckpt\nset/*.pt\n"})
+    fill(tmp_path, {".gitignore": "conf/\n*.h5\nbig/\n*.ckpt\nset/*.pt\n*.safetensors\nck/\n"})
     for name in ("big/a.bin", "a.ckpt"):
         with open(tmp_path / name, "wb") as file:
             file.truncate(MAX_BYTES + 1)
@@ -149,6 +164,17 @@ def test_a_file_above_the_folder_that_is_sent(tmp_path) -> None:
     assert project_of(tmp_path / "sub", tmp_path).folder == tmp_path / "sub"
     (tmp_path / ".git").mkdir()
     assert project_of(tmp_path / "sub", tmp_path).folder == tmp_path
+
+
+def test_a_file_beside_where_the_command_was_typed(tmp_path, monkeypatch) -> None:
+    fill(tmp_path, {"conf/a.yaml": "", "sub/train.py": ""})
+    lines = [NO_FILE.format("'conf/a.yaml'")]
+    assert left_out_file(taken(tmp_path / "sub"), WORK, lines, NOBODY) is None
+    monkeypatch.chdir(tmp_path)
+    found = left_out_file(taken(tmp_path / "sub"), WORK, lines, NOBODY)
+    assert found and (found.path, found.fix.partition("   #")[0]) == (
+        f"{tmp_path}/conf/a.yaml", f"git init {tmp_path}",
+    )  # fmt: skip
 
 
 # --- data that Git's rules leave out -------------------------------------------------------------

@@ -72,13 +72,16 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
         ),
         ("accelerate env", "ipexctl env exec -- accelerate env"),
         ("fabric consolidate out/x.ckpt", "ipexctl env exec -- fabric consolidate out/x.ckpt"),
+        ("trl sft --lr 1", "ipexctl run -m trl.scripts.sft --lr 1"),
+        ("uv run trl sft --lr 1", "ipexctl run -m trl.scripts.sft --lr 1"),
+        ("-m trl sft", "ipexctl run -m trl.scripts.sft"),
         ("sbatch --nodes 2 job.slurm", "ipexctl migrate job.slurm"),
     ],
 )
 def test_a_program_that_is_no_script_is_told_with_the_command_for_it(shell, typed, hint):
     code, lines = said(shell("run", "-H", "a", *typed.split()))
     assert code == 2
-    assert any(line.endswith(" is not a Python script") for line in lines)
+    assert any(line.endswith("is not a Python script") for line in lines)
     assert lines[-1] == f"  try: {hint}"
 
 

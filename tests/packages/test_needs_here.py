@@ -172,8 +172,27 @@ def test_a_requirements_file_that_has_changed_since_the_lock_is_named(shop: Shop
     assert (warnings(*named), warnings()) == ([], [])
     needs.unlink()
     assert warnings() == []
-    assert (warnings("-r", str(outside)), outside.write_text("tqdm\n"), warnings()) == ([], 5, [])
+    (gone,) = warnings("-r", str(outside))
+    assert gone.endswith("which no longer includes tqdm")  # its file is not here any more
+    assert (outside.write_text("tqdm\n"), warnings()) == (5, [])
     assert "outside" not in (shop.work / "ipexctl.lock").read_text()
+
+
+def test_packages_that_go_with_another_requirements_file_are_named(shop: Shop) -> None:
+    for name in ("six", "tqdm"):
+        make_wheel(shop.wheels, name, "1.0", {f"{name}.py": b""})
+    (shop.work / "requirements.txt").write_text("six\n")
+    (shop.work / "extra.txt").write_text("tqdm\n")
+
+    def warnings(*options: str) -> list[str]:
+        return list(shop.install(*options, "--check").document["warnings"])
+
+    assert shop.install("-r", "requirements.txt").document["warnings"] == []
+    (warning,) = warnings("-r", "extra.txt")
+    assert "no longer includes six; to keep them, add -r requirements.txt" in warning
+    assert warnings("-r", "requirements.txt", "-r", "extra.txt") == []
+    (shop.work / "requirements.txt").write_text("tqdm\n")
+    assert warnings("-r", "requirements.txt") == []  # its own change
 
 
 def test_a_lock_without_the_names_of_the_files_gets_them_and_stays_the_same(shop: Shop) -> None:

@@ -98,6 +98,7 @@ def expanded(text: str, *own: str) -> str:
     ("text", "said"),
     [
         (ALONE, f"-n 1 --ppn 1 {BF16} {CPU}"),
+        (ALONE.replace("processes: 1", "processes: 8"), f"-n 1 --ppn 1 {BF16} {CPU}"),
         (SEVERAL, f"-f /home/user/hostfile -n 16 --ppn 4 {BF16} --env CCL_WORKER_COUNT=1 {CPU}"),
         # as a guide prints it, its indents lost
         (SEVERAL.replace("  ", ""),
@@ -118,6 +119,15 @@ def test_what_a_config_says(text: str, said: str) -> None:
 
 def test_a_hostfile_of_the_users_folder(home: Path) -> None:
     assert expanded("mpirun_config: {mpirun_hostfile: ~/hosts}\n") == f"-f {home}/home/hosts"
+
+
+def test_numbers_of_a_config_for_one_process_are_ignored_with_a_note(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    expanded(ALONE.replace("processes: 1", "processes: 8"))
+    assert "num_processes: 8 (with distributed_type: NO" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_the_note_names_what_died(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,6 +106,18 @@ def test_it_does_what_the_original_does(deed: Callable[..., Any]) -> None:
         assert first == ours
 
 
+@dataclass
+class Owner:
+    own: bool
+    name: str = ""
+    key: int = 0
+
+
+def test_a_field_may_have_any_name() -> None:
+    made = Owner(False, "n", 3)
+    assert (made.own, made.name, made.key) == (False, "n", 3)
+
+
 @dataclass(frozen=True)
 class Kept:
     a: int

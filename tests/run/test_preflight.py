@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from ipexctl.hosts.fleet import Fleet
 from ipexctl.hosts.target import Target
 from ipexctl.verbs.run import preflight as verb
 from ipexctl.verbs.run.script_sources import read_sources
-from ipexctl.verbs.run.send_project import Project, always_no, take
+from ipexctl.verbs.run.send_project import Project, always_no, project_of, take
 from tests import made
 from tests.checks.cases import ANN
 from tests.checks.hosts import GIB, MIB, ROWS, clean, part, state
@@ -115,6 +116,34 @@ def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
     said: list[str] = []
     verb.review_script(argv, read_sources(tmp_path, "", argv), plan, files, [node], said.append)
     assert said == []
+
+
+def reviewed(folder: Path, script: str, *args: str) -> list[str]:
+    """What is said of a script of this folder, where the command was typed in the working one."""
+    project, said = project_of(folder, Path.cwd()), []
+    argv = (os.path.relpath(folder / script, project.start), *args)
+    node = Node(made.host("node01"), clean(), made.prepared())
+    plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
+    files = take(project, always_no, {"XDG_CACHE_HOME": "/dev/null/none"})
+    sources = read_sources(project.folder, project.cwd, argv)
+    verb.review_script(argv, sources, plan, files, [node], said.append)
+    return said
+
+
+def test_a_model_here_that_is_not_sent_is_named_with_the_reason(tmp_path, monkeypatch) -> None:
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "config.json").write_text("{}")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "t.py").write_text("import transformers\n")
+    monkeypatch.chdir(tmp_path)
+    (note,) = reviewed(tmp_path / "sub", "t.py", "--model", "tiny")
+    assert f"only {tmp_path}/sub is sent" in note and f"`git init {tmp_path}`" in note
+    assert "`ipexctl data push tiny --as model`" in note
+    (tmp_path / ".git").mkdir()
+    assert reviewed(tmp_path / "sub", "t.py", "--model", "tiny") == []
+    (tmp_path / ".gitignore").write_text("tiny/\n")
+    (note,) = reviewed(tmp_path / "sub", "t.py", "--model", "tiny")
+    assert "left out by tiny/ in .gitignore:1" in note and "git init" not in note
 
 
 def test_the_same_hosts_are_known_until_they_boot_or_change_their_environment() -> None:

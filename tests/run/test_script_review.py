@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.script.context import HostEnvironment, ProjectFiles
+from ipexctl.core.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.core.script.launchers import launch_of
 from ipexctl.core.script.review import Review
 from ipexctl.core.script.source_reader import read_source
@@ -427,8 +427,23 @@ HERE = {"cwd": "jobs", "sent": ("jobs/m/config.json",), "hosts": ALONE}
 )
 def test_a_model_may_be_a_path(name: str, local: bool, begins: str) -> None:
     writes = HF + "TrainingArguments(output_dir='out')\n"
-    found = review(writes, "--model", name, local=[name] if local else [], **HERE)
+    found = review(writes, "--model", name, local={name: LocalPath(name)} if local else {}, **HERE)
     assert [note[: len(begins)] for note in found] == ([begins] if begins else [])
+
+
+def test_why_a_model_of_this_machine_is_not_sent_is_told_with_the_way_to_send_it() -> None:
+    here = {"m": LocalPath("my m", "only /p/jobs is sent", "git init /p")}
+    (note,) = review(HF, "--model", "m", local=here, hosts=ALONE)
+    assert "only /p/jobs is sent; use `git init /p`" in note
+    assert "or `ipexctl data push 'my m' --as model`" in note
+
+
+def test_a_path_for_an_argument_is_one_that_an_unchanged_script_can_take() -> None:
+    here = {"local": {"m": LocalPath("m")}, "data": "/home/ann/.ipexctl/data"}
+    (note,) = review(HF, "--model", "m", **here)
+    assert "pass /home/ann/.ipexctl/data/model/current/files" in note
+    (note,) = review(HF + "AutoModel.from_pretrained('m')\n", **here)
+    assert "load it from $IPEXCTL_DATA_MODEL" in note
 
 
 def test_files_and_what_the_script_wrote_are_no_names_of_a_hub() -> None:

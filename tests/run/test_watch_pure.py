@@ -15,6 +15,7 @@ from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.core.run.line_filter import ALL, Wanted, read
 from ipexctl.core.run.outcome import (
     HostEnd,
+    LeftOut,
     Load,
     RunResult,
     first_cause,
@@ -181,6 +182,21 @@ def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
     end = RankEnd(0, "n0", None, 9, hints=(hint,))
     known = known_cause(result(first=end, cause=f"rank 0 on n0 {end}"), failures)
     assert known.slug == "out-of-memory"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "FileNotFoundError: [Errno 2] No such file or directory: 'tiny/model.safetensors'",
+        "OSError: Error no file named model.safetensors, or a.bin, found in directory tiny.",
+    ],
+)
+def test_a_file_that_was_not_sent_is_the_cause_of_what_is_not_found(line):
+    left = LeftOut("tiny/model.safetensors", "left out by *.safetensors in .gitignore:1", "printf")
+    end = RankEnd(0, "n0", 1, None)
+    known = known_cause(result(first=end, cause="rank 0", tail=(line,), left_out=left), failures)
+    assert left.path in known.why and left.why in known.why
+    assert known.fix == left.fix
 
 
 @pytest.mark.parametrize(

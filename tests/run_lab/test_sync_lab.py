@@ -113,6 +113,9 @@ def test_data_is_found_by_ranks_under_the_path_of_their_own_host(runner):
     run = runner.start("-n", "3", "--data", "m-1", str(script))
     assert run.finish()["exit_code"] == 0
     assert [run.lines(r) for r in range(3)] == [["True 1 ['config.json']"]] * 3
+    notes = [e["text"] for e in run.events if e["event"] == "note"]
+    (note,) = [text for text in notes if "m-1: version " in text]
+    assert note.endswith(f":{runner.folder}/hub")
     lacking = runner.plain("-n", "1", "--data", "other", str(script))
     assert lacking.returncode == 120
     assert "node01: does not have it" in lacking.stderr

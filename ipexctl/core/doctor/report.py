@@ -34,6 +34,7 @@ class Report:
     measured: Measured = Measured()
     recommendations: tuple[Recommendation, ...] = ()
     env: EnvChoice | None = None
+    requirements: str = ""  # a requirements file in this folder, where nothing is locked
     unchecked: str = ""  # a hostfile in this folder, where only this machine was asked for
 
     @property
@@ -72,6 +73,17 @@ class Report:
                 text = str(current.environment.of(self.env) if self.env else current.environment)
                 found.setdefault(text, []).append(f.host)
         return found
+
+    @property
+    def borrowed(self) -> str:
+        """The project whose environment `run` would use, "" for this one or an unknown one."""
+        if not self.env or self.env.key:
+            return ""
+        current = (f.software.current for f in self.facts if f.software)
+        used = [c.environment for c in current if c and c.environment]
+        own = self.env.project.id
+        others = (e for e in used if e.users and own not in {u.project.id for u in e.users})
+        return next((e.project for e in others), "")
 
     def state(self, host: str) -> str:
         """unreachable, failed, fail, warn or ok: what the host's row says."""

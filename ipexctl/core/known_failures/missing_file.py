@@ -10,13 +10,22 @@ _MISSING = re.compile(
     r"No such file or directory: (['\"])(?P<python>.+)\1"
     r"|unable to open file: name = '(?P<hdf5>[^']+)', errno = 2"
     r"|[Cc]heck that the config directory '(?P<hydra>[^']+)' exists"
+    r"|Can't find a valid checkpoint at (?P<trainer>\S+)"
+    r"|no file named (?P<names>.+?),? found in directory (?P<folder>.+?)(?: but .*|\.?)$"
 )
+_NAME = re.compile(r"[\w-]+\.[\w.-]+")
 
 
-def missing_path(lines: Iterable[str]) -> str:
-    """As the script named it, "" if nothing says so. The last one ended the script."""
-    found = [match for line in lines if (match := _MISSING.search(line))]
-    return next(filter(None, reversed(found[-1].groupdict().values()))) if found else ""
+def missing_paths(lines: Iterable[str]) -> tuple[str, ...]:
+    """As the script named it, () if nothing says so; several where one of them would do. The last
+    line that names any ended the script."""
+    found = [match for line in lines if (match := _MISSING.search(line.rstrip()))]
+    if not found:
+        return ()
+    said = found[-1].groupdict()
+    if said["folder"]:
+        return tuple(posixpath.join(said["folder"], name) for name in _NAME.findall(said["names"]))
+    return (next(filter(None, said.values())),)
 
 
 def in_project(path: str, start: str, cwd: str) -> str:

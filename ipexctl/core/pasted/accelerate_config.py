@@ -67,6 +67,7 @@ def read_config(text: str, source: str, keys: Keys, refuse: Refuse = raised) -> 
             found += _meant(name, node, keys)
         except Bad as e:
             refuse(e.placed(node.place), f"{name}: {_text(node)}")
+    found, alone = _as_one_process(root, found)
     numbers = {key.becomes: int(value) for key, value in found if key.becomes in _NUMBERS}
     env = (
         key.as_ if "=" in key.as_ else f"{key.as_}={value.upper() if key.upper else value}"
@@ -80,11 +81,24 @@ def read_config(text: str, source: str, keys: Keys, refuse: Refuse = raised) -> 
         hostfile=next((value for key, value in found if key.becomes == "hostfile"), ""),
         env=tuple(dict.fromkeys(env)),
         default_ppn=1,
-        ignored=tuple(
-            (f"{key.key}: {value}", key.why) for key, value in found if key.becomes == "ignored"
+        ignored=(
+            *((f"{key.key}: {value}", key.why) for key, value in found if key.becomes == "ignored"),
+            *alone,
         ),
         typed=tuple((key.becomes, f"{key.key.rpartition('.')[2]} {v}") for key, v in found),
     )
+
+
+def _as_one_process(
+    root: Mapping, found: list[tuple[Key, str]]
+) -> tuple[list[tuple[Key, str]], list[tuple[str, str]]]:
+    """With distributed_type NO Accelerate starts one, and these numbers are ignored."""
+    if not any(k.text == "distributed_type" and _text(v) == "no" for k, v in root.items):
+        return found, []
+    more = [(k, v) for k, v in found if k.becomes in _NUMBERS and v != "1"]
+    why = "with distributed_type: NO, Accelerate starts one process; -n N starts N ranks"
+    ignored = [(f"{key.key}: {value}", why) for key, value in more]
+    return [(k, "1" if (k, v) in more else v) for k, v in found], ignored
 
 
 def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:

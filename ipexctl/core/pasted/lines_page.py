@@ -42,7 +42,8 @@ ipexctl reads the config from `--accelerate FILE`, from `--config_file FILE` of 
 `$HF_HOME/accelerate` (`~/.cache/huggingface/accelerate`). With `--cpu`, it ignores the default
 location. It sets the same variables for these keys as `accelerate launch`, except KMP_AFFINITY
 and KMP_BLOCKTIME, because ipexctl pins the ranks itself. Keys with a default value have no
-effect."""
+effect. With `distributed_type: NO`, the config starts one rank whatever its numbers, as
+`accelerate launch` does; `-n` starts more."""
 
 
 def page(launchers: Launchers, keys: Keys) -> str:

@@ -17,6 +17,7 @@ from ipexctl.core.pasted.launcher_table import (
 )
 from ipexctl.core.pasted.line_request import LineRequest, Refuse, nested, raised
 from ipexctl.core.pasted.typed_word import assignment, for_pasting, is_fixed, tail, unsplit
+from ipexctl.core.script.not_scripts import meant
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
@@ -142,10 +143,11 @@ class _Reader:
         if launcher.starts == "script":
             return None, words
         if not self._is_program(words):
+            why, hint = meant(words)
             error = InputError(
                 f"{request.who} starts {for_pasting(words[:1])}, which is not a Python script",
-                why="ipexctl run starts Python and the ranks on every host itself",
-                hint="ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
+                why=why or "ipexctl run starts Python and the ranks on every host itself",
+                hint=hint or "ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
             )
             starts = any(one.starts_ranks for one in self.seen)
             later = (i for i in range(len(words)) if starts and self._is_program(words[i : i + 3]))

@@ -12,6 +12,7 @@ from ipexctl.core import quoting
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import HostPlan, LaunchPlan
 from ipexctl.core.run.project_files import Tree
+from ipexctl.core.values import plain
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.quick_dataclass import dataclass
 
@@ -35,6 +36,10 @@ class Held:
     hub: str = ""
     old: int = 0  # versions besides, which runs used when this one came
     parts: int = 0  # what pushes have left that were cut, or are at work
+    source: str = ""  # user@machine:folder that it was pushed from; "" unknown
+
+    def __str__(self) -> str:
+        return f"version {self.version}" + f", pushed from {self.source}" * bool(self.source)
 
 
 Variables = tuple[tuple[str, str, str], ...]  # name, value, why
@@ -102,7 +107,7 @@ def read_held(said: Any) -> Held:
         raise ValueError("a hub")
     numbers = (said.get(k) for k in ("files", "bytes", "old", "parts"))
     files, size, old, parts = (n if isinstance(n, int) and n >= 0 else 0 for n in numbers)
-    return Held(name, version, files, size, path, hub, old, parts)
+    return Held(name, version, files, size, path, hub, old, parts, plain(said.get("source")))
 
 
 def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:

@@ -24,6 +24,7 @@ EXIT_TIMEOUT = 124
 EXIT_NOT_TOGETHER = 125
 EXIT_NOT_KNOWN = 126
 FILE_MISSING = "file-missing"  # the cause in causes.toml that says: not on this host
+_MISSING = (FILE_MISSING, "checkpoint-missing")
 GPU_CHECK = (
     "gpu-check"  # the cause in causes.toml that says: the script did nothing, for want of GPUs
 )
@@ -221,7 +222,7 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     start = traceback_start(lines)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())
     found = causes.match(lines[start:], known) or causes.match(earlier, known)
-    if (left := result.left_out) and (found is None or found.cause.slug == FILE_MISSING):
+    if (left := result.left_out) and (found is None or found.cause.slug in _MISSING):
         missing = next(cause for cause in known if cause.slug == FILE_MISSING)
         why = f"{left.path} is not sent to the hosts: {left.why}"
         return replace(missing, why=why, fix=left.fix)

@@ -32,13 +32,23 @@ class HostEnvironment:
 
 
 @dataclass(frozen=True)
+class LocalPath:
+    """Of this machine, as it is typed here. `why` it is not sent, and the way to have it sent."""
+
+    path: str
+    why: str = ""
+    way: str = ""
+
+
+@dataclass(frozen=True)
 class ProjectFiles:
     """What is sent. `local`: names of models and datasets that are paths of this machine."""
 
     sent: Collection[str]
     cwd: str = ""  # where the ranks start
     beside: str = ""  # where Python looks first: the script's folder, with -m that of the ranks
-    local: Collection[str] = frozenset()
+    local: Mapping[str, LocalPath] = field(default_factory=dict)
+    data: str = ""  # where the hosts have their datasets, if that is the same path on all
     variables: Collection[str] = frozenset()  # what the plan sets in the ranks
     # modules beside the script that are not sent: why, and what to do
     kept_here: Mapping[str, str] = field(default_factory=dict)

@@ -30,6 +30,10 @@ _TEST = (
     "ipexctl doctor --level std   # tests the hosts and their network\n"
     "ipexctl run -l HOST -n 2 -m accelerate.test_utils.scripts.test_script   # on one host",
 )
+_TRL = (
+    "the commands of trl are modules, which ipexctl run starts itself",
+    "ipexctl run -m trl.scripts.{words}",
+)
 _SHELL = (
     "a run starts a Python script; lines of shell scripts become commands",
     "ipexctl migrate {file}",
@@ -41,6 +45,7 @@ _KNOWN = {
     **dict.fromkeys(("accelerate", "fabric", "lightning"), _NO_RANKS),
     "accelerate config": _ASKS,
     "accelerate test": _TEST,
+    "trl": _TRL,
     **dict.fromkeys(("bash", "sh", "zsh", "source", "sbatch", "qsub"), _SHELL),
 }
 
@@ -63,5 +68,7 @@ def meant(words: Sequence[str]) -> tuple[str, str]:
     why, hint = named or _KNOWN.get(program, ("", ""))
     if (why, hint) == _INSTALL and any(_DISCONTINUED.match(word) for word in words[1:]):
         why, hint = _IPEX
+    if (why, hint) == _TRL:
+        words = words[1:] or ("COMMAND",)
     file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")
     return why, hint.format(file=quote_for_pasting((file,)), words=quote_for_pasting(tuple(words)))

@@ -11,9 +11,10 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ipexctl.core import quoting
 from ipexctl.core.inventory import fold
 from ipexctl.core.migrate.rules import Rules
-from ipexctl.core.script.context import HostEnvironment, Note, ProjectFiles
+from ipexctl.core.script.context import HostEnvironment, LocalPath, Note, ProjectFiles
 from ipexctl.core.script.missing_imports import Imports
 from ipexctl.core.script.source import SPAWN, Call, Source, Value
 from ipexctl.quick_dataclass import dataclass
@@ -268,14 +269,9 @@ class Review:
             if self._is_written(name):
                 continue
             kind = "dataset" if dataset else "model"
-            if name in self.files.local:
+            if here := self.files.local.get(name):
                 if not self.files.holds(name):
-                    yield Note(
-                        place,
-                        f"{name} is on this machine and is not sent to the hosts",
-                        f"`ipexctl data push {name} --as {kind}`, run with --data {kind}, and load "
-                        f"it from $IPEXCTL_DATA_{kind.upper()}",
-                    )
+                    yield self._stays(place, name, kind, here)
             elif alone and not planned and _HUB_ID.fullmatch(name):
                 yield Note(
                     place,
@@ -283,6 +279,20 @@ class Review:
                     "download it",
                     "`ipexctl data push ~/.cache/huggingface/hub --as hub` and run with --data hub",
                 )
+
+    def _stays(self, place: str, name: str, kind: str, here: LocalPath) -> Note:
+        """An argument is for a path: an unchanged script reads no variable of ours."""
+        why = f": {here.why}" if here.why else ""
+        way = f"`{here.way}` (the complete work tree is sent), or " if here.way else ""
+        use = f"load it from $IPEXCTL_DATA_{kind.upper()}"
+        if place == self._script and self.files.data:
+            use = f"pass {self.files.data}/{kind}/current/files instead of {name}"
+        push = quoting.quote(("ipexctl", "data", "push", here.path, "--as", kind))
+        return Note(
+            place,
+            f"{name} is on this machine and is not sent to the hosts{why}",
+            f"{way}`{push}`, run with --data {kind}, and {use}",
+        )
 
     def _is_written(self, name: str) -> bool:
         """Is it below a folder that the script itself writes?"""

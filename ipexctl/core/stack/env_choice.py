@@ -52,6 +52,7 @@ class EnvChoice:
     locked: str = ""
     without: str = ""  # why there is no lock
     shown: str = "ipexctl.lock"  # its path as seen from the working folder
+    newer: tuple[str, ...] = ()  # its requirements files, if one is newer than the lock
 
     def names(self, key: str) -> str:
         """Why this folder wants the environment, "" if it does not."""
@@ -65,7 +66,9 @@ def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
     """What a host is asked for, for `run.run_environment.find`."""
     if not choice or not choice.key:
         return {}
-    return {"environment": choice.key, "project": choice.project.document()}
+    return {
+        "environment": choice.key, "project": choice.project.document(), "lock": choice.shown,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,8 @@ def _can_go_back(shelf: Shelf) -> bool:
 def not_back(shelf: Shelf, key: str, *, of_project: bool = False) -> str:
     """Why this host cannot be switched back to `key`, "" if it can. `of_project`: it need not be
     the previous one of the host."""
+    if of_project and not key:
+        return "this project has no earlier environment on these hosts"
     if of_project:
         env = shelf.env(key)
         return "" if env and env.whole else f"the environment {key} is not here"

@@ -273,15 +273,17 @@ class Part:
             file.seek(offset)
             return file.read(size)
 
-    def finish(self, call, hub):
+    def finish(self, call, hub, source):
         absent = [i for i in range(len(self.tree["files"])) if not self.there(i)]
         left = [i for i in absent if not self.placed(call, i)]
         if left:
             raise Failure("%d files did not arrive" % len(left), "", "run the same command again")
         mending = self.use is not None
+        before = dataset_versions.current_version(self.top)
+        replaced = dataset_versions.version_summary(self.top, before) if before else None
         try:
             self.bad = (self.bad or 0) + self.links(hub)
-            self.record()
+            self.record(source)
             if not mending:
                 place = os.path.join(self.top, self.version)
                 dataset_versions.remove_folder(place)  # what a cut removal left
@@ -294,6 +296,8 @@ class Part:
         self.close()
         dataset_versions.remove_others(self.top, self.version)
         said = unchanged_summary(self.top, self.version)
+        if replaced and before != self.version:
+            said["replaced"] = replaced
         return dict(said, same=not self.bad, mended=self.bad) if mending else dict(said, same=False)
 
     def there(self, i):
@@ -319,16 +323,17 @@ class Part:
             open(os.path.join(top, b"is-home"), "w").close()
         return wrong
 
-    def record(self):
+    def record(self, source):
         """All is there: what it consists of is written down, and how it is left."""
         paths = [synced_folders.inside(self.files, name) for name, _, _, _ in self.tree["files"]]
         for i, path in enumerate(paths):
             set_mode(path, self.tree["files"][i][3])
         durable.sync_disk(self.files)
         stamps = [dataset_versions.stamp_of(os.lstat(path)) for path in paths]
-        data = json.dumps(dict(self.tree, stamps=stamps), separators=(",", ":")).encode("ascii")
-        tree = os.path.join(os.path.dirname(self.files), b"tree")
-        synced_folders.write_file(os.fsdecode(tree), [data], sync=True)
+        tree = dict(self.tree, stamps=stamps, source=source)
+        data = json.dumps(tree, separators=(",", ":")).encode("ascii")
+        path = os.path.join(os.path.dirname(self.files), b"tree")
+        synced_folders.write_file(os.fsdecode(path), [data], sync=True)
 
 
 def unpacked(call, root, sha, packed, expected):

@@ -134,7 +134,8 @@ def dataset_summary(top):
 
 def version_summary(top, version):
     path = os.path.join(top, version)
-    files = read_tree(top, version)["files"]
+    tree = read_tree(top, version)
+    files = tree["files"]
     return {
         "name": os.path.basename(top),
         "version": version,
@@ -142,6 +143,7 @@ def version_summary(top, version):
         "bytes": sum(size for _, _, size, _ in files),
         "path": os.path.join(path, "files"),
         "hub": hub_of(path),
+        "source": tree.get("source"),
     }
 
 

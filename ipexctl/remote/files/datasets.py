@@ -25,11 +25,13 @@ held_locks = []  # type: list[int]  # the locks of the versions that the run of 
 
 
 def op_make(call, h):
-    """{root, name, key, hub, wait}, body: the manifest, or nothing if it should be known here.
+    """{root, name, key, hub, source, wait}, body: the manifest, or nothing if it should be known
+    here. `source`: where it is pushed from, in words.
 
     -> what op_list says of it, when all is here, with {same, mended: files that were not as they
-    had been pushed}; {lacks: true}; {missing: how many}, as in synced_folders.py, with {earlier:
-    true} where another version is here; without `wait` also {busy: true}: another push makes it
+    had been pushed, replaced: what op_list said until now, of another version}; {lacks: true};
+    {missing: how many}, as in synced_folders.py, with {earlier: true} where another version is
+    here; without `wait` also {busy: true}: another push makes it
     """
     root = root_folder.checked(h["root"])
     top = dataset_versions.dataset_folder(root, h["name"])
@@ -45,7 +47,7 @@ def op_make(call, h):
         return dataset_build.unchanged_summary(top, h["key"][:SHORT])
     missing = part.missing(call)
     if not missing:
-        return part.finish(call, h["hub"])
+        return part.finish(call, h["hub"], h.get("source"))
     said = synced_folders.report_missing(call, missing)
     return dict(said, earlier=True) if next(part.earlier_files(), None) else said
 
@@ -97,7 +99,7 @@ def op_fill(call, h):
     part = part_of(h)
     part.missing(call)
     part.take(call, expected, synced_folders.contents(call, expected))
-    return part.finish(call, h["hub"])
+    return part.finish(call, h["hub"], h.get("source"))
 
 
 def op_drop(call, h):

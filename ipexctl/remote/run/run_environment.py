@@ -28,13 +28,14 @@ PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
 def op_find(call, h):
     """What this host would run with: the environment's prefix and versions, a free port.
 
-    `environment`: its key, "" for the current one. `project`: who notes that it is used.
+    `environment`: its key, "" for the current one. `project`: who notes that it is used. `lock`:
+    the path of the lock with that key, in words.
     """
     root, key = root_folder.existing(h["root"]), h.get("environment", "")
     prefix = env_marks.locate(root, key)
     installed = bool(prefix) and os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
     if key and not installed:
-        raise no_such_environment(root, key)
+        raise no_such_environment(root, key, h.get("lock", "ipexctl.lock"))
     if not installed:
         prefix = prefix_with_torch(call, h.get("pythons", []))
     if not prefix:
@@ -61,10 +62,10 @@ def op_find(call, h):
     }
 
 
-def no_such_environment(root, key):
+def no_such_environment(root, key, lock):
     now = env_marks.current(root)
     return Failure(
-        "the environment %s of ipexctl.lock is not installed here" % key,
+        "the environment %s of %s is not installed here" % (key, lock),
         "current is %s, which belongs to another project or lock" % now if now else "",
         "ipexctl install",
         "not-installed",

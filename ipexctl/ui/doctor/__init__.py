@@ -83,11 +83,14 @@ def _next(report: Report) -> str:
         return (
             f"ipexctl init   # every command uses the hosts in {quoting.quote((report.unchecked,))}"
         )
-    ready = all(f.software and f.software.used for f in report.facts)
+    needs = quoting.quote(("-r", report.requirements)) if report.requirements else ""
+    ready = not needs and all(f.software and f.software.used for f in report.facts)
     root = quoting.quote(("--root", report.root)) if report.root else ""
     script = quoting.quote((report.script,))
-    words = ("run", report.named, root, script) if ready else ("install", report.named, root)
-    return " ".join(word for word in ("ipexctl", *words) if word)
+    words = ("run", report.named, root, script) if ready else ("install", report.named, root, needs)
+    way = "in" if ready else "instead of"
+    whose = f"  # {way} the environment of project {plain(report.borrowed)}"
+    return " ".join(w for w in ("ipexctl", *words, whose * bool(report.borrowed)) if w)
 
 
 def _first_thing(report: Report) -> tuple[str, str]:

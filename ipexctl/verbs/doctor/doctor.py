@@ -6,6 +6,7 @@ the level `std` a third one: what they compute and what the links carry (verbs/d
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -69,7 +70,12 @@ class Seen:
 def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
     """Raises InputError for hosts that cannot be named; all else is in the report."""
     fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
-    report = examine_hosts(fleet, replace(options or Options(root), env=choice_here()))
+    from ipexctl.verbs.install.requirement_files import changed_note
+
+    choice = choice_here()
+    if note := changed_note(target, choice, fleet.root):
+        target.note(note)
+    report = examine_hosts(fleet, replace(options or Options(root), env=choice))
     fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
     return report
 
@@ -101,8 +107,15 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         measured=measured,
         recommendations=recommend(cluster),
         env=options.env,
+        requirements=_requirements_here(options.env),
         unchecked=hostfile_here() if not (target.hostfile or target.hosts) else "",
     )
+
+
+def _requirements_here(choice: EnvChoice | None) -> str:
+    """What to install where there is no lock yet."""
+    name = "requirements.txt"
+    return name if choice and not choice.lock and os.path.isfile(name) else ""
 
 
 def _lock(target: Target) -> Lock | None:

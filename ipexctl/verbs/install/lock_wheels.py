@@ -31,6 +31,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     extra = requirement_files.needed(work.asked.needs, old)
     files = requirement_files.names(work.asked, old)
     notes = requirement_files.changed_since(work.asked, old)
+    notes += requirement_files.dropped(work.asked, old, extra)
     requirements.check(extra, candidates)
     for stack in candidates if old and not work.asked.upgrade else ():
         if old and fits_stack(old, stack) and requirement_files.same_requirements(old, extra):

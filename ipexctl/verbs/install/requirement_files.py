@@ -8,13 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from ipexctl.core.quoting import quote, quote_for_pasting
+from ipexctl.core.stack.env_choice import EnvChoice
 from ipexctl.core.stack.lock_file import Lock
 from ipexctl.core.stack.requirements import NOTHING, Extra, not_allowed, read
 from ipexctl.errors import InputError, reason_of
+from ipexctl.hosts.suggested_commands import install_command
+from ipexctl.hosts.target import Target
 from ipexctl.local import bounded_read
 from ipexctl.local.environment import environment
-from ipexctl.local.project_lock import project_top
+from ipexctl.local.project_lock import LOCK_FILE, lock_here, project_top, read_lock
 from ipexctl.packages.indexes import Indexes, absolute
 from ipexctl.verbs.install.install_plan import Install
 
@@ -43,20 +49,64 @@ def names(asked: Install, old: Lock | None) -> tuple[str, ...]:
 
 def changed_since(asked: Install, lock: Lock | None) -> tuple[str, ...]:
     """A note if the files of the lock ask for something else by now, and are not given with -r."""
-    files = [asked.folder / name for name in lock.requirement_files] if lock else []
-    if not lock or asked.needs or not files or not all(map(os.path.isfile, files)):
+    if not lock or asked.needs or _as_locked(lock, asked.folder):
         return ()
-    try:
-        if same_requirements(lock, needed(files, None)):
-            return ()
-    except InputError:
-        pass  # it has changed, and -r says what is wrong with it
-    shown = [os.path.relpath(file) for file in files]
-    again = quote_for_pasting(tuple(word for name in shown for word in ("-r", name)))
+    shown = [os.path.relpath(asked.folder / name) for name in lock.requirement_files]
     return (
         f"{' or '.join(shown)} has changed since ipexctl.lock was written; the locked requirements "
-        f"are kept. To use the new ones, add {again}",
+        f"are kept. To use the new ones, add {_options(shown)}",
     )
+
+
+def dropped(asked: Install, old: Lock | None, extra: Extra) -> tuple[str, ...]:
+    """A note if other files than those of the lock are given, and packages go with the old ones."""
+    before = old.requirement_files if old else ()
+    if not old or not asked.needs or (before and set(before) <= set(names(asked, old))):
+        return ()
+    gone = sorted(_packages(old.requirements) - _packages(extra.requirements))
+    if not gone:
+        return ()
+    there = [asked.folder / name for name in before if os.path.isfile(asked.folder / name)]
+    shown = list(map(os.path.relpath, there))
+    keep = f"; to keep them, add {_options(shown)}" if shown else ""
+    lock = os.path.relpath(asked.folder / LOCK_FILE)
+    given = _options([str(file) for file in asked.needs])
+    return (
+        f"{given} replaces the requirements in {lock}, which no longer includes "
+        f"{', '.join(gone)}{keep}",
+    )
+
+
+def _packages(requirements: Sequence[str]) -> set[str]:
+    return {canonicalize_name(Requirement(text).name) for text in requirements}
+
+
+def changed_note(target: Target, choice: EnvChoice | None, root: str) -> str:
+    """The same for commands that use the lock as it is, "" for no note."""
+    if not choice or not choice.newer:
+        return ""
+    folder, lock = Path(choice.lock).parent, read_lock(Path(choice.lock))
+    if not lock or _as_locked(lock, folder):
+        return ""
+    shown = [os.path.relpath(folder / name) for name in choice.newer]
+    there = shown if lock_here() == Path(choice.lock) else choice.newer
+    install = f"{install_command(target, choice, root)} {_options(there)}"
+    return f"{' or '.join(shown)} has changed since {choice.shown} was written: {install}"
+
+
+def _as_locked(lock: Lock, folder: Path) -> bool:
+    """Do the files of the lock ask for what they asked for? Also where one is not here."""
+    files = [folder / name for name in lock.requirement_files]
+    if not files or not all(map(os.path.isfile, files)):
+        return True
+    try:
+        return same_requirements(lock, needed(files, None))
+    except InputError:
+        return False  # -r says what is wrong with it
+
+
+def _options(names: Sequence[str]) -> str:
+    return quote_for_pasting(tuple(word for name in names for word in ("-r", name)))
 
 
 def same_requirements(lock: Lock, extra: Extra) -> bool:

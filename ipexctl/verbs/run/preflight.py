@@ -17,12 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ipexctl.core import quoting
 from ipexctl.core.model import Finding, Host, HostDown, LaunchPlan, Peer
 from ipexctl.core.plan.rank_env_vars import ROOTS_WHY
 from ipexctl.core.run import preflight_rules as core
 from ipexctl.core.run.launch_plan import Node
 from ipexctl.core.run.preflight_rules import Judged
-from ipexctl.core.script.context import HostEnvironment, ProjectFiles
+from ipexctl.core.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.core.script.review import Review
 from ipexctl.core.script.source import Source
 from ipexctl.hosts.fleet import Fleet, fan_out
@@ -33,7 +34,7 @@ from ipexctl.local.shipped_tables import migration_rules, table
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.doctor.doctor import Seen, connect_all
-from ipexctl.verbs.run.send_project import InPlace, Project, Snapshot, why_left_out
+from ipexctl.verbs.run.send_project import InPlace, Project, Snapshot, why_left_out, why_refused
 
 KEEP = 50  # sets of hosts
 # of this Python, and of older and newer ones: which one the hosts have does not matter here
@@ -92,10 +93,13 @@ def review_script(
     module = argv[0] == "-m"
     read = [source for source in sources if source.path in sent]
     beside = project.cwd if module else posixpath.dirname(sources[0].path) if sources else ""
+    nodes = tuple(nodes)
+    roots = {node.facts.disk.root for node in nodes}
     given = ProjectFiles(
         sent,
         project.cwd,
         beside,
+        data=f"{roots.pop()}/data" if len(roots) == 1 else "",
         variables=variables | {*plan.secret},
         kept_here=dict(_kept_here(project, sent, beside, read)),
     )
@@ -108,9 +112,25 @@ def review_script(
         migration_rules(),
         ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
-    local = {name for _, name, _ in review.named() if os.path.exists(project.start / name)}
+    local = {name: here for _, name, _ in review.named() if (here := _local(project, name))}
     for line in replace(review, files=replace(given, local=local)).notes():
         note(f"preflight: {line}")
+
+
+def _local(project: Project, name: str) -> LocalPath | None:
+    """A name that means a path from where ranks start, or from where the command was typed."""
+    places = (os.path.normpath(place / name) for place in (project.start, Path.cwd()))
+    path = next(filter(os.path.exists, places), "")
+    if not path:
+        return None
+    shown = name if posixpath.isabs(name) else os.path.relpath(path)
+    if project.folder in Path(path).parents:
+        below = Path(path).relative_to(project.folder).as_posix()
+        return LocalPath(shown, why_left_out(project, below, environment())[0])
+    above = Path(os.path.commonpath((project.folder, path)))
+    alone = not project.git and not why_refused(above)
+    way = quoting.quote(("git", "init", str(above))) if alone else ""
+    return LocalPath(shown, f"only {project.folder} is sent", way)
 
 
 def _kept_here(

@@ -21,7 +21,7 @@ from ipexctl.core.stack.env_choice import asked_env
 from ipexctl.errors import NOT_THE_HOST, IpexctlError, RunFailed, Unreachable
 from ipexctl.hosts.agent_start import AHEAD, Ahead
 from ipexctl.hosts.fleet import Fleet, reading
-from ipexctl.hosts.suggested_commands import merged_hints, without
+from ipexctl.hosts.suggested_commands import installing, merged_hints, without
 from ipexctl.local.environment import environment
 from ipexctl.verbs.doctor.probe_host import answer, question
 from ipexctl.verbs.run.forgotten_hosts import no_hosts
@@ -49,7 +49,8 @@ def prepare_on(
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer on this host", "ipexctl doctor")
     facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
-    done = agent.wait(AHEAD + 1).done
+    with installing(fleet.target, script.env, fleet.root):
+        done = agent.wait(AHEAD + 1).done
     with reading(host.name, "its environment"):
         prepared = launch_plan.read_prepared(done, script.env)
     if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:

@@ -91,6 +91,8 @@ class _Run:
         agents = self.fleet.agents
         for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
+        if self.script.env and self.script.env.newer:
+            self._changed_requirements()
         several = len(self.fleet.hosts.hosts) > 1
         threading.Thread(target=_load, args=(several,), daemon=True).start()
         with trace.span("hosts"):
@@ -99,6 +101,8 @@ class _Run:
             self.painter.note(text)
         with trace.span("plan"):
             plan = self._plan(list(nodes.values()))
+        for one in self.held[plan.hosts[0].host] if self.options.data else ():
+            self.painter.note(f"dataset {one.name}: {one}")
         line_filter.check(chosen, plan)
         known = {h.name: h for h in agents}
         used = [known[p.host] for p in plan.hosts]
@@ -130,6 +134,12 @@ class _Run:
         self._conclude(result, sent)
         self.painter.result(result)
         return result
+
+    def _changed_requirements(self) -> None:
+        from ipexctl.verbs.install.requirement_files import changed_note
+
+        if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
+            self.painter.note(note)
 
     def _prepare(self, host: Host) -> Node:
         return prepare_on(self.fleet, host, self.options, self.script, self.run_id, self.held)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 
-from ipexctl.core.known_failures.missing_file import in_project, missing_path
+from ipexctl.core.known_failures.missing_file import in_project, missing_paths
 from ipexctl.core.quoting import quote
 from ipexctl.core.run import project_files as core
 from ipexctl.core.run.outcome import LeftOut
@@ -222,9 +222,13 @@ def left_out_file(
 ) -> LeftOut | None:
     """What ranks that started in `start` did not find by their last words, if it stays here."""
     project = snapshot.project
-    path = in_project(missing_path(words), start, project.cwd)
+    said = missing_paths(words)
+    named = [in_project(path, start, project.cwd) for path in said]
+    path = next((one for one in named if one and os.path.exists(project.folder / one)), "")
+    if not path and (typed := _above(project, said)):
+        return _outside(project.folder, typed)
     here = project.folder / path
-    if not path or not os.path.exists(here) or snapshot.holds(path):
+    if not path or snapshot.holds(path):
         return None
     if path.startswith("../"):
         return _outside(project.folder, os.path.normpath(here))
@@ -234,6 +238,15 @@ def left_out_file(
     if path in snapshot.withheld:
         why += f", and with the other data there it is more than {human(core.MAX_BYTES)}"
     return LeftOut(path, why, fix) if fix else None
+
+
+def _above(project: Project, said: Sequence[str]) -> str:
+    """One of the paths, from where the command was typed, if that is above what is sent."""
+    here = Path.cwd()
+    if project.git or here not in project.folder.parents or why_refused(here):
+        return ""
+    paths = (os.path.normpath(here / path) for path in said if not posixpath.isabs(path))
+    return next(filter(os.path.exists, paths), "")
 
 
 def _outside(folder: Path, path: str) -> LeftOut:
