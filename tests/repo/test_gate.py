@@ -16,6 +16,7 @@ MAKEFILE = """\
 setup:
 \t@echo cat processes >bin/ps; echo echo lo UNKNOWN >bin/ip; chmod +x bin/ps bin/ip
 test: setup
+guard: setup
 demo: setup
 \t@echo '{left}' >>processes
 """
