@@ -13,7 +13,6 @@ from ipexctl.core.output.short_paths import shortened
 from ipexctl.core.run import listed_runs
 from ipexctl.core.values import plain
 from ipexctl.errors import printable
-from ipexctl.remote.hub.host_paths import HostPaths
 
 LINE_ENDS = "\n\r\x0b\x0c\x85\u2028\u2029"
 
@@ -70,10 +69,3 @@ def test_paths_are_shortened_as_before() -> None:
     assert shortened(f'File "{run}a.py", {env}torch/x.py') == 'File "a.py", torch/x.py'
     assert shortened(f"{run}a:{env}b={run}c {run}{run}d") == "a:b=c d"
     assert shortened("/work/ and /runs//work/x") == "/work/ and /runs//work/x"
-
-
-def test_addresses_that_a_host_reports_do_not_add_up() -> None:
-    paths = HostPaths([("n0", "10.0.0.1"), ("n1", "10.0.0.2")])
-    for i in range(100):
-        paths.take("n1", [f"{i}.{j}" for j in range(256)], [], 1.0)
-    assert sum(map(len, paths.owners.values())) <= 2 + 256

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
+from ipexctl.local.plays import play_files
 from ipexctl.local.plays.play_files import read_play_file, shipped_plays
 from tests.plays.on_host import OTHER, as_root
 
@@ -52,3 +53,19 @@ def test_a_play_in_a_folder_that_others_can_write_is_refused(folder: Path) -> No
     folder.chmod(0o777)
     with pytest.raises(InputError, match="writable by everyone"):
         read_play_file("p.yaml")
+
+
+def test_a_play_below_such_a_folder_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They could put their own folder there while it is read, and ours back for the check."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    tmp_path.chmod(0o777)
+    (mine / "p.yaml").write_text("steps: [sh: id]\n")
+    read: list[Path] = []
+    monkeypatch.setattr(play_files, "read_file", read.append)
+    with pytest.raises(InputError, match="writable by everyone") as refused:
+        play_files.read_play_file(str(mine / "p.yaml"))
+    assert read == []
+    assert refused.value.hint == f"chmod go-w {tmp_path}"
