@@ -32,13 +32,8 @@ def read_play_file(word: str) -> tuple[str, str]:
         raise InputError(what, hint=f"ipexctl run {quote((word,))}")
     if not shipped and "/" not in word and not path.suffix:
         raise _missing(word)
-    # before it is read: who can replace a folder above could put another one there meanwhile
-    why = "" if shipped or not path.exists() else untrusted_reason(path) or untrusted_above(path)
-    if why:
-        hint = (
-            closing(path, why) or f"read it first, then: cp {quote((word,))} into your own folder"
-        )
-        raise InputError(f"{word}: {why}", why="a play runs commands on all hosts", hint=hint)
+    # looked at before it is read: who can replace a folder above may put ours back afterwards
+    untrusted = "" if shipped else untrusted_reason(path) or untrusted_above(path)
     try:
         text = decode(read_file(shipped or path), word)
     except FileNotFoundError:
@@ -46,6 +41,13 @@ def read_play_file(word: str) -> tuple[str, str]:
     except (OSError, ValueError) as e:
         why = reason_of(e)
         raise InputError(f"cannot read the play {word}", why=why) from None
+    if untrusted:
+        copy = f"read it first, then: cp {quote((word,))} into your own folder"
+        raise InputError(
+            f"{word}: {untrusted}",
+            why="a play runs commands on all hosts",
+            hint=closing(path, untrusted) or copy,
+        )
     return text, word
 
 
