@@ -27,6 +27,7 @@ EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 EXIT_NO_READER = 141  # as shells report a program that SIGPIPE ended
 
+_LINE_ENDS = ("Zl", "Zp")  # U+2028 and U+2029
 _PRECEDENCE = (
     EXIT_BUG,
     EXIT_INTERRUPTED,
@@ -75,8 +76,10 @@ def printable(text: str) -> str:
 
 
 def is_shown(letter: str) -> bool:
-    """No control character, and none of the other invisible ones that a terminal obeys."""
-    return unicodedata.category(letter)[0] != "C"
+    """No control character, none of the other invisible ones that a terminal obeys, and no end of a
+    line: YAML has two more than terminals."""
+    category = unicodedata.category(letter)
+    return category[0] != "C" and category not in _LINE_ENDS
 
 
 class Interrupted(KeyboardInterrupt):

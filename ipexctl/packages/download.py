@@ -106,10 +106,10 @@ class Download:
         try:
             return self.open(request, timeout=timeout)
         except urllib.error.HTTPError as e:
-            with e:
-                if e.code == 416:
-                    return None
-                raise Broken(f"HTTP {e.code} {e.reason}", e.code, _pause(e)) from None
+            e.close()
+            if e.code == 416:
+                return None
+            raise Broken(f"HTTP {e.code} {e.reason}", e.code, _pause(e)) from None
         except TimeoutError:
             raise _stalled(timeout) from None
         except urllib.error.URLError as e:

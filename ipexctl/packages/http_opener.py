@@ -63,6 +63,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
         headers: Message, newurl: str,
     ) -> urllib.request.Request | None:  # fmt: skip
+        fp.close()  # urllib would read its body, however long that is
         new = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
         said = req.get_header("Authorization")
         if new and said and origin(new.full_url) == origin(req.full_url):

@@ -23,7 +23,7 @@ SLOW = 8.0  # seconds after which uv is late, and its indexes are asked by us, t
 PATIENCE = 18.0  # seconds for the answer; UV_HTTP_TIMEOUT makes it longer
 LEAST = 1000  # bytes per second of a server that is only slow
 ENOUGH = 1 << 20  # bytes of one page
-_LINK = re.compile(rb"<a [^>]*href=[\"']([^\"'#]+)")
+_LINK = re.compile(rb"<a [^<>]*href=[\"']([^\"'#]+)")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ipexctl.quick_dataclass import dataclass
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 TIMEOUT, LARGEST = 10.0, 16 << 20
-_LINK = re.compile(r"<a\s([^>]*)>\s*([^<]+?)\s*</a>", re.IGNORECASE)
+_LINK = re.compile(r"<a\s([^<>]*)>([^<]+)</a>", re.IGNORECASE)
 _NEEDS = re.compile(r'data-requires-python\s*=\s*["\']([^"\']*)')
 FAR = (2, 5)  # majors behind, and minors behind while the major is 0
 
@@ -107,7 +107,7 @@ def _files(page: str) -> Iterator[tuple[str, str]]:
         for attributes, name in _LINK.findall(page):
             if "data-yanked" not in attributes:
                 needs = _NEEDS.search(attributes)
-                yield unescape(name), unescape(needs[1]) if needs else ""
+                yield unescape(name).strip(), unescape(needs[1]) if needs else ""
         return
     try:
         files = json.loads(page)["files"]

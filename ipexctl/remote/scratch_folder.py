@@ -14,6 +14,8 @@ import stat
 import tempfile
 import time
 
+from ipexctl.remote import root_folder
+
 LOCK = "lock"
 NAME = re.compile(r"ipexctl-(?:proof-)?[a-z0-9_]{8}\Z")
 OLD = 3600  # seconds after which one without a lock is not being made
@@ -23,7 +25,7 @@ locks = {}  # type: dict[str, int]  # of this process, by folder
 def make(kind=""):
     """A socket's path has 107 bytes at most."""
     usual = tempfile.gettempdir()
-    top = usual if len(usual) < 80 else "/tmp"
+    top = usual if len(usual) < 80 and not others_can_rename(usual) else "/tmp"
     folder = tempfile.mkdtemp(prefix="ipexctl-" + kind, dir=top)
     new = os.path.join(folder, LOCK + ".new")
     fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -46,7 +48,7 @@ def sweep():
     """Removes those of this user that nobody owns any more."""
     for top in all_temporary():
         try:
-            names = os.listdir(top)
+            names = [] if others_can_rename(top) else os.listdir(top)
         except OSError:
             continue
         for name in filter(NAME.match, names):
@@ -62,6 +64,13 @@ def sweep():
 
 def all_temporary():
     return sorted({tempfile.gettempdir(), "/tmp"})
+
+
+def others_can_rename(top):
+    """Then any folder of this user may get a name as if it were one of ours."""
+    info = os.stat(top)
+    by_group = info.st_mode & stat.S_IWGRP and not root_folder.is_private_group(info.st_gid)
+    return bool((info.st_mode & stat.S_IWOTH or by_group) and not info.st_mode & stat.S_ISVTX)
 
 
 def is_abandoned(path, info):

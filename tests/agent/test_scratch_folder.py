@@ -107,3 +107,34 @@ def test_another_users_folder_stays(tmp: Path) -> None:
     os.chown(made, 12345, 12345)
     scratch_folder.sweep()
     assert made.is_dir()
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+def test_a_folder_that_was_given_the_name_of_a_temporary_one_stays(shared: Path) -> None:
+    """`mv thesis ipexctl-abcdefgh`, by whoever cannot remove what is in it."""
+    thesis = shared / "ipexctl-abcdefgh"
+    thesis.mkdir()
+    (thesis / "chapter").write_text("1")
+    os.utime(thesis, (1, 1))
+    scratch_folder.sweep()
+    assert (thesis / "chapter").is_file()
+    shared.chmod(0o1777)
+    scratch_folder.sweep()
+    assert not thesis.exists()
+
+
+def test_no_temporary_folder_is_made_where_others_can_replace_it(shared: Path) -> None:
+    folder = scratch_folder.make()
+    try:
+        assert Path(folder).parent != shared
+    finally:
+        scratch_folder.remove(folder)

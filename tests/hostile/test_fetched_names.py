@@ -12,7 +12,9 @@ from ipexctl.verbs.run.fetch_outputs import why_not_taken
     [
         ".git/config", "out/.git/hooks/post-checkout", "out/.GIT", "out/.vscode/tasks.json",
         ".envrc", ".bashrc", "out/.ssh/authorized_keys", "ipexctl.toml", "out/ipexctl.lock",
-        ".ipexctl/runs/x", "out/HEAD",
+        ".ipexctl/runs/x", "out/HEAD", "out/.dir-locals.el", "out/mise.toml", "out/.pdbrc",
+        "out/.Rprofile", "out/.RData", "out/.env.local", "out/.cargo/config.toml", "uv.toml",
+        "out/.nvim.lua", "out/.claude/settings.json", "out/.lldbinit", "out/.yarnrc.yml",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("pattern", ["**", "*", "out"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
+from ipexctl.local.plays import play_files
 from ipexctl.local.plays.play_files import read_play_file, shipped_plays
 from tests.plays.on_host import OTHER, as_root
 
@@ -52,3 +53,22 @@ def test_a_play_in_a_folder_that_others_can_write_is_refused(folder: Path) -> No
     folder.chmod(0o777)
     with pytest.raises(InputError, match="writable by everyone"):
         read_play_file("p.yaml")
+
+
+def test_a_play_below_such_a_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if all is as it should be once it has been read."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    tmp_path.chmod(0o777)
+    (mine / "p.yaml").write_text(PLAY)
+
+    def read_file(path: Path) -> bytes:
+        tmp_path.chmod(0o755)
+        return path.read_bytes()
+
+    monkeypatch.setattr(play_files, "read_file", read_file)
+    with pytest.raises(InputError, match="writable by everyone") as refused:
+        read_play_file(str(mine / "p.yaml"))
+    assert refused.value.hint == f"chmod go-w {tmp_path}"

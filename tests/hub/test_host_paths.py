@@ -113,3 +113,10 @@ def test_a_path_that_loses_some_packets_is_not_told(retries: list[int]) -> None:
     assert [watch.report([(KEY, n)], float(now)) for now, n in enumerate(retries)] == [None] * len(
         retries
     )
+
+
+def test_addresses_that_a_host_reports_do_not_add_up() -> None:
+    paths = HostPaths([("n0", "10.0.0.1"), ("n1", "10.0.0.2")])
+    for i in range(100):
+        paths.take("n1", [f"{i}.{j}" for j in range(256)], [], 1.0)
+    assert sum(map(len, paths.owners.values())) <= 2 + 256

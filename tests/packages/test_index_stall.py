@@ -146,3 +146,12 @@ def test_it_is_named_in_30_seconds(tmp_path: Path, point: str, _again: int) -> N
             resolve([replace(STACK, row=row)], Indexes(url), environ_of(tmp_path))
         assert time.monotonic() - began < 30.0
     assert "stalls" in told.value.why
+
+
+@pytest.mark.parametrize("piece", ["<a ", "<a a", "<a href", "<a href='", " "])
+def test_a_page_is_searched_in_linear_time(piece: str) -> None:
+    """No signal ends the search: for its time, Ctrl-C would do nothing."""
+    page = (piece.encode() * index_stall.ENOUGH)[: index_stall.ENOUGH]
+    began = time.monotonic()
+    index_stall._LINK.search(page)
+    assert time.monotonic() - began < 5.0

@@ -11,6 +11,7 @@ from ipexctl.core.doctor.suggested_fix import Command, Shell
 from ipexctl.core.facts.host_facts import plain
 from ipexctl.core.inventory import fold
 from ipexctl.core.model import Finding, Severity
+from ipexctl.core.quoting import quote
 from ipexctl.quick_dataclass import dataclass
 
 _INSTALLERS = ("apt-get", "dnf", "zypper")
@@ -82,7 +83,7 @@ def _step(command: Command | Shell) -> tuple[str, dict[str, object]]:
         return "sysctl", {"name": setting[1], "value": setting[2]}
     if words[0] == "chmod" and len(words) == 3:
         return "file", {"path": words[2], "mode": words[1], "state": "directory"}
-    return "sh", {"cmd": " ".join(words)}
+    return "sh", {"cmd": quote(tuple(words))}
 
 
 def _written(line: str, path: str, *, append: bool) -> tuple[str, dict[str, object]]:

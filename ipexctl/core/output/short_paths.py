@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 
-_PATH = re.compile(
-    r"""[^\s"'(<=:]*/(?:runs/[\w.-]{1,80}/work|(?:envs|lib)/[^\s"']{1,200}?/site-packages)/"""
-)
+_FOLDER = re.compile(r"""/(?:runs/[\w.-]{1,80}/work|(?:envs|lib)/[^\s"']{1,200}?/site-packages)/""")
+_BEFORE_PATH = re.compile(r"""[\s"'(<=:]""")
 
 
 def shortened(text: str) -> str:
     """Without the folder of the run, or of the environment's packages."""
-    return _PATH.sub("", text) if "/work/" in text or "/site-packages/" in text else text
+    if "/work/" not in text and "/site-packages/" not in text:
+        return text
+    kept, end = "", 0
+    for found in _FOLDER.finditer(text):
+        before = text[end : found.start()]
+        kept += before[: max((m.end() for m in _BEFORE_PATH.finditer(before)), default=0)]
+        end = found.end()
+    return kept + text[end:]
 
 
 def is_own_frame(text: str) -> bool:

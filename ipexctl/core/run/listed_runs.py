@@ -20,6 +20,7 @@ from ipexctl.quick_dataclass import dataclass
 LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
+_RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")  # also the name of a folder here
 _HUGE = 1 << 60
 _ID = "use a run ID"
 
@@ -147,7 +148,7 @@ def read_on_host(
     return OnHost(
         host,
         target,
-        plain(raw.get("run"), 64),
+        _if_valid(_RUN_ID, raw.get("run")),
         raw.get("alive") is True,
         said,
         _number(raw.get("began")),
@@ -293,11 +294,18 @@ def _last_line(last: Any) -> tuple[int, str] | None:
     return (last[0], text) if without_noise([text]) else None
 
 
+def _if_valid(form: re.Pattern[str], value: Any) -> str:
+    """It may become a part of a path, or of a command to paste. "" if ipexctl never makes such."""
+    return value if isinstance(value, str) and form.fullmatch(value) else ""
+
+
 def _about(raw: Mapping[str, Any]) -> About:
     words = (plain(raw.get(key), most) for key, most in _TEXTS)
     name, command, by, folder, cwd, version = words
     ranks = count_or_none(raw.get("ranks")) or 0
-    return About(name, texts(raw.get("hosts")), ranks, command, by, folder, cwd, version)
+    return About(
+        _if_valid(_NAME, name), texts(raw.get("hosts")), ranks, command, by, folder, cwd, version
+    )
 
 
 _TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000), ("cwd", 1000),

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import pathspec
 
+from ipexctl.core.secret_names import Named, named
 from ipexctl.core.sizes import human
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
@@ -19,11 +20,21 @@ from ipexctl.quick_dataclass import dataclass
 # never sent, whatever the ignore files say
 HISTORY = (".git", ".hg", ".svn", ".ipexctl")
 CACHES = ("__pycache__", "*.py[co]", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules")
-SECRETS = (".env*", "*.pem", "*.key", "id_*", ".ssh", ".netrc", ".aws")
+ACCOUNTS = (  # of clouds, registries and other services; all in small letters
+    ".aws", ".azure", ".boto", ".databrickscfg", ".docker", ".dockercfg", ".git-credentials",
+    ".gnupg", ".htpasswd", ".kube", ".my.cnf", ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg",
+    ".ssh", ".vault-token", "_netrc",
+)  # fmt: skip
+SECRETS = (
+    ".env*", "*.pem", "*.key", "id_*", *ACCOUNTS, "*.jks", "*.kdbx", "*.keystore", "*.p12", "*.pfx",
+    "*.ppk",
+)  # fmt: skip
 ENVIRONMENTS = (".venv",)  # and every folder with one of these in it:
 ENVIRONMENT_SIGNS = ("pyvenv.cfg", "conda-meta")
 # of data, where names as id_0001.png are common; the last two are those of a hub cache
-DATA_SECRETS = (".env*", ".ssh", ".netrc", ".aws", ".git-credentials", "token", "stored_tokens")
+DATA_SECRETS = (
+    ".env*", *ACCOUNTS, "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "token", "stored_tokens",
+)  # fmt: skip
 # to Python a module that is called so is code; a run without it would break
 CODE = ("id_*.py",)
 
@@ -45,6 +56,12 @@ MADE = (
 PRIVATE = re.compile(
     r"(?i)secret|credential|passw|(?<![a-z])(api_?keys?|auth|keys?|private|pwd|token)(?![a-z])"
 )
+# nor, in a file that can hold words, by its name
+TEXT_INSIDE = (
+    *TEXT, "*.bin", "*.bz2", "*.dat", "*.gz", "*.pickle", "*.pkl", "*.tar", "*.tgz", "*.xz",
+    "*.zip", "*.zst",
+)  # fmt: skip
+STORES = re.compile(r"(?i)wallet|key(store|ring|chain)|secring|recovery.?codes?|^(ssh|gnupg|gpg)$")
 MADE_BY_EDITORS = (".DS_Store", ".idea", ".vscode", ".ipynb_checkpoints", "*.sw[op]", "*~")
 
 MAX_DATA = 50 * 1000 * 1000  # bytes of one such file
@@ -65,6 +82,7 @@ _SECRET = _any_of(*SECRETS)
 _CODE = _any_of(*CODE)
 _DATA_SECRET = _any_of(*DATA_SECRETS)
 _DATA, _TEXT, _MADE = _any_of(*DATA, *TEXT), _any_of(*TEXT), _any_of(*MADE)
+_TEXT_INSIDE = _any_of(*TEXT_INSIDE)
 _OF_NO_USE = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS, *MADE_BY_EDITORS)
 
 
@@ -74,7 +92,8 @@ def is_never_sent(name: str) -> bool:
 
 
 def secret(name: str) -> bool:
-    return bool(_SECRET.match(name)) and not _CODE.match(name)
+    low = name.lower()
+    return bool(_SECRET.match(low)) and not _CODE.match(low)
 
 
 def is_of_no_use(name: str) -> bool:
@@ -97,10 +116,18 @@ def _is_data(path: str, place: str) -> bool:
     if not path.startswith(above) or PRIVATE.search(path):
         return False
     below = path.removeprefix(above)
-    name = posixpath.basename(below).lower()
+    own = posixpath.basename(below)
+    name = own.lower()
     if is_made(below) or is_never_sent(name) or not _DATA.match(name):
         return False
+    if _TEXT_INSIDE.match(name) and _names_a_secret(own.partition(".")[0]):
+        return False
     return "/" in below or not _TEXT.match(name)
+
+
+def _names_a_secret(stem: str) -> bool:
+    names = (stem, stem.lower())
+    return any(STORES.search(name) or named(name) is Named.SECRET for name in names)
 
 
 def is_made(path: str) -> bool:
@@ -109,7 +136,7 @@ def is_made(path: str) -> bool:
 
 
 def data_secret(name: str) -> bool:
-    return bool(_DATA_SECRET.match(name))
+    return bool(_DATA_SECRET.match(name.lower()))
 
 
 # --- ignore files --------------------------------------------------------------------------------

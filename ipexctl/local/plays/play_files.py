@@ -9,7 +9,7 @@ from ipexctl.core.inventory.text_encoding import decode
 from ipexctl.core.quoting import quote
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local.bounded_read import read_file
-from ipexctl.local.ownership import closing, untrusted_reason
+from ipexctl.local.ownership import closing, untrusted_above, untrusted_reason
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -32,6 +32,8 @@ def read_play_file(word: str) -> tuple[str, str]:
         raise InputError(what, hint=f"ipexctl run {quote((word,))}")
     if not shipped and "/" not in word and not path.suffix:
         raise _missing(word)
+    # looked at before it is read: who can replace a folder above may put ours back afterwards
+    untrusted = "" if shipped else untrusted_reason(path) or untrusted_above(path)
     try:
         text = decode(read_file(shipped or path), word)
     except FileNotFoundError:
@@ -39,11 +41,13 @@ def read_play_file(word: str) -> tuple[str, str]:
     except (OSError, ValueError) as e:
         why = reason_of(e)
         raise InputError(f"cannot read the play {word}", why=why) from None
-    if not shipped and (why := untrusted_reason(path)):
-        hint = (
-            closing(path, why) or f"read it first, then: cp {quote((word,))} into your own folder"
+    if untrusted:
+        copy = f"read it first, then: cp {quote((word,))} into your own folder"
+        raise InputError(
+            f"{word}: {untrusted}",
+            why="a play runs commands on all hosts",
+            hint=closing(path, untrusted) or copy,
         )
-        raise InputError(f"{word}: {why}", why="a play runs commands on all hosts", hint=hint)
     return text, word
 
 

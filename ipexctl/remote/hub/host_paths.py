@@ -11,17 +11,24 @@ class HostPaths:
     def __init__(self, hosts):
         """`hosts`: (name, address) of each, the hub's first."""
         self.first = hosts[0][0]
+        self.planned = hosts
+        self.own = {}  # host -> addresses of its ranks, by its last report
         self.owners = {}  # type: dict[str, set[str]]  # hosts that have an address
-        for name, address in hosts:
-            self.owners.setdefault(address, set()).add(name)
+        self.count_owners()
         self.unanswered = {}  # host -> {address: since when}
         self.quiet = {}  # host -> since when
         self.told = {}  # (what, its opposite) -> since when
 
     def take(self, host, own, peers, now):
-        for address in own:
-            self.owners.setdefault(address, set()).add(host)
+        self.own[host] = own
+        self.count_owners()
         self.unanswered[host] = {address: now - seconds for address, seconds in peers}
+
+    def count_owners(self):
+        self.owners = {}
+        reported = [(name, address) for name, own in self.own.items() for address in own]
+        for name, address in self.planned + reported:
+            self.owners.setdefault(address, set()).add(name)
 
     def listen(self, host, silence, now):
         """How long the hub has not heard it."""
@@ -33,8 +40,9 @@ class HostPaths:
     def forget(self, host):
         self.quiet.pop(host, None)
         self.unanswered.pop(host, None)
-        for owners in self.owners.values():
-            owners.discard(host)
+        self.own.pop(host, None)
+        self.planned = [(name, address) for name, address in self.planned if name != host]
+        self.count_owners()
 
     def cuts(self):
         found = {}

@@ -272,7 +272,15 @@ def download_failure(file, e, had):
 
 
 def opener():
-    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls()))
+    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls()), Redirects)
+
+
+class Redirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        fp.close()  # urllib would read its body, however long that is
+        return urllib.request.HTTPRedirectHandler.redirect_request(
+            self, req, fp, code, msg, headers, newurl
+        )
 
 
 def opener_to(peer):

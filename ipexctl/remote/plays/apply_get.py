@@ -68,9 +68,14 @@ class _Limits:
                 since, had = now, self.size
             for link in self.sockets if self.why else ():
                 try:
-                    socket.socket.shutdown(link, socket.SHUT_RDWR)  # TLS, too, without a goodbye
+                    link.shutdown(socket.SHUT_RDWR)  # TLS, too, without a goodbye
                 except OSError:
                     pass
+
+    def close(self):
+        self.over.set()
+        for link in self.sockets:
+            link.close()
 
     def require_room(self, size):
         if size > self.most:
@@ -78,8 +83,15 @@ class _Limits:
 
     def connection(self, kind):
         def connect(made):
+            create = made._create_connection
+
+            def opened(*args, **more):
+                link = create(*args, **more)
+                self.sockets.append(link.dup())  # TLS takes the other; proxies talk before it
+                return link
+
+            made._create_connection = opened
             kind.connect(made)
-            self.sockets.append(made.sock)
 
         return type(kind.__name__, (kind,), {"connect": connect})
 
@@ -104,6 +116,7 @@ class _SameKind(urllib.request.HTTPRedirectHandler):
             raise Failure("%s redirects to %s, not followed" % (req.full_url, newurl[:200]))
         if req.full_url.startswith("https://") and not newurl.startswith("https://"):
             raise Failure("%s redirects to plain http, not followed" % req.full_url)
+        fp.close()  # urllib would read its body, however long that is
         return urllib.request.HTTPRedirectHandler.redirect_request(
             self, req, fp, code, msg, headers, newurl
         )
@@ -135,7 +148,7 @@ def _download(args, file):
         why = limits.why or str(getattr(e, "reason", "") or e)
         raise Failure("cannot download %s" % args["url"], why) from None
     finally:
-        limits.over.set()
+        limits.close()
     if digest.hexdigest() != args["sha256"].lower():
         raise Failure(
             "%s does not have the expected content" % args["url"],

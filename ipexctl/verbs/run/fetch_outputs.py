@@ -48,7 +48,11 @@ OBEYED = frozenset(
         ".env", ".direnv", ".mise.toml", ".tool-versions", ".pre-commit-config.yaml", ".bashrc",
         ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
         ".zprofile", ".zlogin", ".vimrc", ".exrc", ".nvimrc", ".gdbinit", "sitecustomize.py",
-        "usercustomize.py",
+        "usercustomize.py", ".mise", ".mise.local.toml", "mise.toml", "mise.local.toml", "uv.toml",
+        ".python-version", ".cshrc", ".tcshrc", ".kshrc", ".login", ".zlogout", ".inputrc",
+        ".dir-locals.el", ".dir-locals-2.el", ".nvim.lua", ".lvimrc", ".vim", ".zed", ".cursor",
+        ".claude", ".pdbrc", ".lldbinit", ".rprofile", ".renviron", ".rdata", ".cargo", ".bazelrc",
+        ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs",
     )
 )  # fmt: skip
 Note = Callable[[str], None]
@@ -339,7 +343,7 @@ def why_not_taken(path: str, patterns: Sequence[str]) -> str:
         return "it was not asked for"
     if names[0].startswith(".") and not any(pattern.startswith(".") for pattern in patterns):
         return "hidden files are fetched by their names"
-    obeyed = [name for name in names if name.casefold() in OBEYED]
+    obeyed = [name for name in names if name.casefold() in OBEYED or name.startswith(".env.")]
     obeyed += names[-1:] if names[-1].casefold() == "head" else []
     return f"programs on this machine obey {obeyed[0]}" if obeyed else ""
 
