@@ -169,11 +169,11 @@ DAEMON = {
     "intel": "[h]ydra_pmi_proxy",
     "mpich": "[h]ydra_pmi_proxy",
     "openmpi": "[p]rted",
-    "none": "[r]ank.py [0-9]",
+    "none": "[r]ank.pyc [0-9]",
 }
 TARGETS: dict[str, Callable[[Bench], tuple[str, str]]] = {
     "a rank": lambda b: (HOST, "-o -f '[t]rain.py'"),
-    "a wrapper": lambda b: (HOST, "-n -f '[r]ank.py'"),
+    "a wrapper": lambda b: (HOST, "-n -f '[r]ank.pyc'"),
     "mpirun": lambda b: (HUB, f"-o -f '{MPIRUN[b.mpi]}'"),
     "a daemon": lambda b: (HOST, f"-o -f '{DAEMON[b.mpi]}'"),
     "a supervisor": lambda b: (HOST, "-o -x ipexctl-run"),

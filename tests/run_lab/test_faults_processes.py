@@ -98,7 +98,7 @@ def test_arguments_that_a_script_refuses_fail_all_ranks_in_the_same_way(runner):
         ),
         pytest.param(
             "node02",
-            "[r]ank.py$",
+            "[r]ank.pyc$",
             (137, "rank 1 on node02 was killed", "killed"),
             marks=pytest.mark.soak,
             id="wrapper",

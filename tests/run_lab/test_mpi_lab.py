@@ -304,7 +304,7 @@ def test_without_mpi_a_run_ends_like_any_other(without, tmp_path, how, code, end
         for _ in range(3):
             run.until(event="line", text="up")
     if how == "kill":
-        kill = ["/bin/sh", "-c", "pkill -9 -o -f '[r]ank.py 1:0'"]
+        kill = ["/bin/sh", "-c", "pkill -9 -o -f '[r]ank.pyc 1:0'"]
         assert runner.lab.run_in("node02", kill).returncode == 0
     if how == "Ctrl-C":
         run.process.send_signal(signal.SIGINT)

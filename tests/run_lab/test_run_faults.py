@@ -45,7 +45,7 @@ def test_a_child_that_hides_ends_with_its_rank(runner):
     assert hidden(runner) == []
 
 
-@pytest.mark.parametrize(("host", "victim"), [("node02", "[r]ank.py$"), ("node01", AGENT)])
+@pytest.mark.parametrize(("host", "victim"), [("node02", "[r]ank.pyc$"), ("node01", AGENT)])
 def test_a_child_that_hides_is_found_when_its_wrapper_or_the_hubs_agent_is_killed(
     runner, host, victim
 ):

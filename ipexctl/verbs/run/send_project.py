@@ -242,7 +242,10 @@ def left_out_file(
 
 def _above(project: Project, said: Sequence[str]) -> str:
     """One of the paths, from where the command was typed, if that is above what is sent."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return ""  # that folder is gone
     if project.git or here not in project.folder.parents or why_refused(here):
         return ""
     paths = (os.path.normpath(here / path) for path in said if not posixpath.isabs(path))
