@@ -25,6 +25,7 @@ from ipexctl.local import last_outcome
 SILENCE = 60.0  # a host that works says so more often
 GRACE = 5.0  # extra seconds that doctor gives a slow host to connect
 _CLOSERS = 16
+FEW = 32  # hosts: to send bytecode takes 3 ms of this machine for each, and saves 0.1 s for all
 
 T = TypeVar("T")
 
@@ -83,11 +84,14 @@ class Fleet:
         with trace.span("connect", host.name):
             agent = connect(
                 transport, host, timeout=self._connect_timeout, python=python, ahead=ahead,
-                bytecode=self._bytecode.get(key) == known_bytecode.OURS,
+                bytecode=self._takes_bytecode(key),
             )  # fmt: skip
         self._bytecode_seen[key] = agent.hello.bytecode
         self.agents[host] = agent
         return agent
+
+    def _takes_bytecode(self, key: str) -> bool:
+        return len(self.hosts.hosts) <= FEW and self._bytecode.get(key) == known_bytecode.OURS
 
     def reconnect(self, host: Host) -> Agent:
         """A new agent in place of one whose connection ended."""
