@@ -116,7 +116,8 @@ def compiled() -> dict[str, bytes]:
         path = cache_dir() / "agents" / f"{sys.implementation.cache_tag}.marshal"
         if untrusted_above(path):
             return {}
-        stamp = _stamp()
+        if not (stamp := _stamp()):
+            return {}
         with suppress(OSError, ValueError, EOFError, TypeError):
             before, found = marshal.loads(path.read_bytes())
             if before == stamp:
@@ -134,10 +135,11 @@ def _code(name: str, text: str) -> bytes:
 
 
 def _stamp() -> list[object]:
+    """Of the files whose code is kept; [] where they are not in a folder, as in a zip file."""
     top = Path(str(files("ipexctl").joinpath("remote")))
-    found: list[object] = [MAGIC_NUMBER]
+    found: list[object] = []
     for folder, _, names in sorted(os.walk(top)):
         for name in sorted(n for n in names if n.endswith(".py")):
             about = Path(folder, name).stat()
             found.append([folder, name, about.st_mtime_ns, about.st_size])
-    return found
+    return [MAGIC_NUMBER, *found] if found else []

@@ -25,7 +25,7 @@ def _file() -> Path:
 
 def load() -> dict[str, str]:
     with suppress(OSError, ValueError, RuntimeError):
-        found = json.loads((_file()).read_text("utf-8"))
+        found = json.loads(_file().read_text("utf-8"))
         if isinstance(found, dict):
             return {key: value for key, value in found.items() if isinstance(value, str)}
     return {}

@@ -82,3 +82,10 @@ def test_a_changed_module_is_compiled_again(cache, monkeypatch) -> None:
     monkeypatch.setattr(agent_sources, "texts", lambda: texts)
     after = agent_sources.compiled.__wrapped__()
     assert {n for n in after if after[n] != before[n]} == {"main"}
+
+
+def test_files_that_are_in_no_folder_are_not_compiled(cache, monkeypatch) -> None:
+    """In a zip file nothing tells when they change."""
+    monkeypatch.setattr(agent_sources, "_stamp", list)
+    assert agent_sources.compiled() == {}
+    assert not cache.exists()

@@ -1,4 +1,4 @@
-"""A redirect whose own body has no end: nobody reads it."""
+"""A redirect whose own body has no end: it is not read."""
 
 from __future__ import annotations
 
