@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ BEAT = 5.0  # seconds between signs of life for the controller
 
 def run(call, command, variables, timeout):
     """stdout of the command. Its whole process group ends with it, with us, or at the deadline."""
+    import tempfile
+
     with tempfile.TemporaryFile() as log:
         process = start(command, variables, log)
         out = output_of(call, process, timeout)

@@ -127,7 +127,7 @@ class Serving:
             start_thread(self.launch, number, link)
 
     def launch(self, number, link):
-        reader = rank_wrapper.Lines(link)
+        reader = rank_wrapper.Messages(link)
         argv = (reader.next() or {}).get("argv", [])
         try:
             target, command = mpi_launch.read(self.run, argv)

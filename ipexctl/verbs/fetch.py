@@ -64,7 +64,7 @@ def _apart(fleet: Fleet, run: Run) -> dict[str, Host]:
     first."""
 
     def look_on(host: Host) -> str:
-        return fleet.call(host, "run.result_files.look", run_id=run.id).text("mark")
+        return fleet.call(host, "files.result_files.look", run_id=run.id).text("mark")
 
     there = reached(fleet, run)
     marks: Mapping[Host, str] = fleet.each(look_on, list(there.values()))

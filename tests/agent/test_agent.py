@@ -376,10 +376,10 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
             "run.run_watch.start",
             {"own_process", "root_folder"}
             | {f"run.{n}" for n in ("run_watch", "log_follower", "journal", "run_folders")}
-            | {"run.control", "run.rank_wrapper"},  # not imported before one attaches
+            | {"run.control"},  # not imported before one attaches
         ),
         (
-            "run.guardian.stand_by",
+            "run.stand_by.begin",
             {"root_folder", "own_process", "scratch_folder", "hub.host_paths"}
             | {"connection.unanswered"}
             | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
@@ -389,7 +389,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
                 f"connection.{name}"
                 for name in ("hub_link", "link_stream", "link_thread", "peer_tls", "tls_channel")
             }
-            | {"run.control", "run.journal", "run.watchers"},
+            | {"run.control", "run.journal", "run.watchers", "run.stand_by"},
         ),
         (
             "facts.benchmark.memory",

@@ -94,7 +94,7 @@ ASKED = [
     "facts.probe.facts",  # both of these went with the agent
     "run.run_environment.find",
     "files.synced_folders.make",
-    "run.run_list.conclude",
+    "run.run_watch.conclude",
     "files.space_limits.prune",
 ]
 

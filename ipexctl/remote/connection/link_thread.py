@@ -6,9 +6,9 @@ It touches no disk, and sends a beat on every connection each second.
 import os
 import selectors
 import socket
+import sys
 import threading
 import time
-import traceback
 
 from ipexctl.remote.connection import link_stream, peer_tls, tls_channel
 from ipexctl.remote.connection.link_stream import BEAT, HELLO, MESSAGE, REFUSED
@@ -201,7 +201,7 @@ class Link:
             self.note_end(channel, e)
             self.drop(channel, str(e))
         except Exception as e:
-            traceback.print_exc()
+            sys.excepthook(*sys.exc_info())
             self.drop(channel, repr(e))
 
     def note_end(self, channel, how):
@@ -288,7 +288,7 @@ class Link:
         try:
             self.deliver(end, message)
         except Exception:
-            traceback.print_exc()
+            sys.excepthook(*sys.exc_info())
 
     def write(self, channel):
         if channel.connecting:

@@ -18,7 +18,7 @@ import time
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.files import dataset_versions, spare_copies, synced_folders
-from ipexctl.remote.install import blobs, env_marks, root_upkeep
+from ipexctl.remote.install import blobs, disk_use, env_marks
 from ipexctl.remote.run import run_folders
 
 KINDS = ("runs", "copies", "spare", "blobs")
@@ -114,7 +114,7 @@ class Pruning:
         if lock is None:
             return
         try:
-            self.count("runs", root_upkeep.size_of(folder))
+            self.count("runs", disk_use.size_of(folder))
             if not self.check:
                 shutil.rmtree(folder, ignore_errors=True)
         finally:
@@ -184,7 +184,7 @@ class Pruning:
             return
         old = time.time() - UNNAMED
         idle = []
-        for path, size, modified in root_upkeep.kept_blobs(self.root):
+        for path, size, modified in disk_use.kept_blobs(self.root):
             sha = os.path.basename(path)
             unnamed = sha not in wanted and modified < old
             if sha not in needed and (sha in theirs or unnamed):
@@ -215,7 +215,7 @@ class Pruning:
         """(trees that are kept, (path, tree) of those that go)"""
         kept, going, size = [], [], 0  # type: list[object], list[object], int
         here = set(synced_folders.Packs(self.root).where)
-        here.update(os.path.basename(path) for path, _, _ in root_upkeep.kept_blobs(self.root))
+        here.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
         for path, tree in trees_of(self.root):
             self.alive()
             new = {sha: n for sha, n in contents(tree).items() if sha in here}
@@ -328,7 +328,7 @@ def is_earlier(tree, newer):
 def wanted_by_environments(root):
     """None where an environment does not say what it needs."""
     found = set()  # type: set[str]
-    for key in root_upkeep.env_keys(root):
+    for key in disk_use.env_keys(root):
         mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
         if mark is not None:
             if "blobs" not in mark:

@@ -4,8 +4,6 @@
 the build. `op_compare` also looks at the files that the RECORDs name.
 """
 
-import base64
-import csv
 import glob
 import hashlib
 import json
@@ -186,6 +184,8 @@ class Comparison:
 
     def digest(self, path, kind):
         """As a RECORD has it; None if it cannot be read."""
+        import base64
+
         try:
             state = hashlib.new(kind)
             with open(path, "rb") as file:
@@ -218,6 +218,8 @@ class Comparison:
 
 def record_rows(folder):
     """(path below site-packages, "sha256=...", size), as text, of each line of a RECORD."""
+    import csv  # a run needs nothing of it
+
     try:
         with open(os.path.join(folder, "RECORD"), newline="", encoding="utf-8") as file:
             for row in csv.reader(file):

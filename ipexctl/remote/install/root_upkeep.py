@@ -3,7 +3,6 @@
 Only what has an environment's or a blob's name is ever removed; `current` and `previous` never are.
 """
 
-import glob
 import os
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
     blobs,
+    disk_use,
     env_drift,
     env_marks,
     env_users,
@@ -32,10 +32,10 @@ def op_list(call, header):
         return {"root": text, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
     root = root_folder.checked(text)
     found, files = [], {}
-    for key in env_keys(root):
+    for key in disk_use.env_keys(root):
         call.emit({"event": "alive"})
         found.append(env_summary(root, key))
-        files[key] = file_sizes(env_marks.env_folder(root, key)) if header["sizes"] else {}
+        files[key] = disk_use.file_sizes(env_marks.env_folder(root, key)) if header["sizes"] else {}
     number = Counter(file for those in files.values() for file in those)
     for env in found:
         those = files[env["key"]]
@@ -48,7 +48,7 @@ def op_list(call, header):
         "previous": env_marks.current(root, "previous"),
         "envs": found,
         "size": sum(together.values()),
-        "blobs": sum(size for _, size, _ in kept_blobs(root)),
+        "blobs": sum(size for _, size, _ in disk_use.kept_blobs(root)),
     }
 
 
@@ -75,7 +75,7 @@ def op_remove(call, header):
     unpacked, without which nothing would be freed. With `check` nothing is removed.
     """
     root = root_folder.checked(header["root"])
-    removed, kept, freed = [], [], Freed()
+    removed, kept, freed = [], [], disk_use.Freed()
     with ExitStack() as held:
         if not header["check"]:  # an install can hold it for as long as its files take
             held.enter_context(environments.RootLock(call, root))
@@ -138,14 +138,6 @@ def op_set_aside(call, header):
 # --- looking -------------------------------------------------------------------------------------
 
 
-def env_keys(root):
-    try:
-        found = os.listdir(os.path.join(root, "envs"))
-    except OSError:
-        return []
-    return sorted(name for name in found if env_marks.KEY.match(name))
-
-
 def env_summary(root, key):
     env = env_marks.env_folder(root, key)
     mark = env_marks.read_mark(os.path.join(env, env_marks.OK))
@@ -163,41 +155,6 @@ def env_summary(root, key):
     }
 
 
-def size_of(folder):
-    """Bytes on the disk, each file once however many names it has, here or elsewhere."""
-    return sum(file_sizes(folder).values())
-
-
-def file_sizes(folder):
-    """{(device, inode): bytes on the disk}."""
-    return {(i.st_dev, i.st_ino): i.st_blocks * 512 for i in file_infos(folder)}
-
-
-class Freed:
-    """What folders free that are removed one after the other: a file goes with its last name."""
-
-    def __init__(self):
-        self.names = {}  # type: dict[tuple[int, int], int]  # that are left
-
-    def by(self, folder):
-        size = 0
-        for info in file_infos(folder):
-            file = info.st_dev, info.st_ino
-            self.names[file] = self.names.get(file, info.st_nlink) - 1
-            size += 0 if self.names[file] else info.st_blocks * 512
-        return size
-
-
-def file_infos(folder):
-    """Of every file below."""
-    for path, _, files in os.walk(folder):
-        for name in files:
-            try:
-                yield os.lstat(os.path.join(path, name))
-            except OSError:
-                continue
-
-
 def why_needed(root, key, env):
     """Why the environment cannot go, "" if it can."""
     for name in ("current", "previous"):
@@ -209,26 +166,10 @@ def why_needed(root, key, env):
     return "%s runs in it" % user if user else ""
 
 
-def kept_blobs(root):
-    """(path, size, modified) of every blob."""
-    top = os.path.join(root, "blobs", "sha256")
-    found = []
-    for path in glob.glob(os.path.join(glob.escape(top), "[0-9a-f][0-9a-f]", "*")):
-        folder, name = os.path.split(path)
-        if not blobs.SHA.match(name) or os.path.islink(folder) or os.path.islink(top):
-            continue
-        try:
-            info = os.lstat(path)
-        except OSError:
-            continue
-        found.append((path, info.st_size, info.st_mtime))
-    return found
-
-
 def idle_blobs(root, going):
     """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
     wanted = set()
-    for key in env_keys(root):
+    for key in disk_use.env_keys(root):
         mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
         if key in going or mark is None:
             continue
@@ -236,10 +177,10 @@ def idle_blobs(root, going):
             return []  # built before this was written down: who knows what it needs
         wanted.update(mark["blobs"])
     old = time.time() - ON_ITS_WAY
-    unpacked = [(path, size_of(path)) for path in standalone_pythons.unused(root, wanted)]
+    unpacked = [(path, disk_use.size_of(path)) for path in standalone_pythons.unused(root, wanted)]
     return unpacked + [
         (path, size)
-        for path, size, modified in kept_blobs(root)
+        for path, size, modified in disk_use.kept_blobs(root)
         if os.path.basename(path) not in wanted and modified < old
     ]
 

@@ -5,6 +5,7 @@ on a shared disk could not tell that.
 """
 
 import hashlib
+import json
 import os
 import socket
 import struct
@@ -12,7 +13,6 @@ import time
 from contextlib import contextmanager
 
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.run import rank_wrapper
 
 PATIENCE = 5.0  # seconds for one question
 PAUSE = 0.05
@@ -52,17 +52,32 @@ def accept(listener, answer, watch):
 def converse(link, answer, watch):
     link.settimeout(PATIENCE)
     try:
-        message = rank_wrapper.Lines(link).next()
+        message = line(link)
         if isinstance(message, dict) and "watch" in message:
             link, watched = None, link
             watch(watched)
         elif isinstance(message, dict):
-            rank_wrapper.send(link, answer(message))
+            send(link, answer(message))
     except (OSError, ValueError):
         pass
     finally:
         if link is not None:
             link.close()
+
+
+def line(link):
+    """The next one. Between versions of ipexctl its form stays. None: the other end has gone."""
+    found = b""
+    while b"\n" not in found:
+        data = link.recv(65536)
+        if not data:
+            return None
+        found += data
+    return json.loads(found.split(b"\n", 1)[0].decode("utf-8"))
+
+
+def send(link, message):
+    link.sendall(json.dumps(message).encode("utf-8") + b"\n")
 
 
 def watched(run_id, host):
@@ -71,7 +86,7 @@ def watched(run_id, host):
     try:
         link = connection(run_id, host)
         if link is not None:
-            rank_wrapper.send(link, {"watch": True})
+            send(link, {"watch": True})
             link.settimeout(None)
     except OSError:
         if link is not None:
@@ -86,8 +101,8 @@ def ask(run_id, host, message):
         with connected(run_id, host) as link:
             if link is None:
                 return None
-            rank_wrapper.send(link, message)
-            return rank_wrapper.Lines(link).next()
+            send(link, message)
+            return line(link)
     except (OSError, ValueError):
         return None
 

@@ -1,51 +1,22 @@
 """The guardian of a run on its host: it starts the supervisor, and sweeps when that was killed,
 or stood still for so long that it kills it.
 
-It is forked from the agent before that has threads, so that a run costs no second Python, and
-imports what a supervisor needs while the project is on its way. It waits at one end of a socket
-pair; the agent (runs.py) has the other. When the agent ends before a run has begun, so does this.
+It waits at one end of a socket pair; the agent (run_watch.py) has the other. When the agent ends
+before a run has begun, so does this.
 """
 
 import mmap
 import os
 import signal
-import socket
 import time
 
-from ipexctl.remote import frame_stream, root_folder, scratch_folder
+from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
 from ipexctl.remote.run import journal, rank_wrapper, run_folders, supervisor
 
 LOOK = 1.0
 PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost
-
-
-def op_stand_by(agent):
-    """Called in the agent's main thread, before it has others."""
-    ours, theirs = socket.socketpair()
-    if os.fork() == 0:
-        try:
-            leave_agent(theirs)
-            guard(frame_stream.of_socket(theirs))
-        finally:
-            os._exit(1)
-    theirs.close()
-    agent.guardian = ours
-
-
-def leave_agent(link):
-    """A session of its own; nothing that the agent has open keeps its connection open."""
-    os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in range(3):
-        os.dup2(null, fd)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != link.fileno():
-            try:
-                os.close(int(name))
-            except OSError:
-                pass  # the listing's own
 
 
 def guard(link):

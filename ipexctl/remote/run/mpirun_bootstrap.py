@@ -5,22 +5,25 @@ the nodes, so no keys, no host keys and no prompts there. Only with --launcher s
 command for ssh, which is run here.
 """
 
-import json
+import _signal as signal
+import _socket as socket
+import marshal
 import os
-import signal
-import socket
+import struct
 import sys
+
+LENGTH = struct.Struct("=I")  # of a message: rank_wrapper.py, which takes longer to import
 
 
 def main():
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.connect(os.environ["IPEXCTL_SOCKET"])
-    link.sendall(json.dumps({"hello": "launch", "argv": sys.argv[1:]}).encode("utf-8") + b"\n")
+    send(link, {"hello": "launch", "argv": sys.argv[1:]})
     message = answer(link)
     if "run" in message:  # --launcher ssh
         code = run(message["run"])
         if code:  # mpirun ends the other ranks when it hears of it: the controller hears it first
-            link.sendall(json.dumps({"code": code}).encode("utf-8") + b"\n")
+            send(link, {"code": code})
             answer(link)
         return code
     if "refused" in message:
@@ -30,14 +33,19 @@ def main():
     return message["exit"]
 
 
+def send(link, message):
+    data = marshal.dumps(message, 2)
+    link.sendall(LENGTH.pack(len(data)) + data)
+
+
 def answer(link):
-    line = b""
-    while not line.endswith(b"\n"):
+    said = b""
+    while len(said) < LENGTH.size or len(said) < LENGTH.size + LENGTH.unpack_from(said)[0]:
         data = link.recv(4096)
         if not data:
             return {"exit": 255}  # the agent has ended
-        line += data
-    return json.loads(line.decode("utf-8"))
+        said += data
+    return marshal.loads(said[LENGTH.size :])
 
 
 def run(argv):

@@ -51,7 +51,7 @@ class Ranks:
             start_thread(self.connection, link)
 
     def connection(self, link):
-        reader = rank_wrapper.Lines(link)
+        reader = rank_wrapper.Messages(link)
         hello = reader.next() or {}
         if hello.get("hello") == "rank":
             self.rank(link, reader, hello)

@@ -5,7 +5,7 @@ import time
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.hub import host_reports, judge
-from ipexctl.remote.install import root_upkeep
+from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control, journal, run_folders
 
 FACTS, END = 64, 2000  # by which the run ended, and characters of what each failed rank printed
@@ -42,7 +42,7 @@ def op_list(call, h):
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
             row["seconds"] = max(row["seconds"], until)
-        row["bytes"] = root_upkeep.size_of(folder) if h["sizes"] else None
+        row["bytes"] = disk_use.size_of(folder) if h["sizes"] else None
         lasts = time.time() - row["began"] if alive and row["began"] else 0.0
         row["cut"] = [[what, max(0.0, lasts - since)] for what, since in row["cut"] if lasts]
         found.append(row)
@@ -86,13 +86,6 @@ def op_stop(call, h):
     run = run_folders.run_id(h)
     order = {"stop": h["by"], "seconds": h["seconds"]}
     return {"asked": control.ask(run, h["journal"], order) is not None}
-
-
-def op_conclude(call, h):
-    """{root, journal, run_id, result: {exit_code, ended_by, cause}} -> {}: how the run ended."""
-    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
-    journal.append(journal.path_of(folder, h["journal"]), {"result": h["result"]})
-    return {}
 
 
 def summary(records):

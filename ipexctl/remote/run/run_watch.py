@@ -43,6 +43,13 @@ def op_attach(call, h):
     return Watch(call, h, sock, sock and frame_stream.of_socket(sock)).serve()
 
 
+def op_conclude(call, h):
+    """{root, journal, run_id, result: {exit_code, ended_by, cause}} -> {}: how the run ended."""
+    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    journal.append(journal.path_of(folder, h["journal"]), {"result": h["result"]})
+    return {}
+
+
 class Watch:
     def __init__(self, call, h, sock, link):
         """`sock`: to the supervisor, None where there is none any more; `link`: its frames."""

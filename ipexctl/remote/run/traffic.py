@@ -15,6 +15,7 @@ import time
 from ipexctl.remote.connection import unanswered
 
 SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
+GET = 18  # TCPDIAG_GETSOCK: of both families, in one walk through the kernel's table
 BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 ERROR, DONE = 2, 3
@@ -26,7 +27,7 @@ CLOSED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY
 INFO = 2  # INET_DIAG_INFO: a struct tcp_info
 ACKED = 120  # where tcpi_bytes_acked is in it; tcpi_bytes_received follows
 HEAD = struct.Struct("=IHHII")
-REQUEST = struct.Struct("=BBBxI48x")  # struct inet_diag_req_v2
+REQUEST = struct.Struct("=xxxB48xI4x")  # struct inet_diag_req: what is asked, in which states
 MESSAGE = struct.Struct("=BBBBHH16s16s12x12xII")  # struct inet_diag_msg; ports are big-endian
 COUNTERS = struct.Struct("=QQ")
 # sent, received: None where the kernel does not count them
@@ -65,23 +66,19 @@ class Sockets:
 
     def open(self):
         """A Connection for each; raises OSError."""
-        for family in (socket.AF_INET, socket.AF_INET6):
-            with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
-                link.settimeout(5.0)
-                body = REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INFO - 1), OPEN)
-                link.send(HEAD.pack(HEAD.size + len(body), BY_FAMILY, DUMP, 1, 0) + body)
-                more = True
-                while more:
-                    for kind, data in messages(link.recv(1 << 17)):
-                        if kind == ERROR:
-                            code = -struct.unpack_from("=i", data)[0]
-                            if family == socket.AF_INET6:
-                                return  # a kernel without IPv6
-                            raise OSError(code, os.strerror(code))
-                        if kind == DONE:
-                            more = False
-                        elif kind == BY_FAMILY:
-                            yield read(data)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
+            link.settimeout(5.0)
+            body = REQUEST.pack(1 << (INFO - 1), OPEN)
+            link.send(HEAD.pack(HEAD.size + len(body), GET, DUMP, 1, 0) + body)
+            while True:
+                for kind, data in messages(link.recv(1 << 17)):
+                    if kind == ERROR:
+                        code = -struct.unpack_from("=i", data)[0]
+                        raise OSError(code, os.strerror(code))
+                    if kind == DONE:
+                        return
+                    if kind == GET:
+                        yield read(data)
 
     def closed(self):
         """The same of those that closed since the last call."""

@@ -253,7 +253,7 @@ def _new_folder(folder: Path) -> Path:
 
 def _list(agent: Agent, wish: Wish) -> Listed:
     asked = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
-    done = agent.call("run.result_files.list", asked, timeout=120).done
+    done = agent.call("files.result_files.list", asked, timeout=120).done
     files = tuple((path, size) for path, size in done.rows("files", str, int))
     return Listed(files, done.get("more") is True)
 
@@ -379,7 +379,7 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
         for offset in range(0, size, PIECE):
             wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
             done = agent.call(
-                "run.result_files.read", wanted, total=transfer_time(PIECE), on_event=part
+                "files.result_files.read", wanted, total=transfer_time(PIECE), on_event=part
             ).done
             if why := done.get("refused"):
                 raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")

@@ -40,7 +40,7 @@ def prepare_on(
     """The questions go with the agent: two round trips less."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
     facts_asked = replace(
-        question(root, listen=False, env=env, load=False), fork="run.guardian.stand_by"
+        question(root, listen=False, env=env, load=False), fork="run.stand_by.begin"
     )
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}

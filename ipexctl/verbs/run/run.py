@@ -229,7 +229,7 @@ class _Run:
 
         def one(host: Host) -> None:
             asks = {**asked, "journal": host.name, "root": self.fleet.root_of(host)}
-            self.fleet.agents[host].call("run.run_list.conclude", asks, timeout=CONCLUDED)
+            self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
 
         there = [host for host in self.fleet.agents if result.reachable(host.name)]
         apart = _apart({host: sent[host] for host in there if host in sent})

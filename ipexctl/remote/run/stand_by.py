@@ -1,0 +1,41 @@
+"""The guardian's process: forked from the agent before that has threads, as a run would else cost a
+second Python. What it alone needs it imports while the agent answers and the project is on its way;
+what both need is imported here, before.
+"""
+
+import ctypes  # noqa: F401
+import os
+import socket
+import subprocess  # noqa: F401
+
+from ipexctl.remote import frame_stream
+from ipexctl.remote.run import control, journal, rank_wrapper, run_folders  # noqa: F401
+
+
+def op_begin(agent):
+    """Called in the agent's main thread, before it has others."""
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        try:
+            leave_agent(theirs)
+            from ipexctl.remote.run import guardian
+
+            guardian.guard(frame_stream.of_socket(theirs))
+        finally:
+            os._exit(1)
+    theirs.close()
+    agent.guardian = ours
+
+
+def leave_agent(link):
+    """A session of its own; nothing that the agent has open keeps its connection open."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(null, fd)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != link.fileno():
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the listing's own
