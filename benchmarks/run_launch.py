@@ -1,6 +1,9 @@
 """From the command to the first line of the last rank: `ipexctl run` beside `mpirun` over SSH.
 
-    python benchmarks/run_launch.py --prefix ENV [--hosts 4,16] [--rounds 5]
+    python benchmarks/run_launch.py --prefix ENV [--hosts 4,16] [--rounds 5] [--edit 0]
+
+With --edit N the project has N files, of which one changes before each run, and the script imports
+torch; the peer has no files to bring.
 
 Needs root (for the lab). The script imports nothing. The peer is `mpirun` typed on node01 over SSH,
 which starts its daemons by SSH with keys, names that resolve, and the script on every host already.
@@ -11,16 +14,19 @@ turns; a first round is not counted. Ratios of medians; hosts and controller sha
 from __future__ import annotations
 
 import sys
+import time
 
 from run_lab import HOME, Hosts, hosts, load, median, options, timed
 
 SCRIPT = "print('up', flush=True)\n"
 
 
-def measure(bench: Hosts, rounds: int) -> dict[str, tuple[float, float]]:
+def measure(bench: Hosts, rounds: int, files: int) -> dict[str, tuple[float, float]]:
     """Per side the medians of the seconds to the last first line, and of the whole command."""
     ranks = len(bench.lab.hosts)
-    script = bench.put("up.py", SCRIPT)
+    script = bench.put("up.py", "import torch\n" * bool(files) + SCRIPT)
+    for n in range(files):
+        (bench.work / f"part{n}.py").write_text(f"# {n}\n" * 200)
     peer = bench.mpirun(ranks, 1, f"{bench.prefix}/bin/python {HOME}/up.py")
     sides = {
         "mpirun over ssh": bench.typed(peer),
@@ -29,6 +35,8 @@ def measure(bench: Hosts, rounds: int) -> dict[str, tuple[float, float]]:
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         for name, argv in sides.items():
+            if files:
+                (bench.work / "part0.py").write_text(f"# {time.monotonic_ns()}\n" * 200)
             sample = timed(argv, ranks, bench.work)
             if number:
                 found[name].append(sample)
@@ -40,12 +48,12 @@ def measure(bench: Hosts, rounds: int) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
-    args = options(__doc__, hosts="4,16", rounds=5)
+    args = options(__doc__, hosts="4,16", rounds=5, edit=0)
     print("| hosts | tool | first line of the last rank s | whole s | ratio | difference s |")
     print("|---|---|---|---|---|---|")
     for count in map(int, args.hosts.split(",")):
         with hosts(count, args.prefix) as bench:
-            found = measure(bench, args.rounds)
+            found = measure(bench, args.rounds, args.edit)
         base = found["mpirun over ssh"][0]
         for name, (first, wall) in found.items():
             ratio = f"{first / base:.2f} | {first - base:+.2f}"

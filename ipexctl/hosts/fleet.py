@@ -218,6 +218,29 @@ def fan_out(
     return {host: outcomes[host] for host in hosts}
 
 
+def beside(work: Callable[[], T]) -> Callable[[], T]:
+    """Starts it in a thread. What is returned waits for it, and returns or raises what it did."""
+    done = threading.Event()
+    value: list[T] = []
+    error: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            value.append(work())
+        except BaseException as e:
+            error.append(e)
+        done.set()
+
+    def result() -> T:
+        done.wait()
+        if error:
+            raise error[0]
+        return value[0]
+
+    threading.Thread(target=run, daemon=True).start()
+    return result
+
+
 def _worker(
     todo: queue.SimpleQueue[Host],
     done: queue.SimpleQueue[tuple[Host, T | HostDown | BaseException]],

@@ -22,7 +22,7 @@ from ipexctl.local.shipped_tables import failures
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run import run_format
 
-EVERY = 0.5  # seconds between two looks
+SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first ones, and later
 END_WAIT = 30.0  # seconds beyond those that the ranks were given
 AWAY = 60.0  # seconds in which a host of a run whose connection ended may be reached again
 _ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"
@@ -188,10 +188,10 @@ def _known(fleet: Fleet, run: Run) -> Run:
 
 
 def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
-    began = time.monotonic()
+    began, pause = time.monotonic(), SOON
     while not run.over and (seconds is None or time.monotonic() - began < seconds):
-        time.sleep(EVERY)
-        run = _again(fleet, run)
+        time.sleep(pause)
+        run, pause = _again(fleet, run), min(2 * pause, EVERY)
     return run
 
 

@@ -81,8 +81,9 @@ HERE = "this command"
 STEPS = [
     "python",
     "imported",
-    "project",
+    "script",
     "ssh",
+    "project",  # while the hosts start their Pythons
     "hosts",
     "plan",
     "preflight",

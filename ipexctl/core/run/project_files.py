@@ -9,13 +9,15 @@ import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-
-import pathspec
+from typing import TYPE_CHECKING
 
 from ipexctl.core.secret_names import Named, named
 from ipexctl.core.sizes import human
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 # never sent, whatever the ignore files say
 HISTORY = (".git", ".hg", ".svn", ".ipexctl")
@@ -148,7 +150,7 @@ class _Rules:
     name: str  # of that file
     lines: tuple[str, ...]  # those that are not empty
     numbers: tuple[int, ...]  # theirs in the file
-    spec: pathspec.GitIgnoreSpec
+    spec: GitIgnoreSpec
     opened: tuple[str, ...]  # folders that a `!` names, and those above them
 
     def says(self, path: str) -> bool | None:
@@ -210,6 +212,8 @@ def _said(rules: Sequence[_Rules], path: str) -> bool | None:
 
 
 def _rules(base: str, name: str, text: str) -> _Rules:
+    from pathspec import GitIgnoreSpec  # 10 ms, which a command without a project does not take
+
     numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line]
     lines, numbers = tuple(line for _, line in numbered), tuple(n for n, _ in numbered)
     named = (_unescaped(line[1:].strip().strip("/")) for line in lines if line.startswith("!"))
@@ -217,10 +221,10 @@ def _rules(base: str, name: str, text: str) -> _Rules:
     if len(lines) > MAX_LINES:
         raise InputError(f"{name} has more than {MAX_LINES:,} lines", hint="shorten it")
     try:
-        spec = pathspec.GitIgnoreSpec.from_lines(lines)
+        spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):  # git passes over what is no pattern, like a[z-b]
         lines = tuple(line if _is_pattern(line) else "#" for line in lines)
-        spec = pathspec.GitIgnoreSpec.from_lines(lines)
+        spec = GitIgnoreSpec.from_lines(lines)
     for pattern in spec.patterns:
         if pattern.regex is not None:
             pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
@@ -237,8 +241,10 @@ def _unescaped(pattern: str) -> str:
 
 
 def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
     try:
-        pathspec.GitIgnoreSpec.from_lines([line])
+        GitIgnoreSpec.from_lines([line])
     except (ValueError, re.error):
         return False
     return True

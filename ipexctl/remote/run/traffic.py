@@ -143,6 +143,8 @@ class Traffic:
         self.since = {}  # rank -> when it started
         self.shortest = None  # seconds that the rank which ended first was watched
         self.young = 0.0  # until then a look is taken often
+        self.held = set()  # inodes of the sockets of all ranks
+        self.looked = 0.0
         self.owners = {}  # inode -> rank, None for a socket that is not a rank's, or NOT_YET
         self.links = {}  # key -> (rank, sent, received)
         self.closed = set()  # keys whose last numbers are known
@@ -195,7 +197,18 @@ class Traffic:
         while not over():
             self.came.wait(self.pause())
             self.came.clear()
-            self.report()
+            if self.due():
+                self.report()
+
+    def due(self):
+        """To look at all sockets takes a millisecond or two, to see that a rank has a new one a
+        tenth of that."""
+        with self.lock:
+            pids, wrappers = dict(self.pids), dict(self.wrappers)
+        held = {n for rank, pid in pids.items() for n in own_sockets(pid, wrappers[rank])}
+        before, self.held = self.held, held
+        meets = time.monotonic() < self.met + MEETING
+        return held != before or time.monotonic() - self.looked > (FIRST if meets else OFTEN)
 
     def pause(self):
         now = time.monotonic()
@@ -265,6 +278,7 @@ class Traffic:
             self.sharing = [list(group) for group in sorted(groups | known)][:LARGEST]
 
     def moved(self):
+        self.looked = time.monotonic()
         if self.sockets is None:
             self.sockets = Sockets()
         found = list(self.sockets.open())
@@ -334,7 +348,7 @@ class Traffic:
             held = {
                 inode: rank
                 for rank, pid in self.pids.items()
-                for inode in inodes_of(pid) - sockets_of(self.wrappers[rank])
+                for inode in own_sockets(pid, self.wrappers[rank])
             }
             for inode in new:  # a socket may be open a moment before its process has it
                 missing = None if inode in self.owners else NOT_YET
@@ -372,6 +386,11 @@ def maps_of(pid):
             return f.read()
     except OSError:
         return b""
+
+
+def own_sockets(pid, wrapper):
+    """Those of a rank that it has not from its wrapper."""
+    return inodes_of(pid) - sockets_of(wrapper)
 
 
 def inodes_of(pid):

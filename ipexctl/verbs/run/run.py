@@ -30,7 +30,7 @@ from ipexctl.core.run.outcome import (  # fmt: skip
 from ipexctl.core.run.run_state import without_colour
 from ipexctl.core.script.frameworks import Frameworks
 from ipexctl.errors import InputError, IpexctlError
-from ipexctl.hosts.fleet import Fleet
+from ipexctl.hosts.fleet import Fleet, beside
 from ipexctl.hosts.suggested_commands import other_pythons, spelled
 from ipexctl.hosts.target import Target
 from ipexctl.local.environment import environment
@@ -62,20 +62,39 @@ def run(
     trace.mark("imported")
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
-    with trace.span("project"):
+    with trace.span("script"):
         script = script_of(options)
-        files = script.files(options, target.note)
+    run_id, held = new_run_id(), dict[str, tuple[Held, ...]]()
+
+    def prepare(host: Host) -> Node:
+        return prepare_on(fleet, host, options, script, run_id, held)
+
     with fleet:
+        connecting = beside(lambda: each(fleet, prepare, typed=script.typed))
+        with trace.span("project"):  # while the hosts start their Pythons
+            files = script.files(_asking_after(connecting, options), target.note)
         painter = Painter(view, target.note, chosen)
+        this = _Run(fleet, options, script, files, painter, interrupts, run_id, held)
         try:
-            return _Run(fleet, options, script, files, painter, interrupts).whole(chosen)
+            return this.whole(chosen, connecting)
         finally:
             painter.close()
 
 
+def _asking_after(connecting: Callable[[], object], options: RunOptions) -> RunOptions:
+    """The user is asked one thing at a time: connecting may need a password."""
+
+    def confirm(question: str) -> bool:
+        connecting()
+        return options.confirm(question)
+
+    asks = options.confirm not in (send_project.always, send_project.always_no)
+    return replace(options, confirm=confirm) if asks else options
+
+
 @dataclass
 class _Run:
-    """One run from the first connection to its result."""
+    """One run, whose hosts are being connected, to its result."""
 
     fleet: Fleet
     options: RunOptions
@@ -83,11 +102,11 @@ class _Run:
     files: send_project.Snapshot | send_project.InPlace
     painter: Painter
     interrupts: Interrupts
-    run_id: str = field(default_factory=lambda: new_run_id())
-    held: dict[str, tuple[Held, ...]] = field(default_factory=dict)  # data sets of each host
+    run_id: str
+    held: dict[str, tuple[Held, ...]]  # data sets of each host
     limits: Limits = field(default_factory=lambda: read_limits(load()))
 
-    def whole(self, chosen: Choice) -> RunResult | Left:
+    def whole(self, chosen: Choice, connecting: Callable[[], dict[Host, Node]]) -> RunResult | Left:
         agents = self.fleet.agents
         for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
@@ -96,7 +115,7 @@ class _Run:
         several = len(self.fleet.hosts.hosts) > 1
         threading.Thread(target=_load, args=(several,), daemon=True).start()
         with trace.span("hosts"):
-            nodes = each(self.fleet, self._prepare, typed=self.script.typed)
+            nodes = connecting()
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):
@@ -140,9 +159,6 @@ class _Run:
 
         if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
             self.painter.note(note)
-
-    def _prepare(self, host: Host) -> Node:
-        return prepare_on(self.fleet, host, self.options, self.script, self.run_id, self.held)
 
     def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
         return plan_of(nodes, self.options, self.script, self.held, self.run_id)
