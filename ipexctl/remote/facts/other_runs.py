@@ -1,7 +1,8 @@
 """The runs that live on this host, also those of other users.
 
 Each supervisor has an abstract socket (control.py). /proc/net/unix lists them, and the kernel says
-which process of which user is behind one. /proc shows the rest, as far as it may be read.
+which process of which user is behind one. /proc shows the rest, as far as it may be read. Most
+hosts have no run: what only a run needs is imported where there is one.
 """
 
 import glob
@@ -9,8 +10,6 @@ import os
 import re
 import socket
 import struct
-
-from ipexctl.remote.run import control, journal, rank_wrapper
 
 LISTENS = 0x10000  # among the flags of a socket
 NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
@@ -30,9 +29,14 @@ def found(root=""):
 
     `root`: where the names of this user's runs are. None: it cannot be seen.
     """
+    listed = sockets()
+    if not listed:
+        return []
+    from ipexctl.remote.run import rank_wrapper
+
     runs = {}  # type: dict[tuple[int, int], dict[str, object]]
     alive = None
-    for address, run in sockets():
+    for address, run in listed:
         pid, uid = behind(address)
         if uid is None or len(runs) >= MOST:
             continue
@@ -60,6 +64,8 @@ def sockets():
 
 def behind(address):
     """(pid, uid) of who listens there; pid 0: in a container of its own. uid None: nobody."""
+    from ipexctl.remote.run import control
+
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         control.connect(link, address, PATIENCE)
@@ -73,6 +79,8 @@ def behind(address):
 
 def used(pid, alive):
     """What the run of this supervisor uses. Memory that processes share is not counted."""
+    from ipexctl.remote.run import rank_wrapper
+
     below = rank_wrapper.descendants(pid, alive) if pid in alive else set()
     wrappers = {p for p in below if is_wrapper(p)}
     scripts = {p for p in below - wrappers if alive[p][1] in wrappers}
@@ -127,6 +135,8 @@ def owner(uid):
 
 def said(root, run):
     """(name, command) of a run of this user, from its journal."""
+    from ipexctl.remote.run import journal
+
     top = os.path.join(glob.escape(root), "runs", run, "journals", "*")
     for path in sorted(glob.glob(top))[:1]:
         for record in journal.parse(journal.contents(path))[:FIRST]:

@@ -182,14 +182,17 @@ def _pythons(home):
         folders += [parent + "/" + n + "/bin" for n in sorted(_names(parent))]
     own = os.path.realpath(sys.executable) if sys.executable else ""
     found = {}
+    listed = set()  # /bin is often a link to /usr/bin, and both have thousands of names
     for folder in folders:
-        for name in _names(folder) if folder.startswith("/") else []:
+        where = os.path.realpath(folder)
+        for name in _names(folder) if folder.startswith("/") and where not in listed else []:
             if name != "python3" and not (name.startswith("python3.") and name[8:].isdigit()):
                 continue
             path = folder + "/" + name
             real = os.path.realpath(path)
             if real not in found:
                 found[real] = _python(path, real, own)
+        listed.add(where)
     if own and not found.get(own):
         found[own] = _python(sys.executable, own, own)
     return [p for p in found.values() if p]
