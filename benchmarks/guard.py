@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,9 +33,11 @@ from ipexctl.lab import Lab, LabSpec  # noqa: E402
 from ipexctl.lab.machine_support import check  # noqa: E402
 from ipexctl.lab.rungs import FULL  # noqa: E402
 from ipexctl.packages.uv import find_uv  # noqa: E402
+from tests.install import over_ssh  # noqa: E402
+from tests.install.conftest import Shop  # noqa: E402
 
 LIMIT, CPU_LIMIT = 1.10, 1.05
-ROUNDS, MORE = 5, 3  # of each row; that many times as often when it is in doubt
+MORE = 3  # times as many rounds of a row that is in doubt
 FLAT = 64
 PLAY = """\
 steps:
@@ -59,14 +61,18 @@ class Side:
         places = {f"XDG_{name}_HOME": str(self.home / name) for name in ("CACHE", "STATE")}
         return {**os.environ, **places, "PYTHONPATH": str(self.tree)}
 
-    def run(self, words: tuple[str, ...], first: str = "") -> dict[str, float]:
+    def run(
+        self, words: tuple[str, ...], first: str = "", env: Mapping[str, str] | None = None
+    ) -> dict[str, float]:
         """Seconds of wall clock and of CPU, with those of all children; `first`: until the last
         line that ends with it. 1 is the exit code of a doctor that found something."""
         argv = (sys.executable, "-m", "ipexctl", *words)
+        folder = self.home / words[0] if words[0] == "install" else self.home  # it writes a lock
+        folder.mkdir(exist_ok=True)
         began, seen = time.monotonic(), 0.0
         with (self.home / "err").open("wb") as errors:
             process = subprocess.Popen(
-                argv, cwd=self.home, env=self.env, stdin=subprocess.DEVNULL,
+                argv, cwd=folder, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert process.stdout
@@ -91,13 +97,15 @@ class Row:
     kinds: tuple[str, ...] = ("wall",)
     first: str = ""
     before: Callable[[Side], None] = lambda side: None
+    env: Mapping[str, str] | None = None
+    rounds: int = 5
     taken: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
     def measure(self, sides: tuple[Side, Side], rounds: int) -> None:
         for number in range(rounds):
             for side in sides[:: -1 if number % 2 else 1]:
                 self.before(side)
-                for kind, seconds in side.run(self.words, self.first).items():
+                for kind, seconds in side.run(self.words, self.first, self.env).items():
                     self.taken.setdefault((kind, side.name), []).append(seconds)
 
     def ratio(self, kind: str, of: Callable[[list[float]], float] = statistics.median) -> float:
@@ -116,7 +124,7 @@ def limit(kind: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="comma list of rows")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--rounds", type=int, default=0, help="instead of each row's own")
     parser.add_argument("--against", default="", help="another commit, or a folder with a tree")
     args = parser.parse_args()
     began = time.monotonic()
@@ -139,7 +147,7 @@ def main() -> int:
             with make(work, sides[1]) as rows:
                 for row in rows:
                     if not args.only or row.name in args.only.split(","):
-                        slow += judge(row, sides, args.rounds)
+                        slow += judge(row, sides, args.rounds or row.rounds)
     print(
         f"guard: {time.monotonic() - began:.0f} s; "
         + (f"slower: {', '.join(slow)}" if slow else "nothing is slower")
@@ -206,16 +214,28 @@ def small_rows(work: Path, new: Side) -> Iterator[list[Row]]:
                 new.run(("run", *at, "--detach", "-n", "4", "--name", "guard", "sleep.py"))
                 new.home.joinpath("begun").touch()
 
+        installed = ("install", *at, "-y", "--mpi", "none", "--root", "~/installed", "--json")
         yield [
             Row("help", ("--help",)),
             Row("doctor-3", ("doctor", *at, "-l", "node[01-03]", "--json"), ("wall", "cpu")),
             Row("launch", (*run, "-n", "4", "up.py"), ("first", "wall"), "up"),
             Row("edit", (*run, "-n", "4", "up.py"), ("first",), "up", edit),
             Row("logs", (*run, "-n", "8", "lines.py")),
+            Row("install", installed, env=stand_ins(work / "shop")),
             Row("ps", ("ps", *at, "--json"), before=begin),
         ]
         if new.home.joinpath("begun").exists():
             new.run(("stop", *at, "-t", "1s", "guard"))
+
+
+def stand_ins(folder: Path) -> dict[str, str]:
+    """Where small wheels are that are called torch, numpy and uv. The first round, which does not
+    count, installs them; the next ones find nothing to do."""
+    folder.mkdir()
+    shop = Shop(folder)
+    shop.stock()
+    over_ssh.stock(shop)
+    return {name: value for name, value in shop.environ().items() if name.startswith("PIP_")}
 
 
 @contextmanager
@@ -225,7 +245,7 @@ def flat_rows(work: Path, new: Side) -> Iterator[list[Row]]:
         at = ("-f", str(made.hostfile), "-F", str(made.ssh_config))
         yield [
             Row("doctor-64", ("doctor", *at, "--json"), ("wall", "cpu")),
-            Row("play-64", ("play", *at, "./play.yaml")),
+            Row("play-64", ("play", *at, "./play.yaml"), rounds=3),
         ]
 
 

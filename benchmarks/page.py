@@ -24,12 +24,19 @@ TOOLS, PREFIX = Path("/opt/ipexctl-bench-tools/bin"), Path("/opt/ipexctl-bench-e
 # name on the page -> the command
 BENCHES = {
     "doctor": ("fanout.py", "--tools", "{tools}"),
+    "doctor-3": (
+        "fanout.py", "--hosts", "3", "--rounds", "7", "--only", "ipexctl doctor,threaded paramiko",
+    ),
     "doctor-200": (
-        "fanout.py", "--tools", "{tools}", "--hosts", "200", "--rounds", "2",
-        "--only", "ipexctl doctor,paramiko same imports,threaded paramiko",
+        "fanout.py", "--tools", "{tools}", "--hosts", "200", "--rounds", "3",
+        "--only", "ipexctl doctor,paramiko same imports",
     ),
     "away": ("latency_proxy.py",),
     "launch": ("run_launch.py", "--prefix", "{prefix}", "--rounds", "7"),
+    "edit": (
+        "run_launch.py", "--prefix", "{prefix}", "--hosts", "4", "--rounds", "7", "--edit", "200",
+    ),
+    "questions": ("run_questions.py", "--prefix", "{prefix}"),
     "logs": ("run_logs.py", "--prefix", "{prefix}"),
     "steps": ("run_steps.py", "--prefix", "{prefix}"),
     "sync": ("sync.py",),

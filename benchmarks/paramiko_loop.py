@@ -13,12 +13,13 @@ import paramiko
 def main() -> None:
     hostfile, config_path, known, command = sys.argv[1:5]
     config = paramiko.SSHConfig.from_path(config_path)
-    failed = []
+    keys, failed = paramiko.HostKeys(known), []
 
     def work(name: str) -> None:
         found = config.lookup(name)
         client = paramiko.SSHClient()
-        client.load_host_keys(known)
+        for kind, key in (keys.lookup(name) or {}).items():
+            client.get_host_keys().add(name, kind, key)
         try:
             client.connect(
                 found["hostname"],
