@@ -85,7 +85,7 @@ def put(name: str, text: str) -> None:
     page = PAGE.read_text("utf-8")
     commit = git("rev-parse", "--short=8", "HEAD")
     changed = " and changes" if git("status", "--porcelain", "--", "ipexctl") else ""
-    body = text if "|--" in text else f"```\n{text}\n```"
+    body = text if "|--" in text else f"```text\n{text}\n```"
     about = f"Commit {commit}{changed}, {datetime.date.today()}, {os.cpu_count()} CPUs."
     marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     new, count = marked.subn(lambda m: f"{m[1]}\n{body}\n\n{about}\n\n{m[2]}", page)

@@ -87,15 +87,16 @@ def _argv(lab: Lab, tool: str, line: str) -> list[str]:
 
 
 def _show(link: str, times: dict[tuple[str, str], list[float]], megabytes: int) -> None:
-    print(f"\n{link}, {megabytes} MB, median of {len(times['ssh', 'up'])}")
-    print(f"{'':18}{'start s':>9}{'up MB/s':>9}{'of ssh':>8}{'down MB/s':>11}{'of ssh':>8}")
+    print(f"\n{link}, {megabytes} MB, median of {len(times['ssh', 'up'])}\n")
+    print("| tool | start s | up MB/s | of ssh | down MB/s | of ssh |")
+    print("|---|---|---|---|---|---|")
     middle = {key: statistics.median(values) for key, values in times.items()}
     for tool in TOOLS:
-        print(f"{tool:18}{middle[tool, 'start']:9.2f}", end="")
-        for way, width in (("up", 9), ("down", 11)):
-            ratio = middle["ssh", way] / middle[tool, way]
-            print(f"{megabytes / middle[tool, way]:{width}.0f}{ratio:8.2f}", end="")
-        print()
+        found = [f"{middle[tool, 'start']:.2f}"]
+        for way in ("up", "down"):
+            rate, ratio = megabytes / middle[tool, way], middle["ssh", way] / middle[tool, way]
+            found += [f"{rate:.0f}", f"{ratio:.2f}"]
+        print(f"| {tool} | {' | '.join(found)} |")
 
 
 def _arguments() -> argparse.Namespace:
