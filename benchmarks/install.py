@@ -108,9 +108,7 @@ class Sample:
 
 def prepare(work: Path, lab: Lab) -> Lock:
     """One install that is not counted: it fills the store and makes the lock."""
-    subprocess.run(
-        _ipexctl(lab), cwd=work, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr
-    )
+    subprocess.run(_ipexctl(lab), cwd=work, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr)
     lock = read_lock(work / "ipexctl.lock")
     assert lock
     store = default_store(os.environ)

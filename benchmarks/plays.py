@@ -145,15 +145,17 @@ def compare(lab: Lab, folder: Path, bin: Path, steps: tuple[str, ...], rounds: i
     for _ in range(rounds):
         for tool in tools(folder):
             unchanged.setdefault(tool.name, []).append(measure(tool.argv(lab, folder, bin), folder))
-    print(f"{'':<10}{'first':>8}{'unchanged':>11}{'spread':>16}{'CPU':>8}{'ratio':>8}{'CPU':>8}")
+    print("\n| tool | first s | unchanged s | spread | cpu s | ipexctl's wall / its | cpu / its |")
+    print("|---|---|---|---|---|---|---|")
     ours = [statistics.median(values) for values in zip(*unchanged["ipexctl"], strict=True)]
     for name, found in unchanged.items():
         wall, cpu = (statistics.median(values) for values in zip(*found, strict=True))
         walls = sorted(w for w, _ in found)
         print(
-            f"{name:<10}{first[name][0]:>8.2f}{wall:>11.2f}{f'{walls[0]:.2f}-{walls[-1]:.2f}':>16}"
-            f"{cpu:>8.2f}{ours[0] / wall:>8.3f}{ours[1] / cpu:>8.3f}"
+            f"| {name} | {first[name][0]:.2f} | {wall:.2f} | {walls[0]:.2f}-{walls[-1]:.2f} "
+            f"| {cpu:.2f} | {ours[0] / wall:.2f} | {ours[1] / cpu:.2f} |"
         )
+    print()
 
 
 def clean(lab: Lab) -> None:
