@@ -247,6 +247,24 @@ def test_a_link_may_be_used_from_what_takes_its_messages(capfd) -> None:
     assert "LookupError: in what takes it" in capfd.readouterr().err
 
 
+def test_a_message_that_cannot_be_taken_ends_nothing(monkeypatch, capfd) -> None:
+    """A supervisor has the agent's excepthook, which ends the process."""
+    monkeypatch.setattr("sys.excepthook", lambda *error: pytest.fail("the process ends"))
+    taken: list[Any] = []
+
+    def take(message: Any) -> None:
+        if message == 0:
+            raise KeyError("planted")
+        taken.append(message)
+
+    with cluster() as c:
+        c.spoke("node1", take=take)
+        for number in range(3):
+            c.hub.send("node1", number)
+        assert until(lambda: taken == [1, 2])
+    assert "KeyError: 'planted'" in capfd.readouterr().err
+
+
 def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
     monkeypatch.setattr(hub_link, "SLOWEST_RETRY", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -6,7 +6,6 @@ It touches no disk, and sends a beat on every connection each second.
 import os
 import selectors
 import socket
-import sys
 import threading
 import time
 
@@ -201,7 +200,7 @@ class Link:
             self.note_end(channel, e)
             self.drop(channel, str(e))
         except Exception as e:
-            sys.excepthook(*sys.exc_info())
+            print_traceback()
             self.drop(channel, repr(e))
 
     def note_end(self, channel, how):
@@ -288,7 +287,7 @@ class Link:
         try:
             self.deliver(end, message)
         except Exception:
-            sys.excepthook(*sys.exc_info())
+            print_traceback()
 
     def write(self, channel):
         if channel.connecting:
@@ -330,3 +329,10 @@ class Link:
             with self.changed:
                 end.channel = None
                 self.changed.notify_all()
+
+
+def print_traceback():
+    """Not sys.excepthook: the agent's, from which this process was forked, ends the process."""
+    import traceback
+
+    traceback.print_exc()
