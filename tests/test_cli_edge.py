@@ -256,10 +256,11 @@ def test_a_stdout_that_cannot_spell_it_shows_a_question_mark(
     assert b"0 of 1 host ready" in done.stdout
 
 
-# Every way out of main(), reached by a command made for it.
+# Every way out of the program, reached by a command made for it.
 _PLANTED = """
 import sys
 import ipexctl.cli as cli
+from ipexctl.__main__ import program
 from ipexctl.errors import InputError, NothingFits, Unreachable
 
 @cli.app.command()
@@ -267,7 +268,7 @@ def planted() -> None:
     {body}
 
 sys.argv = ["ipexctl", "planted"]
-cli.main()
+program()
 """
 WAYS_OUT = [
     (
@@ -299,6 +300,19 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     done = _python("-c", _PLANTED.format(body="raise KeyboardInterrupt"), home=tmp_path)
     assert (done.returncode, done.stdout) == (EXIT_INTERRUPTED, "")
     assert "Traceback" not in done.stderr
+
+
+_THREAD = "threading.Thread(target=lambda: (time.sleep(0.3), print('thread'))).start()"
+
+
+@pytest.mark.parametrize(("thread", "lines"), [(_THREAD, "thread\n"), ("pass", "")])
+def test_the_program_exits_after_its_threads_and_atexit_functions(thread, lines, tmp_path) -> None:
+    body = (
+        "import atexit, threading, time; print('command'); atexit.register(print, 'atexit'); "
+        f"{thread}; raise SystemExit(3)"
+    )
+    done = _python("-c", _PLANTED.format(body=body), home=tmp_path)
+    assert (done.returncode, done.stdout) == (3, f"command\n{lines}atexit\n")
 
 
 @pytest.mark.parametrize(("handler", "counted"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])

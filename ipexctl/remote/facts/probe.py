@@ -185,14 +185,16 @@ def _pythons(home):
     listed = set()  # /bin is often a link to /usr/bin, and both have thousands of names
     for folder in folders:
         where = os.path.realpath(folder)
-        for name in _names(folder) if folder.startswith("/") and where not in listed else []:
+        if where in listed or not folder.startswith("/"):
+            continue
+        listed.add(where)
+        for name in _names(folder):
             if name != "python3" and not (name.startswith("python3.") and name[8:].isdigit()):
                 continue
             path = folder + "/" + name
             real = os.path.realpath(path)
             if real not in found:
                 found[real] = _python(path, real, own)
-        listed.add(where)
     if own and not found.get(own):
         found[own] = _python(sys.executable, own, own)
     return [p for p in found.values() if p]

@@ -1,0 +1,42 @@
+"""What a run does while its hosts are being connected."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.errors import Unreachable
+from ipexctl.hosts.fleet import beside
+from ipexctl.verbs.run.run import _asking_after
+from ipexctl.verbs.run.run_options import RunOptions
+from ipexctl.verbs.run.send_project import always_no
+
+
+def test_a_question_waits_until_the_hosts_are_connected() -> None:
+    connected, asked = threading.Event(), []
+
+    def confirm(question: str) -> bool:
+        asked.append((question, connected.is_set()))
+        return True
+
+    connecting = beside(lambda: connected.wait(10))
+    options = _asking_after(connecting, RunOptions("train.py", confirm=confirm))
+    threading.Timer(0.2, connected.set).start()
+    assert options.confirm("Send it?")
+    assert asked == [("Send it?", True)]
+
+
+def test_a_host_that_cannot_be_reached_is_reported_before_a_question() -> None:
+    def fail() -> None:
+        raise Unreachable("n1 is down")
+
+    options = RunOptions("train.py", confirm=lambda question: pytest.fail("it asks"))
+    with pytest.raises(Unreachable):
+        _asking_after(beside(fail), options).confirm("Send it?")
+
+
+def test_without_a_terminal_nothing_waits() -> None:
+    options = replace(RunOptions("train.py"), confirm=always_no)
+    assert _asking_after(lambda: pytest.fail("it waits"), options) is options
