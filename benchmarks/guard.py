@@ -62,17 +62,17 @@ class Side:
         return {**os.environ, **places, "PYTHONPATH": str(self.tree)}
 
     def run(
-        self, words: tuple[str, ...], first: str = "", env: Mapping[str, str] | None = None
-    ) -> dict[str, float]:
+        self, words: tuple[str, ...], first: str = "", env: Mapping[str, str] | None = None,
+        folder: str = ".",
+    ) -> dict[str, float]:  # fmt: skip
         """Seconds of wall clock and of CPU, with those of all children; `first`: until the last
         line that ends with it. 1 is the exit code of a doctor that found something."""
         argv = (sys.executable, "-m", "ipexctl", *words)
-        folder = self.home / words[0] if words[0] == "install" else self.home  # it writes a lock
-        folder.mkdir(exist_ok=True)
+        (self.home / folder).mkdir(exist_ok=True)
         began, seen = time.monotonic(), 0.0
         with (self.home / "err").open("wb") as errors:
             process = subprocess.Popen(
-                argv, cwd=folder, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL,
+                argv, cwd=self.home / folder, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert process.stdout
@@ -98,6 +98,7 @@ class Row:
     first: str = ""
     before: Callable[[Side], None] = lambda side: None
     env: Mapping[str, str] | None = None
+    folder: str = "."  # where it runs
     rounds: int = 5
     taken: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
@@ -105,7 +106,9 @@ class Row:
         for number in range(rounds):
             for side in sides[:: -1 if number % 2 else 1]:
                 self.before(side)
-                for kind, seconds in side.run(self.words, self.first, self.env).items():
+                for kind, seconds in side.run(
+                    self.words, self.first, self.env, self.folder
+                ).items():
                     self.taken.setdefault((kind, side.name), []).append(seconds)
 
     def ratio(self, kind: str, of: Callable[[list[float]], float] = statistics.median) -> float:
@@ -221,7 +224,7 @@ def small_rows(work: Path, new: Side) -> Iterator[list[Row]]:
             Row("launch", (*run, "-n", "4", "up.py"), ("first", "wall"), "up"),
             Row("edit", (*run, "-n", "4", "up.py"), ("first",), "up", edit),
             Row("logs", (*run, "-n", "8", "lines.py")),
-            Row("install", installed, env=stand_ins(work / "shop")),
+            Row("install", installed, env=stand_ins(work / "shop"), folder="locked"),
             Row("ps", ("ps", *at, "--json"), before=begin),
         ]
         if new.home.joinpath("begun").exists():

@@ -2,13 +2,13 @@
 
     python benchmarks/run_launch.py --prefix ENV [--hosts 4,16] [--rounds 5] [--edit 0]
 
-With --edit N the project has N files, of which one changes before each run, and the script imports
-torch; the peer has no files to bring.
-
 Needs root (for the lab). The script imports nothing. The peer is `mpirun` typed on node01 over SSH,
 which starts its daemons by SSH with keys, names that resolve, and the script on every host already.
 ipexctl looks at every host, makes a plan and brings the project on top of that. The sides take
 turns; a first round is not counted. Ratios of medians; hosts and controller share this machine.
+
+With --edit N the project has N files, one of which changes before each run, and the script imports
+torch. The peer brings no files.
 """
 
 from __future__ import annotations
