@@ -1,4 +1,4 @@
-"""The program. It ends without taking Python apart: that takes 70 ms, and nobody has any of it."""
+"""The entry point. It exits without the interpreter's own teardown, which takes 70 ms."""
 
 import atexit
 import os
@@ -18,7 +18,8 @@ def program() -> None:
 
 
 def _may_leave() -> bool:
-    """What others want done at the end is done. Not: a thread is waited for, a stream is broken."""
+    """Run the atexit functions and flush both streams. False if the interpreter must exit as usual:
+    it waits for a thread, or a stream is broken."""
     others = [t for t in threading.enumerate() if t is not threading.main_thread()]
     if not all(thread.daemon for thread in others):
         return False

@@ -22,7 +22,7 @@ from ipexctl.local.shipped_tables import failures
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.verbs.run import run_format
 
-SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first ones, and later
+SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first, and the longest
 END_WAIT = 30.0  # seconds beyond those that the ranks were given
 AWAY = 60.0  # seconds in which a host of a run whose connection ended may be reached again
 _ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"

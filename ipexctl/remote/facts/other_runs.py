@@ -2,7 +2,7 @@
 
 Each supervisor has an abstract socket (control.py). /proc/net/unix lists them, and the kernel says
 which process of which user is behind one. /proc shows the rest, as far as it may be read. Most
-hosts have no run: what only a run needs is imported where there is one.
+hosts have no run, so modules that are needed for one are imported late.
 """
 
 import glob

@@ -1,4 +1,4 @@
-"""What lies below ROOT, and the bytes that it takes."""
+"""Environments and blobs below ROOT, and their size on the disk."""
 
 import glob
 import os
@@ -40,7 +40,7 @@ class Freed:
 
 
 def file_infos(folder):
-    """Of every file below."""
+    """The lstat of every file below a folder."""
     for path, _, files in os.walk(folder):
         for name in files:
             try:

@@ -66,7 +66,8 @@ def converse(link, answer, watch):
 
 
 def line(link):
-    """The next one. Between versions of ipexctl its form stays. None: the other end has gone."""
+    """The next message, or None if the other end has closed the connection. JSON in one line: every
+    version of ipexctl can ask a supervisor of another one."""
     found = b""
     while b"\n" not in found:
         data = link.recv(65536)

@@ -12,7 +12,7 @@ import os
 import struct
 import sys
 
-LENGTH = struct.Struct("=I")  # of a message: rank_wrapper.py, which takes longer to import
+LENGTH = struct.Struct("=I")  # of a message, as in rank_wrapper.py: each is a program in one file
 
 
 def main():

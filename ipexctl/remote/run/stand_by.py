@@ -1,6 +1,6 @@
-"""The guardian's process: forked from the agent before that has threads, as a run would else cost a
-second Python. What it alone needs it imports while the agent answers and the project is on its way;
-what both need is imported here, before.
+"""Forks the guardian of a run from the agent, before the agent has threads: this saves starting a
+second Python. Modules that both use are imported here, before the fork. The guardian imports the
+others while the agent answers.
 """
 
 import ctypes  # noqa: F401

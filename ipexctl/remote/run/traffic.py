@@ -201,8 +201,8 @@ class Traffic:
                 self.report()
 
     def due(self):
-        """To look at all sockets takes a millisecond or two, to see that a rank has a new one a
-        tenth of that."""
+        """Whether a rank has a new socket, or the last look is old. Looking at all sockets takes
+        ten times as long."""
         with self.lock:
             pids, wrappers = dict(self.pids), dict(self.wrappers)
         held = {n for rank, pid in pids.items() for n in own_sockets(pid, wrappers[rank])}
@@ -389,7 +389,7 @@ def maps_of(pid):
 
 
 def own_sockets(pid, wrapper):
-    """Those of a rank that it has not from its wrapper."""
+    """The sockets of a rank that it did not inherit from its wrapper."""
     return inodes_of(pid) - sockets_of(wrapper)
 
 

@@ -82,7 +82,7 @@ def run(
 
 
 def _asking_after(connecting: Callable[[], object], options: RunOptions) -> RunOptions:
-    """The user is asked one thing at a time: connecting may need a password."""
+    """Delay questions to the user until the hosts are connected, which may ask for a password."""
 
     def confirm(question: str) -> bool:
         connecting()
@@ -94,7 +94,7 @@ def _asking_after(connecting: Callable[[], object], options: RunOptions) -> RunO
 
 @dataclass
 class _Run:
-    """One run, whose hosts are being connected, to its result."""
+    """One run, from connected hosts to its result."""
 
     fleet: Fleet
     options: RunOptions
