@@ -72,8 +72,8 @@ class Side:
         began, seen = time.monotonic(), 0.0
         with (self.home / "err").open("wb") as errors:
             process = subprocess.Popen(
-                argv, cwd=self.home / folder, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=errors,
+                argv, cwd=self.home / folder, env={**self.env, **(env or {})},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert process.stdout
         for line in process.stdout:
