@@ -33,7 +33,7 @@ from pathlib import Path
 from training_faults import FAULTS, REPO, Bench, Fault, lets_go
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
-from ipexctl.remote.run import journal
+from ipexctl.remote.run_files import journal
 
 COMMAND = [sys.executable, "-m", "ipexctl"]
 MPIS = ("intel", "mpich", "openmpi", "none")

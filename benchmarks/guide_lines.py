@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipexctl.core.toml import loads
+from ipexctl.base.toml import loads
 from ipexctl.lab import HostSpec, Lab, LabSpec
 
 HERE = Path(__file__).parent / "guide_lines"

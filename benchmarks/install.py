@@ -33,8 +33,8 @@ import bytecode
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from ipexctl.core.stack.lock_file import Lock  # noqa: E402
-from ipexctl.hosts.blob_store import default_store  # noqa: E402
+from ipexctl.blobs.blob_store import default_store  # noqa: E402
+from ipexctl.install.stack.lock_file import Lock  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
 from ipexctl.local.project_lock import read_lock  # noqa: E402
 from tests.packages.served import served  # noqa: E402

@@ -24,7 +24,7 @@ import bytecode
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from ipexctl.core import quoting  # noqa: E402
+from ipexctl.base import quoting  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
 
 HOME = "/home/trainer"

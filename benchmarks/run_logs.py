@@ -55,7 +55,7 @@ class Found:
 
 
 def sides(bench: Hosts, ranks: int, lines: int, how: str) -> list[Side]:
-    from ipexctl.core import quoting
+    from ipexctl.base import quoting
 
     ppn = ranks // len(bench.lab.hosts)
     script = bench.put("lines.py", SCRIPT)

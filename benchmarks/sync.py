@@ -32,13 +32,14 @@ import bytecode
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from ipexctl.hosts.agent import Agent  # noqa: E402
-from ipexctl.hosts.agent_start import connect  # noqa: E402
-from ipexctl.hosts.fleet import fan_out  # noqa: E402
-from ipexctl.hosts.ssh import SshTransport  # noqa: E402
-from ipexctl.hosts.target import Target, inventory  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
-from ipexctl.verbs.run.send_project import Project, always_no, take  # noqa: E402
+from ipexctl.machines.agent import Agent  # noqa: E402
+from ipexctl.machines.agent_start import connect  # noqa: E402
+from ipexctl.machines.fleet import fan_out  # noqa: E402
+from ipexctl.machines.ssh import SshTransport  # noqa: E402
+from ipexctl.machines.target import Target, inventory  # noqa: E402
+from ipexctl.project.send_agreed import never  # noqa: E402
+from ipexctl.project.send_project import Project, take  # noqa: E402
 
 STATES = ("first", "unchanged", "edited")
 EDITED = 10
@@ -109,7 +110,7 @@ def _ipexctl(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[s
     agents = fan_out(hosts, lambda host: connect(transport, host))
     connected = time.monotonic()
     try:
-        snapshot = take(Project(folder), always_no, cache)
+        snapshot = take(Project(folder), never, cache)
         sent = fan_out(hosts, lambda h: snapshot.bring(agents[h], "~/.ipexctl", f"run-{name}"))
         done = time.monotonic()
         assert all(s.cwd for s in sent.values()), sent
@@ -123,7 +124,7 @@ def _ipexctl(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[s
 
 
 def _spare(agent: Agent, key: str) -> None:
-    agent.call("files.synced_folders.keep_spare", {"root": "~/.ipexctl", "key": key}, timeout=300)
+    agent.call("project.synced_folders.keep_spare", {"root": "~/.ipexctl", "key": key}, timeout=300)
 
 
 def _rsync(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[str, float]:

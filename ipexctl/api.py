@@ -18,43 +18,45 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ipexctl.core.doctor.report import Report
-from ipexctl.core.inventory.yaml_nodes import Scalar
-from ipexctl.core.model import Facts, Host, Inventory, Place
-from ipexctl.core.plays.play_reader import read_play
-from ipexctl.core.plays.play_values import Play, PlayStep, State, StepOutcome
-from ipexctl.core.plays.step_schema import Code, Seconds, Step
+from ipexctl.base.place import Place
+from ipexctl.base.yaml_nodes import Scalar
+from ipexctl.doctor.doctor import Options, examine_hosts
+from ipexctl.doctor.report.report import Report
 from ipexctl.errors import IpexctlError
-from ipexctl.hosts.fleet import Fleet
-from ipexctl.hosts.ssh import SshTransport
-from ipexctl.hosts.target import ROOT, Target, inventory
-from ipexctl.local.plays.play_files import read_play_file
-from ipexctl.verbs.doctor.doctor import Options, examine_hosts
-from ipexctl.verbs.doctor.probe_host import probe
-from ipexctl.verbs.play.host_batch import Listener
-from ipexctl.verbs.play.play import PlayOptions, run_play
-from ipexctl.verbs.play.play_report import PlayReport
-from ipexctl.verbs.play.steps import all_steps
-from ipexctl.verbs.play.steps.assert_step import Assert
-from ipexctl.verbs.play.steps.copy_step import Copy
-from ipexctl.verbs.play.steps.file_step import File
-from ipexctl.verbs.play.steps.fleet_steps.ansible_step import Ansible
-from ipexctl.verbs.play.steps.fleet_steps.data_step import Data
-from ipexctl.verbs.play.steps.fleet_steps.doctor_step import Doctor
-from ipexctl.verbs.play.steps.fleet_steps.env_step import Env
-from ipexctl.verbs.play.steps.fleet_steps.fetch_step import Fetch
-from ipexctl.verbs.play.steps.fleet_steps.install_step import Install
-from ipexctl.verbs.play.steps.fleet_steps.prune_step import Prune
-from ipexctl.verbs.play.steps.fleet_steps.reboot_step import Reboot
-from ipexctl.verbs.play.steps.fleet_steps.run_step import Run
-from ipexctl.verbs.play.steps.get_step import Get
-from ipexctl.verbs.play.steps.line_step import Line
-from ipexctl.verbs.play.steps.package_step import Package
-from ipexctl.verbs.play.steps.service_step import Service
-from ipexctl.verbs.play.steps.sh_step import Sh
-from ipexctl.verbs.play.steps.sysctl_step import Sysctl
-from ipexctl.verbs.play.steps.user_step import User
-from ipexctl.verbs.play.steps.wait_step import Wait
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.ssh import SshTransport
+from ipexctl.machines.target import ROOT, Target, inventory
+from ipexctl.play.host_batch import Listener
+from ipexctl.play.play import PlayOptions, run_play
+from ipexctl.play.play_files import read_play_file
+from ipexctl.play.play_report import PlayReport
+from ipexctl.play.steps import all_steps
+from ipexctl.play.steps.assert_step import Assert
+from ipexctl.play.steps.copy_step import Copy
+from ipexctl.play.steps.file_step import File
+from ipexctl.play.steps.fleet_steps.ansible_step import Ansible
+from ipexctl.play.steps.fleet_steps.data_step import Data
+from ipexctl.play.steps.fleet_steps.doctor_step import Doctor
+from ipexctl.play.steps.fleet_steps.env_step import Env
+from ipexctl.play.steps.fleet_steps.fetch_step import Fetch
+from ipexctl.play.steps.fleet_steps.install_step import Install
+from ipexctl.play.steps.fleet_steps.prune_step import Prune
+from ipexctl.play.steps.fleet_steps.reboot_step import Reboot
+from ipexctl.play.steps.fleet_steps.run_step import Run
+from ipexctl.play.steps.get_step import Get
+from ipexctl.play.steps.line_step import Line
+from ipexctl.play.steps.package_step import Package
+from ipexctl.play.steps.service_step import Service
+from ipexctl.play.steps.sh_step import Sh
+from ipexctl.play.steps.sysctl_step import Sysctl
+from ipexctl.play.steps.user_step import User
+from ipexctl.play.steps.wait_step import Wait
+from ipexctl.play.text.play_reader import read_play
+from ipexctl.play.text.play_values import Play, PlayStep, State, StepOutcome
+from ipexctl.play.text.step_schema import Code, Seconds, Step
 
 __all__ = [
     "Ansible", "Assert", "Cluster", "Code", "Copy", "Data", "Doctor", "Env", "Facts", "Fetch",

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ipexctl.core.model import Facts, Host
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.lab import Lab, LabSpec, rungs
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.inventory import Host
+from ipexctl.lab import Lab, LabSpec
+from ipexctl.lab.cluster import rungs
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
 from tests.facts.recorded import read_all
 from tests.practice_hosts import (  # noqa: F401  fixtures, hooks of pytest
     ONE_MACHINE,

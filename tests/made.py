@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from ipexctl.core.facts.software_facts import Mpi
-from ipexctl.core.model import (
+from ipexctl.facts.facts import (
     ClockFacts,
     Cpu,
     CpuFacts,
     DiskFacts,
     Facts,
-    Host,
     MemFacts,
     NetFacts,
     Nic,
-    Prepared,
     Python,
 )
+from ipexctl.facts.software_facts import Mpi
+from ipexctl.inventory.inventory import Host
+from ipexctl.run.plan.launch import Prepared
 
 # what the machine below the tests may lack, or do beside them: lab hosts show it as it is
 OF_MACHINE = frozenset({"CPU-002", "CPU-005", "LOAD-001", "LOAD-002", "LOAD-003"})

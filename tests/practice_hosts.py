@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import NotHere
-from ipexctl.hosts.target import Target
+from ipexctl.install.install import install
+from ipexctl.install.install_plan import Install, InstallReport
+from ipexctl.install.progress import Progress
+from ipexctl.install.stack.version_table import Request
 from ipexctl.lab import HostSpec, Lab, LabSpec
-from ipexctl.lab.machine_support import check
-from ipexctl.lab.rungs import FLAT, FULL
-from ipexctl.verbs.install.install import install
-from ipexctl.verbs.install.install_plan import Install, InstallReport
-from ipexctl.verbs.install.progress import Progress
+from ipexctl.lab.cluster.machine_support import check
+from ipexctl.lab.cluster.rungs import FLAT, FULL
+from ipexctl.machines.target import Target
 
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
 ONE_MACHINE = "practice hosts of the flat rung share processes, names and network"

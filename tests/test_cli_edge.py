@@ -24,7 +24,7 @@ from ipexctl.errors import (
     EXIT_OK,
     EXIT_UNREACHABLE,
 )
-from ipexctl.verbs.run.run_watchers import counted_interrupts
+from ipexctl.run.watch.run_watchers import counted_interrupts
 from tests.cli import ipexctl as run_here
 
 ROOT = Path(__file__).parent.parent

@@ -11,21 +11,22 @@ from types import SimpleNamespace
 import pytest
 
 import ipexctl
+from ipexctl.base.host_outcome import HostDown
 from ipexctl.cli.options import make_target
-from ipexctl.core.model import Host, HostDown
-from ipexctl.core.ssh import login_command
-from ipexctl.core.stack.env_choice import EnvChoice, Project
+from ipexctl.env.choice.env_choice import EnvChoice, Project
 from ipexctl.errors import Unreachable
-from ipexctl.hosts.agent import Hello
-from ipexctl.hosts.openssh_transport import explain
-from ipexctl.hosts.suggested_commands import (
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Hello
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.ssh.openssh_transport import explain
+from ipexctl.machines.suggested_commands import (
     command,
     install_command,
     merged_hints,
     other_pythons,
     spelled,
 )
-from ipexctl.hosts.target import Target
+from ipexctl.machines.target import Target
 from tests.cli import ipexctl as typed
 
 FILE = Target(hostfile=Path("my hosts"), ssh_config=Path("cfg"), limit=("a,b",), exclude=("c",))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl import __version__
-from ipexctl.core.sizes import seconds_of
+from ipexctl.base.sizes import seconds_of
 from tests.cli import ipexctl
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.wrapping import wrapped
-from ipexctl.local.shipped_tables import failures
+from ipexctl.base.wrapping import wrapped
+from ipexctl.shipped_tables import failures
 
 ROOT = Path(__file__).parents[1]
 INIT = "ipexctl init -F /home/ann/labs/lab/ssh_config node1 node2"

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
 FOLDERS = ("docs", "examples", "playbooks")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
-BESIDE = ("LICENSE", "Makefile", "ipexctl/core", "ipexctl/remote", "ipexctl/hosts", "benchmarks")
+BESIDE = ("LICENSE", "Makefile", "ipexctl", "benchmarks")
 CONTENTS = {  # caption -> pages, in order
     "Start": (
         "README", "docs/README", "docs/comparison", "docs/lab", "docs/troubleshooting", "docs/faq",

@@ -13,21 +13,21 @@ sys.path.insert(0, str(ROOT))
 import cli_reference  # noqa: E402  beside this file
 import error_catalogue  # noqa: E402
 
-from ipexctl.core.checks import catalogue, docs_page  # noqa: E402
-from ipexctl.core.known_failures import causes  # noqa: E402
-from ipexctl.core.migrate import rules  # noqa: E402
-from ipexctl.core.pasted import lines_page  # noqa: E402
-from ipexctl.core.plan import rank_contract  # noqa: E402
-from ipexctl.core.plays import play_docs  # noqa: E402
-from ipexctl.local.shipped_tables import (  # noqa: E402
+from ipexctl.doctor.checks import catalogue, docs_page  # noqa: E402
+from ipexctl.explain.causes import causes  # noqa: E402
+from ipexctl.install.command import stacks_text  # noqa: E402
+from ipexctl.migrate.code import rules  # noqa: E402
+from ipexctl.play.steps import all_steps  # noqa: E402
+from ipexctl.play.text import play_docs  # noqa: E402
+from ipexctl.run.plan import rank_contract  # noqa: E402
+from ipexctl.shipped_tables import (  # noqa: E402
     accelerate_keys,
     failures,
     launchers,
     migration_rules,
     table,
 )
-from ipexctl.ui import stacks  # noqa: E402
-from ipexctl.verbs.play.steps import all_steps  # noqa: E402
+from ipexctl.user_code.launchers import lines_page  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
@@ -43,7 +43,7 @@ if __name__ == "__main__":
     file = ROOT / "docs" / "run.md"
     file.write_text(rank_contract.updated(file.read_text("utf-8")), "utf-8")
     file = ROOT / "docs" / "stacks.md"
-    file.write_text(stacks.updated(file.read_text("utf-8"), table()), "utf-8")
+    file.write_text(stacks_text.updated(file.read_text("utf-8"), table()), "utf-8")
     (ROOT / "docs" / "play-steps.md").write_text(play_docs.steps_page(all_steps()), "utf-8")
     schema = json.dumps(play_docs.play_schema(all_steps()), indent=1)
     (ROOT / "docs" / "schema" / "play.json").write_text(schema + "\n", "utf-8")

@@ -1,6 +1,6 @@
 """Typer only: options -> request value -> verb -> renderer -> exit code.
 
-One module per group of commands; here is the table of them, and every way out.
+Each room has its `cli.py`; here is the table of all commands, and every way out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typer
 from ipexctl import __version__
 from ipexctl.cli import streams
 from ipexctl.cli.help.overview import PURPOSE, overview
-from ipexctl.cli.lazy_group import Entry, LazyGroup
+from ipexctl.cli.lazy_group import Entry, LazyGroup, found_at
 from ipexctl.errors import (
     EXIT_BUG,
     EXIT_FAILED,
@@ -29,7 +29,7 @@ from ipexctl.errors import (
 )
 
 if TYPE_CHECKING:
-    from ipexctl.core.settings_file import Setting
+    from ipexctl.local.settings_file import Setting
 
 
 START, HOSTS, STACK, RUNS, PLAYS, FILES = "Start here", "Hosts", "Stack", "Runs", "Plays", "Files"
@@ -38,60 +38,76 @@ START, HOSTS, STACK, RUNS, PLAYS, FILES = "Start here", "Hosts", "Stack", "Runs"
 class Root(LazyGroup):
     entries = {
         # the way of a new user, in this order
-        "init": Entry("hosts:init", "Write a hostfile and ipexctl.toml in this folder.", START),
+        "init": Entry("hosts.cli:init", "Write a hostfile and ipexctl.toml in this folder.", START),
         "doctor": Entry(
-            "doctor:doctor",
+            "doctor.command.cli:doctor",
             "Check every host for problems that break or slow down training.",
             START,
         ),
-        "install": Entry("install:install", "Install PyTorch and MPI on every host.", START),
+        "install": Entry(
+            "install.command.cli:install", "Install PyTorch and MPI on every host.", START
+        ),
         "run": Entry(
-            "run:run", "Run a PyTorch script on every host.", START, keeps_rest=True
+            "run.command.cli:run", "Run a PyTorch script on every host.", START, keeps_rest=True
         ),
         "hosts": Entry(
-            "hosts:hosts", "List the hosts in a hostfile, or convert it to another format.", HOSTS
+            "hosts.cli:hosts",
+            "List the hosts in a hostfile, or convert it to another format.",
+            HOSTS,
         ),
         "trust": Entry(
-            "hosts:trust", "Show the hosts' SSH keys and remember the ones you accept.", HOSTS
+            "hosts.cli:trust", "Show the hosts' SSH keys and remember the ones you accept.", HOSTS
         ),
-        "shell": Entry("run:shell", "Log in to a host with its environment active.", HOSTS),
-        "lab": Entry("lab:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS),
+        "shell": Entry("shell.cli:shell", "Log in to a host with its environment active.", HOSTS),
+        "lab": Entry(
+            "lab.cli:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS
+        ),
         "stacks": Entry(
-            "install:stacks",
+            "install.command.cli:stacks",
             "Show the supported versions: which fit, and why others do not.",
             STACK,
         ),
         "bundle": Entry(
-            "bundle:bundle",
+            "install.command.bundle_cli:bundle",
             "Pack everything in ipexctl.lock into one file for offline hosts.",
             STACK,
         ),
-        "env": Entry("env:env_app", "Manage the environments on the hosts.", STACK),
-        "ps": Entry("ps:ps", "List the runs on the hosts.", RUNS),
-        "attach": Entry("ps:attach", "Show a run live, from any machine.", RUNS),
-        "logs": Entry("ps:logs", "Show the output of a run's ranks.", RUNS),
+        "env": Entry("env.cli:env_app", "Manage the environments on the hosts.", STACK),
+        "ps": Entry("run.command.jobs_cli:ps", "List the runs on the hosts.", RUNS),
+        "attach": Entry("run.command.jobs_cli:attach", "Show a run live, from any machine.", RUNS),
+        "logs": Entry("run.command.jobs_cli:logs", "Show the output of a run's ranks.", RUNS),
         "metrics": Entry(
-            "metrics:metrics", "Show steps, losses and rates from a run's output.", RUNS
+            "run.command.jobs_cli:metrics",
+            "Show steps, losses and rates from a run's output.",
+            RUNS,
         ),
-        "fetch": Entry("ps:fetch", "Fetch files that a run's ranks wrote.", RUNS),
-        "stop": Entry("ps:stop", "Stop a run.", RUNS),
-        "wait": Entry("ps:wait", "Wait until a run ends, and exit with its exit code.", RUNS),
-        "rm": Entry("ps:rm", "Remove a run that has ended from its hosts.", RUNS),
-        "play": Entry("play:play", "Run the steps of a play on every host.", PLAYS),
-        "data": Entry("data:data_app", "Manage datasets and caches that stay on the hosts.", FILES),
-        "prune": Entry("remove:prune", "Remove old runs, project copies and caches.", FILES),
+        "fetch": Entry("run.command.jobs_cli:fetch", "Fetch files that a run's ranks wrote.", RUNS),
+        "stop": Entry("run.command.jobs_cli:stop", "Stop a run.", RUNS),
+        "wait": Entry(
+            "run.command.jobs_cli:wait", "Wait until a run ends, and exit with its exit code.", RUNS
+        ),
+        "rm": Entry("run.command.jobs_cli:rm", "Remove a run that has ended from its hosts.", RUNS),
+        "play": Entry("play.command.cli:play", "Run the steps of a play on every host.", PLAYS),
+        "data": Entry(
+            "data.cli:data_app", "Manage datasets and caches that stay on the hosts.", FILES
+        ),
+        "prune": Entry("remove.cli:prune", "Remove old runs, project copies and caches.", FILES),
         "remove": Entry(
-            "remove:remove", "Remove everything that ipexctl put on the hosts.", FILES
+            "remove.cli:remove", "Remove everything that ipexctl put on the hosts.", FILES
         ),
-        "explain": Entry("doctor:explain", "Explain a check, a known failure, or an error log."),
+        "explain": Entry(
+            "explain.cli:explain", "Explain a check, a known failure, or an error log."
+        ),
         "migrate": Entry(
-            "migrate:migrate",
+            "migrate.cli:migrate",
             "Find uses of the discontinued Intel stack in files.",
             keeps_rest=True,
         ),
-        "support": Entry("support:support", "Write a redacted support bundle into this folder."),
-        "config": Entry("hosts:config", "Show the settings and where each one comes from."),
-    }  # fmt: skip
+        "support": Entry(
+            "support.cli:support", "Write a redacted support bundle into this folder."
+        ),
+        "config": Entry("hosts.cli:config", "Show the settings and where each one comes from."),
+    }
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args or ctx.resilient_parsing:
@@ -154,7 +170,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
     unaccepted = withheld(settings)
     asks = context.invoked_subcommand in _ASKING and not _asks_for_help()
     if unaccepted and asks and sys.stdin.isatty() and sys.stderr.isatty():
-        from ipexctl.ui.accept_settings import ask
+        from ipexctl.terminal.accept_settings import ask
 
         proposed = proposal(settings)
         if proposed and not proposed.unreadable and ask(proposed, sys.stdin):
@@ -169,7 +185,7 @@ def main() -> None:
     try:
         try:
             _stand_somewhere()
-            sys.argv[1:] = _without_launcher(sys.argv[1:])
+            sys.argv[1:] = _rewritten(sys.argv[1:], _PASTED)  # a pasted line
             app(args=_spelled(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
         finally:
             sys.stdout.flush()
@@ -208,13 +224,19 @@ def _stand_somewhere() -> None:
         raise InputError("cannot read the current folder", why=reason_of(e)) from None
 
 
-def _without_launcher(args: list[str]) -> list[str]:
-    """From here on the command is what a pasted line became."""
-    if args[:1] != ["run"]:
-        return args
-    from ipexctl.cli.run_words import without_launcher
+# what rewrites the words of a command before Click reads them
+_PASTED = {"run": "run.command.run_words:without_launcher"}
+_SPELLED = {
+    "run": "run.command.run_words:for_click",
+    "install": "install.command.cli:bare_ipex",
+    "stacks": "install.command.cli:bare_ipex",
+    "bundle": "install.command.cli:bare_ipex",
+}
 
-    return without_launcher(args)
+
+def _rewritten(args: list[str], by: dict[str, str]) -> list[str]:
+    place = by.get(args[0]) if args else None
+    return list(found_at(place)(args)) if place else args
 
 
 def _spelled(args: list[str]) -> list[str]:
@@ -223,15 +245,7 @@ def _spelled(args: list[str]) -> list[str]:
         return [*args[1:], "--help"]
     if args == ["version"]:
         return ["--version"]
-    if args[:1] == ["run"]:
-        from ipexctl.cli.run_words import for_click
-
-        return for_click(args)
-    if args[:1] in (["install"], ["stacks"], ["bundle"]):
-        from ipexctl.cli.install import bare_ipex
-
-        return bare_ipex(args)
-    return args
+    return _rewritten(args, _SPELLED)
 
 
 def _explain(e: IpexctlError) -> None:

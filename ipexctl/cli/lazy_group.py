@@ -15,7 +15,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """`place` is `module:name` in ipexctl.cli, of a function or a Typer app."""
+    """`place` is `module:name` in ipexctl, of a function or a Typer app."""
 
     place: str
     brief: str
@@ -24,8 +24,7 @@ class Entry:
     keeps_rest: bool = False
 
     def load(self, name: str) -> Any:
-        module, _, attribute = self.place.partition(":")
-        found = getattr(import_module(f"ipexctl.cli.{module}"), attribute)
+        found = found_at(self.place)
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
             group.name = name
@@ -36,6 +35,12 @@ class Entry:
             found
         )
         return typer.main.get_command(alone)
+
+
+def found_at(place: str) -> Any:
+    """What `module:name` names: a string, so that no room is loaded for another one's command."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"ipexctl.{module}"), name)
 
 
 _AGAIN = "run the same command again"

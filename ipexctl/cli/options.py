@@ -17,7 +17,7 @@ from ipexctl.cli.streams import fitted
 from ipexctl.errors import InputError
 
 if TYPE_CHECKING:
-    from ipexctl.core.settings_file import Setting
+    from ipexctl.local.settings_file import Setting
 
 Hostfile = Annotated[
     Path | None,
@@ -79,7 +79,7 @@ TransportName = Annotated[
 
 
 def _seconds(text: str | float, *, least: float) -> float:
-    from ipexctl.core.sizes import seconds_of
+    from ipexctl.base.sizes import seconds_of
 
     seconds = seconds_of(str(text))
     if seconds is None:
@@ -135,10 +135,10 @@ def make_target(
 
     `ssh_config` and `root` are "" where the command has no such option.
     """
-    from ipexctl.core.run.retry_command import Typed
-    from ipexctl.hosts.target import Target
     from ipexctl.local.nearest_file import short_path
     from ipexctl.local.settings import is_from_file
+    from ipexctl.machines.target import Target
+    from ipexctl.run.outcome.retry_command import Typed
 
     _refuse_files(names or ())
     named = (*(names or ()), *(hosts or ()))
@@ -163,8 +163,8 @@ def make_target(
 
 def _refuse_files(names: Sequence[str]) -> None:
     """`ipexctl install hosts`, where `hosts` is a file."""
-    from ipexctl.core.quoting import quote_for_pasting
-    from ipexctl.hosts.hostfile_reader import given_as_host
+    from ipexctl.base.quoting import quote_for_pasting
+    from ipexctl.local.hostfile_reader import given_as_host
 
     name = next(filter(given_as_host, names), None)
     if name is None:
@@ -189,11 +189,11 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     Raises InputError for those of a project that are not accepted, and for files that others can
     write: ssh itself refuses such an ssh_config, if it is the user's own.
     """
-    from ipexctl.hosts.target import ROOT
     from ipexctl.local.accepted_settings import is_accepted, proposal, refusal
     from ipexctl.local.nearest_file import short_path
     from ipexctl.local.ownership import closing, untrusted_above, untrusted_reason
     from ipexctl.local.settings import load
+    from ipexctl.machines.target import ROOT
 
     settings = load()
     defaults = {"hostfile": False, "hosts": False, "ssh_config": None, "root": ROOT}
@@ -242,7 +242,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
 
 def target_of(host: str, hostfile: Path | None, ssh_config: Path | None, **more: Any) -> Any:
     """For one host, which may be in the hostfile of the settings."""
-    from ipexctl.verbs.shell import target_of_host
+    from ipexctl.machines.target import target_of_host
 
     target = make_target(hostfile=hostfile, ssh_config=ssh_config, forks=1, **more)
     return target if hostfile else target_of_host(target, host)

@@ -41,7 +41,7 @@ def fitted(text: str, indent: str) -> list[str]:
     """For stderr: folded between words where it is a terminal, one line elsewhere."""
     if not sys.stderr.isatty():
         return [text]
-    from ipexctl.core.wrapping import wrapped
+    from ipexctl.base.wrapping import wrapped
 
     return wrapped(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80, indent)
 

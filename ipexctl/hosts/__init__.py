@@ -1,0 +1,1 @@
+"""`ipexctl hosts`, `init`, `config` and `trust`: which hosts there are, and their keys."""

@@ -1,6 +1,6 @@
 """A practice cluster of real sshd hosts in namespaces of this machine."""
 
-from ipexctl.lab.lab_spec import HostSpec, LabSpec
-from ipexctl.lab.practice_cluster import Lab, LabHost
+from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec
+from ipexctl.lab.cluster.practice_cluster import Lab, LabHost
 
 __all__ = ["HostSpec", "Lab", "LabHost", "LabSpec"]

@@ -1,0 +1,1 @@
+"""This machine: settings, state and cache files, files of the user."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ipexctl.core import toml
+from ipexctl.base import toml
 from ipexctl.local import bounded_read
 from ipexctl.local.ownership import foreign_owner
 

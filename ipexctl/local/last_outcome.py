@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ipexctl.core.inventory import COMMAND_LINE
-from ipexctl.core.model import Inventory
+from ipexctl.inventory.hostfile_text import COMMAND_LINE
+from ipexctl.inventory.inventory import Inventory
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.user_dirs import make_private, state_dir
 

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.core.stack import lock_file
-from ipexctl.core.stack.env_choice import EnvChoice, Project
-from ipexctl.core.stack.lock_file import Lock
+from ipexctl.env.choice.env_choice import EnvChoice, Project
 from ipexctl.errors import InputError, NotHere, reason_of
+from ipexctl.install.stack import lock_file
+from ipexctl.install.stack.lock_file import Lock
 from ipexctl.local import bounded_read
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.import_roots import marked_project

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ipexctl.core.inventory.nodeset import BadRange
-from ipexctl.core.inventory.slurm_job import NODES, hosts_of_job
-from ipexctl.core.settings_file import PATHS, Setting, checked, parse_settings
 from ipexctl.errors import InputError, reason_of
+from ipexctl.inventory.nodeset import BadRange
+from ipexctl.inventory.slurm_job import NODES, hosts_of_job
 from ipexctl.local.environment import environment
 from ipexctl.local.nearest_file import Note, project_file, short_path, silent
+from ipexctl.local.settings_file import PATHS, Setting, checked, parse_settings
 from ipexctl.local.user_dirs import config_dir
 
 # the first that is set counts

@@ -1,0 +1,1 @@
+"""Package indexes, the resolver, wheels, CPython builds."""

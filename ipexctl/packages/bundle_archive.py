@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ipexctl.core.model import Blob
-from ipexctl.core.stack import bundle_format
-from ipexctl.core.stack.bundle_format import BLOCK, END, LOCK_MEMBER, BadBundle, Member
+from ipexctl.base.blob import Blob
+from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NotHere, reason_of
-from ipexctl.hosts.blob_store import Store
+from ipexctl.install.stack import bundle_format
+from ipexctl.install.stack.bundle_format import BLOCK, END, LOCK_MEMBER, BadBundle, Member
 from ipexctl.local.atomic_file import open_atomic
 
 CHUNK = 1 << 20

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urldefrag, urlsplit
 
-from ipexctl.core.model import Blob
-from ipexctl.core.stack.lock_file import Package
-from ipexctl.core.stack.version_table import is_version
+from ipexctl.base.blob import Blob
+from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NotHere, reason_of
-from ipexctl.hosts.blob_store import Store
+from ipexctl.install.stack.lock_file import Package
+from ipexctl.install.stack.version_table import is_version
 from ipexctl.packages.index_logins import bare
 from ipexctl.packages.indexes import expanded
 from ipexctl.packages.uv import find_uv

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from ipexctl.core import toml
+from ipexctl.base import toml
 from ipexctl.packages.indexes import Indexes
 
 HINT = (

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ipexctl.core.stack.lock_file import Package
-from ipexctl.core.stack.version_table import IPEX, RESERVED, Row
+from ipexctl.install.stack.lock_file import Package
+from ipexctl.install.stack.version_table import IPEX, RESERVED, Row
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
 

@@ -3,7 +3,7 @@
 Which index torch comes from is decided by trying: the user's own (a CPU build has the version
 X+cpu), else the table's index for torch alone, else the first of the user's that has X. If that is
 a CUDA build it is only named: somebody has to agree to it. Where Intel's packages may come from,
-pins.py says.
+index_pins.py says.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from functools import cached_property
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ipexctl.core.stack.lock_file import Lock, Package
-from ipexctl.core.stack.requirements import NOTHING, Extra
-from ipexctl.core.stack.selection import Stack, requirements
-from ipexctl.core.stack.version_table import of_intel
 from ipexctl.errors import InputError
+from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.requirements import NOTHING, Extra
+from ipexctl.install.stack.selection import Stack, requirements
+from ipexctl.install.stack.version_table import of_intel
 from ipexctl.packages import index_failure, step_backs
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, unpinned_reserved

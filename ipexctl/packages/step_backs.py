@@ -15,7 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
-from ipexctl.core.stack.requirements import Extra
+from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages.http_opener import Opener
 from ipexctl.quick_dataclass import dataclass
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 from zipfile import BadZipFile, ZipFile
 
-from ipexctl.core.stack.lock_file import Package
-from ipexctl.hosts.blob_store import Room, Store
+from ipexctl.blobs.blob_store import Room, Store
+from ipexctl.install.stack.lock_file import Package
 
 TAIL = 64 << 10  # most tables of contents are in it
 LARGEST = 16 << 20  # of a table of contents

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ipexctl.core import toml
-from ipexctl.core.stack.lock_file import Package
-from ipexctl.core.stack.selection import Stack
+from ipexctl.base import toml
 from ipexctl.errors import NotHere, reason_of
+from ipexctl.install.stack.lock_file import Package
+from ipexctl.install.stack.selection import Stack
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.packages import index_stall
 from ipexctl.packages.http_opener import Opener

@@ -22,11 +22,11 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from ipexctl.core.model import Blob
-from ipexctl.core.stack.fetch_policy import Sample
-from ipexctl.core.stack.lock_file import Lock, Package
+from ipexctl.base.blob import Blob
+from ipexctl.blobs.blob_store import Damaged, Store, hash_of
 from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
-from ipexctl.hosts.blob_store import Damaged, Store, hash_of
+from ipexctl.install.stack.fetch_policy import Sample
+from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
 from ipexctl.packages import index_logins
 from ipexctl.packages.download import Broken, Download

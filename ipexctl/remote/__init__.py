@@ -1,1 +1,1 @@
-"""What runs on the hosts: shipped as source by hosts/agent_sources.py, and never imported here."""
+"""What runs on the hosts: sent there by machines/agent_sources.py, never imported here."""

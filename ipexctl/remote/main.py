@@ -5,7 +5,7 @@ Replies: {"id", "event": ...} any number of times, then {"id", "done": ...} or {
 An operation that forks comes first, as {"fork": its name}, before the agent has threads.
 
 Nothing is kept on the host: the sources arrive over the same stdin, before the first request that
-needs them (hosts/agent_sources.py). When stdin ends, all ends.
+needs them (machines/agent_sources.py). When stdin ends, all ends.
 """
 
 import marshal

@@ -13,7 +13,7 @@ SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
 FIRST_USER = 1000  # accounts below are the system's and its administrators'
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# core/checks/storage.py has the same expression and words, for doctor and install
+# doctor/checks/storage.py has the same expression and words, for doctor and install
 UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
 MARK = ".ipexctl-root"  # what ipexctl made here, for `ipexctl remove --all`
 

@@ -14,15 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.facts import host_facts
-from ipexctl.core.model import Facts, Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts import agent_sources, agent_start, transport
-from ipexctl.hosts.agent import failure
-from ipexctl.hosts.agent_start import command_line, connect
-from ipexctl.hosts.frames import HEAD, BadFrame, Decoder, Frame, encode
-from ipexctl.hosts.transport import Channel, LocalTransport, PipeChannel
-from ipexctl.verbs.doctor.probe_host import probe
+from ipexctl.facts import host_facts
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines import agent_sources, agent_start
+from ipexctl.machines.agent import failure
+from ipexctl.machines.agent_start import command_line, connect
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.wire import transport
+from ipexctl.machines.wire.frames import HEAD, BadFrame, Decoder, Frame, encode
+from ipexctl.machines.wire.transport import Channel, LocalTransport, PipeChannel
 from tests import made
 from tests.processes import gone
 
@@ -375,7 +377,8 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
         (
             "run.run_watch.start",
             {"own_process", "root_folder"}
-            | {f"run.{n}" for n in ("run_watch", "log_follower", "journal", "run_folders")}
+            | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
+            | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches
         ),
         (
@@ -383,13 +386,18 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
             {"root_folder", "own_process", "scratch_folder", "hub.host_paths"}
             | {"connection.unanswered"}
             | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
-            | {"run.rank_wrapper", "run.mpirun_bootstrap", "run.run_folders", "run.rank_sockets"}
+            | {
+                "run.rank_wrapper",
+                "run.mpirun_bootstrap",
+                "run_files.run_folders",
+                "run.rank_sockets",
+            }
             | {"run.host_programs", "hub.hub", "hub.judge", "hub.mpi_launch", "hub.host_reports"}
             | {
                 f"connection.{name}"
                 for name in ("hub_link", "link_stream", "link_thread", "peer_tls", "tls_channel")
             }
-            | {"run.control", "run.journal", "run.watchers", "run.stand_by"},
+            | {"run.control", "run_files.journal", "run.watchers", "run.stand_by"},
         ),
         (
             "facts.benchmark.memory",

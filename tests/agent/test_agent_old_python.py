@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe_and_listen
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.wire.transport import LocalTransport
 from tests.facts.machines import MACHINES
 from tests.processes import interpreter
 

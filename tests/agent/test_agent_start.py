@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.suggested_commands import other_pythons
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe
-from ipexctl.verbs.install.install import _with_named
+from ipexctl.install.install import _with_named
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.suggested_commands import other_pythons
+from ipexctl.machines.wire.transport import LocalTransport
 from tests.agent.test_agent import HERE, Through, write_script
 
 

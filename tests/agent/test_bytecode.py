@@ -8,12 +8,12 @@ from importlib.util import MAGIC_NUMBER
 
 import pytest
 
-from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed
-from ipexctl.hosts import agent_sources
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines import agent_sources
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.wire.transport import LocalTransport
 
 
 @pytest.fixture

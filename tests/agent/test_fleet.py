@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.doctor.report import Report
-from ipexctl.core.model import Host, HostDown, HostRecap, Inventory, PerHost, Recap
-from ipexctl.core.stack.env_choice import EnvChoice, Project
+from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost, Recap
+from ipexctl.doctor.apply_fixes import FixReport, apply_fixes, undo
+from ipexctl.doctor.report.report import Report
+from ipexctl.env.choice.env_choice import EnvChoice, Project
+from ipexctl.env.env import Kept, list_envs
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
-from ipexctl.hosts import fleet as fleet_module
-from ipexctl.hosts.fleet import Fleet
-from ipexctl.hosts.target import Target
+from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.last_outcome import last_states
-from ipexctl.ui.install import host_lines
-from ipexctl.verbs.doctor.apply_fixes import FixReport, apply_fixes, undo
-from ipexctl.verbs.env import Kept, list_envs
+from ipexctl.machines import fleet as fleet_module
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import Target
+from ipexctl.terminal.recap_lines import host_lines
 
 A, B, C = (Host(name, local=True) for name in "abc")
 HOSTS = Inventory((A, B, C), "the test")
@@ -161,7 +162,7 @@ def test_connections_end_with_the_fleet_and_its_error_suggests_what_works():
     target = Target(hosts=("a", "b", "c"))
     with pytest.raises(InputError) as raised, fleet(target) as hosts:
         agents = hosts.each(hosts.connect)
-        assert hosts.call(A, "install.root_upkeep.list", root="/nothing", sizes=False)["envs"] == []
+        assert hosts.call(A, "remove.root_upkeep.list", root="/nothing", sizes=False)["envs"] == []
         hosts.disconnect(B)
         assert set(hosts.agents) == {A, C}
         raise InputError("no", hint="ipexctl install")

@@ -12,30 +12,33 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.facts import measurements
-from ipexctl.core.host_answer import Answer
-from ipexctl.core.model import Blob, Host, HostDown
-from ipexctl.core.run import mpi
-from ipexctl.core.run.launch_plan import read_prepared
-from ipexctl.core.run.project_files import File, Tree
-from ipexctl.core.stack.env_changes import read_drift
-from ipexctl.core.stack.env_list import read_shelf
-from ipexctl.core.stack.env_match import disagreement, modules, read_look, row_of
-from ipexctl.core.stack.selection import proved_text
+from ipexctl.base.blob import Blob
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.blobs import blob_carriers, blob_store
+from ipexctl.data.data import _all, _removed
+from ipexctl.env.choice.env_changes import read_drift
+from ipexctl.env.choice.env_list import read_shelf
+from ipexctl.env.env import _removal
 from ipexctl.errors import HostFailed
-from ipexctl.hosts import blob_carriers, blob_store, folder_transfer
-from ipexctl.hosts.agent import Agent, Hello, failure
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.folder_transfer import Bundle
-from ipexctl.hosts.frames import HEAD, HEADER_LIMIT, BadFrame, Decoder
-from ipexctl.hosts.transport import PipeChannel
-from ipexctl.local.shipped_tables import table
-from ipexctl.verbs.data import _all, _removed
-from ipexctl.verbs.env import _removal
-from ipexctl.verbs.install.install_plan import read_state
-from ipexctl.verbs.run import fetch_outputs as fetching
-from ipexctl.verbs.run.fetch_outputs import Wish, fetch_outputs
-from ipexctl.verbs.run.send_project import InPlace
+from ipexctl.facts import measurements
+from ipexctl.install.install_plan import read_state
+from ipexctl.install.stack.env_match import disagreement, modules, read_look, row_of
+from ipexctl.install.stack.selection import proved_text
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent, Hello, failure
+from ipexctl.machines.fleet import fan_out
+from ipexctl.machines.wire.frames import HEAD, HEADER_LIMIT, BadFrame, Decoder
+from ipexctl.machines.wire.transport import PipeChannel
+from ipexctl.project import folder_transfer
+from ipexctl.project.files.project_files import File, Tree
+from ipexctl.project.folder_transfer import Bundle
+from ipexctl.project.send_project import InPlace
+from ipexctl.run.plan import mpi
+from ipexctl.run.plan.launch_plan import read_prepared
+from ipexctl.run.watch import fetch_outputs as fetching
+from ipexctl.run.watch.fetch_outputs import Wish, fetch_outputs
+from ipexctl.shipped_tables import table
 from tests.fuzz.answer import ODD
 from tests.hostile.speaker import SPEAKER
 
@@ -243,7 +246,7 @@ def test_frames_of_another_request_are_not_this_ones_answer(tmp_path):
 
 
 def test_an_answer_without_end_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("ipexctl.hosts.agent.ANSWER_LIMIT", 1 << 20)
+    monkeypatch.setattr("ipexctl.machines.agent.ANSWER_LIMIT", 1 << 20)
     long: Frames = [[[{"event": "part"}, 1 << 19], *([[{"event": "part"}, 1 << 19]] * 8), *done()]]
     good = [*done(port=1)]
     short: list[Frames] = [[[{"event": "part"}, 1 << 19], *good]] * 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ipexctl.core.facts.live_runs import LiveRun
-from ipexctl.core.facts.system_facts import Limit, Load
-from ipexctl.core.model import ClockFacts, Cpu, Nic, Node
+from ipexctl.facts.facts import ClockFacts, Cpu, Nic, Node
+from ipexctl.facts.live_runs import LiveRun
+from ipexctl.facts.system_facts import Limit, Load
 from tests import made
 from tests.checks.hosts import (
     GIB,

@@ -7,16 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ipexctl.core.checks import run_all
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.facts.system_facts import Condition, Kernel, Limit, Limits, Power, System
-from ipexctl.core.model import Cpu, DiskFacts, Facts, Finding, Node, Peer, Python
-from ipexctl.core.stack.version_table import parse_table
+from ipexctl.doctor.checks import run_all
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Finding
+from ipexctl.facts.facts import Cpu, DiskFacts, Facts, Node, Peer, Python
+from ipexctl.facts.system_facts import Condition, Kernel, Limit, Limits, Power, System
+from ipexctl.install.stack.version_table import parse_table
 from tests import made
 from tests.facts.machines import AMX
 
 ROOT = Path(__file__).parent.parent.parent
-ROWS = parse_table((ROOT / "ipexctl/core/stack/stacks.toml").read_text("utf-8"))
+ROWS = parse_table((ROOT / "ipexctl/install/stack/stacks.toml").read_text("utf-8"))
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 Change = Callable[[Facts], Facts]
 

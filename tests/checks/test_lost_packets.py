@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.model import Nic, Peer
+from ipexctl.facts.facts import Nic, Peer
 from tests.checks.hosts import Change, clean, findings, part, seen, three
 
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.checks import run_all
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.reachability import pairs
-from ipexctl.core.doctor.recommendations import recommend
-from ipexctl.core.doctor.report import Report
-from ipexctl.core.inventory import fold
-from ipexctl.core.model import Host, Peer, Route
-from ipexctl.ui import report_formats
-from ipexctl.ui.doctor import show
+from ipexctl.doctor.checks import run_all
+from ipexctl.doctor.checks.reachability import pairs
+from ipexctl.doctor.command import report_formats, show
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.report.report import Report
+from ipexctl.facts.facts import Peer, Route
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.inventory.inventory import Host
 from tests.checks.hosts import ROWS, clean
 
 FEW, MANY = 64, 256

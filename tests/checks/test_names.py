@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.model import Nic
+from ipexctl.facts.facts import Nic
 from tests.checks.hosts import part, peer, seen, three
 from tests.checks.test_stack_and_network import second, software
 

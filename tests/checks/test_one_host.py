@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.checks import catalogue, docs_page, run_all
-from ipexctl.core.checks.cluster import Cluster, install_command, size
-from ipexctl.core.model import Facts, Severity
+from ipexctl.base.sizes import size
+from ipexctl.doctor.checks import catalogue, docs_page, run_all
+from ipexctl.doctor.report.cluster import Cluster, install_command
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.facts.facts import Facts
 from tests import made
 from tests.checks.cases import HARMLESS, ONE_HOST
 from tests.checks.hosts import (

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from ipexctl.core.checks import catalogue, run_all
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.reachability import pairs
-from ipexctl.core.model import ClockFacts, Cpu, Peer, Python
+from ipexctl.doctor.checks import catalogue, run_all
+from ipexctl.doctor.checks.reachability import pairs
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.facts.facts import ClockFacts, Cpu, Peer, Python
 from tests import made
 from tests.checks.cases import ONE_HOST
 from tests.checks.hosts import (

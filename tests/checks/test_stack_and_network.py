@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.checks import catalogue
-from ipexctl.core.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
-from ipexctl.core.model import Facts, NameServer, Nic, Route
-from ipexctl.core.stack import package_changes
+from ipexctl.doctor.checks import catalogue
+from ipexctl.env.choice import package_changes
+from ipexctl.facts.facts import Facts, NameServer, Nic, Route
+from ipexctl.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
 from tests.checks.hosts import Change, both, clean, flags, part, peer, seen, state, three
 from tests.doctor.corpus import HOSTS, TOGETHER
 from tests.facts.machines import AMX, AVX2, V2

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.checks import catalogue
-from ipexctl.core.doctor.suggested_fix import (
+from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.suggested_fix import (
     Command,
     Fix,
     Shell,
@@ -23,10 +24,9 @@ from ipexctl.core.doctor.suggested_fix import (
     sudo,
     write,
 )
-from ipexctl.core.model import Finding, Severity
-from ipexctl.core.run import preflight_rules
-from ipexctl.hosts import suggested_commands
-from ipexctl.hosts.target import Target
+from ipexctl.machines import suggested_commands
+from ipexctl.machines.target import Target
+from ipexctl.run import preflight_rules
 from tests.checks.cases import ONE_HOST
 from tests.checks.hosts import ROOT, clean, findings
 
@@ -134,7 +134,7 @@ def literal(node: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "ipexctl/core").rglob("*.py")), ids=lambda p: p.stem
+    "path", sorted((ROOT / "ipexctl/doctor").rglob("*.py")), ids=lambda p: p.stem
 )
 def test_only_our_own_text_is_split_or_given_to_a_shell(path: Path):
     if path.stem == "suggested_fix":

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.checks import run_all
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.interfaces import address_family, families
-from ipexctl.core.facts.host_facts import peer_address
-from ipexctl.core.facts.measurements import Link, Measured
-from ipexctl.core.facts.open_ports import in_common, read_rules
-from ipexctl.core.model import Nic, Peer
+from ipexctl.doctor.checks import run_all
+from ipexctl.doctor.checks.interfaces import address_family, families
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.facts.facts import Nic, Peer
+from ipexctl.facts.host_facts import peer_address
+from ipexctl.facts.measurements import Link, Measured
+from ipexctl.facts.open_ports import in_common, read_rules
 from tests.checks.hosts import ROWS, Change, clean, findings, part, seen, three
 
 _NFT = """

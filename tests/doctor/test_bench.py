@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.facts import measurements
-from ipexctl.core.facts.measurements import (
+from ipexctl.errors import HostFailed
+from ipexctl.facts import measurements
+from ipexctl.facts.measurements import (
     HostBench,
     Link,
     Measured,
@@ -18,10 +19,9 @@ from ipexctl.core.facts.measurements import (
     onednn_level,
     rounds,
 )
-from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
 from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
 from tests import made
 from tests.agent.test_agent import HERE
 from tests.doctor.test_doctor_lab import drop, told

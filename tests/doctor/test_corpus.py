@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from ipexctl.lab import Lab, LabSpec, rungs
-from ipexctl.local.shipped_tables import failures
+from ipexctl.lab import Lab, LabSpec
+from ipexctl.lab.cluster import rungs
+from ipexctl.shipped_tables import failures
 from tests.doctor.corpus import FAULTS, HOSTS, TOGETHER, Seed
 from tests.made import OF_MACHINE
 from tests.practice_hosts import start_lab

@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.doctor import fix_plan
-from ipexctl.core.doctor.fix_play import as_step, fix_play
-from ipexctl.core.doctor.suggested_fix import (
+from ipexctl.doctor.apply_fixes import apply_fixes
+from ipexctl.doctor.apply_fixes import undo as take_back
+from ipexctl.doctor.report import fix_plan
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.fix_play import as_step, fix_play
+from ipexctl.doctor.report.suggested_fix import (
     Fix,
     Part,
     Shell,
@@ -29,12 +32,9 @@ from ipexctl.core.doctor.suggested_fix import (
     sudo,
     write,
 )
-from ipexctl.core.facts.system_facts import Limit
-from ipexctl.core.model import Finding, Severity
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.target import Target
-from ipexctl.verbs.doctor.apply_fixes import apply_fixes
-from ipexctl.verbs.doctor.apply_fixes import undo as take_back
+from ipexctl.facts.system_facts import Limit
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.target import Target
 from tests.checks.hosts import clean, findings, state
 from tests.doctor.test_doctor_lab import doctor
 

@@ -11,13 +11,15 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.doctor.recommendations import recommend
-from ipexctl.core.doctor.report import Report
-from ipexctl.core.doctor.suggested_fix import do, sudo
-from ipexctl.core.facts.measurements import HostBench, Link, Measured
-from ipexctl.core.model import Finding, HostDown, Peer, Severity
-from ipexctl.ui import report_formats
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.doctor.command import report_formats
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.report.report import Report
+from ipexctl.doctor.report.suggested_fix import do, sudo
+from ipexctl.facts.facts import Peer
+from ipexctl.facts.measurements import HostBench, Link, Measured
 from tests.doctor.test_report import DOWN, NO_PYTHON, A, B, report
 
 SCHEMA = json.loads(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.checks import perf
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.checks.registry import declared, run
-from ipexctl.core.facts.measurements import HostBench, Link, Losses, Measured
-from ipexctl.core.model import Facts, Peer
+from ipexctl.doctor.checks import perf
+from ipexctl.doctor.checks.registry import declared, run
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.facts.facts import Facts, Peer
+from ipexctl.facts.measurements import HostBench, Link, Losses, Measured
 from tests import made
 from tests.facts.machines import AMX, AVX2
 

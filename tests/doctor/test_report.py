@@ -7,18 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.checks import run_all
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.doctor.recommendations import Recommendation, recommend
-from ipexctl.core.doctor.report import Report
-from ipexctl.core.doctor.suggested_fix import do
-from ipexctl.core.facts.software_facts import Current, Prefix, SoftwareFacts
-from ipexctl.core.facts.system_facts import Kernel
-from ipexctl.core.model import Facts, Finding, Host, HostDown, Nic, Severity
-from ipexctl.core.stack.env_choice import EnvChoice, EnvUsed, EnvUser, Project
-from ipexctl.local.training_script import training_script
-from ipexctl.ui.doctor import show
-from ipexctl.ui.report_formats import markdown
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.doctor.checks import run_all
+from ipexctl.doctor.command import show
+from ipexctl.doctor.command.report_formats import markdown
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.recommendations import Recommendation, recommend
+from ipexctl.doctor.report.report import Report
+from ipexctl.doctor.report.suggested_fix import do
+from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, EnvUser, Project
+from ipexctl.facts.facts import Facts, Nic
+from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts
+from ipexctl.facts.system_facts import Kernel
+from ipexctl.inventory.inventory import Host
+from ipexctl.run.script_files.training_script import training_script
 from tests import made
 from tests.checks.hosts import ROWS
 from tests.facts.machines import AMX

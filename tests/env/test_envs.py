@@ -15,11 +15,11 @@ from stat import S_ISDIR
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.core.stack.env_list import Env, Shelf, not_back, read_shelf, way_back
+from ipexctl.env.choice.env_list import Env, Shelf, not_back, read_shelf, way_back
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
 from tests.install.conftest import Builder, Outcome, Shop, make_wheel
 from tests.install.test_forecast import answered
 
@@ -249,7 +249,7 @@ def test_wheels_stay_while_an_old_environment_does_not_say_which_it_needs(shop: 
     assert (done["done"], kept.exists()) == (False, True)
 
 
-@pytest.mark.parametrize("op", ["install.root_upkeep.rollback", "install.root_upkeep.remove"])
+@pytest.mark.parametrize("op", ["remove.root_upkeep.rollback", "remove.root_upkeep.remove"])
 def test_the_agent_refuses_hostile_keys(tmp_path: Path, op: str) -> None:
     root = made_up(tmp_path / "root", A, current=A)
     (tmp_path / "precious").mkdir()
@@ -277,7 +277,7 @@ def test_current_is_whole_at_every_moment_of_a_rollback(tmp_path: Path) -> None:
     watcher.start()
     try:
         for key in (A, B) * 10:
-            assert agent.call("install.root_upkeep.rollback", {"root": str(root), "key": key}).done[
+            assert agent.call("remove.root_upkeep.rollback", {"root": str(root), "key": key}).done[
                 "changed"
             ]
             assert links(root) == (key, B if key == A else A)
@@ -337,10 +337,10 @@ def test_a_build_that_came_after_the_look_is_not_put_aside(tmp_path: Path) -> No
         seen = agent.call("install.env_marks.state", header).done["mark"]
         (root / "envs" / A / ".ipexctl-ok").unlink()
         (root / "envs" / A / ".ipexctl-ok").write_text("{}")
-        agent.call("install.root_upkeep.set_aside", {**header, "mark": seen})
+        agent.call("remove.root_upkeep.set_aside", {**header, "mark": seen})
         assert (root / "envs" / A / "file").exists()
         again = agent.call("install.env_marks.state", header).done["mark"]
-        agent.call("install.root_upkeep.set_aside", {**header, "mark": again})
+        agent.call("remove.root_upkeep.set_aside", {**header, "mark": again})
         assert not (root / "envs" / A).exists()
     finally:
         agent.close()

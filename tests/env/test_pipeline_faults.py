@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ipexctl.core.model import Blob
-from ipexctl.core.stack.lock_file import Package
+from ipexctl.base.blob import Blob
+from ipexctl.blobs import blob_carriers
+from ipexctl.blobs.blob_carriers import Push
+from ipexctl.blobs.blob_relay import _Getter
+from ipexctl.blobs.blob_store import Room
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.hosts import blob_carriers
-from ipexctl.hosts.blob_carriers import Push
-from ipexctl.hosts.blob_relay import _Getter
-from ipexctl.hosts.blob_store import Room
+from ipexctl.install import host_steps
+from ipexctl.install.command.install_text import View, counted
+from ipexctl.install.fetch_wheels import Incoming
+from ipexctl.install.progress import FETCHING, Step
+from ipexctl.install.stack.lock_file import Package
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
-from ipexctl.ui.install import View, counted
-from ipexctl.verbs.install import host_steps
-from ipexctl.verbs.install.fetch_wheels import Incoming
-from ipexctl.verbs.install.progress import FETCHING, Step
 from tests.install.conftest import Builder, Shop, finish, make_wheel, until
 from tests.install.test_pipeline import KEY, NO_FOLDERS, from_index, numpy_of
 from tests.packages.served import Fault, Served, served

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.env_choice import read_used
+from ipexctl.env.choice.env_choice import read_used
 from ipexctl.local.project_lock import env_choice_of
 from tests.cli import ipexctl
 from tests.install.conftest import Outcome, Shop, make_wheel

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.core.stack.selection import modules
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.local.shipped_tables import table
+from ipexctl.install.stack.selection import modules
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.install.env_proof import PROOF
+from ipexctl.shipped_tables import table
 from tests.install import standins
 from tests.install.conftest import TORCH, Shop, make_wheel
 from tests.install.standins import TRAINABLE

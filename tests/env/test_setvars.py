@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host, Mpi
-from ipexctl.core.run import mpi
-from ipexctl.core.stack.oneccl_setvars import checked, merged
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.facts.software_facts import Mpi
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote import main
 from ipexctl.remote.install import setvars_script
+from ipexctl.run.plan import mpi
+from ipexctl.run.plan.oneccl_setvars import checked, merged
 from tests.install.standins import NEW, OLD, SETVARS, setvars_sh
 
 KEY = "a" * 16

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.stack.env_match import Look, disagreement, key_of, modules, read_look, row_of
-from ipexctl.local.shipped_tables import table
+from ipexctl.install.stack.env_match import Look, disagreement, key_of, modules, read_look, row_of
+from ipexctl.shipped_tables import table
 from tests.install.conftest import Outcome, Shop
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"

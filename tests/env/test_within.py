@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.verbs.shell import remote_line
+from ipexctl.shell.shell import remote_line
 from tests.env.test_envs import A
 from tests.install.conftest import Outcome, Shop
 from tests.processes import gone

@@ -7,11 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ipexctl.core.model import Facts, Host
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe_and_listen
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.wire.transport import LocalTransport
 
 RECORDED = Path(__file__).parent.parent.parent.parent / "shared" / "machines"
 # What the probe reads of a tree: unpacking the rest takes longer than all tests together.

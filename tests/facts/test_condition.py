@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.facts.system_facts import (
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.system_facts import (
     NO_LIMIT,
     Condition,
     Kernel,
@@ -25,12 +26,12 @@ from ipexctl.core.facts.system_facts import (
     System,
     parse,
 )
-from ipexctl.core.model import Facts, Host
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.facts import host_load, host_network, machine, machine_state
-from ipexctl.verbs.doctor.probe_host import probe_and_listen
 from tests.facts.machines import Machine, regular
 
 _CPU = "sys/devices/system/cpu"

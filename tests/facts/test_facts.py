@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.checks import run_all
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.facts import host_facts as of
-from ipexctl.core.facts import isa
-from ipexctl.core.model import ClockFacts, CpuFacts, Facts, Host, Nic, Node, Python
-from ipexctl.core.plan import core_pinning
+from ipexctl.doctor.checks import run_all
+from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe, probe_and_listen
+from ipexctl.facts import host_facts as of
+from ipexctl.facts import isa
+from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, Node, Python
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.fleet import fan_out
+from ipexctl.machines.probe_host import probe, probe_and_listen
+from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.run.plan import core_pinning
 from tests import made
 from tests.checks.hosts import GIB, clean, part, two_nodes
 from tests.facts.machines import AMX, AVX2, AVX512, MACHINES, V2, Machine, regular

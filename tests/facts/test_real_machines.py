@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.checks import run_all
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.doctor.recommendations import recommend
-from ipexctl.core.facts import host_facts as of
-from ipexctl.core.facts import isa, processors
-from ipexctl.core.model import Facts, Host
-from ipexctl.core.run import launch_plan
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe_and_listen
+from ipexctl.doctor.checks import run_all
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.facts import host_facts as of
+from ipexctl.facts import isa, processors
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.run.plan import launch_plan
 from tests import made
 from tests.checks.hosts import ROWS, both, clean, flags, part, three, two_nodes, whole
 from tests.facts.machines import AVX512, V2

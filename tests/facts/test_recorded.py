@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.checks import run_all
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.doctor.recommendations import recommend
-from ipexctl.core.facts import host_facts as of
-from ipexctl.core.facts import isa, processors
-from ipexctl.verbs.doctor.probe_host import probe_and_listen
+from ipexctl.doctor.checks import run_all
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.facts import host_facts as of
+from ipexctl.facts import isa, processors
+from ipexctl.machines.probe_host import probe_and_listen
 from tests.checks.hosts import GIB, ROWS
 from tests.facts.recorded import RECORDED
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.facts import software_facts as core
-from ipexctl.core.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
-from ipexctl.core.model import Host
-from ipexctl.core.stack.package_changes import Change
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe
+from ipexctl.env.choice.package_changes import Change
+from ipexctl.facts import software_facts as core
+from ipexctl.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.wire.transport import LocalTransport
 
 # What each impi-rt puts where, of the files that matter; the folders are below the environment.
 LAYOUTS = {

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Recap
-from ipexctl.core.run import dataset_rules as core
-from ipexctl.core.run.dataset_rules import Held
-from ipexctl.core.run.project_files import PACKED, File, Ignore, Tree
+from ipexctl.base.host_outcome import Recap
+from ipexctl.data import data
+from ipexctl.data.data_text import listed_text
+from ipexctl.data.rules import dataset_rules as core
+from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.errors import InputError, RunFailed
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.folder_transfer import FRAME
-from ipexctl.hosts.target import Target
+from ipexctl.install.progress import Progress
 from ipexctl.local.file_hashes import Hashes
-from ipexctl.local.project_folder import Reader, Walk
-from ipexctl.ui.data import listed_text
-from ipexctl.verbs import data
-from ipexctl.verbs.install.progress import Progress
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.target import Target
+from ipexctl.project.files.project_files import PACKED, File, Ignore, Tree
+from ipexctl.project.folder_transfer import FRAME
+from ipexctl.project.project_folder import Reader, Walk
 from tests.answering_terminal import answering
 
 REPO = Path(__file__).parents[2]
@@ -257,7 +257,7 @@ def test_a_push_removes_what_cut_ones_have_left(agent: Agent, tmp_path: Path) ->
     root, key = tmp_path / "root", "a" * 64
     tree = Tree((), (File("x", 1, "b" * 64, False),))
     asked = {"root": str(root), "name": "set", "hub": "", "key": tree.key}
-    number = agent.start("files.datasets.make", asked, zlib.compress(tree.manifest))
+    number = agent.start("data.datasets.make", asked, zlib.compress(tree.manifest))
     assert agent.wait(number).done == {"missing": 1}
     (cut := root / "data/set" / f".{key[:16]}").mkdir()
     assert remove(root) == (1, "stays: it is being pushed")

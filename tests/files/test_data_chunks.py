@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Recap
-from ipexctl.core.run import chunk_cutting
-from ipexctl.hosts import dataset_transfer
-from ipexctl.hosts.target import Target
+from ipexctl.base.host_outcome import Recap
+from ipexctl.data import data, dataset_transfer
+from ipexctl.data.rules import chunk_cutting
+from ipexctl.install.progress import Progress
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.remote.files import content_chunks
-from ipexctl.verbs import data
-from ipexctl.verbs.install.progress import Progress
+from ipexctl.machines.target import Target
+from ipexctl.remote.data import content_chunks
 from tests.conftest import MakeLab
 
 SIZE = 12 << 20

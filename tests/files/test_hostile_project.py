@@ -13,16 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.run.project_files import Ignore, without_backtracking
 from ipexctl.errors import InputError
+from ipexctl.install.requirement_files import needed
 from ipexctl.local import bounded_read
-from ipexctl.local.project_folder import Walk
 from ipexctl.local.project_lock import read_lock
-from ipexctl.verbs.install.requirement_files import needed
-from ipexctl.verbs.run.run_options import RunOptions
-from ipexctl.verbs.run.run_script import script_of
-from ipexctl.verbs.run.script_sources import _text
-from ipexctl.verbs.run.send_project import Project, always, always_no, project_of, take
+from ipexctl.project.files.project_files import Ignore, without_backtracking
+from ipexctl.project.project_folder import Walk
+from ipexctl.project.send_agreed import always, never
+from ipexctl.project.send_project import Project, project_of, take
+from ipexctl.run.run_script import script_of
+from ipexctl.run.script_files.script_sources import _text
+from ipexctl.run.watch.run_options import RunOptions
 
 
 def sparse(path: Path) -> None:
@@ -95,7 +96,7 @@ def test_how_much_is_read_is_said_before_it_is_read(tmp_path):
         raise InterruptedError(text)
 
     with pytest.raises(InterruptedError, match="a large folder"):
-        take(Project(tmp_path, git=True), always_no, {}, stop)
+        take(Project(tmp_path, git=True), never, {}, stop)
 
 
 def test_a_file_that_grows_beyond_the_limit_is_not_read(tmp_path):

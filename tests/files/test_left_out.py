@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.run import project_files
-from ipexctl.core.run.project_files import MAX_BYTES, MAX_DATA, Ignore, ignored_data
 from ipexctl.errors import InputError
-from ipexctl.local import project_folder
-from ipexctl.local.project_folder import left_out
-from ipexctl.verbs.run.send_project import (
+from ipexctl.project import project_folder
+from ipexctl.project.files import project_files
+from ipexctl.project.files.project_files import MAX_BYTES, MAX_DATA, Ignore, ignored_data
+from ipexctl.project.project_folder import left_out
+from ipexctl.project.send_agreed import never
+from ipexctl.project.send_project import (
     Project,
-    always_no,
     check_sent,
     left_out_file,
     project_of,
@@ -66,14 +66,14 @@ def test_a_script_that_stays_here_is_refused_with_the_rule_that_keeps_it(
     fill(tmp_path, {**files, script: "", "other/x": ""})
     project = Project(tmp_path, "other", git=True)
     with pytest.raises(InputError) as e:
-        check_sent(take(project, always_no, NOBODY), f"../{script}", NOBODY)
+        check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
     said = (e.value.what, e.value.why, e.value.hint)
     what = f"the script ../{script} is not sent to the hosts"
     assert said == (what, why.format(top=tmp_path), hint.format(top=tmp_path))
     if "!" in hint:
         with open(tmp_path / ".ipexctlignore", "a") as file:
             file.write(f"!/{script}\n")
-        check_sent(take(project, always_no, NOBODY), f"../{script}", NOBODY)
+        check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
 
 
 WORK = "/home/ann/.ipexctl/runs/r1/work"

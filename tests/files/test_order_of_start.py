@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import Unreachable
-from ipexctl.hosts.fleet import beside
-from ipexctl.verbs.run.run import _asking_after
-from ipexctl.verbs.run.run_options import RunOptions
-from ipexctl.verbs.run.send_project import always_no
+from ipexctl.machines.fleet import beside
+from ipexctl.project.send_agreed import never
+from ipexctl.run.run import _asking_after
+from ipexctl.run.watch.run_options import RunOptions
 
 
 def test_a_question_waits_until_the_hosts_are_connected() -> None:
@@ -38,5 +38,5 @@ def test_a_host_that_cannot_be_reached_is_reported_before_a_question() -> None:
 
 
 def test_without_a_terminal_nothing_waits() -> None:
-    options = replace(RunOptions("train.py"), confirm=always_no)
+    options = replace(RunOptions("train.py"), confirm=never)
     assert _asking_after(lambda: pytest.fail("it waits"), options) is options

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core import relay_turns
-from ipexctl.core.model import Blob
-from ipexctl.core.relay_turns import RelayTurns, Turn
+from ipexctl.base.blob import Blob
+from ipexctl.blobs import relay_turns
+from ipexctl.blobs.relay_turns import RelayTurns, Turn
 
 
 def blobs(*sizes: int) -> list[Blob]:

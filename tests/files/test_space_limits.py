@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.core.prune_limits import Amount, Limits, describe, read_limits
-from ipexctl.core.settings_file import parse_settings
+from ipexctl.data import data
 from ipexctl.errors import InputError
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.target import Target
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.install.progress import Progress
+from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
-from ipexctl.local.cache_limit import prune_cache
-from ipexctl.verbs import data
-from ipexctl.verbs.install.progress import Progress
-from ipexctl.verbs.run.send_project import Project, Snapshot, always, take
+from ipexctl.local.settings_file import parse_settings
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.target import Target
+from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.project.send_project import Project, Snapshot, always, take
+from ipexctl.remove.cache_limit import prune_cache
+from ipexctl.remove.prune_limits import Amount, Limits, describe, read_limits
 from tests.cli import ipexctl
 
 NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
-OP = "files.space_limits.prune"
+OP = "remove.space_limits.prune"
 LARGE = 2_000_000
 
 
@@ -69,7 +69,7 @@ def run(root: Path, folder: Path, name: str, **written: bytes) -> Path:
         sent = snapshot(folder)
         sent.bring(agent, str(root), name)
         asked = {"root": str(root), "key": sent.bundle.tree.key}
-        agent.call("files.synced_folders.keep_spare", asked)
+        agent.call("project.synced_folders.keep_spare", asked)
         work = root / "runs" / name / "work"
         for path, content in written.items():
             (work / path).write_bytes(content)

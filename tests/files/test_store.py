@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Blob, Host
-from ipexctl.errors import HostFailed, InputError
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.blob_store import (
+from ipexctl.base.blob import Blob
+from ipexctl.blobs.blob_store import (
     CHUNK,
     WINDOW,
     Room,
@@ -24,7 +21,11 @@ from ipexctl.hosts.blob_store import (
     missing_blobs,
     send_missing,
 )
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
 
 
 def files(tmp_path: Path, *contents: bytes) -> dict[Blob, Path]:
@@ -82,7 +83,7 @@ def test_what_is_there_is_not_sent_again_and_a_duplicate_is_sent_once(
 def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
     agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ipexctl.hosts.blob_store.AT_ONCE", 2)
+    monkeypatch.setattr("ipexctl.blobs.blob_store.AT_ONCE", 2)
     blobs = files(tmp_path, *(os.urandom(n) for n in (1, 2, 3, 4, 5)))
     root, counted = tmp_path / "root", []
     send_missing(agent, str(root), list(blobs)[3:4], blobs.__getitem__)
@@ -164,7 +165,7 @@ LARGE = 5 * CHUNK  # large enough to be worth keeping half of it
 def begun(agent: Agent, root: Path, blob: Blob, content: bytes) -> int:
     """Half of the blob is on the host; the call stays open."""
     number = agent.start(
-        "install.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]}
+        "blobs.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]}
     )
     agent.feed(number, {}, content[: blob.size // 2])
     next(f for f in agent.frames(60) if f.header.get("event") == "got")
@@ -223,7 +224,7 @@ def test_of_two_that_bring_the_same_large_blob_the_second_waits_for_the_first(
     [blob] = files(tmp_path, content)
     root = tmp_path / "root"
     first = begun(other, root, blob, content)
-    agent.start("install.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]})
+    agent.start("blobs.blobs.put", {"root": str(root), "blobs": [[blob.sha256, blob.size]]})
     frames = agent.frames(60)
     assert next(frames).header["event"] == "waiting"
     if first_ends == "whole":
@@ -264,7 +265,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("header", "message"), HOSTILE)
-@pytest.mark.parametrize("op", ["install.blobs.have", "install.blobs.put"])
+@pytest.mark.parametrize("op", ["blobs.blobs.have", "blobs.blobs.put"])
 def test_the_agent_refuses_hostile_roots_hashes_and_sizes(
     agent: Agent, tmp_path: Path, op: str, header: dict[str, object], message: str
 ) -> None:
@@ -301,15 +302,15 @@ def test_a_folder_above_the_root_that_others_could_replace_is_refused(
     above.chmod(mode)
     asked = {"root": str(root), "blobs": []}
     if not said:
-        assert agent.call("install.blobs.have", asked).done["root"] == str(root)
+        assert agent.call("blobs.blobs.have", asked).done["root"] == str(root)
         return
     with pytest.raises(HostFailed, match=f"above, above the root folder, {said}"):
-        agent.call("install.blobs.have", asked)
+        agent.call("blobs.blobs.have", asked)
 
 
 def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> None:
     number = agent.start(
-        "install.blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]}
+        "blobs.blobs.put", {"root": str(tmp_path / "root"), "blobs": [["a" * 64, 3]]}
     )
     agent.feed(number, {}, b"four")
     with pytest.raises(HostFailed, match="4 bytes arrived where 3 were expected"):

@@ -9,24 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.core.run.project_files import MAX_FILES, PACKED, File, Tree, link_stays
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.hosts import agent_sources
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import Channel, LocalTransport
+from ipexctl.inventory.inventory import Host
 from ipexctl.local.file_hashes import Hashes
-from ipexctl.local.project_folder import Reader, Walk
+from ipexctl.machines import agent_sources
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import Channel, LocalTransport
+from ipexctl.project import send_project
+from ipexctl.project.files.project_files import MAX_FILES, PACKED, File, Tree, link_stays
+from ipexctl.project.project_folder import Reader, Walk
+from ipexctl.project.send_agreed import always, never
+from ipexctl.project.send_project import Project, project_of, take
 from ipexctl.remote import durable
-from ipexctl.verbs.run import send_project
-from ipexctl.verbs.run.send_project import (
-    Project,
-    always,
-    always_no,
-    project_of,
-    take,
-)
 
 NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
 
@@ -39,7 +34,7 @@ def fill(folder: Path, files: dict[str, str]) -> Path:
 
 
 def taken(folder: Path, **more) -> send_project.Snapshot:
-    return take(Project(folder, **more), always_no, NOBODY)
+    return take(Project(folder, **more), never, NOBODY)
 
 
 def sent(folder: Path) -> list[str]:
@@ -92,9 +87,7 @@ def test_what_goes_and_what_stays(tmp_path: Path, files: dict[str, str], expecte
 def test_what_git_leaves_out_for_this_user_and_this_clone_is_left_out(tmp_path: Path) -> None:
     fill(tmp_path, {".git/info/exclude": "local\n", "local": "", "mine.swp": "", "x": ""})
     config = fill(tmp_path / "config", {"git/ignore": "*.swp\n/config/\n"})
-    snapshot = take(
-        Project(tmp_path, git=True), always_no, {**NOBODY, "XDG_CONFIG_HOME": str(config)}
-    )
+    snapshot = take(Project(tmp_path, git=True), never, {**NOBODY, "XDG_CONFIG_HOME": str(config)})
     assert [f.path for f in snapshot.bundle.tree.files] == ["x"]
 
 
@@ -203,7 +196,7 @@ def test_a_large_folder_without_git_asks_first_and_names_what_makes_it_large(tmp
     assert asked == [f"{what}. Send it to the hosts?"]
     assert (e.value.what, e.value.exit_code) == (what, 2)
     assert ".ipexctlignore" in e.value.hint and "-y" in e.value.hint
-    for project, confirm in ((Project(tmp_path, git=True), always_no), (Project(tmp_path), always)):
+    for project, confirm in ((Project(tmp_path, git=True), never), (Project(tmp_path), always)):
         notes: list[str] = []
         snapshot = take(project, confirm, NOBODY, notes.append)
         assert (snapshot.bundle.tree.bytes, notes) == (200_000_000, [f"a large folder: {what}"])
@@ -214,7 +207,7 @@ def test_too_many_files_without_git_are_refused_before_any_is_read(tmp_path: Pat
         os.mknod(tmp_path / f"f{i}")
         (tmp_path / f"f{i}").chmod(0)
     with pytest.raises(InputError, match=r"holds 5,001 files"):
-        take(Project(tmp_path), always_no, NOBODY)
+        take(Project(tmp_path), never, NOBODY)
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -311,9 +304,9 @@ def test_a_snapshot_is_on_the_host_as_it_is_here(agent: Agent, tmp_path: Path) -
 
 def test_what_a_host_lacks_may_take_several_frames(tmp_path, monkeypatch) -> None:
     texts = agent_sources.texts()
-    few = texts["files.synced_folders"].replace("MANY = 100000", "MANY = 2")
-    assert few != texts["files.synced_folders"]
-    monkeypatch.setattr(agent_sources, "texts", lambda: {**texts, "files.synced_folders": few})
+    few = texts["project.synced_folders"].replace("MANY = 100000", "MANY = 2")
+    assert few != texts["project.synced_folders"]
+    monkeypatch.setattr(agent_sources, "texts", lambda: {**texts, "project.synced_folders": few})
     agent_sources.packed.cache_clear()
     folder = fill(tmp_path / "p", {name: name for name in "abcde"})
     agent = connect(LocalTransport(), Host("here", local=True))
@@ -346,7 +339,7 @@ def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(age
     first = taken(folder)
     first.bring(agent, str(tmp_path / root), "run-1")
     asked = {"root": str(tmp_path / root), "key": first.bundle.tree.key}
-    assert agent.call("files.synced_folders.keep_spare", asked).done == {}
+    assert agent.call("project.synced_folders.keep_spare", asked).done == {}
     (spare,) = (tmp_path / root / "blobs/spare").glob("*/*")
     mark = (spare / "a.py").stat().st_ino
     (folder / "link").unlink()
@@ -372,7 +365,7 @@ def test_a_copy_of_an_earlier_boot_is_not_taken(agent, tmp_path):
     first, root = taken(fill(tmp_path / "p", {"a.py": "1", "b.py": "2"})), tmp_path / "root"
     first.bring(agent, str(root), "run-1")
     asked = {"root": str(root), "key": first.bundle.tree.key}
-    assert agent.call("files.synced_folders.keep_spare", asked).done == {}
+    assert agent.call("project.synced_folders.keep_spare", asked).done == {}
     (boot,) = (root / "blobs/spare").iterdir()
     (spare,) = boot.iterdir()
     (spare / "a.py").write_text("")
@@ -381,7 +374,7 @@ def test_a_copy_of_an_earlier_boot_is_not_taken(agent, tmp_path):
     assert (root / "runs/run-2/work/a.py").read_text() == "1"
     day_before = time.time() - 2 * 86400
     os.utime(boot.with_name("of-an-earlier-boot"), (day_before, day_before))
-    assert agent.call("files.synced_folders.keep_spare", asked).done == {}
+    assert agent.call("project.synced_folders.keep_spare", asked).done == {}
     assert [path.name for path in boot.parent.iterdir()] == [boot.name]
 
 
@@ -409,7 +402,7 @@ def test_no_path_of_a_manifest_leaves_the_runs_folder(agent, tmp_path, tree) -> 
         def content(self, file: File) -> bytes:
             return b""
 
-    from ipexctl.hosts.folder_transfer import Bundle, send_folder
+    from ipexctl.project.folder_transfer import Bundle, send_folder
 
     tree = Tree(tree.folders, tuple(File(f.path, 0, EMPTY) for f in tree.files), tree.links)
     with pytest.raises(HostFailed, match=r"leads out of the run's folder"):

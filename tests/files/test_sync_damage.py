@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.run.project_files import PACKED
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent
+from ipexctl.machines.agent import Agent
+from ipexctl.project.files.project_files import PACKED
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.files import synced_folders
+from ipexctl.remote.project import synced_folders
 from tests.files.test_sync import fill, taken
 
 

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.prune_limits import Limits
-from ipexctl.core.run.project_files import PACKED
 from ipexctl.errors import HostFailed
-from ipexctl.hosts import folder_transfer
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.folder_transfer import make_spare
-from ipexctl.remote.files import space_limits, synced_folders
-from ipexctl.remote.install import blobs
-from ipexctl.remote.run import run_folders
+from ipexctl.machines.agent import Agent
+from ipexctl.project import folder_transfer
+from ipexctl.project.files.project_files import PACKED
+from ipexctl.project.folder_transfer import make_spare
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.project import synced_folders
+from ipexctl.remote.remove import space_limits
+from ipexctl.remote.run_files import run_folders
+from ipexctl.remove.prune_limits import Limits
 from tests.files.test_space_limits import fresh_agent
 from tests.files.test_sync import fill, taken
 
@@ -74,7 +75,7 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
     taken(fill(tmp_path / "q", {"other.py": "3"})).bring(one, str(root), "run-2")
     bundle = taken(edited(folder, 1)).bundle
     asked = {"root": str(root), "run_id": "run-3", "cwd": "", "key": bundle.tree.key}
-    module, begun = "files.synced_folders", []
+    module, begun = "project.synced_folders", []
 
     class Late(space_limits.Pruning):
         def split_trees(self):
@@ -101,7 +102,8 @@ def test_a_spare_copy_whose_files_have_gone_is_not_begun(agent, tmp_path) -> Non
     shutil.rmtree(root / "blobs/packs")
     with pytest.raises(HostFailed) as e:
         agent.call(
-            "files.synced_folders.keep_spare", {"root": str(root), "key": snapshot.bundle.tree.key}
+            "project.synced_folders.keep_spare",
+            {"root": str(root), "key": snapshot.bundle.tree.key},
         )
     assert e.value.slug == "damaged"
     assert list((root / "blobs/spare").glob("*/*")) == []

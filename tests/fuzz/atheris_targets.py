@@ -26,26 +26,32 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["ipexctl"]):
-    from ipexctl.core.checks import run_all
-    from ipexctl.core.checks.cluster import Cluster
-    from ipexctl.core.doctor.recommendations import recommend
-    from ipexctl.core.facts import host_facts
-    from ipexctl.core.inventory import parse_hostfile, parse_hosts
-    from ipexctl.core.inventory.host_patterns import select
-    from ipexctl.core.inventory.hostfile_formats import plain, render
-    from ipexctl.core.known_failures import causes
-    from ipexctl.core.plan import core_pinning
-    from ipexctl.core.run import launch_plan, project_files, run_events, run_state
-    from ipexctl.core.script import source_reader
-    from ipexctl.core.settings_file import parse_settings
-    from ipexctl.core.ssh import ssh_config
-    from ipexctl.core.ssh.host_certificates import parse_certificate, why_invalid
-    from ipexctl.core.ssh.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
-    from ipexctl.core.stack import lock_file
-    from ipexctl.core.stack.version_table import parse_table
+    from ipexctl.doctor.checks import run_all
+    from ipexctl.doctor.report.cluster import Cluster
+    from ipexctl.doctor.report.recommendations import recommend
     from ipexctl.errors import IpexctlError
-    from ipexctl.hosts.frames import BadFrame, Decoder, encode
+    from ipexctl.explain.causes import causes
+    from ipexctl.facts import host_facts
+    from ipexctl.install.stack import lock_file
+    from ipexctl.install.stack.version_table import parse_table
+    from ipexctl.inventory.host_patterns import select
+    from ipexctl.inventory.hostfile_formats import plain, render
+    from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
+    from ipexctl.local.settings_file import parse_settings
+    from ipexctl.machines.openssh import ssh_config
+    from ipexctl.machines.openssh.host_certificates import parse_certificate, why_invalid
+    from ipexctl.machines.openssh.known_hosts import (
+        KnownHosts,
+        Standing,
+        lookup_names,
+        parse_known_hosts,
+    )
+    from ipexctl.machines.wire.frames import BadFrame, Decoder, encode
     from ipexctl.packages import uv
+    from ipexctl.project.files import project_files
+    from ipexctl.run.outcome import run_events, run_state
+    from ipexctl.run.plan import core_pinning, launch_plan
+    from ipexctl.user_code import source_reader
 
 from tests.fuzz.answer import ANSWER, ODD  # noqa: E402  (the path is set above)
 from tests.made import facts as made_facts  # noqa: E402
@@ -53,8 +59,8 @@ from tests.made import host, prepared  # noqa: E402
 from tests.plan.asked import read_launch  # noqa: E402
 
 OPTIONS = ("-timeout=5", "-max_len=600")
-ROWS = parse_table((ROOT / "ipexctl/core/stack/stacks.toml").read_text("utf-8"))
-KNOWN_CAUSES = causes.parse((ROOT / "ipexctl/core/known_failures/causes.toml").read_text("utf-8"))
+ROWS = parse_table((ROOT / "ipexctl/install/stack/stacks.toml").read_text("utf-8"))
+KNOWN_CAUSES = causes.parse((ROOT / "ipexctl/explain/causes/causes.toml").read_text("utf-8"))
 HOSTS = parse_hostfile("[web]\nnode[01-12]\n[db]\nnode12 slots=2\nfe80::1\n", "hosts")
 ME = ssh_config.Me("ann", "/home/ann", 1000, "here.example", {"HOME": "/home/ann"})
 BLOB = b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + b"k" * 32

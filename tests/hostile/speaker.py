@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
-from ipexctl.hosts.agent import Agent, Hello
-from ipexctl.hosts.frames import Decoder
-from ipexctl.hosts.transport import PipeChannel
-from ipexctl.verbs.run.run_watchers import Interrupts, Painter
-from ipexctl.verbs.run.session import Session
+from ipexctl.machines.agent import Agent, Hello
+from ipexctl.machines.wire.frames import Decoder
+from ipexctl.machines.wire.transport import PipeChannel
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.watch.run_watchers import Interrupts, Painter
+from ipexctl.run.watch.session import Session
 from tests.made import facts, host, prepared
 
 # Speaks frames as remote/main.py does. `say(header, body)`; `wait_for` answers pings.

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.hosts.peer_certificates import certificates
+from ipexctl.blobs.peer_certificates import certificates
 from ipexctl.packages import download
+from ipexctl.remote.blobs import blob_download
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blob_download
 
 HERE = "127.0.0.1"
 KEYS = certificates("relay", ["a", "b"])

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.inventory.located_errors import Bad
+from ipexctl.base.located_errors import Bad
+from ipexctl.play.steps.get_step import Get
 from ipexctl.remote.failure import Failure, document
-from ipexctl.remote.plays import apply_get
-from ipexctl.remote.plays.task import Task
-from ipexctl.verbs.play.steps.get_step import Get
+from ipexctl.remote.play import apply_get
+from ipexctl.remote.play.task import Task
 
 MOST = 1 << 20
 OK = b"HTTP/1.1 200 OK\r\n"

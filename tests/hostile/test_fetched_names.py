@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.verbs.run.fetch_outputs import why_not_taken
+from ipexctl.run.watch.fetch_outputs import why_not_taken
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from ipexctl.core.doctor import fix_play
-from ipexctl.core.doctor.suggested_fix import do, scripted
-from ipexctl.core.model import Finding, Severity
-from ipexctl.core.output.short_paths import shortened
-from ipexctl.core.run import listed_runs
-from ipexctl.core.values import plain
+from ipexctl.base.values import plain
+from ipexctl.doctor.report import fix_play
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.suggested_fix import do, scripted
 from ipexctl.errors import printable
+from ipexctl.run.outcome import listed_runs
+from ipexctl.run.output.short_paths import shortened
 
 LINE_ENDS = "\n\r\x0b\x0c\x85\u2028\u2029"
 

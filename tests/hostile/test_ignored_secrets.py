@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.run.project_files import ignored_data
+from ipexctl.project.files.project_files import ignored_data
 
 
 @pytest.mark.parametrize(

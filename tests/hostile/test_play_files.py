@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.local.plays import play_files
-from ipexctl.local.plays.play_files import read_play_file, shipped_plays
+from ipexctl.play import play_files
+from ipexctl.play.play_files import read_play_file, shipped_plays
 from tests.plays.on_host import OTHER, as_root
 
 PLAY = "steps: [sh: id]\n"

@@ -12,9 +12,9 @@ import pytest
 from ipexctl.packages.download import Broken, Download
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
+from ipexctl.remote.blobs import blob_download
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blob_download
-from ipexctl.remote.plays import apply_get
+from ipexctl.remote.play import apply_get
 
 ENOUGH = 64 << 20  # bytes; all of it would be in memory
 

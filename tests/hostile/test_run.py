@@ -7,9 +7,9 @@ import resource
 
 import pytest
 
-from ipexctl.core.run.outcome import result_document
-from ipexctl.local.shipped_tables import failures
-from ipexctl.ui.run.summary import ending
+from ipexctl.run.command.summary import ending
+from ipexctl.run.outcome.outcome import result_document
+from ipexctl.shipped_tables import failures
 from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ipexctl.verbs.run.run_watchers import Interrupts
+from ipexctl.run.watch.run_watchers import Interrupts
 from tests.hostile.speaker import GOOD, READY, drive
 
 SLACK = 12.0  # this machine is slow and shared; without a deadline it would be for ever
@@ -108,7 +108,7 @@ TIME_UP = "say({'event': 'timeout', 'seconds': 1})\nsay(OVER)\n"
 
 
 def test_the_limit_of_a_run_counts_though_a_host_floods(tmp_path, monkeypatch):
-    monkeypatch.setattr("ipexctl.verbs.run.session.STOP_WAIT", 2.0)
+    monkeypatch.setattr("ipexctl.run.watch.session.STOP_WAIT", 2.0)
     talks = f"{READY}{ALIVE['floods with signs of life']}"
     result = drive(tmp_path, [f"{READY}{TIME_UP}be_hub()\n", talks], host_timeout=5.0)
     assert result.cause == "the run took longer than --timeout 1"
@@ -123,7 +123,7 @@ def test_the_limit_of_a_run_counts_though_a_host_floods(tmp_path, monkeypatch):
     ],
 )
 def test_the_rest_of_the_output_has_a_limit(tmp_path, drips, monkeypatch):
-    monkeypatch.setattr("ipexctl.verbs.run.session.STOP_WAIT", 2.0)
+    monkeypatch.setattr("ipexctl.run.watch.session.STOP_WAIT", 2.0)
     host = f"{READY}{TIME_UP}wait_for('stop')\nwhile True:\n    {drips}\n    time.sleep(0.3)\n"
     began = time.monotonic()
     result = drive(tmp_path, [host], host_timeout=5.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.run.project_files import data_secret, is_never_sent
+from ipexctl.project.files.project_files import data_secret, is_never_sent
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.hosts import blob_relay
-from ipexctl.hosts.target import Target
+from ipexctl.blobs import blob_relay
+from ipexctl.data import data
+from ipexctl.install.progress import Progress
 from ipexctl.lab import LabSpec
-from ipexctl.verbs import data
-from ipexctl.verbs.install.progress import Progress
+from ipexctl.machines.target import Target
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, shop
 from tests.install.over_ssh import install, stock

@@ -13,9 +13,9 @@ from typing import Any
 import paramiko
 import pytest
 
-from ipexctl.core.model import Host
 from ipexctl.errors import Unreachable
-from ipexctl.hosts.ssh import SshTransport, link
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.ssh import SshTransport, link
 
 GROUP_EXCHANGE = "diffie-hellman-group-exchange-sha256"
 ENDLESS = 0xFFFFFFFF

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
 from tests.hub.test_detach_local import goes_on, on_a_terminal, read_until
 from tests.run.test_ps_local import LONG, Here
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ipexctl import __version__
-from ipexctl.core.run import listed_runs
-from ipexctl.remote.run import journal
+from ipexctl.remote.run_files import journal
+from ipexctl.run.outcome import listed_runs
 from tests.run.test_ps_local import LONG, Here
 from tests.run.test_ps_local import here as here  # noqa: PLC0414  a fixture
 

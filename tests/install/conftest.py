@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.hosts.agent import Agent
+from ipexctl.machines.agent import Agent
 from ipexctl.packages.uv import find_uv
 from tests.cli import ipexctl
 

@@ -15,10 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.bundle_format import BLOCK, END, Member, blobs, header, lock_size, padding
-from ipexctl.core.stack.lock_file import Lock, Package, parse, render
+from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.hosts.blob_store import Store
+from ipexctl.install.stack.bundle_format import (
+    BLOCK,
+    END,
+    Member,
+    blobs,
+    header,
+    lock_size,
+    padding,
+)
+from ipexctl.install.stack.lock_file import Lock, Package, parse, render
 from ipexctl.packages import bundle_archive
 from tests.install.conftest import Outcome, Shop, make_wheel
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.checks.cluster import Cluster
-from ipexctl.core.doctor.recommendations import recommend
-from ipexctl.core.model import Facts
-from ipexctl.core.stack.lock_file import Lock
-from ipexctl.core.stack.selection import Stack, choose
-from ipexctl.core.stack.stack_decision import DEFAULT, decide, wanted_stack
-from ipexctl.core.stack.version_table import NEWEST, Request
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.recommendations import recommend
 from ipexctl.errors import InputError, NothingFits
-from ipexctl.local.shipped_tables import table
-from ipexctl.ui.install import chosen_text
-from ipexctl.verbs.install.install_plan import Chosen
+from ipexctl.facts.facts import Facts
+from ipexctl.install.command.install_text import chosen_text
+from ipexctl.install.install_plan import Chosen
+from ipexctl.install.stack.lock_file import Lock
+from ipexctl.install.stack.selection import Stack, choose
+from ipexctl.install.stack.stack_decision import DEFAULT, decide, wanted_stack
+from ipexctl.install.stack.version_table import NEWEST, Request
+from ipexctl.shipped_tables import table
 from tests.install.conftest import Shop
 from tests.stack.test_lock import LOCK
 from tests.stack.test_stack import host

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from ipexctl.core.stack.lock_file import parse
+from ipexctl.install.stack.lock_file import parse
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel, until

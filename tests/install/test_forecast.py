@@ -11,19 +11,21 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.model import Blob, Host, HostDown
-from ipexctl.core.stack.fetch_policy import Fetch
-from ipexctl.core.stack.selection import choose
-from ipexctl.core.stack.version_table import Request
-from ipexctl.hosts.blob_store import Room
-from ipexctl.hosts.target import Target
-from ipexctl.local.shipped_tables import table
+from ipexctl.base.blob import Blob
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.blobs.blob_store import Room
+from ipexctl.install.command.install_forecast import forecast_document, forecast_text
+from ipexctl.install.command.install_text import chosen_text
+from ipexctl.install.install import install
+from ipexctl.install.install_plan import Chosen, HostInstall, Install, Plan, State
+from ipexctl.install.progress import Progress
+from ipexctl.install.stack.fetch_policy import Fetch
+from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.version_table import Request
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
-from ipexctl.ui.install import chosen_text
-from ipexctl.ui.install_forecast import forecast_document, forecast_text
-from ipexctl.verbs.install.install import install
-from ipexctl.verbs.install.install_plan import Chosen, HostInstall, Install, Plan, State
-from ipexctl.verbs.install.progress import Progress
+from ipexctl.shipped_tables import table
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import ready

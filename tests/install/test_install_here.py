@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from ipexctl.core.model import Host
-from ipexctl.core.run.launch_plan import read_prepared
-from ipexctl.core.stack.lock_file import parse
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.local.shipped_tables import table
-from ipexctl.verbs.install import fleet_locks
+from ipexctl.install import fleet_locks
+from ipexctl.install.stack.lock_file import parse
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.run.plan.launch_plan import read_prepared
+from ipexctl.shipped_tables import table
 from tests.install.conftest import Shop, finish, make_wheel, until
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Recap
-from ipexctl.hosts.target import Target
+from ipexctl.base.host_outcome import Recap
+from ipexctl.install.install import install
+from ipexctl.install.install_plan import Install
+from ipexctl.install.progress import Progress
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.verbs.install.install import install
-from ipexctl.verbs.install.install_plan import Install
-from ipexctl.verbs.install.progress import Progress
+from ipexctl.machines.target import Target
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel
 from tests.practice_hosts import Homes, Installed

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host, Recap
-from ipexctl.core.stack.env_choice import Project
-from ipexctl.core.stack.version_table import Request
+from ipexctl.base.host_outcome import Recap
+from ipexctl.env.choice.env_choice import Project
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.fleet import Fleet
-from ipexctl.hosts.target import Target
-from ipexctl.verbs.install.host_steps import EnvOnHost, dry_run_recaps
-from ipexctl.verbs.install.install import install, plan_for
-from ipexctl.verbs.install.install_plan import HostInstall, Install, Plan, State, Work
-from ipexctl.verbs.install.progress import Progress, Step
+from ipexctl.install.host_steps import EnvOnHost, dry_run_recaps
+from ipexctl.install.install import install, plan_for
+from ipexctl.install.install_plan import HostInstall, Install, Plan, State, Work
+from ipexctl.install.progress import Progress, Step
+from ipexctl.install.stack.version_table import Request
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import Target
 from tests.install.conftest import Shop
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent
+from ipexctl.machines.agent import Agent
 from tests.install.conftest import Builder, Shop, make_wheel, until
 from tests.install.test_relay import BLOBS, HERE, Site, site
 from tests.packages.served import Fault, Served, served
@@ -108,7 +108,7 @@ def test_what_runs_beside_other_calls_is_heard_when_it_has_ended_before(
     number = begin(builder, wheels)
     builder.agent.feed(number, {"abort": True})
     until(lambda: not builder.env(KEY).exists())
-    assert builder.agent.call("install.blobs.have", {"root": str(builder.shop.root), "blobs": []})
+    assert builder.agent.call("blobs.blobs.have", {"root": str(builder.shop.root), "blobs": []})
     with pytest.raises(HostFailed, match="stopped sending"):
         ended(builder.agent, number)
 

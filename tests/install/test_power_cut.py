@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.ssh.known_hosts import Standing, Verdict, entry_line
-from ipexctl.core.ssh.ssh_config import Answer
-from ipexctl.hosts.ssh.host_keys import HostKey, remember
 from ipexctl.lab import LabSpec
-from ipexctl.lab.machine_support import why_not
-from ipexctl.lab.rungs import FULL
+from ipexctl.lab.cluster.machine_support import why_not
+from ipexctl.lab.cluster.rungs import FULL
+from ipexctl.machines.openssh.known_hosts import Standing, Verdict, entry_line
+from ipexctl.machines.openssh.ssh_config import Answer
+from ipexctl.machines.ssh.host_keys import HostKey, remember
 from ipexctl.remote import durable
 from tests.install.conftest import Outcome, Shop, finish, make_wheel
 

@@ -18,19 +18,19 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core import relay_turns
-from ipexctl.core.model import Blob, Host
+from ipexctl.base.blob import Blob
+from ipexctl.blobs import blob_relay, relay_turns
+from ipexctl.blobs.blob_carriers import Moved, Push, fetch_there
+from ipexctl.blobs.blob_relay import Relay
+from ipexctl.blobs.blob_store import Room, missing_blobs, need_room
+from ipexctl.blobs.peer_certificates import certificates
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts import blob_relay
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.blob_carriers import Moved, Push, fetch_there
-from ipexctl.hosts.blob_relay import Relay
-from ipexctl.hosts.blob_store import Room, missing_blobs, need_room
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.peer_certificates import certificates
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.inventory.inventory import Host
 from ipexctl.lab import LabSpec
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.fleet import fan_out
+from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.connection import peer_tls
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop
@@ -317,7 +317,7 @@ def port(site: Site) -> int:
     carrier = site.relay(a=HERE)
     site.bring(carrier, "a")
     asked = {"root": str(site.root("a")), "blobs": [BLOBS[0].sha256], "keys": KEYS["a"]}
-    return site.agents["a"].call("install.blob_server.open", asked).done.whole("port")
+    return site.agents["a"].call("blobs.blob_server.open", asked).done.whole("port")
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:

@@ -19,14 +19,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.core.stack.lock_file import parse
-from ipexctl.core.stack.version_table import Row
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.install.stack.lock_file import parse
+from ipexctl.install.stack.version_table import Row
+from ipexctl.inventory.inventory import Host
 from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.packages.uv import find_uv
-from ipexctl.verbs.doctor.probe_host import probe
 from tests.cli import ipexctl
 from tests.conftest import MakeLab
 from tests.install import standins

@@ -8,9 +8,9 @@ import time
 import pytest
 from rich.console import Console
 
-from ipexctl.ui import install as ui
-from ipexctl.ui.install import View, seconds_left, time_left
-from ipexctl.verbs.install.progress import Step
+from ipexctl.install.command import install_text as ui
+from ipexctl.install.command.install_text import View, seconds_left, time_left
+from ipexctl.install.progress import Step
 
 # done, total, what an earlier try had left, seconds -> the words
 CASES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ipexctl.core.model import Host, Inventory
+from ipexctl.inventory.inventory import Host, Inventory
 
 NAMES = st.one_of(
     st.from_regex(r"[a-z][a-z0-9_-]{0,6}[0-9]{0,3}(\.[a-z]{1,3})?", fullmatch=True),

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.inventory.ansible_ini import is_ini
-from ipexctl.core.inventory.hostfile_formats import members, render
-from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError
+from ipexctl.inventory.ansible_ini import is_ini
+from ipexctl.inventory.hostfile_formats import members, render
+from ipexctl.inventory.hostfile_text import parse_hostfile
+from ipexctl.inventory.inventory import Host, Inventory
 
 INI = """\
 # the old machines

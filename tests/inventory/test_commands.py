@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.inventory import parse_hostfile
+from ipexctl.hosts.init import offered
+from ipexctl.inventory.hostfile_text import parse_hostfile
 from ipexctl.local.last_outcome import last_states, remember
-from ipexctl.verbs.init import offered
 from tests.answering_terminal import answering
 
 ROOT = Path(__file__).parents[2]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.inventory.hostfile_formats import FORMS
-from ipexctl.core.settings_file import KINDS, parse_settings
+from ipexctl.inventory.hostfile_formats import FORMS
+from ipexctl.inventory.hostfile_text import parse_hostfile
 from ipexctl.local.settings import VARIABLES
+from ipexctl.local.settings_file import KINDS, parse_settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "hosts.md").read_text("utf-8")

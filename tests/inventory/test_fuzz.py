@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.inventory import parse_hostfile, parse_hosts
-from ipexctl.core.inventory.host_patterns import select
-from ipexctl.core.inventory.hostfile_formats import render
-from ipexctl.core.inventory.nodeset import BadRange, expand, fold, split
-from ipexctl.core.model import Inventory
-from ipexctl.core.settings_file import parse_settings
 from ipexctl.errors import InputError
+from ipexctl.inventory.host_patterns import select
+from ipexctl.inventory.hostfile_formats import render
+from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
+from ipexctl.inventory.inventory import Inventory
+from ipexctl.inventory.nodeset import BadRange, expand, fold, split
+from ipexctl.local.settings_file import parse_settings
 from tests.inventory.made import TEXTS, inventories
 
 QUICK = settings(

@@ -9,14 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.model import Host, Nic
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.errors import RunFailed
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.ssh.config import SshConfig
-from ipexctl.hosts.target import root_of
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe
+from ipexctl.facts.facts import Nic
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.ssh.config import SshConfig
+from ipexctl.machines.target import root_of
+from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from tests.made import facts, prepared
 
 CONFIG = """\

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.inventory import parse_hostfile, parse_hosts, this_machine
-from ipexctl.core.model import Host, Inventory, Place
+from ipexctl.base.place import Place
 from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts, this_machine
+from ipexctl.inventory.inventory import Host, Inventory
 
 
 def hosts(text: str) -> list[Host]:

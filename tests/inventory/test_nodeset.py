@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.inventory.nodeset import BadRange, expand, fold, split
+from ipexctl.inventory.nodeset import BadRange, expand, fold, split
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from ipexctl.core.inventory import parse_hostfile, parse_hosts
-from ipexctl.core.inventory.hostfile_formats import FORMS, members, plain, render
-from ipexctl.core.model import Host, Inventory
 from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_formats import FORMS, members, plain, render
+from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
+from ipexctl.inventory.inventory import Host, Inventory
 from tests.inventory.made import inventories
 from tests.inventory.test_ansible import ansible_inventory
 

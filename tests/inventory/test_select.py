@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.inventory.host_patterns import select
 from ipexctl.errors import InputError
+from ipexctl.inventory.host_patterns import select
+from ipexctl.inventory.hostfile_text import parse_hostfile
 
 HOSTS = parse_hostfile(
     """\

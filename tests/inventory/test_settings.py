@@ -14,9 +14,9 @@ from typer.core import TyperGroup as Group
 from typer.main import get_command
 
 from ipexctl.cli import app
-from ipexctl.core.settings_file import Setting, parse_settings
 from ipexctl.errors import InputError
 from ipexctl.local.settings import defaults, load
+from ipexctl.local.settings_file import Setting, parse_settings
 from tests.answering_terminal import answering
 from tests.inventory.conftest import ROOT, Shell
 

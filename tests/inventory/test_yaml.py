@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.inventory import parse_hostfile
-from ipexctl.core.inventory.hostfile_formats import plain
-from ipexctl.core.inventory.yaml_nodes import read_yaml
-from ipexctl.core.model import Host, Place
+from ipexctl.base.place import Place
+from ipexctl.base.yaml_nodes import read_yaml
 from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_formats import plain
+from ipexctl.inventory.hostfile_text import parse_hostfile
+from ipexctl.inventory.inventory import Host
 
 WHOLE = """\
 vars: {user: trainer, python: /opt/py/bin/python3}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.lock_file import parse
+from ipexctl.install.stack.lock_file import parse
 from ipexctl.lab import LabSpec
 from tests.conftest import MakeLab
 

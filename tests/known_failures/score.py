@@ -14,9 +14,9 @@ import json
 import sys
 from pathlib import Path
 
-from ipexctl.core import toml
-from ipexctl.core.known_failures import causes
-from ipexctl.local.shipped_tables import failures
+from ipexctl.base import toml
+from ipexctl.explain.causes import causes
+from ipexctl.shipped_tables import failures
 
 HELD_OUT = Path(__file__).parent / "held_out.toml.gz"
 

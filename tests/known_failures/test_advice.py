@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import typer
 
+from ipexctl.base import toml
+from ipexctl.base.wrapping import wrapped
 from ipexctl.cli import app
-from ipexctl.core import toml
-from ipexctl.core.known_failures import causes
-from ipexctl.core.known_failures.causes import Cause
-from ipexctl.core.wrapping import wrapped
-from ipexctl.local.shipped_tables import failures
+from ipexctl.explain.causes import causes
+from ipexctl.explain.causes.causes import Cause
+from ipexctl.shipped_tables import failures
 
 LINES = [
     line

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.checks import catalogue as checks
-from ipexctl.core.known_failures import causes
-from ipexctl.core.known_failures.causes import Cause
-from ipexctl.local.shipped_tables import failures
+from ipexctl.doctor.checks import catalogue as checks
+from ipexctl.explain.causes import causes
+from ipexctl.explain.causes.causes import Cause
+from ipexctl.shipped_tables import failures
 
 ROOT = Path(__file__).parents[2]
 SLUGS = {"unreachable", "host-key-unknown", "host-key-changed"}

@@ -6,10 +6,10 @@ import gzip
 import hashlib
 from pathlib import Path
 
-from ipexctl.core.model import LaunchPlan
-from ipexctl.core.run.outcome import HostEnd, RunResult, known_cause
-from ipexctl.core.run.run_state import RankEnd
-from ipexctl.local.shipped_tables import failures
+from ipexctl.run.outcome.outcome import HostEnd, RunResult, known_cause
+from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.shipped_tables import failures
 
 PLAN = LaunchPlan((), "10.0.0.1", 29500, ("train.py",), (), "")
 FAILED = RankEnd(0, "node01", code=1)

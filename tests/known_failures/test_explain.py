@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from ipexctl.core.checks import catalogue
-from ipexctl.core.model import LaunchPlan
-from ipexctl.core.run.outcome import RunResult
-from ipexctl.local.shipped_tables import failures
-from ipexctl.ui.run import JsonView, PlainView
+from ipexctl.doctor.checks import catalogue
+from ipexctl.run.command import JsonView, PlainView
+from ipexctl.run.outcome.outcome import RunResult
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.shipped_tables import failures
 from tests.cli import ipexctl
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core import toml
-from ipexctl.core.known_failures import causes
-from ipexctl.local.shipped_tables import failures
+from ipexctl.base import toml
+from ipexctl.explain.causes import causes
+from ipexctl.shipped_tables import failures
 
 TEXTS = toml.loads(Path(__file__).with_name("messages.toml").read_text("utf-8"))
 

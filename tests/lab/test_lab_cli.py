@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.facts.system_facts import PRACTICE
 from ipexctl.errors import NotHere
+from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.lab.machine_support import check
+from ipexctl.lab.cluster.machine_support import check
 
 REPO = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.lab import HostSpec, Lab, LabSpec
-from ipexctl.lab.practice_cluster import names
+from ipexctl.lab.cluster.practice_cluster import names
 
 SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, isa="amx"), HostSpec()))
 

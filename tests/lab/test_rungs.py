@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError, NotHere
-from ipexctl.lab import HostSpec, Lab, LabSpec, machine_support
-from ipexctl.lab.rungs import FLAT, USER, fit
+from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.lab.cluster import machine_support
+from ipexctl.lab.cluster.rungs import FLAT, USER, fit
 from tests.cli import ipexctl
 
 pytestmark = pytest.mark.lab

@@ -8,8 +8,8 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.lab.lab_spec import parse_hosts, parse_shape, parse_size
-from ipexctl.lab.shapes import Machine, Place, Tree, covers, layout
+from ipexctl.lab.cluster.lab_spec import parse_hosts, parse_shape, parse_size
+from ipexctl.lab.cluster.shapes import Machine, Place, Tree, covers, layout
 from tests.practice_hosts import start_lab
 
 CPUS = os.cpu_count() or 1

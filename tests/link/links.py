@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ipexctl.hosts.peer_certificates import certificates
+from ipexctl.blobs.peer_certificates import certificates
 from ipexctl.remote.connection.hub_link import Hub, Spoke
 
 HOSTS = ["node0", "node1", "node2", "node3"]

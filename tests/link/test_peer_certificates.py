@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ipexctl.hosts.peer_certificates import certificates
+from ipexctl.blobs.peer_certificates import certificates
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.connection.hub_link import Hub, Spoke
 from tests.link.links import until
@@ -91,6 +91,6 @@ def test_a_certificate_cannot_issue_another() -> None:
 
 
 def test_importing_it_does_not_import_cryptography() -> None:
-    text = "import sys, ipexctl.hosts.peer_certificates; print('cryptography' in sys.modules)"
+    text = "import sys, ipexctl.blobs.peer_certificates; print('cryptography' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("False\n", "")

@@ -17,7 +17,15 @@ import pytest
 
 from ipexctl.remote.connection import peer_tls, tls_channel
 from ipexctl.remote.connection.hub_link import Hub, Spoke
-from ipexctl.remote.connection.link_stream import BEAT, HEAD, HELLO, LIMIT, MESSAGE, Decoder, frame
+from ipexctl.remote.connection.link_stream import (
+    BEAT,
+    HEAD,
+    HELLO,
+    LIMIT,
+    MESSAGE,
+    Decoder,
+    frame,
+)
 from tests.link.links import HOSTS, KEYS, OTHER_RUN, Cluster, cluster, until
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.output.metric_lines import LineReader
-from ipexctl.local.shipped_tables import metric_formats
+from ipexctl.run.output.metric_lines import LineReader
+from ipexctl.shipped_tables import metric_formats
 
 CORPUS = Path(__file__).parent / "corpus"
 OPEN = sorted([*CORPUS.glob("open/*.json"), *CORPUS.glob("third/*.json")])

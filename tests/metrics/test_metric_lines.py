@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from ipexctl.core.output.metric_lines import Format
-from ipexctl.core.output.training_state import Training
-from ipexctl.local.shipped_tables import metric_formats
+from ipexctl.run.output.metric_lines import Format
+from ipexctl.run.output.training_state import Training
+from ipexctl.shipped_tables import metric_formats
 
 FORMATS = metric_formats()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ipexctl.core.output.merge_lines import Fold
-from ipexctl.core.output.near_equal import merged, template
+from ipexctl.run.output.merge_lines import Fold
+from ipexctl.run.output.near_equal import merged, template
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipexctl.core.output.short_paths import is_own_frame, shortened
+from ipexctl.run.output.short_paths import is_own_frame, shortened
 
 RUN = "/home/trainer/.ipexctl/runs/20261123-101010-ab12/work"
 ENV = "/home/trainer/.ipexctl/envs/0123abcd/lib/python3.11/site-packages"

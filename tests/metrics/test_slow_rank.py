@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from ipexctl.core.output.slow_rank import RankLoads, Slow
 from ipexctl.remote.run.health_sampler import Sampler
+from ipexctl.run.output.slow_rank import RankLoads, Slow
 
 
 def loads(*busy: float, samples: int = 6) -> RankLoads:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.output.training_state import READ_EVERY, SETTLE, Training
-from ipexctl.local.shipped_tables import metric_formats
-from ipexctl.ui.run.run_text import progress_words
+from ipexctl.run.command.run_text import progress_words
+from ipexctl.run.output.training_state import READ_EVERY, SETTLE, Training
+from ipexctl.shipped_tables import metric_formats
 
 
 def test_lines_of_the_past_make_no_rate():

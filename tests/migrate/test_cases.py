@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.migrate.shell_code import ShellReader
-from ipexctl.core.pasted.launcher_table import Launcher
-from ipexctl.local.shipped_tables import migration_tables
-from ipexctl.verbs.migrate import migrate
+from ipexctl.migrate.code.shell_code import ShellReader
+from ipexctl.migrate.migrate import migrate
+from ipexctl.shipped_tables import migration_tables
+from ipexctl.user_code.launchers.launcher_table import Launcher
 from tests.cli import ipexctl
 from tests.migrate.record import CASES, HERE, printed
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipexctl.core.migrate.file_kinds import kind_of, read_file
-from ipexctl.core.migrate.finding import edited
-from ipexctl.core.migrate.shell_code import Around
-from ipexctl.core.migrate.shell_words import commands
 from ipexctl.local.bounded_read import LIMIT
-from ipexctl.local.shipped_tables import migration_tables
-from ipexctl.verbs.migrate import migrate
+from ipexctl.migrate.code.file_kinds import kind_of, read_file
+from ipexctl.migrate.code.migrate_finding import edited
+from ipexctl.migrate.code.shell_code import Around
+from ipexctl.migrate.migrate import migrate
+from ipexctl.shipped_tables import migration_tables
+from ipexctl.user_code.shell_words import commands
 from tests.cli import ipexctl
 
 CCL = "import torch.distributed as dist\ndist.init_process_group('ccl')\n"

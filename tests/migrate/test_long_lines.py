@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.migrate.shell_code import ShellReader
-from ipexctl.local.shipped_tables import migration_tables
+from ipexctl.migrate.code.shell_code import ShellReader
+from ipexctl.shipped_tables import migration_tables
 
 LINES = {
     "variables": "mpirun " + " ".join(f"-genv A{i}=B" for i in range(4900)),

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.migrate.rules import Rule, updated
-from ipexctl.core.script.context import HostEnvironment, ProjectFiles
-from ipexctl.core.script.review import Review
-from ipexctl.core.script.source_reader import read_source
-from ipexctl.local.shipped_tables import migration_rules
-from ipexctl.verbs.migrate import migrate
+from ipexctl.migrate.code.rules import Rule, updated
+from ipexctl.migrate.migrate import migrate
+from ipexctl.run.script.context import HostEnvironment, ProjectFiles
+from ipexctl.run.script.review import Review
+from ipexctl.shipped_tables import migration_rules
+from ipexctl.user_code.source_reader import read_source
 from tests.cli import ipexctl
 
 RULES = migration_rules().all

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.lock_file import Package
+from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.hosts.blob_store import Store
+from ipexctl.install.stack.lock_file import Package
 from ipexctl.packages.indexes import Indexes, merged
 from ipexctl.packages.resolver import resolve
 from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Blob
-from ipexctl.core.stack.fetch_policy import Fetch, decide, seconds
+from ipexctl.base.blob import Blob
+from ipexctl.blobs.blob_carriers import SAMPLE, Fetching, Moved, Push, download_from_host, samples
+from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.blob_carriers import SAMPLE, Fetching, Moved, Push, download_from_host, samples
-from ipexctl.hosts.blob_store import Store
+from ipexctl.install.stack.fetch_policy import Fetch, decide, seconds
 from ipexctl.lab import Lab, LabSpec
+from ipexctl.machines.agent import Agent
 from ipexctl.packages.index_logins import Logins
 from ipexctl.packages.indexes import Indexes
 from tests.conftest import MakeLab
@@ -154,7 +154,7 @@ def test_the_agent_refuses_to_fetch_what_is_no_file_of_an_index(
 ) -> None:
     asked = {"root": str(tmp_path / "root"), "files": [["a.whl", sha256, 1, address]]}
     with pytest.raises(HostFailed, match=message):
-        agent.call("install.blob_download.fetch", asked)
+        agent.call("blobs.blob_download.fetch", asked)
 
 
 def test_a_host_without_room_asks_the_index_for_nothing(

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.lock_file import Lock, Package
-from ipexctl.core.stack.requirements import Extra
+from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.hosts.blob_store import Store
+from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages import download, index_stall
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import locate, resolve

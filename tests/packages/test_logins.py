@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.lock_file import Package
-from ipexctl.core.stack.selection import choose
-from ipexctl.core.stack.version_table import Request
+from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.hosts.blob_store import Store
-from ipexctl.local.shipped_tables import table
+from ipexctl.install.stack.lock_file import Package
+from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.version_table import Request
 from ipexctl.packages.index_logins import Logins, Pair
 from ipexctl.packages.index_pins import Pin
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import intel_pins, resolve
 from ipexctl.packages.uv import Unresolved, Uv
 from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
+from ipexctl.shipped_tables import table
 from tests.install.conftest import Shop, make_wheel
 from tests.packages.served import Fault, Served, served
 from tests.stack.test_stack import host

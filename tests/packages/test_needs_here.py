@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from ipexctl.core.stack.lock_file import Lock, Package, parse
-from ipexctl.ui.confirm import confirm
-from ipexctl.ui.install import chosen_text, question
-from ipexctl.verbs.install.install_plan import Chosen
+from ipexctl.install.command.install_text import chosen_text, question
+from ipexctl.install.install_plan import Chosen
+from ipexctl.install.stack.lock_file import Lock, Package, parse
+from ipexctl.terminal.confirm import confirm
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import chosen

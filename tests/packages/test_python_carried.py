@@ -23,20 +23,20 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.core.stack.lock_file import parse
-from ipexctl.core.stack.selection import choose
-from ipexctl.core.stack.version_table import Request
+from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NothingFits
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.blob_store import Store
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.local.shipped_tables import table
+from ipexctl.install.stack.lock_file import parse
+from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.version_table import Request
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.packages.cpython_builds import Wanted, find_build
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.wheel_fetch import Fetcher
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import standalone_pythons
+from ipexctl.shipped_tables import table
 from tests.install.conftest import Shop
 from tests.stack.test_stack import host
 
@@ -129,9 +129,7 @@ def test_it_goes_when_no_environment_needs_it(tmp_path: Path) -> None:
     agent = connect(LocalTransport(), Host("here", local=True))
     try:
         for check, left in ((True, [needed[:16], idle[:16]]), (False, [needed[:16]])):
-            agent.call(
-                "install.root_upkeep.remove", {"root": str(root), "keys": [], "check": check}
-            )
+            agent.call("remove.root_upkeep.remove", {"root": str(root), "keys": [], "check": check})
             assert sorted(os.listdir(root / "pythons")) == left
     finally:
         agent.close()

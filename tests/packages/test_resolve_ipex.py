@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.selection import Stack, choose
-from ipexctl.core.stack.version_table import Request, Row
 from ipexctl.errors import InputError
-from ipexctl.local.shipped_tables import table
+from ipexctl.install.stack.selection import Stack, choose
+from ipexctl.install.stack.version_table import Request, Row
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved, locate, resolve
+from ipexctl.shipped_tables import table
 from tests.install.conftest import make_wheel
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.stack.lock_file import parse, render
-from ipexctl.core.stack.requirements import Extra, check
-from ipexctl.core.stack.selection import choose
-from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError
+from ipexctl.install.stack.lock_file import parse, render
+from ipexctl.install.stack.requirements import Extra, check
+from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.version_table import Request
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import locate, resolve
 from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel, world

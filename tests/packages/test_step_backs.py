@@ -8,7 +8,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ipexctl.core.stack.requirements import Extra
+from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages.resolver import resolve
 from ipexctl.packages.step_backs import Offer, note, offers
 from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel, world

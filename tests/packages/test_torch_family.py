@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.stack.requirements import Extra
 from ipexctl.errors import InputError
+from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages.resolver import Resolved, resolve
 from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel, world
 

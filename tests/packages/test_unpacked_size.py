@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.lock_file import Package
-from ipexctl.hosts.blob_store import Room, Store, room_for
+from ipexctl.blobs.blob_store import Room, Store, room_for
+from ipexctl.install.stack.lock_file import Package
 from ipexctl.packages.unpacked_size import unpacked
 from tests.install.conftest import make_wheel
 from tests.packages.served import Fault, Served, served

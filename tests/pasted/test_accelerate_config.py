@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.cli.run_words import for_click, without_launcher
-from ipexctl.core.pasted import lines_page
 from ipexctl.errors import InputError
-from ipexctl.local import accelerate_file
-from ipexctl.local.shipped_tables import accelerate_keys, launchers
+from ipexctl.run.command.run_words import for_click, without_launcher
+from ipexctl.run.script_files import accelerate_file
+from ipexctl.shipped_tables import accelerate_keys, launchers
+from ipexctl.user_code.launchers import lines_page
 
 ALONE = """\
 compute_environment: LOCAL_MACHINE

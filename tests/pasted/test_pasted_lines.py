@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.cli.run_words import for_click, without_launcher
-from ipexctl.core.pasted.launcher_table import Flag, Launcher
-from ipexctl.core.pasted.line_request import TypedOptions
-from ipexctl.core.pasted.pasted_line import read
-from ipexctl.core.pasted.replacement import replacement
-from ipexctl.core.script.launchers import LAUNCHER_MODULES, LAUNCHERS
 from ipexctl.errors import InputError
-from ipexctl.local.shipped_tables import launchers
+from ipexctl.run.command.run_words import for_click, without_launcher
+from ipexctl.shipped_tables import launchers
+from ipexctl.user_code.launchers.launcher_table import Flag, Launcher
+from ipexctl.user_code.launchers.line_request import TypedOptions
+from ipexctl.user_code.launchers.pasted_line import read
+from ipexctl.user_code.launchers.replacement import replacement
+from ipexctl.user_code.script_launches import LAUNCHER_MODULES, LAUNCHERS
 
 QA = "--model_name_or_path bert-large-uncased --dataset_name squad --do_train --do_eval"
 DDP = "--no_cuda --ddp_backend ccl --use_ipex"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ipexctl.core.model import LaunchPlan
 from ipexctl.remote.hub import mpi_launch
-from ipexctl.verbs.run.start_request import Orders
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.watch.start_request import Orders
 
 
 def of_all(plan: LaunchPlan) -> dict[str, object]:

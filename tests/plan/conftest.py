@@ -8,10 +8,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ipexctl.core.model import Facts, Host
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.doctor.probe_host import probe_and_listen
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.probe_host import probe_and_listen
+from ipexctl.machines.wire.transport import LocalTransport
 from tests.plan.hosts import SHAPES
 
 Shape = Callable[[str], Facts]

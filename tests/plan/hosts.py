@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ipexctl.core.model import Facts
-from ipexctl.core.plan.plan_request import Node
+from ipexctl.facts.facts import Facts
+from ipexctl.run.plan.plan_request import Node
 from tests import made
 from tests.facts.machines import MACHINES, Machine, regular
 from tests.facts.real import REAL, server

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ipexctl.cli import app
-from ipexctl.core.plan import core_map
-from ipexctl.core.run.launch_plan import RunRequest, plan
-from ipexctl.ui.plan import document, lines
-from ipexctl.verbs.run.explain_plan import Planned
+from ipexctl.run.command.plan_text import document, lines
+from ipexctl.run.explain_plan import Planned
+from ipexctl.run.plan import core_map
+from ipexctl.run.plan.launch_plan import RunRequest, plan
 from tests.plan.conftest import Shape
 from tests.plan.hosts import SHAPES, node, on_network
 

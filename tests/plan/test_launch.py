@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.facts.software_facts import Mpi
-from ipexctl.core.model import Nic
-from ipexctl.core.plan import rank_contract
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan, share_out
-from ipexctl.core.run.launch_script import Printed, left_out, script
 from ipexctl.errors import InputError, RunFailed
+from ipexctl.facts.facts import Nic
+from ipexctl.facts.software_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
+from ipexctl.run.plan import rank_contract
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan, share_out
+from ipexctl.run.plan.launch_script import Printed, left_out, script
 from tests.made import cpu, facts, host, prepared
 from tests.plan.asked import read_launch
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.plan.placement_check import Placed, Where
-from ipexctl.core.run import run_events
-from ipexctl.core.run.launch_plan import RunRequest, plan
 from ipexctl.remote.run import rank_wrapper
+from ipexctl.run.outcome import run_events
+from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.run.plan.placement_check import Placed, Where
 from tests import made
 from tests.plan.hosts import node
 

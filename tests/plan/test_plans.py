@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.run.launch_plan import RunRequest, plan
+from ipexctl.run.plan.launch_plan import RunRequest, plan
 from tests.plan import text
 from tests.plan.conftest import Shape
 from tests.plan.hosts import node, on_network

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.facts.software_facts import Mpi
-from ipexctl.core.model import Host, LaunchPlan
-from ipexctl.core.plan.port_plan import FEWEST, read_ports, top
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.errors import HostFailed
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.facts.software_facts import Mpi
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.port_plan import FEWEST, read_ports, top
 from tests.made import facts, host, prepared
 from tests.plan.asked import read_launch
 

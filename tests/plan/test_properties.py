@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.model import Cpu, CpuFacts, Facts, LaunchPlan
-from ipexctl.core.model import Node as Numa
-from ipexctl.core.plan import core_pinning
-from ipexctl.core.run.launch_plan import RunRequest, plan
+from ipexctl.facts import usable_cores
+from ipexctl.facts.facts import Cpu, CpuFacts, Facts
+from ipexctl.facts.facts import Node as Numa
+from ipexctl.run.plan import core_pinning
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.launch_plan import RunRequest, plan
 from tests import made
 from tests.plan.hosts import node
 
@@ -71,7 +73,7 @@ def _planned(host: Facts, ranks: int, *, ccl: bool, workers: int) -> LaunchPlan:
 
 def _core_of(host: Facts) -> dict[int, int]:
     """CPU -> number of its physical core, as this user sees them."""
-    found = enumerate(core_pinning.cores(host.cpu))
+    found = enumerate(usable_cores.cores(host.cpu))
     return {cpu: number for number, core in found for cpu in core}
 
 
@@ -139,7 +141,7 @@ def test_no_rank_has_more_than_one_core_more_than_another(host, ranks):
 @SOME
 @given(facts())
 def test_a_host_has_by_itself_at_least_one_rank_and_no_more_than_nodes(host):
-    assert 1 <= core_pinning.default_ranks(host.cpu) <= core_pinning.numa_nodes(host.cpu)
+    assert 1 <= usable_cores.default_ranks(host.cpu) <= usable_cores.numa_nodes(host.cpu)
 
 
 @SOME

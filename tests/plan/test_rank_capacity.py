@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Facts, LaunchPlan, MemFacts
 from ipexctl.errors import InputError
-from ipexctl.verbs.run.run import plan_of
-from ipexctl.verbs.run.run_options import RunOptions
-from ipexctl.verbs.run.run_script import Script
-from ipexctl.verbs.run.send_project import Project
+from ipexctl.facts.facts import Facts, MemFacts
+from ipexctl.project.send_project import Project
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.run import plan_of
+from ipexctl.run.run_script import Script
+from ipexctl.run.watch.run_options import RunOptions
 from tests import made
 from tests.plan.hosts import node, on_network
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.plan import rank_contract
-from ipexctl.core.run.launch_plan import RunRequest, plan
-from ipexctl.core.script import frameworks
-from ipexctl.core.script.source_reader import read_source
 from ipexctl.errors import InputError
+from ipexctl.run.plan import rank_contract
+from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.user_code import frameworks
+from ipexctl.user_code.source_reader import read_source
 from tests.plan.hosts import node, on_network
 
 BARE = "from accelerate import Accelerator\nAccelerator()\n"

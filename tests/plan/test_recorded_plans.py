@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.run.launch_plan import RunRequest, plan
+from ipexctl.run.plan.launch_plan import RunRequest, plan
 from tests.plan import text
 from tests.plan.hosts import node, on_network
 

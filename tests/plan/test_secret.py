@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.plan.secret_env import looks_secret, values
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
-from ipexctl.core.run.launch_script import Printed, script
-from ipexctl.core.run.outcome import kept_plan
 from ipexctl.errors import InputError
+from ipexctl.run.outcome.outcome import kept_plan
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch_script import Printed, script
+from ipexctl.run.plan.secret_env import looks_secret, values
 from tests.made import facts, host, prepared
 
 HERE = {"HF_TOKEN": "hush", "DB": ""}

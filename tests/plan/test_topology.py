@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.model import Cpu, CpuFacts
-from ipexctl.core.plan.core_pinning import cores, default_ranks, numa_nodes, place_ranks
+from ipexctl.facts.facts import Cpu, CpuFacts
+from ipexctl.facts.usable_cores import cores, default_ranks, numa_nodes
+from ipexctl.run.plan.core_pinning import place_ranks
 from tests.made import cpu, facts
 
 

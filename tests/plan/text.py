@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ipexctl.core.model import HostPlan, LaunchPlan, RankPlace
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
 # told by other words of the text, or the same in every plan
 _SAID = {"OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "IPEXCTL_BACKEND", "PYTHONUNBUFFERED"}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
-from ipexctl.lab.rungs import FLAT
+from ipexctl.lab.cluster.rungs import FLAT
 from tests.practice_hosts import Homes, Installed, LabRoot, start_lab
 
 REPO = Path(__file__).parents[2]

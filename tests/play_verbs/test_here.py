@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.local.plays.play_files import shipped_plays
+from ipexctl.play.play_files import shipped_plays
 from tests.cli import ipexctl
 
 PLAYS = Path(__file__).parents[2] / "playbooks"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.plays.ansible_recap import read_recap
-from ipexctl.hosts.target import Target, inventory
-from ipexctl.verbs.play.ansible_program import Playbook, run_playbook
+from ipexctl.machines.target import Target, inventory
+from ipexctl.play.ansible_program import Playbook, run_playbook
+from ipexctl.play.text.ansible_recap import read_recap
 from tests.play_verbs.conftest import HOSTS, Player
 
 TRAIN = """\

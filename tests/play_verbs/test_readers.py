@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.doctor.report import Report
-from ipexctl.core.doctor.suggested_fix import do
-from ipexctl.core.model import Finding, Host, Severity
-from ipexctl.core.plays.ansible_recap import AnsibleHost, read_recap
-from ipexctl.core.plays.play_values import State
-from ipexctl.verbs.play.accelerate_options import config_options
-from ipexctl.verbs.play.steps.fleet_steps.doctor_step import Doctor
-from ipexctl.verbs.run.fetch_outputs import move_into
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.report import Report
+from ipexctl.doctor.report.suggested_fix import do
+from ipexctl.inventory.inventory import Host
+from ipexctl.play.accelerate_options import config_options
+from ipexctl.play.steps.fleet_steps.doctor_step import Doctor
+from ipexctl.play.text.ansible_recap import AnsibleHost, read_recap
+from ipexctl.play.text.play_values import State
+from ipexctl.run.watch.fetch_outputs import move_into
 
 # as ansible-core 2.19 prints it
 ANSIBLE = """\

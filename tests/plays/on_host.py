@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.remote.plays.task import Task
+from ipexctl.remote.play.task import Task
 
 OTHER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="two accounts: needs root")
@@ -28,7 +28,7 @@ LINE = {
 def apply(module: str, *, check: bool = False, diff: bool = True, **args: Any) -> dict[str, Any]:
     defaults = {"apply_file": FILE, "apply_line": LINE}[module]
     task = Task({**defaults, **args}, check, diff, lambda event: None, lambda: None, [])
-    found: dict[str, Any] = import_module(f"ipexctl.remote.plays.{module}").apply(task)
+    found: dict[str, Any] = import_module(f"ipexctl.remote.play.{module}").apply(task)
     return found
 
 

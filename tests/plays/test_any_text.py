@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.model import Host, Inventory
-from ipexctl.core.plays.play_reader import PLAY_KEYS, STEP_KEYS, read_play
 from ipexctl.errors import InputError
-from ipexctl.verbs.play.play import refuse_unknown, validate
-from ipexctl.verbs.play.play_hosts import of_inventory
-from ipexctl.verbs.play.play_scope import PlayScope
-from ipexctl.verbs.play.steps import all_steps
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.play.play import refuse_unknown, validate
+from ipexctl.play.play_hosts import of_inventory
+from ipexctl.play.play_scope import PlayScope
+from ipexctl.play.steps import all_steps
+from ipexctl.play.text.play_reader import PLAY_KEYS, STEP_KEYS, read_play
 
 HOSTS = Inventory((Host("node01"),), "hosts")
 WORDS = (

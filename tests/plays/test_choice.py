@@ -2,12 +2,12 @@
 
 import pytest
 
-from ipexctl.core.plays.check_prediction import Looked, predict
-from ipexctl.core.plays.play_reader import read_play
-from ipexctl.core.plays.play_values import State
-from ipexctl.core.plays.step_choice import StepChoice, chosen_steps
 from ipexctl.errors import InputError
-from ipexctl.verbs.play.steps import all_steps
+from ipexctl.play.steps import all_steps
+from ipexctl.play.text.check_prediction import Looked, predict
+from ipexctl.play.text.play_reader import read_play
+from ipexctl.play.text.play_values import State
+from ipexctl.play.text.step_choice import StepChoice, chosen_steps
 
 PLAY = read_play(
     "steps:\n"

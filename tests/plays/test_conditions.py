@@ -2,10 +2,10 @@
 
 import pytest
 
-from ipexctl.core.inventory.yaml_nodes import Mapping, Node, read_yaml
-from ipexctl.core.plays.conditions import check_condition, check_names, holds, needs_facts
-from ipexctl.core.plays.interpolation import Scope
+from ipexctl.base.yaml_nodes import Mapping, Node, read_yaml
 from ipexctl.errors import InputError
+from ipexctl.play.text.conditions import check_condition, check_names, holds, needs_facts
+from ipexctl.play.text.interpolation import Scope
 
 HOST = {
     "host": "node01", "fact.isa": "avx512", "fact.os": "debian", "fact.memory": "64",

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.inventory.located_errors import Bad
-from ipexctl.core.plays.interpolation import Scope
+from ipexctl.base.located_errors import Bad
+from ipexctl.play.steps.copy_step import Copy
+from ipexctl.play.steps.step_kinds import LocalFiles
+from ipexctl.play.text.interpolation import Scope
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.plays import apply_copy
-from ipexctl.remote.plays.task import Task
-from ipexctl.verbs.play.step_kinds import LocalFiles
-from ipexctl.verbs.play.steps.copy_step import Copy
+from ipexctl.remote.play import apply_copy
+from ipexctl.remote.play.task import Task
 from tests.plays.on_host import as_root
 
 

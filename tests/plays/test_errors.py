@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host, Inventory
-from ipexctl.core.plays.play_reader import HABITS, read_play
 from ipexctl.errors import InputError, IpexctlError, printable
-from ipexctl.local.plays.play_files import read_play_file
-from ipexctl.verbs.play.play import validate
-from ipexctl.verbs.play.play_hosts import of_inventory
-from ipexctl.verbs.play.play_scope import PlayScope
-from ipexctl.verbs.play.steps import all_steps
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.play.play import validate
+from ipexctl.play.play_files import read_play_file
+from ipexctl.play.play_hosts import of_inventory
+from ipexctl.play.play_scope import PlayScope
+from ipexctl.play.steps import all_steps
+from ipexctl.play.text.play_reader import HABITS, read_play
 from tests.plays.wrong_plays import FILES, TEXTS
 
 GOLDEN = Path(__file__).parent / "errors.txt"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.plays.file_attributes import group_id, mode_of, user_id
+from ipexctl.remote.play.file_attributes import group_id, mode_of, user_id
 
 _PERMS = st.text("rwxXst", max_size=3) | st.sampled_from("ugo")
 _OPERATIONS = st.lists(st.tuples(st.sampled_from("=+-"), _PERMS), min_size=1, max_size=2)

@@ -141,7 +141,7 @@ def test_an_immutable_file_is_named(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.plays import safe_paths
+from ipexctl.remote.play import safe_paths
 n = 0
 while True:
     n += 1

@@ -11,17 +11,17 @@ import pytest
 import yaml
 
 from ipexctl import api
-from ipexctl.core.checks import catalogue
-from ipexctl.core.doctor.fix_plan import ready_commands
-from ipexctl.core.doctor.fix_play import fix_play
-from ipexctl.core.model import Severity
-from ipexctl.core.plays.interpolation import Scope
-from ipexctl.core.plays.play_docs import play_schema, steps_page
-from ipexctl.core.plays.play_reader import read_play
-from ipexctl.core.plays.step_schema import bind
+from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.fix_plan import ready_commands
+from ipexctl.doctor.report.fix_play import fix_play
 from ipexctl.errors import InputError
-from ipexctl.local.plays.play_files import shipped_plays
-from ipexctl.verbs.play.steps import all_steps
+from ipexctl.play.play_files import shipped_plays
+from ipexctl.play.steps import all_steps
+from ipexctl.play.text.interpolation import Scope
+from ipexctl.play.text.play_docs import play_schema, steps_page
+from ipexctl.play.text.play_reader import read_play
+from ipexctl.play.text.step_schema import bind
 from tests.checks.cases import ONE_HOST
 from tests.checks.hosts import clean, findings
 

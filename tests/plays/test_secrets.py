@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.plays.secret_mask import MASK, masked
+from ipexctl.base.secret_mask import MASK, masked
 from tests.plays.play_here import argv, environment, run
 
 SECRET = "hunter2 'q' \\ \"z\" $(id)"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.inventory.located_errors import Bad
-from ipexctl.core.plays.interpolation import PREFIX, Scope, for_shell
+from ipexctl.base.located_errors import Bad
+from ipexctl.play.text.interpolation import PREFIX, Scope, for_shell
 
 # What prints the value of ${v} and one NUL after it.
 CONTEXTS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipexctl.remote.plays.text_diff import text_diff
+from ipexctl.remote.play.text_diff import text_diff
 
 
 @pytest.mark.parametrize(

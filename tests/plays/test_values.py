@@ -6,16 +6,17 @@ from typing import Any, Literal
 
 import pytest
 
-from ipexctl.core.inventory.located_errors import Bad
-from ipexctl.core.inventory.yaml_nodes import read_yaml
-from ipexctl.core.model import Host, Place
-from ipexctl.core.plays.interpolation import Scope, expanded
-from ipexctl.core.plays.play_reader import read_play
-from ipexctl.core.plays.play_values import Play
-from ipexctl.core.plays.step_schema import Code, Seconds, Step, arg, bind
+from ipexctl.base.located_errors import Bad
+from ipexctl.base.place import Place
+from ipexctl.base.yaml_nodes import read_yaml
 from ipexctl.errors import InputError
-from ipexctl.verbs.play.play_scope import PlayScope, read_names
-from ipexctl.verbs.play.steps import all_steps
+from ipexctl.inventory.inventory import Host
+from ipexctl.play.play_scope import PlayScope, read_names
+from ipexctl.play.steps import all_steps
+from ipexctl.play.text.interpolation import Scope, expanded
+from ipexctl.play.text.play_reader import read_play
+from ipexctl.play.text.play_values import Play
+from ipexctl.play.text.step_schema import Code, Seconds, Step, arg, bind
 
 SCOPE = Scope({"a": "1", "b": "x y", "host": "node01"}, ("fact.nic",), {"fact.isa"})
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.plays import apply_get, apply_service, apply_wait
-from ipexctl.remote.plays.task import Task
+from ipexctl.remote.play import apply_get, apply_service, apply_wait
+from ipexctl.remote.play.task import Task
 
 CONTENT = b"model\n" * 100_000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.plays import apply_package
-from ipexctl.remote.plays.task import Task
+from ipexctl.remote.play import apply_package
+from ipexctl.remote.play.task import Task
 
 NAME = "ipexctl-no-such-package"
 DEAD = "deb [trusted=yes] http://packages.no-such-host.invalid/debian stable main\n"

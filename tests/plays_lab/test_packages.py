@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.remote.plays import apply_package
+from ipexctl.remote.play import apply_package
 
 PACKAGES = (("practice-a", "1.0"), ("practice-a", "2.0"), ("practice-b", "1.0"))
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -20,8 +20,8 @@ SERVES = """
 import json, sys
 sys.path.insert(0, "/src")
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.plays import apply_package
-from ipexctl.remote.plays.task import Task
+from ipexctl.remote.play import apply_package
+from ipexctl.remote.play.task import Task
 for line in sys.stdin:
     asked = json.loads(line)
     task = Task(asked["args"], asked["check"], False, lambda e: None, lambda: None, [])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.ui.confirm import DECLINED
+from ipexctl.terminal.confirm import DECLINED
 from tests.answering_terminal import answering
 from tests.cli import ipexctl
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.verbs.prune import LARGE
+from ipexctl.remove.prune import LARGE
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop
 from tests.install.test_install_lab import over_ssh, with_real_uv

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from ipexctl.core.toml import loads
+from ipexctl.base.toml import loads
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.10.0", "3.11.0", "3.12.0", "3.13.0", "3.14.0")

@@ -116,7 +116,7 @@ def test_the_program_takes_the_line(line: Line, monkeypatch: pytest.MonkeyPatch,
     cut = any(f" {mark}" in line.text for mark in LEFT_OUT)
     try:
         if words[0] == "run":
-            words = cli._without_launcher(words)
+            words = cli._rewritten(words, cli._PASTED)
         read(words)
     except typer.Exit:
         return

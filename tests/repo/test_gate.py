@@ -44,7 +44,8 @@ def test_the_gate_passes_on_a_bare_machine_though_foreign_things_come(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "left", ["lab-switch infinity", "lab-host", "python -m ipexctl.lab.watchdog /labs/a 5 0"]
+    "left",
+    ["lab-switch infinity", "lab-host", "python -m ipexctl.lab.cluster.watchdog /labs/a 5 0"],
 )
 def test_the_gate_fails_and_names_what_a_practice_host_left(tmp_path: Path, left: str) -> None:
     done = gate(tmp_path, left)

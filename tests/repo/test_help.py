@@ -55,7 +55,7 @@ def commands_in(line: str) -> list[list[str]]:
 
 def _parse(words: list[str]) -> None:
     """As main() does it, up to the call of the command."""
-    left = cli._spelled(cli._without_launcher(words))
+    left = cli._spelled(cli._rewritten(words, cli._PASTED))
     command, name = COMMANDS[""], "ipexctl"
     while hasattr(command, "commands"):
         name = left.pop(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +14,16 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "ipexctl"
 
-# What core may import: nothing here opens a file or a socket, or knows the time or the environment.
-CORE_MAY = frozenset(
+# Nothing in these opens a file or a socket, or knows the time or the environment.
+PURE = tuple(
+    f"ipexctl.{name}"
+    for name in """
+    base facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
+    install.stack machines.openssh migrate.code play.text project.files user_code
+    run.misplaced_options run.outcome run.output run.plan run.preflight_rules run.script
+    """.split()  # noqa: SIM905 - a list of words stays readable
+)
+PURE_MAY = frozenset(
     """
     __future__ ast base64 binascii bisect collections contextlib dataclasses difflib enum fnmatch
     fractions functools hashlib heapq hmac io ipaddress itertools json math operator posixpath re
@@ -22,18 +31,18 @@ CORE_MAY = frozenset(
     packaging pathspec tomli tomllib yaml
     """.split()  # noqa: SIM905 - a list of words stays readable
 )
-CORE_STACK_MAY = frozenset({"importlib.resources"})  # its version table lies beside it
 ONLY_IN = {
-    "fabric": ("ipexctl.hosts.ssh",),
-    "paramiko": ("ipexctl.hosts.ssh",),
-    "invoke": ("ipexctl.hosts.ssh",),
-    "typer": ("ipexctl.cli",),
-    "click": ("ipexctl.cli",),
-    "rich": ("ipexctl.ui",),
+    "fabric": r"ipexctl\.machines\.ssh\b.*",
+    "paramiko": r"ipexctl\.machines\.ssh\b.*",
+    "invoke": r"ipexctl\.machines\.ssh\b.*",
+    "typer": r"ipexctl\.cli\b.*|.*cli",
+    "click": r"ipexctl\.cli\b.*|.*cli",
+    "rich": r"ipexctl\.terminal\b.*|.*\.command\b.*|.*_text",
 }
-# Below the verbs: machines, packages and files know no command.
-BELOW = ("ipexctl.hosts", "ipexctl.packages", "ipexctl.local", "ipexctl.lab")
-ABOVE = ("ipexctl.verbs", "ipexctl.ui")
+# Every room stands on these; they know no command. `cli` finds the commands by their names.
+BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "terminal")
+ROOMS = ("data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
+ROOMS += ("remove", "run", "shell", "support")
 # Slow to import, so `ipexctl --help` must not get to any of them.
 HEAVY = ("cryptography", "fabric", "paramiko", "rich", "yaml")
 
@@ -60,6 +69,7 @@ def violations(sources: dict[str, str]) -> list[str]:
     ]
     broken += [b for module, text in sources.items() for b in _impure(module, text)]
     broken += [f"a cycle: {' -> '.join(cycle)}" for cycle in _cycles(imports, sources)]
+    broken += _mutual(imports, sources)
     return broken + _heavy_at_start(imports)
 
 
@@ -76,42 +86,52 @@ def imports_of(module: str, text: str, known: dict[str, str]) -> Iterator[Import
 
 
 def _why(i: Import) -> Iterator[str]:
-    if _inside(i.importer, "ipexctl.core") and not _core_may(i):
-        yield "core is pure"
+    if _is_pure(i.importer) and not _pure_may(i):
+        yield f"{_room(i.importer)} is pure"
     for name, places in ONLY_IN.items():
-        if i.is_of(name) and not any(_inside(i.importer, place) for place in places):
-            yield f"{name} belongs in {' and '.join(places)}"
-    if any(_inside(i.importer, part) for part in BELOW) and any(map(i.is_of, ABOVE)):
-        yield "verbs stand on it"
+        if i.is_of(name) and not re.fullmatch(places, i.importer):
+            yield f"{name} belongs in {places}"
+    if _below(i.importer) and _room(i.target) in ROOMS and not _is_pure(i.target):
+        yield "commands stand on it"
     if _inside(i.importer, "ipexctl.remote") and not _remote_may(i):
         yield "remote runs on hosts that have only Python itself"
     if i.is_of("ipexctl.remote") and not _inside(i.importer, "ipexctl.remote"):
         yield "remote is shipped as source, never imported"
-    outside = i.importer != "ipexctl.__main__" and not _inside(i.importer, "ipexctl.cli")
-    if i.is_of("ipexctl.cli") and outside:
-        yield "cli is the outer edge"
+    outside = i.importer.rpartition(".")[0] != i.target.rpartition(".")[0]
+    if outside and re.fullmatch(r"ipexctl\..+[._]cli", i.target):
+        yield "a command's options are loaded by name"
 
 
 def _impure(module: str, text: str) -> Iterator[str]:
-    """What core could do without an import: open, print, and sys for more than its version."""
-    if not _inside(module, "ipexctl.core"):
+    """What pure code could do without an import: open, print, and sys for more than its version."""
+    if not _is_pure(module):
         return
     for node, _ in _statements(ast.parse(text), at_start=True):
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in ("open", "print", "input"):
-            yield f"{module}:{called.lineno} calls {called.id}(): core is pure"
+            yield f"{module}:{called.lineno} calls {called.id}(): {_room(module)} is pure"
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             used = f"{node.value.id}.{node.attr}"
             if used.startswith("sys.") and used != "sys.version_info":
-                yield f"{module}:{node.lineno} uses {used}: core is pure"
+                yield f"{module}:{node.lineno} uses {used}: {_room(module)} is pure"
 
 
-def _core_may(i: Import) -> bool:
-    if i.is_of("ipexctl.core") or i.target in ("ipexctl.errors", "ipexctl.quick_dataclass"):
+def _room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def _below(module: str) -> bool:
+    return _room(module) in BELOW
+
+
+def _is_pure(module: str) -> bool:
+    return any(_inside(module, name) for name in PURE)
+
+
+def _pure_may(i: Import) -> bool:
+    if _is_pure(i.target) or i.target in ("ipexctl.errors", "ipexctl.quick_dataclass"):
         return True
-    if i.importer == "ipexctl.core.stack.selection" and i.target in CORE_STACK_MAY:
-        return True
-    return i.target.partition(".")[0] in CORE_MAY
+    return i.target.partition(".")[0] in PURE_MAY
 
 
 def _remote_may(i: Import) -> bool:
@@ -128,6 +148,19 @@ def _cycles(imports: list[Import], sources: dict[str, str]) -> Iterator[list[str
         cycle = _cycle_from(module, edges, [], done)
         if cycle:
             yield cycle
+
+
+def _mutual(imports: list[Import], sources: dict[str, str]) -> list[str]:
+    """Folders that import each other. The files of ipexctl/ itself count as one folder each."""
+    ours = {i for i in imports if i.target in sources}
+    pairs = {(_folder(i.importer, sources), _folder(i.target, sources)) for i in ours}
+    return [f"{a} and {b} import each other" for a, b in sorted(pairs) if a < b and (b, a) in pairs]
+
+
+def _folder(module: str, sources: dict[str, str]) -> str:
+    is_package = any(_inside(name, module) and name != module for name in sources)
+    folder = module if is_package else module.rpartition(".")[0]
+    return module if folder == "ipexctl" else folder
 
 
 def _cycle_from(
@@ -194,7 +227,7 @@ def _sources() -> dict[str, str]:
 
 def test_the_package_keeps_every_import_rule() -> None:
     sources = _sources()
-    assert {"ipexctl.cli", "ipexctl.core.model", "ipexctl.remote.main"} <= sources.keys()
+    assert {"ipexctl.cli", "ipexctl.remote.main", *PURE} <= sources.keys()
     assert violations(sources) == []
 
 
@@ -209,53 +242,51 @@ def test_loading_the_command_line_loads_nothing_slow() -> None:
 
 PLANTED = [
     pytest.param(
-        {"ipexctl.core.a": "import sys\nif sys.version_info > (3, 11):\n    x = sys.argv\n"},
-        ["ipexctl.core.a:3 uses sys.argv: core is pure"],
-        id="core with the command line's arguments",
+        {"ipexctl.facts.a": "import sys\nif sys.version_info > (3, 11):\n    x = sys.argv\n"},
+        ["ipexctl.facts.a:3 uses sys.argv: facts is pure"],
+        id="pure code with the command line's arguments",
     ),
     pytest.param(
-        {"ipexctl.core.a": "def f(path):\n    return open(path)\n"},
-        ["ipexctl.core.a:2 calls open(): core is pure"],
-        id="core with a file",
+        {"ipexctl.facts.a": "def f(path):\n    return open(path)\n"},
+        ["ipexctl.facts.a:2 calls open(): facts is pure"],
+        id="pure code with a file",
     ),
     pytest.param(
-        {"ipexctl.core.a": "import re\n\ndef f():\n    import socket\n"},
-        ["ipexctl.core.a:4 imports socket: core is pure"],
-        id="core with a socket, even inside a function",
+        {"ipexctl.facts.a": "import re\n\ndef f():\n    import socket\n"},
+        ["ipexctl.facts.a:4 imports socket: facts is pure"],
+        id="pure code with a socket, even inside a function",
     ),
     pytest.param(
-        {"ipexctl.core.a": "from ..hosts import fleet", "ipexctl.hosts.fleet": ""},
-        ["ipexctl.core.a:1 imports ipexctl.hosts.fleet: core is pure"],
-        id="core with hosts, by a relative import",
+        {"ipexctl.facts.a": "from ..machines import fleet", "ipexctl.machines.fleet": ""},
+        ["ipexctl.facts.a:1 imports ipexctl.machines.fleet: facts is pure"],
+        id="pure code with machines, by a relative import",
     ),
     pytest.param(
-        {"ipexctl.packages.a": "from ipexctl.verbs import run", "ipexctl.verbs.run": ""},
-        ["ipexctl.packages.a:1 imports ipexctl.verbs.run: verbs stand on it"],
-        id="packages with a verb",
+        {"ipexctl.packages.a": "from ipexctl.run import run", "ipexctl.run.run": ""},
+        ["ipexctl.packages.a:1 imports ipexctl.run.run: commands stand on it"],
+        id="packages with a command",
     ),
     pytest.param(
-        {"ipexctl.core.a": "from importlib.resources import files"},
-        ["ipexctl.core.a:1 imports importlib.resources: core is pure"],
-        id="core reading a file of the package",
+        {"ipexctl.facts.a": "from importlib.resources import files"},
+        ["ipexctl.facts.a:1 imports importlib.resources: facts is pure"],
+        id="pure code reading a file of the package",
     ),
     pytest.param(
-        {"ipexctl.core.stack.selection": "from importlib.resources import files"},
-        [],
-        id="but the version table may be read",
-    ),
-    pytest.param(
-        {"ipexctl.verbs.a": "def f():\n    from paramiko.client import SSHClient\n"},
-        ["ipexctl.verbs.a:2 imports paramiko.client: paramiko belongs in ipexctl.hosts.ssh"],
+        {"ipexctl.run.a": "def f():\n    from paramiko.client import SSHClient\n"},
+        ["ipexctl.run.a:2 imports paramiko.client: paramiko belongs in " + ONLY_IN["paramiko"]],
         id="paramiko outside ssh",
     ),
     pytest.param(
-        {"ipexctl.hosts.ssh": "import paramiko", "ipexctl.ui.a": "from rich.table import Table"},
+        {
+            "ipexctl.machines.ssh": "import paramiko",
+            "ipexctl.terminal.a": "from rich.table import Table",
+        },
         [],
         id="each library at home",
     ),
     pytest.param(
-        {"ipexctl.verbs.a": "import typer"},
-        ["ipexctl.verbs.a:1 imports typer: typer belongs in ipexctl.cli"],
+        {"ipexctl.run.a": "import typer"},
+        ["ipexctl.run.a:1 imports typer: typer belongs in " + ONLY_IN["typer"]],
         id="typer outside the command line",
     ),
     pytest.param(
@@ -277,42 +308,57 @@ PLANTED = [
         id="remote with another module of remote",
     ),
     pytest.param(
-        {"ipexctl.verbs.a": "from ipexctl.remote import main", "ipexctl.remote.main": ""},
+        {"ipexctl.run.a": "from ipexctl.remote import main", "ipexctl.remote.main": ""},
         [
-            "ipexctl.verbs.a:1 imports ipexctl.remote.main: "
+            "ipexctl.run.a:1 imports ipexctl.remote.main: "
             "remote is shipped as source, never imported"
         ],
         id="remote imported",
     ),
     pytest.param(
         {
-            "ipexctl.verbs.a": "import ipexctl.verbs.b",
-            "ipexctl.verbs.b": "def f():\n    from ipexctl.verbs.a import x\n",
+            "ipexctl.run.a": "import ipexctl.run.b",
+            "ipexctl.run.b": "def f():\n    from ipexctl.run.a import x\n",
         },
-        ["a cycle: ipexctl.verbs.a -> ipexctl.verbs.b -> ipexctl.verbs.a"],
+        ["a cycle: ipexctl.run.a -> ipexctl.run.b -> ipexctl.run.a"],
         id="a cycle, even a late one",
     ),
     pytest.param(
         {
-            "ipexctl.verbs.a": "from typing import TYPE_CHECKING\n"
-            "if TYPE_CHECKING:\n    import ipexctl.verbs.b\n",
-            "ipexctl.verbs.b": "import ipexctl.verbs.a",
+            "ipexctl.run.a": "from typing import TYPE_CHECKING\n"
+            "if TYPE_CHECKING:\n    import ipexctl.run.b\n",
+            "ipexctl.run.b": "import ipexctl.run.a",
         },
         [],
         id="an import for the type checker alone is no cycle",
     ),
     pytest.param(
         {
-            "ipexctl.cli": "import ipexctl.hosts.ssh",
-            "ipexctl.hosts.ssh": "import fabric",
+            "ipexctl.run.a": "from ipexctl.data import b",
+            "ipexctl.data.b": "",
+            "ipexctl.data.c": "from ipexctl.run import d",
+            "ipexctl.run.d": "",
         },
-        ["ipexctl.hosts.ssh:1 imports fabric: --help would load it"],
+        ["ipexctl.data and ipexctl.run import each other"],
+        id="two folders that import each other, without a cycle of modules",
+    ),
+    pytest.param(
+        {"ipexctl.run.a": "from ipexctl.env.cli import env_app"},
+        ["ipexctl.run.a:1 imports ipexctl.env.cli: a command's options are loaded by name"],
+        id="the options of another command",
+    ),
+    pytest.param(
+        {
+            "ipexctl.cli": "import ipexctl.machines.ssh",
+            "ipexctl.machines.ssh": "import fabric",
+        },
+        ["ipexctl.machines.ssh:1 imports fabric: --help would load it"],
         id="a slow library two steps away",
     ),
     pytest.param(
         {
-            "ipexctl.cli": "def f():\n    import ipexctl.hosts.ssh\n",
-            "ipexctl.hosts.ssh": "import fabric",
+            "ipexctl.cli": "def f():\n    import ipexctl.machines.ssh\n",
+            "ipexctl.machines.ssh": "import fabric",
         },
         [],
         id="the same, loaded when it is used",

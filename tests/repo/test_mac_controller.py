@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.lock_file import parse
+from ipexctl.install.stack.lock_file import parse
 from ipexctl.lab import HostSpec, LabSpec
 from tests.conftest import MakeLab
 from tests.install.conftest import REPO

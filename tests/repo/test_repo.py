@@ -14,7 +14,7 @@ import pytest
 import ipexctl
 
 ROOT = Path(__file__).parents[2]
-VENDORS_MAY = ("ipexctl/core/stack/stacks.toml", "docs/stacks.md")
+VENDORS_MAY = ("ipexctl/install/stack/stacks.toml", "docs/stacks.md")
 LONGEST = 500
 SAID = ("what", "why", "hint")
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.plan.rank_share import fitting
-from ipexctl.core.quoting import quote_for_pasting
-from ipexctl.core.run.launch_plan import Node, RunRequest, share_out
-from ipexctl.core.run.retry_command import Typed, command, with_stack
+from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.errors import RunFailed, Unreachable
-from ipexctl.hosts.agent import failure
-from ipexctl.hosts.fleet import Fleet
-from ipexctl.hosts.target import Target, inventory
-from ipexctl.verbs.run.prepare_hosts import each
+from ipexctl.machines.agent import failure
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import Target, inventory
+from ipexctl.run.outcome.retry_command import Typed, command, with_stack
+from ipexctl.run.plan.launch_plan import Node, RunRequest, share_out
+from ipexctl.run.plan.rank_share import fitting
+from ipexctl.run.prepare_hosts import each
 from tests.made import facts, host, prepared
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ipexctl.core.run import run_events
-from ipexctl.core.run.outcome import Load
-from ipexctl.core.run.run_events import BadEvent, read
-from ipexctl.core.run.run_state import RankEnd, Usage
+from ipexctl.run.outcome import run_events
+from ipexctl.run.outcome.outcome import Load
+from ipexctl.run.outcome.run_events import BadEvent, read
+from ipexctl.run.outcome.run_state import RankEnd, Usage
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
 USAGE = {"seconds": 2.0, "cpu": 1.5, "memory": 4096}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.known_failures.causes import match
-from ipexctl.core.run.launch_plan import RunRequest, plan
-from ipexctl.core.run.outcome import RunResult
-from ipexctl.core.run.rank_exchange import (
+from ipexctl.explain.causes.causes import match
+from ipexctl.run.command.summary import ending
+from ipexctl.run.outcome.outcome import RunResult
+from ipexctl.run.outcome.rank_exchange import (
     ENOUGH_STEPS,
     MOST_LINKS,
     Exchange,
@@ -17,10 +17,10 @@ from ipexctl.core.run.rank_exchange import (
     is_step,
     sentence,
 )
-from ipexctl.core.script import frameworks
-from ipexctl.core.script.source_reader import read_source
-from ipexctl.local.shipped_tables import failures
-from ipexctl.ui.run.summary import ending
+from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.shipped_tables import failures
+from ipexctl.user_code import frameworks
+from ipexctl.user_code.source_reader import read_source
 from tests.plan.conftest import shape  # noqa: F401
 from tests.plan.hosts import node, on_network
 
@@ -478,7 +478,7 @@ def test_the_summary_has_one_line_and_an_alarm_says_where_to_read_on(
 def test_a_flood_of_steps_is_not_counted_for_ever(watch, monkeypatch):
     found, looked = watch(), []
     monkeypatch.setattr(
-        "ipexctl.core.run.rank_exchange.is_step", lambda t: looked.append(t) or True
+        "ipexctl.run.outcome.rank_exchange.is_step", lambda t: looked.append(t) or True
     )
     for batch in range(30):
         found.printed(0, STEP, ["step 1 loss 0.5"] * 1000, float(batch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.run.interrupt_traces import MOST, InterruptTraces
+from ipexctl.run.outcome.interrupt_traces import MOST, InterruptTraces
 
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>', "    f()"]
 STOPPED = [*TRACE, "KeyboardInterrupt"]

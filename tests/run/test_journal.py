@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.run import listed_runs
-from ipexctl.core.run.listed_runs import OnHost, State
 from ipexctl.errors import InputError
-from ipexctl.local.shipped_tables import failures
-from ipexctl.remote.run import journal, run_list
+from ipexctl.remote.run import run_list
+from ipexctl.remote.run_files import journal
+from ipexctl.run.outcome import listed_runs
+from ipexctl.run.outcome.listed_runs import OnHost, State
+from ipexctl.shipped_tables import failures
 
 ABOUT = {"name": "bert", "hosts": ["a", "b"], "ranks": 2, "command": "train.py", "by": "ann@pc"}
 DONE = [

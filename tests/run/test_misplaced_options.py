@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.core.run.retry_command import Typed
-from ipexctl.core.script.misplaced_options import meant, note
-from ipexctl.core.script.source_reader import read_source
+from ipexctl.run.misplaced_options import meant, note
+from ipexctl.run.outcome.retry_command import Typed
+from ipexctl.user_code.source_reader import read_source
 
 
 def said_of(typed: Typed, args: list[str], own: frozenset[str] = frozenset()) -> str:

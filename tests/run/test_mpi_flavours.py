@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.facts.software_facts import Mpi
-from ipexctl.core.model import LaunchPlan
-from ipexctl.core.run import mpi
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
 from ipexctl.errors import RunFailed
+from ipexctl.facts.software_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.remote.hub.judge import Judge
+from ipexctl.run.plan import mpi
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from tests.made import facts, host, prepared
 from tests.plan.asked import of_all, read_launch
 

@@ -8,16 +8,16 @@ import shlex
 
 import pytest
 
-from ipexctl.core.model import Inventory
-from ipexctl.core.output.merge_lines import WINDOW, Fold, ranges
-from ipexctl.core.output.training_state import Progress
-from ipexctl.core.run import line_filter
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
-from ipexctl.core.run.line_filter import Wanted
-from ipexctl.core.run.outcome import Load, Tally
 from ipexctl.errors import InputError
-from ipexctl.ui.run.panes import Pane, Panes, layout
-from ipexctl.ui.run.run_text import prefixes, status
+from ipexctl.inventory.inventory import Inventory
+from ipexctl.run.command.panes import Pane, Panes, layout
+from ipexctl.run.command.run_text import prefixes, status
+from ipexctl.run.outcome import line_filter
+from ipexctl.run.outcome.line_filter import Wanted
+from ipexctl.run.outcome.outcome import Load, Tally
+from ipexctl.run.output.merge_lines import WINDOW, Fold, ranges
+from ipexctl.run.output.training_state import Progress
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from tests.made import facts, host, prepared
 
 

@@ -9,19 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.checks import catalogue
-from ipexctl.core.doctor.suggested_fix import do
-from ipexctl.core.model import ClockFacts, Facts, Finding, Host, Inventory, Peer, Severity
-from ipexctl.core.run import launch_plan
-from ipexctl.core.run import preflight_rules as core
-from ipexctl.core.run.launch_plan import Node, RunRequest
-from ipexctl.core.run.preflight_rules import Judged
+from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.suggested_fix import do
 from ipexctl.errors import RunFailed
-from ipexctl.hosts.fleet import Fleet
-from ipexctl.hosts.target import Target
-from ipexctl.verbs.run import preflight as verb
-from ipexctl.verbs.run.script_sources import read_sources
-from ipexctl.verbs.run.send_project import Project, always_no, project_of, take
+from ipexctl.facts.facts import ClockFacts, Facts, Peer
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import Target
+from ipexctl.project.send_agreed import never
+from ipexctl.project.send_project import Project, project_of, take
+from ipexctl.run import preflight as verb
+from ipexctl.run import preflight_rules as core
+from ipexctl.run.plan import launch_plan
+from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.preflight_rules import Judged
+from ipexctl.run.script_files.script_sources import read_sources
 from tests import made
 from tests.checks.cases import ANN
 from tests.checks.hosts import GIB, MIB, ROWS, clean, part, state
@@ -112,7 +115,7 @@ def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
     node = Node(made.host("node01"), clean(), made.prepared())
     plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
     (tmp_path / "t.py").write_text("import transformers\n")
-    files = take(Project(tmp_path), always_no, {"XDG_CACHE_HOME": "/dev/null/none"})
+    files = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/dev/null/none"})
     said: list[str] = []
     verb.review_script(argv, read_sources(tmp_path, "", argv), plan, files, [node], said.append)
     assert said == []
@@ -124,7 +127,7 @@ def reviewed(folder: Path, script: str, *args: str) -> list[str]:
     argv = (os.path.relpath(folder / script, project.start), *args)
     node = Node(made.host("node01"), clean(), made.prepared())
     plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
-    files = take(project, always_no, {"XDG_CACHE_HOME": "/dev/null/none"})
+    files = take(project, never, {"XDG_CACHE_HOME": "/dev/null/none"})
     sources = read_sources(project.folder, project.cwd, argv)
     verb.review_script(argv, sources, plan, files, [node], said.append)
     return said

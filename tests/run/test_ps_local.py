@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.remote.run import journal, run_logs
+from ipexctl.remote.run import run_logs
+from ipexctl.remote.run_files import journal
 from tests.ssh.test_shell import Terminal
 
 REPO = Path(__file__).parents[2]

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, InputError, Unreachable
-from ipexctl.hosts.agent import Agent, Reply
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
-from ipexctl.verbs.run.fetch_outputs import Wish, check_patterns, fetch_outputs, from_the_top
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import Agent, Reply
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.run.watch.fetch_outputs import Wish, check_patterns, fetch_outputs, from_the_top
 
 RUN = "20261120-122117-df9ddb"
 FILES = (
@@ -43,7 +43,7 @@ def matching(agent: Agent, tmp_path: Path) -> Callable[[str, str], list[str]]:
     def ask(cwd: str, pattern: str) -> list[str]:
         patterns = from_the_top(cwd, [pattern])
         asked = {"root": str(tmp_path), "run_id": RUN, "patterns": list(patterns)}
-        found = agent.call("files.result_files.list", asked).done["files"]
+        found = agent.call("run_files.result_files.list", asked).done["files"]
         return sorted(path for path, _ in found)
 
     return ask
@@ -112,7 +112,7 @@ def read(agent: Agent, root: Path, path: str) -> tuple[str, list[bytes]]:
     parts: list[bytes] = []
     asked = {"root": str(root), "run_id": RUN, "path": path, "offset": 0, "length": 100}
     reply = agent.call(
-        "files.result_files.read", asked, on_event=lambda frame: parts.append(frame.body)
+        "run_files.result_files.read", asked, on_event=lambda frame: parts.append(frame.body)
     )
     return reply.done["refused"], parts
 
@@ -133,7 +133,7 @@ def test_a_list_with_long_names_ends_before_it_is_too_long_for_one_answer(agent,
     for i in range(700):
         (folder / f"{i:03}").touch()
     asked = {"root": str(tmp_path), "run_id": RUN, "patterns": ["**"]}
-    done = agent.call("files.result_files.list", asked).done
+    done = agent.call("run_files.result_files.list", asked).done
     assert done["more"] is True
     assert 500 < len(done["files"]) < 700
     assert done["files"][-1][0].endswith(f"/{len(done['files']) - 1:03}")
@@ -162,7 +162,7 @@ class Losing:
         return self.agent.host
 
     def call(self, op: str, args: dict[str, object], **options) -> Reply:
-        if op == "files.result_files.read":
+        if op == "run_files.result_files.read":
             self.event(str(args["path"]))
         return self.agent.call(op, args, **options)
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.run import verdict
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
-from ipexctl.core.run.outcome import known_cause
-from ipexctl.core.run.rank_exchange import Exchange, Verdict
-from ipexctl.core.run.run_state import (
+from ipexctl.remote.run.rank_sockets import was_done
+from ipexctl.run.outcome import verdict
+from ipexctl.run.outcome.outcome import known_cause
+from ipexctl.run.outcome.rank_exchange import Exchange, Verdict
+from ipexctl.run.outcome.run_state import (
     MAX_LINE,
     Lines,
     RankEnd,
@@ -18,8 +18,8 @@ from ipexctl.core.run.run_state import (
     without_colour,
     without_rank_prefix,
 )
-from ipexctl.local.shipped_tables import failures
-from ipexctl.remote.run.rank_sockets import was_done
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.shipped_tables import failures
 from tests.made import facts, host, prepared
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.script.context import HostEnvironment, LocalPath, ProjectFiles
-from ipexctl.core.script.launchers import launch_of
-from ipexctl.core.script.review import Review
-from ipexctl.core.script.source_reader import read_source
-from ipexctl.local.shipped_tables import migration_rules
-from ipexctl.verbs.run.preflight import STDLIB
-from ipexctl.verbs.run.script_sources import read_sources
+from ipexctl.run.preflight import STDLIB
+from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
+from ipexctl.run.script.review import Review
+from ipexctl.run.script_files.script_sources import read_sources
+from ipexctl.shipped_tables import migration_rules
+from ipexctl.user_code.script_launches import launch_of
+from ipexctl.user_code.source_reader import read_source
 
 V5 = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.15.0", "trl": "1.16.0"}
 V4 = {"torch": "2.6.0+cpu", "transformers": "4.44.2", "accelerate": "0.34.2", "trl": "0.11.4"}

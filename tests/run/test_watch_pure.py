@@ -10,10 +10,10 @@ import threading
 
 import pytest
 
-from ipexctl.core.model import Inventory
-from ipexctl.core.run.launch_plan import Node, RunRequest, plan
-from ipexctl.core.run.line_filter import ALL, Wanted, read
-from ipexctl.core.run.outcome import (
+from ipexctl.errors import InputError
+from ipexctl.inventory.inventory import Inventory
+from ipexctl.run.outcome.line_filter import ALL, Wanted, read
+from ipexctl.run.outcome.outcome import (
     HostEnd,
     LeftOut,
     Load,
@@ -24,15 +24,15 @@ from ipexctl.core.run.outcome import (
     same_endings,
     slowest,
 )
-from ipexctl.core.run.run_events import Sample
-from ipexctl.core.run.run_state import RankEnd, RunState, Usage
-from ipexctl.core.run.stall_watch import Health
-from ipexctl.errors import InputError
-from ipexctl.local.shipped_tables import failures
-from ipexctl.verbs.run.fetch_outputs import check_patterns, is_inside
-from ipexctl.verbs.run.run_folder import Record
-from ipexctl.verbs.run.run_notices import BARS_EVERY, MOST_BARS, Teller
-from ipexctl.verbs.run.run_watchers import BACKLOG, Painter
+from ipexctl.run.outcome.run_events import Sample
+from ipexctl.run.outcome.run_state import RankEnd, RunState, Usage
+from ipexctl.run.outcome.stall_watch import Health
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.watch.fetch_outputs import check_patterns, is_inside
+from ipexctl.run.watch.run_folder import Record
+from ipexctl.run.watch.run_notices import BARS_EVERY, MOST_BARS, Teller
+from ipexctl.run.watch.run_watchers import BACKLOG, Painter
+from ipexctl.shipped_tables import failures
 from tests.made import facts, host, prepared
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Recap
-from ipexctl.core.stack.version_table import Request
-from ipexctl.hosts import blob_relay
-from ipexctl.hosts.target import Target
+from ipexctl.base.host_outcome import Recap
+from ipexctl.blobs import blob_relay
+from ipexctl.doctor.doctor import examine
+from ipexctl.install.install import install
+from ipexctl.install.install_plan import Install
+from ipexctl.install.progress import Progress
+from ipexctl.install.stack.version_table import Request
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.verbs.doctor.doctor import examine
-from ipexctl.verbs.install.install import install
-from ipexctl.verbs.install.install_plan import Install
-from ipexctl.verbs.install.progress import Progress
+from ipexctl.machines.target import Target
 from tests.install import over_ssh
 from tests.install.conftest import Shop, shop
 from tests.practice_hosts import HOSTS, ROOTS, Homes, Installed, home_with, start_lab

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.core.run.project_files import File, Tree
 from ipexctl.errors import InputError
-from ipexctl.hosts import folder_transfer
-from ipexctl.hosts.agent import Agent
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.transport import LocalTransport
+from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.project import folder_transfer
+from ipexctl.project.files.project_files import File, Tree
 from ipexctl.remote import root_folder
 from tests.run_lab.conftest import REPO, Runner
 from tests.run_lab.test_ps_lab import second
@@ -206,7 +206,7 @@ def test_two_that_remove_one_run_both_end_well(agents: list[Agent], tmp_path: Pa
 
         def remove(agent: Agent, run: str = folder.name) -> bool:
             asked = {"root": top, "run_id": run}
-            return agent.call("files.space_limits.remove_run", asked).done.flag("removed")
+            return agent.call("remove.space_limits.remove_run", asked).done.flag("removed")
 
         with ThreadPoolExecutor() as pool:
             assert any(list(pool.map(remove, agents)))
@@ -216,8 +216,8 @@ def test_two_that_remove_one_run_both_end_well(agents: list[Agent], tmp_path: Pa
 @pytest.mark.parametrize(
     ("module", "asked"),
     [
-        ("files.synced_folders", {"run_id": "run-1", "cwd": ""}),
-        ("files.datasets", {"name": "set", "hub": ""}),
+        ("project.synced_folders", {"run_id": "run-1", "cwd": ""}),
+        ("data.datasets", {"name": "set", "hub": ""}),
     ],
 )
 def test_when_the_one_that_makes_it_fails_another_host_takes_over(

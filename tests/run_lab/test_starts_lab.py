@@ -94,9 +94,9 @@ STEPS = [
 ASKED = [
     "facts.probe.facts",  # both of these went with the agent
     "run.run_environment.find",
-    "files.synced_folders.make",
+    "project.synced_folders.make",
     "run.run_watch.conclude",
-    "files.space_limits.prune",
+    "remove.space_limits.prune",
 ]
 
 

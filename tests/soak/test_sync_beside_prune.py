@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.prune_limits import Limits
-from ipexctl.core.run.project_files import PACKED
+from ipexctl.project.files.project_files import PACKED
+from ipexctl.remove.prune_limits import Limits
 from tests.files.test_space_limits import OP, fresh_agent, snapshot
 
 pytestmark = pytest.mark.soak

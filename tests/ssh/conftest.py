@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.hosts.ssh import SshTransport
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.ssh import SshTransport
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 

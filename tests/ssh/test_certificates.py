@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.ssh.host_certificates import parse_certificate
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
-from ipexctl.hosts.ssh.host_keys import _signed
+from ipexctl.machines.openssh.host_certificates import parse_certificate
+from ipexctl.machines.ssh.host_keys import _signed
 from tests.ssh.conftest import keygen
 from tests.ssh.test_connect import refusal, say
 

@@ -15,11 +15,11 @@ from contextlib import suppress
 import paramiko
 import pytest
 
-from ipexctl.core.model import Host
 from ipexctl.errors import HostFailed, Unreachable
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.ssh.channel import bound
-from ipexctl.hosts.transport import ChannelTimeout
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.ssh.channel import bound
+from ipexctl.machines.wire.transport import ChannelTimeout
 
 PATIENCE = 30.0
 MIB = 1 << 20
@@ -139,8 +139,8 @@ def test_nothing_is_left_after_close(sshd, transport):
 
 def test_an_interpreter_with_open_connections_ends_at_once(sshd):
     code = (
-        "import sys; from pathlib import Path; from ipexctl.core.model import Host;"
-        "from ipexctl.hosts.ssh import SshTransport;"
+        "import sys; from pathlib import Path; from ipexctl.inventory.inventory import Host;"
+        "from ipexctl.machines.ssh import SshTransport;"
         "t = SshTransport((Host('n'),), Path(sys.argv[1]));"
         "c = t.open(Host('n'), 'exec cat', 20); c.write(b'x'); assert c.read(1, 20) == b'x'"
     )

@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from ipexctl.core.inventory import parse_hosts
-from ipexctl.core.model import Host
-from ipexctl.core.ssh.known_hosts import fingerprint
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, InputError, Unreachable
-from ipexctl.hosts.fleet import fan_out
+from ipexctl.inventory.hostfile_text import parse_hosts
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import fan_out
+from ipexctl.machines.openssh.known_hosts import fingerprint
 from tests.processes import listens
 from tests.ssh.conftest import free_port, keygen
 

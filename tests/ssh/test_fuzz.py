@@ -11,11 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipexctl.core.facts import host_facts
-from ipexctl.core.model import Host
-from ipexctl.core.ssh.host_certificates import parse_certificate, why_invalid
-from ipexctl.core.ssh.known_hosts import KnownHosts, Standing, lookup_names, parse_known_hosts
-from ipexctl.core.ssh.ssh_config import (
+from ipexctl.errors import HostFailed, IpexctlError, printable
+from ipexctl.facts import host_facts
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.openssh.host_certificates import parse_certificate, why_invalid
+from ipexctl.machines.openssh.known_hosts import (
+    KnownHosts,
+    Standing,
+    lookup_names,
+    parse_known_hosts,
+)
+from ipexctl.machines.openssh.ssh_config import (
     Me,
     expand,
     own_answer,
@@ -24,11 +31,9 @@ from ipexctl.core.ssh.ssh_config import (
     proxy_command,
     read_answer,
 )
-from ipexctl.errors import HostFailed, IpexctlError, printable
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.frames import BadFrame, Decoder, encode
-from ipexctl.hosts.openssh_transport import explain
-from ipexctl.hosts.transport import Channel, ChannelTimeout
+from ipexctl.machines.ssh.openssh_transport import explain
+from ipexctl.machines.wire.frames import BadFrame, Decoder, encode
+from ipexctl.machines.wire.transport import Channel, ChannelTimeout
 
 SOME = settings(
     max_examples=150,

@@ -14,15 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host, HostDown
+from ipexctl.base.host_outcome import HostDown
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
-from ipexctl.hosts.agent_start import connect
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.openssh_transport import OpenSshTransport
-from ipexctl.hosts.ssh import SshTransport
-from ipexctl.hosts.ssh.secrets import Secrets
+from ipexctl.inventory.inventory import Host
 from ipexctl.lab import LabSpec
-from ipexctl.verbs.doctor.probe_host import probe
+from ipexctl.machines.agent_start import connect
+from ipexctl.machines.fleet import fan_out
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.ssh import SshTransport
+from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
+from ipexctl.machines.ssh.secrets import Secrets
 from tests.practice_hosts import start_lab
 from tests.processes import listens
 from tests.ssh.matrix import PASSPHRASE, PASSWORD, SHELLS, Matrix, set_up

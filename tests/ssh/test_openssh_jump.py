@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
 from ipexctl.errors import HostKeyUnknown, Unreachable
-from ipexctl.hosts.openssh_transport import OpenSshTransport
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 from tests.ssh.test_connect import jump_config
 
 CARELESS = "Host *\n StrictHostKeyChecking no\n UpdateHostKeys yes\n CheckHostIP yes\n"

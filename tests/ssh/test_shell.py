@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
 from ipexctl.errors import InputError, Unreachable
-from ipexctl.hosts.ssh import SshTransport
-from ipexctl.hosts.ssh.terminal import _connection_class
-from ipexctl.hosts.target import Target
+from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.verbs.shell import find, remote_line, target_of_host
+from ipexctl.machines.ssh import SshTransport
+from ipexctl.machines.ssh.terminal import _connection_class
+from ipexctl.machines.target import Target, target_of_host
+from ipexctl.shell.shell import find, remote_line
 from tests.practice_hosts import start_lab
 from tests.ssh.conftest import keygen
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.model import Host
-from ipexctl.core.ssh.ssh_config import (
+from ipexctl.errors import InputError
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.openssh.ssh_config import (
     Answer,
     Me,
     expand,
@@ -21,8 +22,7 @@ from ipexctl.core.ssh.ssh_config import (
     proxy_command,
     read_answer,
 )
-from ipexctl.errors import InputError
-from ipexctl.hosts.ssh.config import SshConfig
+from ipexctl.machines.ssh.config import SshConfig
 
 NAMES = ("node1", "node2", "NODE3", "gpu1", "gpu2", "login", "10.0.0.7", "::1", "fe80::1%eth0")
 

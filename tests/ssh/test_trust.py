@@ -8,13 +8,14 @@ from io import StringIO
 
 import pytest
 
-from ipexctl.core.model import Host, HostDown
+from ipexctl.base.host_outcome import HostDown
 from ipexctl.errors import HostKeyUnknown, NotHere
-from ipexctl.hosts.fleet import fan_out
-from ipexctl.hosts.target import Target
-from ipexctl.ui.hosts import show_started
-from ipexctl.verbs.init import Options, init
-from ipexctl.verbs.trust import ShownKey, trust, unknown_keys
+from ipexctl.hosts.hosts_text import show_started
+from ipexctl.hosts.init import Options, init
+from ipexctl.hosts.trust import ShownKey, trust, unknown_keys
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import fan_out
+from ipexctl.machines.target import Target
 from tests.ssh.conftest import keygen
 from tests.ssh.test_connect import jump_config, say
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.stack.lock_file import Lock, Package, fits_choice, parse, render
 from ipexctl.errors import InputError
+from ipexctl.install.stack.lock_file import Lock, Package, fits_choice, parse, render
 
 TORCH = Package("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
 NUMPY = Package("numpy", "2.0", "numpy-2.0-py3-none-any.whl", "b" * 64, 6)

@@ -7,11 +7,11 @@ from contextlib import nullcontext
 
 import pytest
 
-from ipexctl.core.stack.requirements import Extra, Read, check, not_allowed, read
-from ipexctl.core.stack.selection import Stack
-from ipexctl.core.stack.version_table import Minor
 from ipexctl.errors import InputError
-from ipexctl.local.shipped_tables import table
+from ipexctl.install.stack.requirements import Extra, Read, check, not_allowed, read
+from ipexctl.install.stack.selection import Stack
+from ipexctl.install.stack.version_table import Minor
+from ipexctl.shipped_tables import table
 
 A, B = "a" * 64, "b" * 64
 ENVIRON = {"TOKEN": "s3cret", "HERE": "/srv", "UNSET": ""}

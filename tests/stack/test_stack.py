@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.core.model import CpuFacts, Facts, Python
-from ipexctl.core.run.mpi import env_vars, in_packages
-from ipexctl.core.stack.selection import choose
-from ipexctl.core.stack.version_table import Request, parse_table
 from ipexctl.errors import NothingFits
-from ipexctl.local.shipped_tables import table
+from ipexctl.facts.facts import CpuFacts, Facts, Python
+from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.version_table import Request, parse_table
+from ipexctl.run.plan.mpi import env_vars, in_packages
+from ipexctl.shipped_tables import table
 from tests.made import cpu, facts
 
 V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})

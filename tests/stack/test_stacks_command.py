@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.cli.install import bare_ipex
-from ipexctl.core.stack.refusals import folded
-from ipexctl.core.stack.table_view import Query, offers, query
-from ipexctl.core.stack.version_table import Request
 from ipexctl.errors import InputError
-from ipexctl.local.shipped_tables import table
-from ipexctl.ui.stacks import text, updated
+from ipexctl.install.command.cli import bare_ipex
+from ipexctl.install.command.stacks_text import text, updated
+from ipexctl.install.stack.refusals import folded
+from ipexctl.install.stack.table_view import Query, offers, query
+from ipexctl.install.stack.version_table import Request
+from ipexctl.shipped_tables import table
 from tests.cli import ipexctl
 
 ASKED = ["--python", "3.8", "--isa", "avx2", "--torch", "1.12.1"]

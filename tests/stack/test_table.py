@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.run.mpi import Pairs, env_vars, in_packages
-from ipexctl.core.stack.selection import choose, requirements
-from ipexctl.core.stack.version_table import ISA, NEWEST, Request, Row, offered, stock
 from ipexctl.errors import NothingFits
-from ipexctl.local.shipped_tables import table
+from ipexctl.install.stack.selection import choose, requirements
+from ipexctl.install.stack.version_table import ISA, NEWEST, Request, Row, offered, stock
+from ipexctl.run.plan.mpi import Pairs, env_vars, in_packages
+from ipexctl.shipped_tables import table
 from tests.stack.test_stack import V2, host
 
 AVX2 = V2 | ISA["avx2"]

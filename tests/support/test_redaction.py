@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipexctl.core.redaction import Redactor, secret_values
+from ipexctl.support.redaction import Redactor, secret_values
 
 ENVIRON = {"HF_TOKEN": "from-the-environment", "TOKENIZERS_PARALLELISM": "false", "PATH": "/bin"}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.core.stack.lock_file import render
+from ipexctl.install.stack.lock_file import render
 from tests.run.test_ps_local import Here
 from tests.stack.test_lock import LOCK
 

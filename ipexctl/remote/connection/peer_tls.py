@@ -1,7 +1,7 @@
 """Mutual TLS between the hosts of one command, with certificates that only this command accepts.
 
 A certificate's common name is the SHA-256 of the host's name, as a common name has 64 characters at
-most (hosts/peer_certificates.py makes them). Only the command's own CA is trusted.
+most (blobs/peer_certificates.py makes them). Only the command's own CA is trusted.
 """
 
 import hashlib

@@ -135,7 +135,7 @@ def owner(uid):
 
 def said(root, run):
     """(name, command) of a run of this user, from its journal."""
-    from ipexctl.remote.run import journal
+    from ipexctl.remote.run_files import journal
 
     top = os.path.join(glob.escape(root), "runs", run, "journals", "*")
     for path in sorted(glob.glob(top))[:1]:

@@ -1,6 +1,6 @@
 """What mpirun asks for while it starts: only the daemons of this run, and where the plan has them.
 
-`run` is what verbs/run/start_request.py tells the first host of all hosts.
+`run` is what run/watch/start_request.py tells the first host of all hosts.
 """
 
 import itertools

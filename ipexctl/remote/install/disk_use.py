@@ -3,7 +3,8 @@
 import glob
 import os
 
-from ipexctl.remote.install import blobs, env_marks
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.install import env_marks
 
 
 def env_keys(root):

@@ -12,8 +12,9 @@ import re
 import stat
 
 from ipexctl.remote import durable, root_folder
+from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blobs, env_drift
+from ipexctl.remote.install import env_drift
 
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 OK = ".ipexctl-ok"

@@ -14,10 +14,9 @@ import threading
 import zipfile
 
 from ipexctl.remote import child_processes, durable, root_folder
+from ipexctl.remote.blobs import blob_arrivals, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
-    blob_arrivals,
-    blobs,
     env_drift,
     env_marks,
     env_proof,
@@ -26,7 +25,7 @@ from ipexctl.remote.install import (
     standalone_pythons,
     wheel_cache,
 )
-from ipexctl.remote.run import run_folders
+from ipexctl.remote.run_files import run_folders
 
 WHEEL = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-[A-Za-z0-9._+-]+\.whl\Z"

@@ -9,8 +9,9 @@ import os
 import stat
 
 from ipexctl.remote import child_processes, root_folder
+from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blobs, env_drift, env_marks, env_proof, environments
+from ipexctl.remote.install import env_drift, env_marks, env_proof, environments
 
 TIMEOUT = 60
 ASK = """

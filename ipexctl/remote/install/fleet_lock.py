@@ -9,8 +9,9 @@ import queue
 import time
 
 from ipexctl.remote import root_folder
+from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blobs, env_marks
+from ipexctl.remote.install import env_marks
 
 BEAT = 5.0
 ALIVE = 90.0  # longer than a controller waits for a silent operation, which must stay noticeable

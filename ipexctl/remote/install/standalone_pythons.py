@@ -11,8 +11,8 @@ import tarfile
 import zlib
 
 from ipexctl.remote import durable, root_folder
+from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import blobs
 
 PLACE = re.compile(r"[0-9a-f]{16}\Z")
 TOP = "python"

@@ -11,7 +11,8 @@ import shutil
 import stat
 
 from ipexctl.remote import durable, root_folder
-from ipexctl.remote.install import blobs, env_marks
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.install import env_marks
 
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 

@@ -13,7 +13,8 @@ import time
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
-from ipexctl.remote.run import journal, rank_wrapper, run_folders, supervisor
+from ipexctl.remote.run import rank_wrapper, supervisor
+from ipexctl.remote.run_files import journal, run_folders
 
 LOOK = 1.0
 PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost

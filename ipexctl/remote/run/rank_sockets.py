@@ -7,8 +7,9 @@ import threading
 import time
 
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.run import health_sampler, rank_wrapper, run_folders
+from ipexctl.remote.run import health_sampler, rank_wrapper
 from ipexctl.remote.run.host_programs import HESITATION, own
+from ipexctl.remote.run_files import run_folders
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 # of ranks alone, as the address of a proxy can hold a password: mpirun's environment may travel

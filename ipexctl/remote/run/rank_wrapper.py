@@ -303,7 +303,7 @@ def signal_group(pid, number):
             pass
 
 
-# --- small parts, also used by the agent (runs.py) ----------------------------------------
+# --- small parts, also used by the agent ----------------------------------------
 
 
 class Messages:

@@ -6,7 +6,8 @@ import time
 from ipexctl.remote import root_folder
 from ipexctl.remote.hub import host_reports, judge
 from ipexctl.remote.install import disk_use
-from ipexctl.remote.run import control, journal, run_folders
+from ipexctl.remote.run import control
+from ipexctl.remote.run_files import journal, run_folders
 
 FACTS, END = 64, 2000  # by which the run ended, and characters of what each failed rank printed
 LAST = 4096  # bytes of a log in which the last line is looked for

@@ -6,7 +6,8 @@ import time
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.run import control, journal, log_follower, run_folders
+from ipexctl.remote.run import control
+from ipexctl.remote.run_files import journal, log_follower, run_folders
 
 EVERY = 0.5  # seconds between two looks for further ranks
 BEAT = 5.0  # seconds between signs of life

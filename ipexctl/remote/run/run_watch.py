@@ -12,7 +12,7 @@ import time
 from ipexctl.remote import frame_stream, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import no_core_dump, start_thread
-from ipexctl.remote.run import journal, log_follower, run_folders
+from ipexctl.remote.run_files import journal, log_follower, run_folders
 
 PATIENCE = 10.0  # seconds for the supervisor to end by itself, when the controller is gone
 LOOK = 0.5  # seconds between looks into the journal, where nothing tells of a change
@@ -20,7 +20,7 @@ SWEPT = 10.0  # seconds for the guardian of a supervisor that was killed to note
 
 
 def op_start(call, h):
-    """{root, run_id, host, lease, window, env, cwd, ranks, ...}: see verbs/run/start_request.py.
+    """{root, run_id, host, lease, window, env, cwd, ranks, ...}: see run/watch/start_request.py.
 
     Starts the run on this host and watches it to its end.
     """

@@ -9,7 +9,7 @@ import socket
 import subprocess  # noqa: F401
 
 from ipexctl.remote import frame_stream
-from ipexctl.remote.run import control, journal, rank_wrapper, run_folders  # noqa: F401
+from ipexctl.remote.run_files import journal, run_folders  # noqa: F401
 
 
 def op_begin(agent):

@@ -19,13 +19,12 @@ from ipexctl.remote.run import (
     control,
     health_sampler,
     host_programs,
-    journal,
     rank_sockets,
     rank_wrapper,
-    run_folders,
     traffic,
     watchers,
 )
+from ipexctl.remote.run_files import journal, run_folders
 
 NOTED = {"event": "noted", "record": None}
 

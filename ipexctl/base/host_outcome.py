@@ -1,0 +1,75 @@
+"""How a host ends in a command, and the exit code that follows from all of them."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from enum import Enum
+
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UNREACHABLE, worst_exit
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class HostDown:
+    """The outcome of a host that gave no facts."""
+
+    host: str
+    slug: str
+    what: str
+    why: str = ""
+    hint: str = ""
+
+    @property
+    def state(self) -> Recap:
+        return Recap.UNREACHABLE if self.slug in UNREACHABLE else Recap.FAILED
+
+    @property
+    def brief(self) -> str:
+        """What happened, for a line that already names the host."""
+        return without_host(self.host, self.what)
+
+
+def without_host(host: str, what: str) -> str:
+    """The message without the host name that it starts with."""
+    return what.removeprefix(f"{host}: ")
+
+
+class Recap(str, Enum):
+    """Every host ends in exactly one of these."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    UNREACHABLE = "unreachable"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+    @property
+    def exit_code(self) -> int:
+        codes = {Recap.UNREACHABLE: EXIT_UNREACHABLE, Recap.FAILED: EXIT_FAILED}
+        return codes.get(self, EXIT_OK)
+
+
+@dataclass(frozen=True)
+class HostRecap:
+    host: str
+    state: Recap
+    detail: str = ""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = field(default=())
+    sent: int = 0  # bytes to this host, if all arrived
+
+
+class PerHost:
+    """Base of outcomes that have one recap per host."""
+
+    recaps: tuple[HostRecap, ...]
+
+    @property
+    def declined(self) -> bool:
+        """The user said no, so nothing was changed."""
+        return False
+
+    @property
+    def exit_code(self) -> int:
+        codes = [recap.state.exit_code for recap in self.recaps]
+        return worst_exit([*codes, EXIT_FAILED if self.declined else EXIT_OK])

@@ -1,0 +1,67 @@
+"""How a reader says what is wrong: first without knowing where the text stands, then with it."""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from ipexctl.base.place import Place
+from ipexctl.errors import InputError
+
+
+class Bad(Exception):
+    """Text that can't be read; `at` counts characters from the start of that text."""
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "", at: int = 0) -> None:
+        super().__init__(what)
+        self.what, self.why, self.hint, self.at = what, why, hint, at
+
+    def placed(self, start: Place | None) -> InputError:
+        """The same for the user; None: the text is from the command line."""
+        if start is None:
+            return InputError(f"on the command line: {self.what}", why=self.why, hint=self.hint)
+        where = Place(start.source, start.line, start.column + self.at)
+        return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint)
+
+
+class FoundErrors:
+    """The errors of a file, so that all of them are shown at once."""
+
+    def __init__(self) -> None:
+        self._found: list[InputError] = []
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as e:
+            if e not in self._found:
+                self._found.append(e)
+
+    def raise_all(self) -> None:
+        if self._found:
+            first, *others = self._found
+            first.others = tuple(others)
+            raise first
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` (did you mean 'slots'?)`, or nothing."""
+    near = nearest(word, known)
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    return next(iter(difflib.get_close_matches(word.lower()[:64], list(known), 1)), "")
+
+
+def nearest_files(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Names of files: with one suffix, any two short ones would be alike."""
+    stems: dict[str, list[str]] = {}
+    for one in known:
+        stems.setdefault(posixpath.splitext(one)[0], []).append(one)
+    word = posixpath.splitext(name)[0][:64]
+    near = difflib.get_close_matches(word, stems, most, 0.7)
+    return [one for stem in near for one in stems[stem]][:most]

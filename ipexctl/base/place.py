@@ -1,0 +1,17 @@
+"""Where something stands in a text of the user."""
+
+from __future__ import annotations
+
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the user's text something stands (1-based)."""
+
+    source: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"

@@ -1,0 +1,80 @@
+"""Bytes and seconds in words."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+RATE = 100  # Mbit/s: what a time to fetch is told for, where nobody has measured
+
+
+def human(size: int) -> str:
+    """Bytes for people: 900 bytes, 12.3 kB, 4.5 MB, 1,234.5 GB."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= one:
+            return f"{size / one:,.1f} {unit}"
+    return f"{size} {'byte' if size == 1 else 'bytes'}"
+
+
+def short(number: float) -> str:
+    """Bytes, as short as they can be read."""
+    for unit in ("B", "kB", "MB"):
+        if number < 999.5:
+            return f"{number:.0f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB" if number < 100 else f"{number:.0f} GB"
+
+
+def bits(rate: float) -> str:
+    """Bytes per second as a network's speed: 1.2 Gb/s."""
+    for unit, one in (("Gb/s", 1e9), ("Mb/s", 1e6)):
+        if (number := rate * 8 / one) >= 1:
+            return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
+    return f"{rate * 8 / 1e3:.0f} kb/s"
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, `3 min 20 s`, `2 h 5 min`: two units at most."""
+    left, said = max(0, int(seconds)), list[str]()
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count or (unit == "s" and not said):
+            said.append(f"{count} {unit}")
+        if said and (len(said) == 2 or not left):
+            break
+    return " ".join(said)
+
+
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
+_TYPED = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(text: str) -> float | None:
+    """90, 90s, 10m, 2h, 1h30m; None for other text."""
+    if re.fullmatch(_NUMBER, text):
+        return float(text)
+    if not re.fullmatch(f"(?:{_NUMBER}[smhd]){{1,4}}", text):
+        return None
+    parts = re.findall(f"({_NUMBER})([smhd])", text)
+    return sum(float(number) * _TYPED[unit] for number, unit in parts)
+
+
+def minutes(size: int) -> str:
+    """How long that many bytes take at RATE."""
+    return f"about {max(1, round(size * 8 / RATE / 1e6 / 60))} min at {RATE} Mbit/s"
+
+
+GIB = 1 << 30
+
+MIB = 1 << 20
+
+
+def size(count: int) -> str:
+    """Bytes for people: 64 KiB, 512 MiB, 1.5 GiB, 503 GiB."""
+    if count < MIB:
+        return f"{count // 1024} KiB"
+    if count < GIB:
+        return (
+            f"{count / MIB:.1f} MiB" if count % MIB and count < 10 * MIB else f"{count // MIB} MiB"
+        )
+    return f"{count / GIB:.1f} GiB" if count < 10 * GIB else f"{count // GIB} GiB"

@@ -1,0 +1,256 @@
+"""YAML text -> nodes that know their place. Nothing is constructed, nothing is evaluated.
+
+Aliases are followed without copying, and counted: a small text can't grow into a large tree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any
+
+from ipexctl.base.located_errors import Bad
+from ipexctl.base.place import Place
+from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
+
+MAX_TEXT = 1 << 20
+MAX_DEPTH = 40
+MAX_NODES = 200_000
+_PLAIN_TAGS = tuple(
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
+)
+_WORD = re.compile(r"[^\s'\"\\]+")
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """`null`: nothing is written there. `tag` is set where it is none of YAML's plain ones.
+    `raw`: as it is written, where that differs from the text."""
+
+    text: str
+    place: Place
+    null: bool = False
+    tag: str = ""
+    weight: int = 1
+    raw: str = field(default="", repr=False, compare=False)
+
+    def place_at(self, at: int) -> Place:
+        """Where a letter of the text stands in the file."""
+        if not self.raw or not at < len(self.text):
+            return Place(self.place.source, self.place.line, self.place.column + at)
+        word = _WORD.match(self.text, at)
+        token = word[0] if word else self.text[at]
+        offset = -1
+        for _ in range(self.text.count(token, 0, at) + 1):
+            offset = self.raw.find(token, offset + 1)
+            if offset < 0:
+                return self.place
+        before = self.raw[:offset]
+        line, start = before.count("\n"), before.rfind("\n") + 1
+        column = offset - start + (1 if line else self.place.column)
+        return Place(self.place.source, self.place.line + line, column)
+
+
+@dataclass(frozen=True)
+class Sequence:
+    items: tuple[Node, ...]
+    place: Place
+    tag: str = ""
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Mapping:
+    items: tuple[tuple[Scalar, Node], ...]
+    place: Place
+    tag: str = ""
+    weight: int = 1
+
+    def get(self, key: str) -> Node | None:
+        return next((value for k, value in self.items if k.text == key), None)
+
+    def keys(self) -> set[str]:
+        return {key.text for key, _ in self.items}
+
+
+Node = Scalar | Sequence | Mapping
+
+
+def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
+    """One document. Raises InputError with the place. `what`: for messages."""
+    import yaml
+
+    if len(text) > MAX_TEXT:
+        raise InputError(f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for {what}")
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    builder = _Builder(text, source, what)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            builder.feed(event)
+    except yaml.MarkedYAMLError as e:
+        mark = e.problem_mark or e.context_mark
+        place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source, 1, 1)
+        problem = e.problem or e.context or ""
+        if "nesting depth" in problem:  # newer libyaml stops before it reports the outer levels
+            raise _too_deep().placed(place) from None
+        problem = f"YAML syntax: {_PLAIN.get(problem, problem)}"
+        raise Bad(problem, why=_began(e), hint=_hint(text, e)).placed(place) from None
+    except yaml.YAMLError as e:
+        place = place_in(text, getattr(e, "position", 0), source)
+        raise Bad("control characters are not allowed in YAML").placed(place) from None
+    except UnicodeEncodeError as e:
+        place = place_in(text, e.start, source)
+        raise Bad("control characters are not allowed in YAML").placed(place) from None
+    if builder.root is None:
+        raise InputError(
+            f"{source} is empty", hint=f"see docs/{'hosts' if 'inv' in what else 'plays'}.md"
+        )
+    return builder.root
+
+
+_PLAIN = {
+    "did not find expected node content": "expected a value",
+    "found character that cannot start any token": "this character cannot begin a value",
+}
+_HINTS = {  # by what libyaml says
+    "block collection": "start all keys of an entry in the same column",
+    "block mapping": "start all keys of an entry in the same column",
+    "quoted scalar": "add the closing quote; in double quotes, write \\\\ for a backslash",
+    "flow sequence": "add the closing ], or put quotes around a value with [ ] { } : or #",
+    "flow mapping": "add the closing }, or put quotes around a value with [ ] { } : or #",
+}
+
+
+def _began(error: Any) -> str:
+    mark, problem = error.context_mark, error.problem_mark
+    if not mark or not problem or mark.line == problem.line:
+        return ""
+    return f"{error.context} that begins on line {mark.line + 1}"
+
+
+def _hint(text: str, error: Any) -> str:
+    lines, mark = text.splitlines(), error.problem_mark
+    line = lines[mark.line] if mark and mark.line < len(lines) else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "indent with spaces: tabs are not allowed there"
+    if "escape" in (error.problem or ""):
+        return _HINTS["quoted scalar"].partition("; ")[2]
+    if error.problem == "found character that cannot start any token":
+        return "quote the value: a tab, @, ` or % cannot begin one"
+    found = [hint for words, hint in _HINTS.items() if words in (error.context or "")]
+    return found[0] if found else "put quotes around a value with [ ] { } : or #"
+
+
+def place_in(text: str, position: int, source: str) -> Place:
+    """Where a character stands in the file."""
+    before = text[:position]
+    return Place(source, before.count("\n") + 1, position - before.rfind("\n"))
+
+
+class _Builder:
+    """Events of the YAML parser, one by one -> nodes."""
+
+    def __init__(self, text: str, source: str, what: str) -> None:
+        self._text = text
+        self._merged = 0
+        self._what = what
+        self.root: Node | None = None
+        self._source = source
+        self._open: list[tuple[Any, list[Node]]] = []
+        self._anchors: dict[str, Node] = {}
+
+    def feed(self, event: Any) -> None:
+        kind = type(event).__name__
+        if kind == "ScalarEvent":
+            self._add(self._scalar(event), event.anchor)
+        elif kind in ("SequenceStartEvent", "MappingStartEvent"):
+            if len(self._open) >= MAX_DEPTH:
+                raise _too_deep().placed(self._place(event))
+            self._open.append((event, []))
+        elif kind in ("SequenceEndEvent", "MappingEndEvent"):
+            start, nodes = self._open.pop()
+            make = self._sequence if kind == "SequenceEndEvent" else self._mapping
+            self._add(make(start, nodes), start.anchor)
+        elif kind == "AliasEvent":
+            if event.anchor not in self._anchors:
+                what = f"the anchor &{event.anchor[:64]} is not defined before *{event.anchor[:64]}"
+                raise Bad(what).placed(self._place(event))
+            self._add(self._anchors[event.anchor], None)
+        elif kind == "DocumentStartEvent" and self.root is not None:
+            raise Bad(f"{self._what} can contain only one YAML document").placed(self._place(event))
+
+    def _add(self, node: Node, anchor: str | None) -> None:
+        if anchor:
+            self._anchors[anchor] = node
+        if self._open:
+            self._open[-1][1].append(node)
+        else:
+            self.root = node
+
+    def _scalar(self, event: Any) -> Scalar:
+        plain = event.style in (None, "")
+        null = plain and event.value in ("", "~", "null", "Null", "NULL") and not event.tag
+        raw = self._text[event.start_mark.index : event.end_mark.index]
+        same = raw == event.value
+        return Scalar(event.value, self._place(event), null, _tag(event), raw="" if same else raw)
+
+    def _sequence(self, start: Any, nodes: list[Node]) -> Sequence:
+        return Sequence(tuple(nodes), self._place(start), _tag(start), self._weigh(start, nodes))
+
+    def _mapping(self, start: Any, nodes: list[Node]) -> Mapping:
+        items: dict[str, tuple[Scalar, Node]] = {}
+        merged: list[Mapping] = []
+        for key, value in zip(nodes[::2], nodes[1::2], strict=True):
+            if not isinstance(key, Scalar):
+                what = "expected a name before the colon, not a list or mapping"
+                raise Bad(what, hint="quotes around a value that begins with { or [").placed(
+                    key.place
+                )
+            if key.text == "<<":
+                merged += self._merges(value)
+            elif key.text in items:
+                what = f"duplicate key {key.text[:64]!r}"
+                why = f"it is also on line {items[key.text][0].place.line}"
+                raise Bad(what, why=why, hint="remove one of them").placed(key.place)
+            else:
+                items[key.text] = (key, value)
+        for mapping in merged:
+            self._merged += len(mapping.items)
+            if self._merged > MAX_NODES:
+                raise _too_many().placed(self._place(start))
+            for key, value in mapping.items:
+                items.setdefault(key.text, (key, value))
+        weight = self._weigh(start, [node for item in items.values() for node in item])
+        return Mapping(tuple(items.values()), self._place(start), _tag(start), weight)
+
+    def _merges(self, value: Node) -> Iterator[Mapping]:
+        for node in value.items if isinstance(value, Sequence) else (value,):
+            if not isinstance(node, Mapping):
+                raise Bad("<< takes a mapping, or a list of mappings").placed(value.place)
+            yield node
+
+    def _weigh(self, start: Any, nodes: list[Node]) -> int:
+        weight = 1 + sum(node.weight for node in nodes)
+        if weight > MAX_NODES:
+            raise _too_many().placed(self._place(start))
+        return weight
+
+    def _place(self, event: Any) -> Place:
+        mark = event.start_mark
+        return Place(self._source, mark.line + 1, mark.column + 1)
+
+
+def _too_deep() -> Bad:
+    return Bad(f"more than {MAX_DEPTH} levels of nesting")
+
+
+def _too_many() -> Bad:
+    why = "every use of an anchor counts all values below it"
+    return Bad(f"more than {MAX_NODES:,} values", why=why)
+
+
+def _tag(event: Any) -> str:
+    tag = event.tag or ""
+    return "" if tag in ("", "!", *_PLAIN_TAGS) else str(tag)

@@ -1,0 +1,232 @@
+"""From host to host: one host is sent the files, and hosts that have them give them to the others.
+
+Whoever has some of the files gives them to one other host at a time, while it gets the next ones,
+so their number doubles with each turn, and this machine sends once. What hosts get from each other
+they hash like all else. blobs/relay_turns.py decides who is next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from ipexctl.base.blob import Blob
+from ipexctl.base.host_outcome import without_host
+from ipexctl.base.values import plain
+from ipexctl.blobs.blob_carriers import POLL, Moved, Push, Tell, fetch_there
+from ipexctl.blobs.blob_store import OnBytes, missing_blobs
+from ipexctl.blobs.peer_certificates import Keys, certificates
+from ipexctl.blobs.relay_turns import NO_PARTS, Parts, RelayTurns, Turn
+from ipexctl.errors import HostFailed
+from ipexctl.machines.agent import Agent
+from ipexctl.quick_dataclass import dataclass
+
+LEAST = 32 << 20  # bytes; fewer are sent to every host
+REACHED = 3.0  # seconds for a connection between two hosts
+
+
+@dataclass(frozen=True)
+class _Giver:
+    """A host that has what others lack. `url`: without the sha256 of a file."""
+
+    name: str
+    address: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"https://{host}:{self.port}"
+
+
+class Relay:
+    """`reached_at`: where other hosts reach those that will get files, by name; "": not known.
+    `parts`: sha256 of the files that a host has in part."""
+
+    def __init__(
+        self,
+        first: Push,
+        reached_at: Mapping[str, str],
+        say: Callable[[str], None],
+        parts: Parts = NO_PARTS,
+        least: int | None = None,
+    ) -> None:
+        self._least = LEAST if least is None else least
+        self._first = first
+        self._reached_at = reached_at
+        self._say = say
+        self._keys: Keys = {}  # of the hosts, for each other
+        self._change = threading.Condition()
+        mute = [h for h, at in reached_at.items() if not at]
+        self._turns = RelayTurns(reached_at, mute, parts)
+        self._givers: dict[str, _Giver] = {}
+        self._reached: set[tuple[str, str]] = set()  # host, giver
+        self._lost: set[str] = set()  # givers of which that was said
+
+    def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
+        name = agent.host.name
+        missing = missing_blobs(agent, root, blobs)
+        if sum(b.size for b in missing) < self._least:
+            with self._change:
+                self._turns.leave(name)
+            return self._first.bring(agent, root, blobs, tell) if missing else Moved()
+        tls = agent.call("connection.peer_tls.available", {}).done.flag("tls")
+        with self._change:
+            self._turns.join(name, blobs, missing)
+            if not tls:
+                self._turns.stands_alone(name)
+        if not tls:
+            self._say(f"{name} has a Python without TLS: this machine sends it the files")
+        try:
+            if len(missing) < len({b.sha256 for b in blobs}):
+                self._open(agent, root, blobs)
+            moved = self._all(_Getter(agent, root, missing, tell), blobs)
+        except BaseException:
+            with self._change:
+                self._turns.leave(name, gone=True)
+                self._change.notify_all()
+            raise
+        with self._change:
+            self._turns.leave(name)
+            self._change.notify_all()
+        return moved
+
+    def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
+        """The host wants nothing, and gives to others what it has."""
+        name = agent.host.name
+        missing = missing_blobs(agent, root, blobs)
+        with self._change:
+            self._turns.join(name, blobs, missing)
+            self._turns.leave(name)
+        self._open(agent, root, blobs)
+        with self._change:
+            self._change.notify_all()
+
+    def _all(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
+        moved = Moved()
+        while turn := self._next(host):
+            with self._change:
+                some = self._turns.blobs(turn)
+            got = self._from(turn.giver, host, some) if turn.giver else self._send(host, some)
+            if isinstance(got, str):
+                self._failed(turn, got)
+                continue
+            moved += got
+            host.has(some)
+            self._open(host.agent, host.root, blobs)
+            with self._change:
+                self._turns.done(turn)
+                self._change.notify_all()
+        return moved
+
+    def _next(self, host: _Getter) -> Turn | None:
+        """The host's next turn, once there is one. None: it has everything."""
+        name = host.agent.host.name
+        waits = False
+        with self._change:
+            while self._turns.lacks(name):
+                if turn := self._turns.next(name, self._first.is_here):
+                    return turn
+                if not waits:
+                    host.waits()
+                waits = True
+                self._change.wait(POLL)
+        return None
+
+    def _send(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
+        count = host.counter("sending")
+        return Moved(sent=self._first.send(host.agent, host.root, blobs, count))
+
+    def _from(self, giver_name: str, host: _Getter, blobs: Sequence[Blob]) -> Moved | str:
+        """Or why that was not possible."""
+        giver, name = self._givers[giver_name], host.agent.host.name
+        if (name, giver_name) not in self._reached and (why := _unreached(giver, host.agent)):
+            return f"{name} cannot reach {giver_name} ({why})"
+        self._reached.add((name, giver_name))
+        urls = {b.sha256: f"{giver.url}/{b.sha256}" for b in blobs}
+        count = host.counter(f"fetching from {giver_name}")
+        peer = {"name": giver_name, **self._keys_of(name)}
+        try:
+            passed = fetch_there(host.agent, host.root, blobs, urls, count, peer)
+        except HostFailed as e:
+            if e.slug == "no-space":  # it would be no better from elsewhere
+                raise
+            why = e.why or without_host(name, e.what)
+            return f"{name} did not receive everything from {giver_name} ({why})"
+        return Moved(passed=passed)
+
+    def _failed(self, turn: Turn, why: str) -> None:
+        with self._change:
+            was_apart = self._turns.apart
+            self._turns.failed(turn)
+            apart = self._turns.apart and not was_apart
+            new = turn.giver not in self._lost and not was_apart
+            self._lost.add(turn.giver)
+            self._change.notify_all()
+        if apart:
+            self._say(f"{why}: this machine sends the files to all of them")
+        elif new:
+            self._say(f"{why}: another host or this machine sends them")
+
+    def _open(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
+        """Where nobody will ask, no port is opened."""
+        name = agent.host.name
+        with self._change:
+            if name in self._givers or not self._turns.wanted_by_others(name):
+                return
+        giver = self._giver(agent, root, blobs)
+        with self._change:
+            if giver:
+                self._givers[name] = giver
+                self._turns.gives(name)
+            else:
+                self._turns.is_mute(name)
+
+    def _giver(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> _Giver | None:
+        name = agent.host.name
+        asked = {"root": root, "blobs": [b.sha256 for b in blobs], "keys": self._keys_of(name)}
+        with suppress(HostFailed):
+            if address := self._reached_at.get(name, ""):
+                port = agent.call("blobs.blob_server.open", asked).done.whole("port", 65535)
+                return _Giver(name, address, port)
+        return None
+
+    def _keys_of(self, name: str) -> Mapping[str, str]:
+        with self._change:
+            self._keys = self._keys or certificates("relay", list(self._reached_at))
+            return self._keys[name]
+
+
+class _Getter:
+    """A host that gets files, and how many of their bytes it has."""
+
+    def __init__(self, agent: Agent, root: str, missing: Sequence[Blob], tell: Tell) -> None:
+        self.agent, self.root = agent, root
+        self._tell, self._done = tell, 0
+        self._total = sum(b.size for b in missing)
+
+    def has(self, blobs: Sequence[Blob]) -> None:
+        self._done += sum(b.size for b in blobs)
+
+    def waits(self) -> None:
+        total = self._total if self._done else 0
+        self._tell("waiting for a host that has the files", self._done, total)
+
+    def counter(self, what: str) -> OnBytes:
+        """Tells the sum of what it hears, and of what was there before."""
+        done, total = self._done, self._total
+
+        def count(n: int) -> None:
+            nonlocal done
+            done += n
+            self._tell(what, done, total)
+
+        return count
+
+
+def _unreached(giver: _Giver, agent: Agent) -> str:
+    """Why the host does not get at the giver, "" if it does."""
+    asked = {"targets": [[giver.name, giver.address, giver.port]], "timeout": REACHED}
+    done = agent.call("facts.host_network.connect", asked, timeout=REACHED + 10).done
+    return next((plain(error) for _, error in done.rows("results", str, str)), "no answer")

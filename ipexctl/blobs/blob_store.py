@@ -1,0 +1,301 @@
+"""Blobs: files by their sha256. The controller's own folder of them, and sending them to a host.
+
+`send_missing` sends to one host what it lacks. Who does not mind which way the bytes take asks a
+Carrier (blob_carriers.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from ipexctl.base.blob import Blob
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.values import texts
+from ipexctl.errors import InputError, NotHere, reason_of
+from ipexctl.local.user_dirs import cache_dir, make_private
+from ipexctl.machines.agent import Agent
+from ipexctl.quick_dataclass import dataclass
+
+CHUNK = 1 << 20
+WINDOW = 8  # chunks on their way; below the agent's inbox, so its reader never waits for the disk
+SILENCE = 120.0
+AT_ONCE = 50_000  # blobs of one request: what is said of them stays a small header
+
+OnBytes = Callable[[int], None]
+Source = Callable[[Blob], Path]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What travelled: less than the blobs are when an earlier try had left something."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a host will need on its disk once the blobs are there."""
+
+    bytes: int = 0
+    files: int = 0
+
+
+def send_missing(
+    agent: Agent,
+    root: str,
+    blobs: Sequence[Blob],
+    source: Source,
+    *,
+    on_bytes: OnBytes | None = None,
+    room: Room | None = None,
+) -> Sent:
+    """Afterwards every blob is under `root` on the agent's host. `source` tells its file here.
+
+    `on_bytes` hears of every byte that is there now, sent or not. A large blob that was cut goes on
+    where it stopped. Raises HostFailed (no space, damaged on the way, not writable) or Unreachable.
+    """
+    missing = missing_blobs(agent, root, blobs)
+    if not missing:
+        return Sent(0, 0)
+    return send(agent, root, missing, source, on_bytes or (lambda n: None), room or Room())
+
+
+def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
+    """Those of the blobs that the host does not have, each once."""
+    return missing_and_begun(agent, root, blobs)[0]
+
+
+def missing_and_begun(
+    agent: Agent, root: str, blobs: Sequence[Blob]
+) -> tuple[tuple[Blob, ...], frozenset[str]]:
+    """Also the sha256 of those of which the host has a part."""
+    found: list[Blob] = []
+    begun: set[str] = set()
+    for some in _batches(list({b.sha256: b for b in blobs}.values())):
+        asked = {"root": root, "blobs": [[b.sha256, b.size] for b in some]}
+        done = agent.call("blobs.blobs.have", asked, timeout=SILENCE).done
+        known, missing = {b.sha256: b for b in some}, done["missing"]
+        if not isinstance(missing, list) or not {*map(str, missing)} <= known.keys():
+            raise done.odd("it lacks files that were not requested")
+        found += [known[sha] for sha in dict.fromkeys(map(str, missing))]
+        begun |= known.keys() & set(texts(done["begun"]))
+    return tuple(found), frozenset(begun)
+
+
+def send(
+    agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
+) -> Sent:
+    """`send_missing` for blobs that the host is known to lack."""
+    count = size = 0
+    to_come, files = sum(b.size for b in blobs), len(blobs)
+    for some in _batches(blobs):
+        to_come, files = to_come - sum(b.size for b in some), files - len(some)
+        more = Room(room.bytes + to_come, room.files + files)
+        sent = _send(agent, root, some, source, on_bytes, more)
+        count, size = count + sent.count, size + sent.bytes
+    return Sent(count, size)
+
+
+def need_room(agent: Agent, root: str, room: Room) -> None:
+    """Raises HostFailed where the disk has not so much."""
+    asked = {"root": root, "blobs": [], "room": [room.bytes, room.files]}
+    agent.call("blobs.blobs.put", asked, timeout=SILENCE)
+
+
+def _batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
+    for at in range(0, len(blobs), AT_ONCE):
+        yield blobs[at : at + AT_ONCE]
+
+
+def _send(
+    agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
+) -> Sent:
+    pairs = [[b.sha256, b.size] for b in blobs]
+    asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
+    number = agent.start("blobs.blobs.put", asked)
+    answers = _answers(agent, number, sum(b.size for b in blobs))
+    begins = _begins(blobs, next(answers, Answer(agent.host.name, {})))
+    left = sum(b.size - begin for b, begin in begins.items())
+    on_bytes(sum(b.size for b in blobs) - left)
+    try:
+        for on_its_way, chunk in enumerate(_chunks(begins, source)):
+            if on_its_way >= WINDOW:
+                on_bytes(next(answers, Answer(agent.host.name, {})).whole("bytes", CHUNK))
+            agent.feed(number, {}, chunk)
+            on_bytes(0)  # on a slow line it has taken long, and answers come later
+    except InputError:
+        agent.feed(number, {"abort": True})
+        raise
+    for answer in answers:
+        on_bytes(answer.whole("bytes", CHUNK))
+    return Sent(len(begins), left)
+
+
+def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
+    """Which of the blobs the host waits for, and from which byte on."""
+    said = go.get("from")
+    if isinstance(said, dict):
+        begins = {b: said[b.sha256] for b in blobs if b.sha256 in said}
+        if all(type(begin) is int and 0 <= begin <= b.size for b, begin in begins.items()):
+            return begins
+    raise go.odd("from where its files go on")
+
+
+def _answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:
+    """First which blobs are to come, then each chunk the host has taken; ends when it has all."""
+    for frame in agent.answers(number, SILENCE, size):
+        if frame.header.get("event") in ("go", "got"):
+            yield Answer(agent.host.name, frame.header)
+
+
+def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
+    for blob, begin in begins.items():
+        left = blob.size - begin
+        try:
+            with source(blob).open("rb") as file:
+                file.seek(begin)
+                while left and (chunk := file.read(min(CHUNK, left))):
+                    left -= len(chunk)
+                    yield chunk
+        except OSError as e:
+            raise InputError(f"cannot read {source(blob)}", why=reason_of(e)) from None
+        if left:
+            what = f"{blob.name} became shorter while it was being sent"
+            raise InputError(what, hint="run the same command again")
+
+
+class Damaged(Exception):
+    """What came is not the blob; it was discarded. The argument is its sha256."""
+
+
+class Store:
+    """The controller's blobs: FOLDER/sha256/xx/<sha256>."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, blob: Blob) -> Path:
+        return self.folder / "sha256" / blob.sha256[:2] / blob.sha256
+
+    def has(self, blob: Blob) -> bool:
+        try:
+            return self.path(blob).stat().st_size == blob.size or not blob.size
+        except OSError:
+            return False
+
+    def whole(self, blob: Blob) -> bool:
+        """Is it here, with the right content? What is not goes, so that it is fetched anew."""
+        if not self.has(blob):
+            return False
+        try:
+            if _sha256(self.path(blob)) == blob.sha256:
+                return True
+            self.path(blob).unlink(missing_ok=True)
+        except OSError as e:
+            raise NotHere(f"cannot read {blob.name} in {self.folder}", why=reason_of(e)) from None
+        return False
+
+    def add(self, name: str, chunks: Iterable[bytes], *, sha256: str = "") -> Blob:
+        """Keeps the bytes, whole or not at all. With `sha256` they must have that hash."""
+        parts = self.folder / "parts"
+        try:
+            make_private(parts)
+            fd, part = tempfile.mkstemp(dir=parts)
+            try:
+                return self._keep(name, fd, Path(part), chunks, sha256)
+            finally:
+                Path(part).unlink(missing_ok=True)
+        except OSError as e:
+            raise NotHere(f"cannot save {name} to {self.folder}", why=reason_of(e)) from None
+
+    def fill(self, blob: Blob, complete: Callable[[BinaryIO], None]) -> None:
+        """Afterwards the blob is here. `complete` appends what its part lacks: a part keeps what an
+        earlier try has left, and only one process at a time has it. Raises Damaged, OSError."""
+        parts = self.folder / "parts"
+        part = parts / f"{blob.sha256}.download"
+        make_private(parts)
+        while not self.has(blob):
+            with part.open("a+b") as out:
+                fcntl.flock(out, fcntl.LOCK_EX)
+                if _is_named(out, part):
+                    complete(out)
+                    self._settle(blob, part, out)
+                    return
+
+    def cannot_keep(self, name: str, e: OSError) -> NotHere:
+        return NotHere(
+            f"cannot save {name} to {self.folder}",
+            why=reason_of(e),
+            hint="free some space; or set XDG_CACHE_HOME=FOLDER   # on another disk",
+        )
+
+    def _settle(self, blob: Blob, part: Path, out: BinaryIO) -> None:
+        out.flush()
+        os.fsync(out.fileno())
+        if (found := hash_of(out)) != blob.sha256:
+            part.unlink()
+            raise Damaged(found)
+        place = self.path(blob)
+        make_private(place.parent)
+        part.replace(place)
+
+    def _keep(self, name: str, fd: int, part: Path, chunks: Iterable[bytes], sha256: str) -> Blob:
+        digest, size = hashlib.sha256(), 0
+        with os.fdopen(fd, "wb") as file:
+            for chunk in chunks:
+                digest.update(chunk)
+                size += len(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        if sha256 and digest.hexdigest() != sha256:
+            raise InputError(
+                f"{name} does not match its hash in ipexctl.lock",
+                why=f"sha256 {digest.hexdigest()} instead of {sha256}",
+                hint="put the locked file back; or rm ipexctl.lock   # the next install resolves "
+                "the versions again",
+            )
+        blob = Blob(name, digest.hexdigest(), size)
+        make_private(self.path(blob).parent)
+        part.replace(self.path(blob))
+        return blob
+
+
+def room_for(wheels: Iterable[Path]) -> Room:
+    """What these will be, unpacked."""
+    members = [m for path in wheels for m in zipfile.ZipFile(path).infolist()]
+    return Room(sum(m.file_size for m in members), len(members))
+
+
+def _is_named(file: BinaryIO, path: Path) -> bool:
+    """Whoever had the lock before may have moved or removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def hash_of(file: BinaryIO) -> str:
+    """Of the whole file, wherever it stands."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hash_of(file)
+
+
+def default_store(environ: Mapping[str, str] | None = None) -> Store:
+    return Store(cache_dir(environ) / "blobs")

@@ -1,0 +1,226 @@
+"""Decide which host gets which files from which other host, or from this machine.
+
+Files go in units. This machine sends each unit once; whoever has it gives it to one other host at a
+time, while it gets the next one itself. Nothing here moves a byte or waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from ipexctl.base.blob import Blob
+from ipexctl.quick_dataclass import dataclass
+
+UNIT = 32 << 20  # bytes of small files that go together
+UNITS = 32  # of one relay, about: each costs a host a few round trips
+GONE = 2  # failures of a giver in a row
+ALONE = 3  # givers that a host does not get at, and it never got anything from another one
+
+Unit = int
+Parts = Mapping[str, Collection[str]]  # by host: sha256 of files that it has in part
+NO_PARTS: Parts = {}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One unit for one host. `giver`: the host that gives it, or "" if this machine sends it.
+    `first`: no other host has it yet."""
+
+    host: str
+    unit: Unit
+    giver: str = ""
+    first: bool = False
+
+
+class RelayTurns:
+    """`hosts`: all that may come. `mute`: those of them that can give nothing to others."""
+
+    def __init__(self, hosts: Iterable[str], mute: Iterable[str], parts: Parts = NO_PARTS) -> None:
+        self._parts = parts
+        self.apart = False  # hosts do not reach each other
+        self._awaited = set(hosts)  # that may want something, sooner or later
+        self._mute = set(mute)
+        self._alone: set[str] = set()
+        self._unit_of: dict[str, Unit] = {}  # by sha256
+        self._units = 0
+        self._todo: dict[str, dict[Unit, list[Blob]]] = {}
+        self._of_unit: dict[Unit, set[str]] = {}  # all its sha256
+        self._have: dict[Unit, dict[str, set[str]]] = {}  # by host: sha256
+        self._now: dict[str, Turn] = {}  # by host
+        self._begun: set[Unit] = set()  # once sent by this machine to a host that can give
+        self._givers: set[str] = set()  # that others may ask
+        self._served: set[str] = set()  # hosts that have got something from another one
+        self._failed: set[tuple[str, str]] = set()  # host, giver
+        self._vain: dict[str, int] = {}  # failures of a giver since a success
+
+    # -- hosts --
+
+    def join(self, host: str, blobs: Sequence[Blob], missing: Iterable[Blob]) -> None:
+        """`blobs`: what it has in the end; `missing` of them: in the order in which it wants it."""
+        self._cut(blobs)
+        todo = self._todo.setdefault(host, {})
+        for blob in missing:
+            todo.setdefault(self._unit_of[blob.sha256], []).append(blob)
+        lacks = {b.sha256 for some in todo.values() for b in some}
+        for blob in blobs:
+            if blob.sha256 not in lacks:
+                self._has(host, blob)
+
+    def gives(self, host: str) -> None:
+        """From now on others can ask it for what it has."""
+        self._givers.add(host)
+
+    def is_mute(self, host: str) -> None:
+        self._mute.add(host)
+        self._givers.discard(host)
+
+    def stands_alone(self, host: str) -> None:
+        """It gets nothing from other hosts, and gives them nothing."""
+        self._alone.add(host)
+        self.is_mute(host)
+
+    def leave(self, host: str, *, gone: bool = False) -> None:
+        """It gets nothing more; `gone`: and gives nothing."""
+        self._awaited.discard(host)
+        self._todo.pop(host, None)
+        turn = self._now.pop(host, None)
+        if turn and turn.first:
+            self._begun.discard(turn.unit)
+        if gone:
+            self.is_mute(host)
+
+    def wanted_by_others(self, host: str) -> bool:
+        """Will anybody ask this host?"""
+        return not self.apart and host not in self._mute and bool(self._awaited - {host})
+
+    # -- turns --
+
+    def blobs(self, turn: Turn) -> list[Blob]:
+        return self._todo[turn.host][turn.unit]
+
+    def lacks(self, host: str) -> bool:
+        return bool(self._todo.get(host))
+
+    def next(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
+        """Begin the host's next turn. None: it has to wait. `is_here`: on this machine."""
+        turn = self._first(host, is_here) or self._given(host) or self._sent(host, is_here)
+        if turn:
+            self._now[host] = turn
+        if turn and turn.first:
+            self._begun.add(turn.unit)
+        return turn
+
+    def done(self, turn: Turn) -> None:
+        self._now.pop(turn.host, None)
+        for blob in self._todo[turn.host].pop(turn.unit):
+            self._has(turn.host, blob)
+        if turn.giver:
+            self._served.add(turn.host)
+            self._vain[turn.giver] = 0
+
+    def failed(self, turn: Turn) -> None:
+        """The giver did not give it. The host does not ask it again, and has another turn."""
+        self._now.pop(turn.host, None)
+        self._failed.add((turn.host, turn.giver))
+        self._vain[turn.giver] = self._vain.get(turn.giver, 0) + 1
+        if self._vain[turn.giver] >= GONE:
+            self.is_mute(turn.giver)
+        hosts, givers = map(set, zip(*self._failed, strict=True))
+        self.apart = not self._served and len(hosts) > 1 and len(givers) > 1
+
+    def _first(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
+        """One after the other, so that the others soon have something to give."""
+        if any(turn.first for turn in self._now.values()):
+            return None
+        if self._is_apart(host):
+            return None
+        todo = self._todo[host]
+        for unit in sorted(todo, key=lambda unit: self._rank(host, unit)):
+            if (
+                unit not in self._begun
+                and not self._goes_on_elsewhere(host, unit)
+                and not self._will_be_given(host, unit)
+                and all(map(is_here, todo[unit]))
+            ):
+                return Turn(host, unit, first=True)
+        return None
+
+    def _rank(self, host: str, unit: Unit) -> int:
+        """First what this host has a part of, last what another one has a part of."""
+        holders = self._have_part(unit)
+        return 0 if host in holders else 2 if holders else 1
+
+    def _goes_on_elsewhere(self, host: str, unit: Unit) -> bool:
+        """Is there another host that has a part of it, and will be sent the rest?"""
+        holders = self._have_part(unit)
+        return host not in holders and any(
+            unit in self._todo.get(other, ()) and not self._is_apart(other) for other in holders
+        )
+
+    def _have_part(self, unit: Unit) -> list[str]:
+        files = self._of_unit[unit]
+        return [host for host, parts in self._parts.items() if not files.isdisjoint(parts)]
+
+    def _given(self, host: str) -> Turn | None:
+        busy = {turn.giver for turn in self._now.values()}
+        for unit in self._todo[host]:
+            for giver in sorted((self._have.get(unit, {}).keys() & self._givers) - busy):
+                if self._may_ask(host, giver) and self._has_all(giver, host, unit):
+                    return Turn(host, unit, giver)
+        return None
+
+    def _sent(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
+        """What it gets from nobody else, though others may have had it."""
+        apart = self._is_apart(host)
+        for unit, blobs in self._todo[host].items():
+            if (
+                (apart or unit in self._begun)
+                and not self._will_be_given(host, unit)
+                and all(map(is_here, blobs))
+            ):
+                return Turn(host, unit)
+        return None
+
+    def _will_be_given(self, host: str, unit: Unit) -> bool:
+        """Can it ask another host for it, now or soon?"""
+        getting = {turn.host for turn in self._now.values() if turn.unit == unit} - self._mute
+        sources = getting | (self._have.get(unit, {}).keys() & self._givers)
+        return any(
+            self._may_ask(host, giver) and self._has_all(giver, host, unit, soon=giver in getting)
+            for giver in sources
+        )
+
+    def _has(self, host: str, blob: Blob) -> None:
+        of_unit = self._have.setdefault(self._unit_of[blob.sha256], {})
+        of_unit.setdefault(host, set()).add(blob.sha256)
+
+    def _has_all(self, giver: str, host: str, unit: Unit, *, soon: bool = False) -> bool:
+        """Has the giver what the host lacks of the unit? `soon`: after its turn."""
+        has = self._have.get(unit, {}).get(giver, set())
+        if len(has) == len(self._of_unit[unit]):
+            return True
+        comes = {b.sha256 for b in self._todo[giver][unit]} if soon else set()
+        return {b.sha256 for b in self._todo[host][unit]} <= has | comes
+
+    def _may_ask(self, host: str, giver: str) -> bool:
+        return giver != host and (host, giver) not in self._failed and not self._gets_nothing(host)
+
+    def _is_apart(self, host: str) -> bool:
+        return host in self._mute or self._gets_nothing(host)
+
+    def _gets_nothing(self, host: str) -> bool:
+        """It gets nothing from the others."""
+        if self.apart or host in self._alone:
+            return True
+        return host not in self._served and sum(h == host for h, _ in self._failed) >= ALONE
+
+    def _cut(self, blobs: Sequence[Blob]) -> None:
+        most, left = max(UNIT, sum(b.size for b in blobs) // UNITS), -1
+        for blob in blobs:
+            if blob.sha256 in self._unit_of:
+                continue
+            if blob.size > left:
+                self._units, left = self._units + 1, most
+            left -= blob.size
+            self._unit_of[blob.sha256] = self._units
+            self._of_unit.setdefault(self._units, set()).add(blob.sha256)

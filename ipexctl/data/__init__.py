@@ -1,0 +1,1 @@
+"""`ipexctl data`: datasets that stay on the hosts."""

@@ -1,0 +1,94 @@
+"""The options of data push, data ls and data rm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.help.help_layout import CommandGroup
+from ipexctl.cli.options import Json, Root, Yes, end, on_hosts
+
+data_app = CommandGroup(
+    name="data",
+    help="Manage datasets and caches that stay on the hosts.",
+)
+
+
+@data_app.command()
+@on_hosts(names=False)
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Local folder to copy.")],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="NAME", help="Dataset name (default: the name of the folder)."
+        ),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    no_relay: Annotated[
+        bool,
+        typer.Option(
+            "--no-relay", help="Send to every host from this machine, not from host to host."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Copy a folder to every host, for `ipexctl run --data NAME`.
+
+    Only files that a host lacks are sent.
+    """
+    from ipexctl.data.data import push as verb
+    from ipexctl.data.data_text import pushed_document, show_pushed
+    from ipexctl.install.command.install_text import View
+    from ipexctl.machines.suggested_commands import command
+
+    with View(quiet=json) as view:
+        pushed = verb(target, folder, name, view.progress(), root, relay=not no_relay)
+    end(pushed, pushed_document, lambda p: show_pushed(p, command(target, "run", root)), json=json)
+
+
+@data_app.command()
+@on_hosts()
+def ls(
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+) -> None:
+    """List the datasets on the hosts, with versions and sizes."""
+    from ipexctl.data.data import listed
+    from ipexctl.data.data_text import listed_document, show_listed
+    from ipexctl.machines.suggested_commands import command
+
+    found = listed(target, root)
+    push = command(target, "data push", root)
+    end(found, listed_document, lambda found: show_listed(found, push), json=json)
+
+
+@data_app.command()
+@on_hosts(names=False)
+def rm(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Dataset name, as shown by `ipexctl data ls`.")
+    ],
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what would be removed; remove nothing.")
+    ] = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Remove a dataset from the hosts, except where a run is using it."""
+    from ipexctl.data.data import remove
+    from ipexctl.data.data_text import removed_document, show_going, show_removed
+    from ipexctl.terminal.confirm import removal_agreed
+
+    agreed = removal_agreed(show_going, yes=yes)
+    done = remove(target, name, None if check else agreed, root)
+    end(done, removed_document, show_removed, json=json)

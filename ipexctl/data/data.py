@@ -1,0 +1,308 @@
+"""data push, data ls, data rm: folders that stay on the hosts, for many runs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+from pathlib import Path
+from typing import TypeVar
+
+from ipexctl.base.host_answer import REPORT, Answer
+from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
+from ipexctl.base.sizes import human
+from ipexctl.blobs.blob_carriers import Carrier, Moved, Push
+from ipexctl.blobs.blob_relay import Relay
+from ipexctl.blobs.blob_store import Room, Store, default_store, need_room
+from ipexctl.data.dataset_transfer import Round, Transfer
+from ipexctl.data.rules import dataset_rules as core
+from ipexctl.data.rules.dataset_rules import Held
+from ipexctl.errors import HostFailed, InputError, NotHere, reason_of
+from ipexctl.facts.host_facts import peer_address
+from ipexctl.install.progress import Progress, Step
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.environment import environment
+from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.project_lock import project_of
+from ipexctl.local.user_dirs import make_private
+from ipexctl.machines.agent import LONG, Agent
+from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.project import folder_transfer
+from ipexctl.project.files.project_files import Ignore, Tree
+from ipexctl.project.project_folder import Reader, Walk
+from ipexctl.project.send_project import why_refused
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.launch import LaunchPlan
+
+LEAST = 8 << 20  # bytes; fewer are sent to every host
+T = TypeVar("T")
+WAY_OUT = "make it readable, or push a copy of the folder without it: a dataset is sent completely"
+
+
+@dataclass(frozen=True)
+class Pushed(PerHost):
+    name: str
+    version: str
+    files: int
+    bytes: int
+    sent: int
+    passed: int  # from host to host
+    recaps: tuple[HostRecap, ...]
+
+
+@dataclass(frozen=True)
+class Listed(PerHost):
+    """(host, what it has), and the hosts that could not be asked."""
+
+    hosts: tuple[tuple[str, tuple[Held, ...]], ...]
+    recaps: tuple[HostRecap, ...]
+
+
+@dataclass(frozen=True)
+class Removed(PerHost):
+    """`going`: what the hosts have of it. `done` False: only shown. `declined`: by the user."""
+
+    name: str
+    recaps: tuple[HostRecap, ...]
+    done: bool = True
+    going: Listed = Listed((), ())
+    declined: bool = False
+
+
+def push(
+    target: Target,
+    folder: Path,
+    name: str | None,
+    progress: Progress,
+    root: str = ROOT,
+    *,
+    relay: bool = True,
+    check: bool = False,
+) -> Pushed:
+    """Makes the folder a data set of that name (None: as the folder is called) on every host.
+    `check`: only says where it would change something."""
+    if not os.path.isdir(folder):
+        raise InputError(f"{folder} is not a folder", hint="ipexctl data push DIR")
+    folder = folder.resolve()
+    if why := why_refused(folder):
+        raise InputError(f"{folder} is not sent to other machines: {why}")
+    name = core.checked_name(folder.name if name is None else name)
+    progress.step(Step("", f"reading {folder}"))
+    found = Walk(folder, everything=True).run(Ignore())
+    reader = Reader(folder, hashes_of(folder, environment()), WAY_OUT)
+    bundle = folder_transfer.Bundle(reader.tree(found), reader)
+    tree = bundle.tree
+    if not tree.files:
+        raise InputError(f"there are no files in {folder}")
+    for note in found.notes():
+        progress.say(note)
+    with Fleet(target, root) as fleet, scratch_store() as scratch:
+        if check:
+            recaps = fleet.recaps(fleet.each(lambda h: _would(fleet, h, name, tree)))
+            return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, 0, 0, recaps)
+        source = f"{project_of(folder).by}:{folder}"
+        asked = {"name": name, "hub": core.hub_kind(tree), "source": source}
+        work = _Push(fleet, Transfer(bundle, asked, scratch), progress, relay=relay)
+        recaps = fleet.recaps(work.to_all())
+        moved = sum(work.moved.values(), Moved())
+    return Pushed(
+        name, tree.key[:16], len(tree.files), tree.bytes, moved.sent, moved.passed, recaps
+    )
+
+
+def _would(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostRecap:
+    fleet.connect(host)
+    if fleet.call(host, "data.datasets.look", name=name, key=tree.key).flag("same"):
+        return HostRecap(host.name, Recap.OK, "was already there")
+    most = f"{human(tree.bytes)} in {len(tree.files):,} files"
+    return HostRecap(host.name, Recap.CHANGED, f"would be sent the missing part of {most}")
+
+
+@contextmanager
+def scratch_store() -> Iterator[Store]:
+    """Packs and chunks of this push, in the cache."""
+    above = default_store().folder
+    try:
+        make_private(above)
+        folder = tempfile.TemporaryDirectory(prefix="push-", dir=above)
+    except OSError as e:
+        raise NotHere(f"cannot write to {above}", why=reason_of(e)) from None
+    with folder as name:
+        yield Store(Path(name))
+
+
+@dataclass
+class _Push:
+    """Hosts go in step: one that has the blobs of a round can give them to others till all do."""
+
+    fleet: Fleet
+    transfer: Transfer
+    progress: Progress
+    relay: bool = True
+    moved: dict[Host, Moved] = field(default_factory=dict)
+
+    def to_all(self) -> dict[Host, HostRecap]:
+        fleet, transfer = self.fleet, self.transfer
+        begun = fleet.each(lambda h: transfer.begin(fleet.connect(h), fleet.root_of(h)))
+        todo = [h for h, one in begun.items() if one.missing]
+        rounds = self._on(todo, lambda h: transfer.rounds(*self._place(h), begun[h]))
+        addresses = self._addresses(rounds)
+        for number in range(max(map(len, rounds.values()), default=0)):
+            now = {h: found[number] for h, found in rounds.items() if len(found) > number}
+            self._bring(now, addresses)
+            self._on(now, lambda h: transfer.take(*self._place(h), now[h]))  # noqa: B023
+        done = self._on(todo, lambda h: transfer.finish(*self._place(h)))
+        done |= {h: one.done for h, one in begun.items() if one.done is not None}
+        busy = [h for h, one in begun.items() if one.busy]
+        done |= self._on(busy, self._after_another)
+        return {h: self._recap(h, said) for h, said in done.items()}
+
+    def _on(self, hosts: Iterable[Host], work: Callable[[Host], T]) -> dict[Host, T]:
+        return self.fleet.each(work, [h for h in hosts if h not in self.fleet.downs])
+
+    def _place(self, host: Host) -> tuple[Agent, str]:
+        return self.fleet.agents[host], self.fleet.root_of(host)
+
+    def _addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
+        """Where other hosts reach those that get much."""
+        much = [
+            h for h, found in rounds.items() if sum(b.size for r in found for b in r.blobs) >= LEAST
+        ]
+        if not self.relay or len(much) < 2:
+            return {}
+        facts = self._on(much, lambda h: probe(*self._place(h)))
+        return {h.name: peer_address(found) for h, found in facts.items()}
+
+    def _bring(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
+        there = [h for h in now if h not in self.fleet.downs]
+        push = Push(self.transfer.source)
+        carrier: Carrier = push
+        if addresses:
+            known = {h.name: addresses.get(h.name, "") for h in there}
+            carrier = Relay(push, known, self.progress.say, least=LEAST)
+
+        def one(host: Host) -> None:
+            def tell(what: str, done: int, total: int) -> None:
+                self.progress.step(Step(host.name, what, done, total))
+
+            agent, root = self._place(host)
+            blobs = now[host].blobs
+            try:
+                need_room(agent, root, Room(sum(b.size for b in blobs), len(blobs)))
+                moved = carrier.bring(agent, root, blobs, tell)
+            except BaseException:
+                self.transfer.drop(agent, root)
+                raise
+            self.moved[host] = self.moved.get(host, Moved()) + moved
+
+        self._on(there, one)
+
+    def _after_another(self, host: Host) -> Answer:
+        """The data set was being made there, by another push or by a host with the same home."""
+        agent, root = self._place(host)
+        asked = {**self.transfer.asked, "root": root}
+        brought = folder_transfer.send_folder(
+            agent, self.transfer.bundle, asked, module="data.datasets"
+        )
+        self.moved[host] = Moved(sent=brought.sent)
+        return brought.done
+
+    def _recap(self, host: Host, done: Answer) -> HostRecap:
+        held = _held(host, done)
+        same = done.get("same") is True
+        what = f"{_told(done, self.moved.get(host, Moved()))}: {held.path}"
+        old = _held(host, done["replaced"]) if done.get("replaced") else held
+        other = old.source and old.source != held.source
+        notes = (f"replaced {old}",) if other else ()
+        return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, what, notes=notes)
+
+
+def _told(done: Answer, moved: Moved) -> str:
+    if done.get("same") is True:
+        return "was already there"
+    sent = f"{human(moved.sent)} sent"
+    if moved.passed:
+        sent = f"{human(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
+    n = done.get("mended")
+    if isinstance(n, int) and n > 0:
+        was = "1 file was" if n == 1 else f"{n} files were"
+        return f"{was} changed or missing there, {sent}"
+    return sent
+
+
+def listed(target: Target, root: str = ROOT) -> Listed:
+    with Fleet(target, root) as fleet:
+        found = fleet.each(lambda host: _there(fleet, host))
+        return Listed(tuple((h.name, held) for h, held in found.items()), fleet.recaps())
+
+
+def remove(
+    target: Target, name: str, agreed: Callable[[Listed], bool] | None, root: str = ROOT,
+    *, absent_ok: bool = False,
+) -> Removed:  # fmt: skip
+    """`agreed` sees first what would go; None removes nothing. A data set that a run uses stays.
+    `absent_ok`: that no host has it is no mistake."""
+    core.checked_name(name)
+    with Fleet(target, root) as fleet:
+        found = fleet.each(lambda host: _there(fleet, host))
+        having = tuple(
+            (host.name, tuple(d for d in held if d.name == name)) for host, held in found.items()
+        )
+        if not (absent_ok or fleet.downs or any(held for _, held in having)):
+            raise InputError(f"no host has a dataset called {name!r}", hint="ipexctl data ls")
+        going = Listed(having, fleet.recaps())
+        if agreed is None or not agreed(going):
+            return Removed(name, going.recaps, False, going, agreed is not None)
+        recaps = fleet.each(
+            lambda host: _removed(
+                host, fleet.call(host, "data.datasets.remove", total=LONG, name=name)
+            )
+        )
+        return Removed(name, fleet.recaps(recaps), going=going)
+
+
+def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:
+    fleet.connect(host)
+    return _all(host, fleet.call(host, "data.datasets.list"))
+
+
+def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
+    """What the host has of them; it is not removed while the agent lives."""
+    return _all(
+        agent.host, agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
+    )
+
+
+def planned(
+    plan: LaunchPlan, held: Mapping[str, Sequence[Held]], names: Sequence[str], given: Iterable[str]
+) -> LaunchPlan:
+    """The plan with what the hosts have of `names`. Raises RunFailed where they do not agree."""
+    core.check_versions(names, {host.host: held[host.host] for host in plan.hosts})
+    return core.with_data(plan, held, given)
+
+
+def _removed(host: Host, done: Answer) -> HostRecap:
+    if done["removed"] is not None:
+        size = done.whole("removed")
+        return HostRecap(host.name, Recap.CHANGED, f"{human(size)} removed")
+    if done.get("used"):
+        return HostRecap(host.name, Recap.FAILED, "stays: a run is using it")
+    if done.get("pushed"):
+        return HostRecap(host.name, Recap.FAILED, "stays: it is being pushed")
+    return HostRecap(host.name, Recap.OK, "was not there")
+
+
+def _all(host: Host, done: Mapping[str, object]) -> tuple[Held, ...]:
+    rows = done.get("data")
+    if not isinstance(rows, list):
+        raise HostFailed(f"{host.name}: the agent sent an invalid list of datasets", hint=REPORT)
+    return tuple(_held(host, row) for row in rows)
+
+
+def _held(host: Host, said: object) -> Held:
+    with reading(host.name, "its datasets"):
+        return core.read_held(said)

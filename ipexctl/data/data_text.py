@@ -1,0 +1,103 @@
+"""What `data push`, `data ls` and `data rm` show."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ipexctl.data.data import Listed, Pushed, Removed
+from ipexctl.data.rules.dataset_rules import Held, variable
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.project.files.project_files import amount
+from ipexctl.terminal.confirm import DECLINED
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
+
+
+def show_pushed(pushed: Pushed, run: str = "ipexctl run") -> None:
+    """`run`: with the options by which the hosts were named."""
+    print_lines(stdout_console(), host_lines(pushed.recaps))
+    if pushed.exit_code == 0:
+        print_text(
+            stdout_console(),
+            f"{pushed.name}: {amount(pushed.files, pushed.bytes)}, version {pushed.version}\n"
+            f"next: {run} --data {pushed.name} SCRIPT   # its path: ${variable(pushed.name)}",
+        )
+
+
+def pushed_document(pushed: Pushed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "name": pushed.name,
+        "version": pushed.version,
+        "files": pushed.files,
+        "bytes": pushed.bytes,
+        "sent_bytes": pushed.sent,
+        "bytes_between_hosts": pushed.passed,
+        "hosts": host_documents(pushed.recaps),
+        "exit_code": pushed.exit_code,
+    }
+
+
+def listed_text(listed: Listed, push: str = "ipexctl data push", *, paths: bool = False) -> str:
+    """Hosts that have the same version of the same are said once."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for host, held in listed.hosts:
+        for one in held:
+            what = _what(one) + f", in {one.path}" * (paths and bool(one.path))
+            what += f", from {one.source}" * bool(one.source)
+            groups.setdefault((one.name, one.version, what), []).append(host)
+    if not groups:
+        return f"no data on these hosts; {push} DIR puts some there\n"
+    width = max(len(name) for name, _, _ in groups)
+    return "".join(
+        f"{name:{width}}  {version or 'incomplete':16}  {what}  {fold(hosts)}\n"
+        for (name, version, what), hosts in sorted(groups.items())
+    )
+
+
+def _what(one: Held) -> str:
+    said = [amount(one.files, one.bytes), *(["hub cache"] if one.hub else [])]
+    said += [f"{one.old} older version{'s' * (one.old != 1)}"] if one.old else []
+    said += [f"{one.parts} push{'es' * (one.parts != 1)} not finished"] if one.parts else []
+    return ", ".join(said)
+
+
+def show_listed(listed: Listed, push: str = "ipexctl data push") -> None:
+    print_text(stdout_console(), listed_text(listed, push))
+    print_lines(stdout_console(), not_shown(listed.recaps, len(listed.hosts)))
+
+
+def listed_document(listed: Listed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "hosts": [{"host": h, "data": [asdict(d) for d in held]} for h, held in listed.hosts],
+        "not_asked": host_documents(listed.recaps),
+        "exit_code": listed.exit_code,
+    }
+
+
+def show_going(listed: Listed) -> None:
+    print_text(stderr_console(), f"to be removed:\n{listed_text(listed, paths=True)}")
+
+
+def show_removed(removed: Removed) -> None:
+    if removed.declined:
+        print(DECLINED)
+    elif removed.done:
+        print_lines(stdout_console(), host_lines(removed.recaps))
+    else:
+        going = listed_text(removed.going, paths=True)
+        print_text(stdout_console(), f"would be removed:\n{going}")
+
+
+def removed_document(removed: Removed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "name": removed.name,
+        "done": removed.done,
+        "declined": removed.declined,
+        "plan": listed_document(removed.going)["hosts"],
+        "hosts": host_documents(removed.recaps),
+        "exit_code": removed.exit_code,
+    }

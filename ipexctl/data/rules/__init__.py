@@ -1,0 +1,1 @@
+"""Names and versions of datasets, and where files are cut. Pure."""

@@ -1,0 +1,171 @@
+"""Data sets on hosts: their names, their variables, and whether the hosts of a run agree."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ipexctl.base import quoting
+from ipexctl.base.values import plain
+from ipexctl.errors import InputError, RunFailed
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.project.files.project_files import Tree
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VERSION = re.compile(r"[0-9a-f]{16}")
+_REPOSITORY = re.compile(r"(hub/)?(models|datasets|spaces)--[^/]+/snapshots(/|$)")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A data set as one host has it. `hub`: the HF_HOME that it makes, "" for other data.
+
+    `version` is "" where none is whole; files and bytes are then what is on the disk.
+    """
+
+    name: str
+    version: str
+    files: int
+    bytes: int
+    path: str
+    hub: str = ""
+    old: int = 0  # versions besides, which runs used when this one came
+    parts: int = 0  # what pushes have left that were cut, or are at work
+    source: str = ""  # user@machine:folder that it was pushed from; "" unknown
+
+    def __str__(self) -> str:
+        return f"version {self.version}" + f", pushed from {self.source}" * bool(self.source)
+
+
+Variables = tuple[tuple[str, str, str], ...]  # name, value, why
+
+
+def checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} is not a valid dataset name",
+            why="a name has at most 64 characters: letters, digits, dots, dashes and underscores",
+            hint="--as NAME",
+        )
+    return name
+
+
+def checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Each once. Two that ranks would find by the same variable do not go together."""
+    found: dict[str, str] = {}
+    for name in map(checked_name, names):
+        other = found.setdefault(variable(name), name)
+        if other != name:
+            raise InputError(
+                f"--data {other} --data {name}: both would be passed to the ranks as "
+                f"{variable(name)}",
+                hint="ipexctl data push DIR --as OTHER-NAME   # one of them",
+            )
+    return tuple(found.values())
+
+
+def variable(name: str) -> str:
+    return "IPEXCTL_DATA_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def data_name(folder: str) -> str:
+    """A name for the data of this folder."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", posixpath.basename(folder.rstrip("/"))).lstrip("._-")
+    return name[:64] or "data"
+
+
+def pushing(folder: str, name: str) -> str:
+    """How the ranks get a folder that is too large to send with each run."""
+    push = quoting.quote_for_pasting(("ipexctl", "data", "push", folder, "--as", name))
+    return f"{push}, then ipexctl run --data {name} ... with ${variable(name)} as its path"
+
+
+def hub_kind(tree: Tree) -> str:
+    """ "cache": a hub cache itself; "home": a folder with one in `hub`; "": neither."""
+    paths = (*tree.folders, *(path for path, _ in tree.links))
+    found = next((m for path in paths if (m := _REPOSITORY.match(path))), None)
+    return "" if not found else "home" if found[1] else "cache"
+
+
+def read_held(said: Any) -> Held:
+    """What a host says of one data set. Raises ValueError."""
+    if not isinstance(said, Mapping):
+        raise ValueError("no document")
+    name, version, path, hub = (said.get(k) for k in ("name", "version", "path", "hub"))
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError("a name")
+    if not isinstance(version, str) or not (_VERSION.fullmatch(version) or version == ""):
+        raise ValueError("a version")
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        raise ValueError("a path")
+    if not isinstance(hub, str) or hub not in ("", path, posixpath.dirname(path)):
+        raise ValueError("a hub")
+    numbers = (said.get(k) for k in ("files", "bytes", "old", "parts"))
+    files, size, old, parts = (n if isinstance(n, int) and n >= 0 else 0 for n in numbers)
+    return Held(name, version, files, size, path, hub, old, parts, plain(said.get("source")))
+
+
+def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
+    """Raises RunFailed where a host lacks one of `names`, or has another version of it."""
+    for name in names:
+        versions = {
+            h: next((d.version for d in ds if d.name == name), "") for h, ds in held.items()
+        }
+        if len(set(versions.values())) == 1 and all(versions.values()):
+            continue
+        groups: dict[str, list[str]] = {}
+        for host, version in versions.items():
+            groups.setdefault(version, []).append(host)
+        said = (f"{fold(h)}: {v or 'does not have it'}" for v, h in groups.items())
+        e = RunFailed(
+            f"the hosts do not all have the same {name}",
+            why="\n".join(said),
+            hint=f"ipexctl data push DIR --as {name}   # to all hosts of this run",
+        )
+        e.slug = "data"
+        raise e
+
+
+def _version(held: Sequence[Held], name: str) -> str:
+    return next((one.version for one in held if one.name == name), "")
+
+
+def variables(held: Iterable[Held]) -> Variables:
+    """What ranks on the host get."""
+    found: list[tuple[str, str, str]] = []
+    hubs: list[str] = []
+    for one in held:
+        found.append((variable(one.name), one.path, f"--data {one.name}, version {one.version}"))
+        if one.hub:
+            hubs.append(one.name)
+            found.append(("HF_HOME", one.hub, f"{one.name} is a hub cache"))
+            found.append(("HF_HUB_OFFLINE", "1", "the hub is not contacted for files in the cache"))
+    if len(hubs) > 1:
+        raise InputError(
+            f"--data {' --data '.join(hubs)}: both are hub caches, and there is one HF_HOME",
+            hint="push both repositories as one folder: ipexctl data push ~/.cache/huggingface/hub",
+        )
+    return tuple(found)
+
+
+def with_data(
+    plan: LaunchPlan, held: Mapping[str, Sequence[Held]], given: Iterable[str]
+) -> LaunchPlan:
+    """The plan with each host's own paths; what the user gave by --env stays."""
+    mine = frozenset(given)
+    hosts = tuple(_with(host, variables(held[host.host]), mine) for host in plan.hosts)
+    return replace(plan, hosts=hosts)
+
+
+def _with(host: HostPlan, found: Variables, given: frozenset[str]) -> HostPlan:
+    new = [v for v in found if v[0] not in given]
+    return replace(
+        host,
+        rank_env=(*host.rank_env, *((name, value) for name, value, _ in new)),
+        reasons=(*host.reasons, *((name, why) for name, _, why in new)),
+    )

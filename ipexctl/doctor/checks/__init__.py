@@ -1,0 +1,57 @@
+"""Problems that break or slow down training, found in facts alone.
+
+A check is one function with its declaration (registry.py). CONTRIBUTING.md says how to add one.
+"""
+
+from __future__ import annotations
+
+from ipexctl.doctor.checks import (
+    account_environment,
+    cpu,
+    cpu_frequency,
+    interfaces,
+    limits,
+    memory,
+    mpi_install,
+    mpi_variables,
+    numa,
+    perf,
+    reachability,
+    software_stack,
+    storage,
+    system,
+    uniformity,
+)
+from ipexctl.doctor.checks.registry import Check, declared, run
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Finding
+
+# The order of the families on the screen.
+_CHECKS = declared(
+    (
+        cpu,
+        numa,
+        cpu_frequency,
+        memory,
+        limits,
+        storage,
+        system,
+        reachability,
+        interfaces,
+        software_stack,
+        account_environment,
+        mpi_install,
+        mpi_variables,
+        uniformity,
+        perf,
+    )
+)
+
+
+def catalogue() -> tuple[Check, ...]:
+    """Every check there is."""
+    return _CHECKS
+
+
+def run_all(cluster: Cluster) -> tuple[Finding, ...]:
+    return run(_CHECKS, cluster)

@@ -1,0 +1,281 @@
+"""The processor: what it can compute, and how much of it this user gets."""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do
+from ipexctl.facts import host_facts as of
+from ipexctl.facts import isa, processors, usable_cores
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.system_facts import PRACTICE
+from ipexctl.install.stack.version_table import ISA, stock
+
+_EXPOSE = (
+    "give the virtual machine its host's CPU model (libvirt: <cpu mode='host-passthrough'/>, QEMU: "
+    "-cpu host, Proxmox: cpu: host), then shut it down and start it again"
+)
+_FP32 = "train in fp32 on these hosts (no --bf16, no autocast)"
+_BOOTED = do(
+    "look at ", command("cat /proc/cmdline"), " and at the kernel's age: ", command("uname -r")
+)
+
+
+def _look_below(facts: Facts, what: str, otherwise: str) -> Fix:
+    """A hypervisor may hide `what`, unless it shows the processor's own name."""
+    if not processors.anonymous_guest(facts.cpu):
+        return do(otherwise)
+    there = do(f"if the physical machine has {what} (", command("lscpu"), f" there): {_EXPOSE}")
+    return there | do(f"otherwise: {otherwise}")
+
+
+@cluster_check(
+    "CPU-001",
+    title="the processor has no AVX2",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="no AVX2 with FMA: PyTorch runs without its fast kernels (fail: below what every stack "
+    "in the version table needs, x86-64-v2 for stock PyTorch)",
+    why="Stock PyTorch then uses SSE kernels, several times slower, and all hosts wait for this "
+    "one; IPEX does not start.",
+)
+def no_avx2(cluster: Cluster) -> list[Sight]:
+    needs = {ISA[row.isa] for row in stock(cluster.rows)} or {ISA["x86-64-v2"]}
+    found = (_below_avx2(f, needs) for f in cluster.hosts if _lacks_avx2(f))
+    return [sight for sight in found if sight]
+
+
+def _lacks_avx2(facts: Facts) -> bool:
+    return isa.is_x86(facts.cpu) and isa.level(facts.cpu) in ("sse", "avx")
+
+
+def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
+    if any(need <= facts.cpu.flags for need in needs):
+        if processors.hidden(facts.cpu):
+            return None  # CPU-005 says it
+        fix = _look_below(facts, "AVX2", "leave this host out if the others have AVX2")
+        evidence = f"{_name(facts)}: {_missing(facts, 'avx2', 'fma')}"
+        return Sight(evidence, host=facts.host, fix=fix)
+    least = min(needs, key=lambda need: len(need - facts.cpu.flags))
+    return Sight(
+        f"{_name(facts)}: {_missing(facts, *sorted(least))}",
+        host=facts.host,
+        severity=Severity.FAIL,
+        title="the processor cannot run PyTorch",
+        why="oneDNN, which runs PyTorch's layers, needs SSE4.1, and NumPy needs x86-64-v2: `could "
+        "not create a primitive`, or `Illegal instruction` at the import.",
+        fix=_look_below(facts, "SSE4.2", "leave this host out"),
+    )
+
+
+@host_check(
+    "CPU-002",
+    title="no bf16 in hardware",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="no bf16 in hardware: warn on AVX2, note on AVX-512",
+    why="bf16 is emulated here: slower than fp32, and with IPEX on AVX2 it is known to misbehave.",
+    fix=_FP32,
+)
+def no_bf16(facts: Facts) -> Sight | None:
+    """Silent where the processor has it and only hides it: CPU-005."""
+    level, hidden = isa.level(facts.cpu), processors.hidden(facts.cpu)
+    if level not in ("avx2", "avx512") or (hidden and hidden.bf16):
+        return None
+    return Sight(
+        f"{_name(facts)}: {_missing(facts, 'avx512_bf16', 'amx_bf16')}",
+        title=f"no bf16 in hardware ({level} only)",
+        severity=Severity.WARN if level == "avx2" else Severity.NOTE,
+        fix=_look_below(facts, "AVX-512 BF16 or AMX", _FP32),
+    )
+
+
+@host_check(
+    "CPU-003",
+    title="not an x86 CPU: IPEX and oneCCL are not available for it",
+    severity=Severity.NOTE,
+    seen="not an x86 CPU: no IPEX; stock PyTorch works",
+    why="IPEX was built for x86-64 only. Stock PyTorch with gloo works.",
+    fix="choose a stack without IPEX",
+)
+def no_x86(facts: Facts) -> Sight | None:
+    return None if isa.is_x86(facts.cpu) else Sight(f"architecture {facts.cpu.arch}")
+
+
+@host_check(
+    "CPU-004",
+    title="the kernel is too old for AMX",
+    severity=Severity.WARN,
+    seen="AMX in the processor, and a kernel that does not know ARCH_GET_XCOMP_SUPP of arch_prctl; "
+    "if the kernel gave no answer, one older than 5.16 (RHEL 8 and 9 and SLES 15 SP4 backported "
+    "it)",
+    why="A program asks the kernel for AMX (arch_prctl, since Linux 5.16). Where that fails, "
+    "oneDNN falls back to AVX-512, several times slower in bf16.",
+    fix=do("boot a newer kernel; ", command("uname -r"), " shows the running one"),
+)
+def amx_needs_kernel(facts: Facts) -> Sight | None:
+    if "amx_tile" not in facts.cpu.flags or facts.cpu.amx_kernel:
+        return None
+    if facts.cpu.amx_kernel is False:
+        return Sight(f"{facts.kernel} was asked and does not know AMX, {_name(facts)}")
+    found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
+    backported = re.search(r"\.el[89]|-150[4-9]00\.", facts.kernel)
+    if not found or backported:
+        return None
+    version = int(found[1]), int(found[2])
+    return Sight(f"{facts.kernel}, {_name(facts)}") if version < (5, 16) else None
+
+
+@host_check(
+    "CPU-005",
+    title="some of the CPU's instructions are hidden",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="a processor of this family, model and stepping supports more than /proc/cpuinfo shows "
+    "(note: on a practice host)",
+    why="Code uses only what is shown. A hypervisor, a boot option (clearcpuid, noxsave) "
+    "or a kernel older than the processor hides the rest.",
+    fix=_BOOTED,
+)
+def hidden_instructions(facts: Facts) -> Sight | None:
+    known = processors.hidden(facts.cpu)
+    if not known:
+        return None
+    text = f"{known.name} has {known.level}, only {isa.level(facts.cpu)} is shown"
+    if facts.condition.system.container == PRACTICE:
+        title = "the machine under this practice host hides some of its instructions"
+        return Sight(text, severity=Severity.NOTE, title=title, fix="nothing to do for practice")
+    if not processors.is_guest(facts.cpu):
+        return Sight(text)
+    cloud = "; in a cloud choose an instance type that shows it"
+    return Sight(f"{text} in a virtual machine", fix=_EXPOSE + cloud)
+
+
+@host_check(
+    "CPU-006",
+    title="AMX is only partly available",
+    severity=Severity.WARN,
+    seen="amx_tile without amx_bf16 and amx_int8, or the other way around",
+    why="oneDNN uses AMX only if tiles, bf16 and int8 are all available.",
+    fix=_BOOTED,
+)
+def partial_amx(facts: Facts) -> Sight | None:
+    amx = ("amx_tile", "amx_bf16", "amx_int8")
+    have = [flag for flag in amx if flag in facts.cpu.flags]
+    if not have or len(have) == len(amx):
+        return None
+    return Sight(
+        f"{', '.join(have)} without {', '.join(f for f in amx if f not in have)}",
+        fix=_EXPOSE if processors.is_guest(facts.cpu) else "",
+    )
+
+
+@host_check(
+    "CPU-007",
+    title="performance and efficiency cores",
+    severity=Severity.NOTE,
+    seen="a hybrid processor: some cores are at least 15 % slower",
+    why="A rank is as fast as its slowest thread. ipexctl plans ranks on the fast cores only; "
+    "torchrun and mpirun started by hand use all of them.",
+    fix="by hand: taskset to the fast cores, and OMP_NUM_THREADS to their number",
+)
+def hybrid(facts: Facts) -> Sight | None:
+    slow = set(facts.cpu.efficient)
+    cores = usable_cores.cores(facts.cpu)
+    count = sum(bool(slow & set(core)) for core in cores)
+    return Sight(f"{count} of {len(cores)} cores are the slower kind") if count else None
+
+
+@host_check(
+    "CPU-008",
+    title="some CPUs are offline",
+    severity=Severity.NOTE,
+    seen="CPUs other than second hardware threads are offline",
+    why="Nothing runs on them, so with fewer cores than the others this host is the slow one.",
+    fix=Shell(
+        "for c in /sys/devices/system/cpu/cpu[0-9]*/online; do echo 1 | sudo tee $c; done",
+        needs_root=True,
+    ),
+)
+def offline(facts: Facts) -> Sight | None:
+    """Second threads that are switched off are the usual way to switch SMT off.
+
+    Old kernels do not say so; there most machines have all second threads behind the first ones.
+    """
+    cpu = facts.cpu
+    if not cpu.offline or cpu.smt in ("off", "forceoff"):
+        return None
+    if cpu.cpus and min(cpu.offline) > max(c.id for c in cpu.cpus):
+        return None
+    return Sight(f"{len(cpu.offline)} of {len(cpu.offline) + len(cpu.cpus)} are offline")
+
+
+@host_check(
+    "CPU-009",
+    title="CPUs are isolated from the scheduler (isolcpus)",
+    severity=Severity.NOTE,
+    seen="isolcpus= or an isolated cpuset partition removes CPUs from the scheduler",
+    why="A program runs there only if it pins itself, and its threads are never balanced: "
+    "several can share one CPU while others are idle.",
+    fix="remove isolcpus= from the kernel command line, unless these CPUs are reserved for "
+    "something else",
+)
+def isolated(facts: Facts) -> Sight | None:
+    cpus = facts.cpu.isolated
+    return Sight(f"{len(cpus)} isolated CPUs of {len(facts.cpu.cpus)}") if cpus else None
+
+
+@host_check(
+    "CORE-001",
+    title="ipexctl may use only some of the CPUs",
+    severity=Severity.NOTE,
+    seen="a cpuset or a CPU affinity allows only some of the CPUs",
+    why="A cgroup cpuset or a CPU affinity (from a job scheduler or a container) restricts "
+    "ipexctl to these. It plans ranks and threads within them.",
+    fix="ask your scheduler or container runtime for more CPUs, if you expected more",
+)
+def part_of_the_cpus(facts: Facts) -> Sight | None:
+    usable, online = of.usable(facts), len(facts.cpu.cpus)
+    if usable is None or len(usable) >= online:
+        return None
+    return Sight(f"{len(usable)} of {online} CPUs that are online")
+
+
+@host_check(
+    "CORE-002",
+    title="one CPU only",
+    severity=Severity.WARN,
+    seen="one CPU only",
+    why="Computation and communication share one CPU, and all other hosts wait.",
+    fix="give this host at least two CPUs, or leave it out",
+)
+def one_cpu(facts: Facts) -> Sight | None:
+    usable = of.usable(facts)
+    if usable is None or len(usable) != 1:
+        return None
+    return Sight(f"CPU {min(usable)} of {len(facts.cpu.cpus)} online")
+
+
+@host_check(
+    "CORE-003",
+    title="a quota allows less CPU time than there are CPUs",
+    severity=Severity.WARN,
+    seen="a cgroup quota gives less CPU time than there are CPUs",
+    why="With one thread per CPU, the kernel pauses all of them for part of every period; one "
+    "such host slows down every step of the run.",
+    fix="raise the limit (docker: --cpus, Kubernetes: limits.cpu, cgroup: cpu.max), or pin with "
+    "--cpuset-cpus instead",
+)
+def quota(facts: Facts) -> Sight | None:
+    usable = of.usable(facts)
+    if usable is None or facts.cpu.quota is None or facts.cpu.quota >= len(usable):
+        return None
+    return Sight(f"cgroup quota of {facts.cpu.quota:g} CPUs on {len(usable)} CPUs")
+
+
+def _name(facts: Facts) -> str:
+    return facts.cpu.model_name or facts.cpu.vendor or "this CPU"
+
+
+def _missing(facts: Facts, *flags: str) -> str:
+    return "no " + ", ".join(f for f in flags if f not in facts.cpu.flags) + " in /proc/cpuinfo"

@@ -1,0 +1,459 @@
+"""Interfaces, routes, ports and what stands in front of them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
+from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.suggested_fix import Command, Fix, Shell, command, do, scripted, sudo
+from ipexctl.facts import proxy_exceptions
+from ipexctl.facts.facts import Facts, Nic
+from ipexctl.facts.host_facts import loopback, peer_address
+from ipexctl.inventory.hostfile_text import fold
+
+MASTER_PORT = 29500
+SLOW_LINK = 1000  # Mbit/s
+SEE_ADDRESSES = command("ip -br address")
+FIREWALL = sudo("nft list ruleset")
+_LEGACY = sudo("iptables-legacy-save")
+_MTU = sudo("ip link set NIC mtu 1500")
+_VIRTUAL = re.compile(
+    r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy|nerdctl|cbr0|incus)"
+)
+
+
+def peer_nic(facts: Facts) -> Nic | None:
+    address = peer_address(facts)
+    return next((n for n in facts.net.nics if address in n.addresses), None)
+
+
+@host_check(
+    "NET-010",
+    title="the loopback interface is down",
+    severity=Severity.FAIL,
+    seen="lo is not up, or has no address",
+    why="Ranks on one host, mpirun and its proxies communicate over loopback.",
+    fix=scripted("ip link set lo up"),
+)
+def no_loopback(facts: Facts) -> Sight | None:
+    lo = next((n for n in facts.net.nics if n.name == "lo"), None)
+    if not lo or (lo.up and any(loopback(a) for a in lo.addresses)):
+        return None
+    return Sight("lo has no address" if lo.up else "lo is down")
+
+
+@cluster_check(
+    "NET-011",
+    title="no network interface except loopback",
+    severity=Severity.FAIL,
+    seen="one of several hosts has no interface with an address except lo",
+    why="`fill_local_host_ip: can't find interface to get host IP`: the other hosts cannot reach "
+    "its ranks. Typical of containers without a network.",
+    fix=do(
+        command("docker run --network host ..."),
+        "   or attach the container to a network that the hosts share",
+    ),
+)
+def only_loopback(cluster: Cluster) -> Iterator[Sight]:
+    for facts in cluster.hosts if len(cluster.hosts) > 1 else ():
+        outer = [n for n in facts.net.nics if n.up and not all(map(loopback, n.addresses))]
+        if facts.net.nics and not outer:
+            yield Sight(", ".join(n.name for n in facts.net.nics), host=facts.host)
+
+
+@cluster_check(
+    "NET-012",
+    title="several hosts have the same address",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the same address on interfaces of several hosts: note for bridges of containers and VMs "
+    "(docker0, virbr0) and for 169.254.x.y (the interface to the host's own BMC), warn for any "
+    "other",
+    why="MPI and gloo may choose it, and each host then connects to itself: a silent hang with "
+    "ranks at 90 % CPU. `ipexctl run` sets the interface.",
+    fix=do(
+        "by hand: export FI_TCP_IFACE, GLOO_SOCKET_IFNAME and I_MPI_HYDRA_IFACE (",
+        SEE_ADDRESSES,
+        ")",
+    ),
+)
+def twins(cluster: Cluster) -> Iterator[Sight]:
+    where: dict[str, list[tuple[str, str]]] = {}
+    peers = {peer_address(f) for f in cluster.hosts}
+    for facts in cluster.hosts:
+        for nic in facts.net.nics:
+            for address in nic.addresses if nic.up and nic.name != "lo" else ():
+                where.setdefault(address, []).append((facts.host, nic.name))
+    for address, places in where.items():
+        hosts = {host: 0 for host, _ in places}
+        if len(hosts) < 2 or loopback(address) or address in peers:
+            continue  # one machine under two names has a finding of its own
+        names = sorted({name for _, name in places})
+        inside = _address(address).is_link_local or all(_VIRTUAL.match(n) for n in names)
+        yield Sight(
+            f"{address} is {' and '.join(names)} on {fold(hosts)}",
+            severity=Severity.NOTE if inside else Severity.WARN,
+        )
+
+
+@cluster_check(
+    "NET-013",
+    title="the hosts' MTUs differ",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the interfaces between the hosts have different MTUs (note: a test showed that large "
+    "packets between the hosts arrive)",
+    why="Small messages arrive, but large ones are lost if a device in between drops packets "
+    "that are too long: the run hangs in its first large all_reduce.",
+    fix=do(_MTU, "   # the same on all hosts, and on the switch"),
+)
+def mtu(cluster: Cluster) -> Sight | None:
+    """Silent where large packets were seen to be lost."""
+    found = groups(cluster.hosts, lambda f: nic.mtu if (nic := peer_nic(f)) else None)
+    if len(found) < 2 or any(p.lost for p in cluster.peers):
+        return None
+    tried = cluster.peers and all(p.lost is False for p in cluster.peers)
+    return Sight(hosts_by_value(found), severity=Severity.NOTE if tried else None)
+
+
+@cluster_check(
+    "NET-027",
+    title="a slow network link",
+    severity=Severity.WARN,
+    seen=f"the link to the other hosts has less than {SLOW_LINK:,} Mbit/s, or half "
+    "duplex (with --level std, PERF-005 shows its throughput)",
+    why="Every step sends all gradients over the slowest link: for a model with 100 million "
+    "parameters, half a minute at 100 Mbit/s.",
+)
+def slow_link(cluster: Cluster) -> Iterator[Sight]:
+    for facts in cluster.hosts if len(cluster.hosts) > 1 and not cluster.measured.links else ():
+        nic = peer_nic(facts)
+        if nic and ((nic.speed and nic.speed < SLOW_LINK) or nic.duplex == "half"):
+            yield Sight(
+                f"{nic.name}: {link_speed(nic)}", host=facts.host, fix=look_at_link(nic.name)
+            )
+
+
+@cluster_check(
+    "NET-028",
+    title="the hosts' link speeds differ",
+    severity=Severity.WARN,
+    seen="the links between the hosts have different speeds",
+    why="In each step, all hosts wait for the one with the slowest link.",
+    fix=do(
+        "if the hosts share a faster network, use their addresses there (",
+        SEE_ADDRESSES,
+        ")",
+    ),
+)
+def other_speed(cluster: Cluster) -> Sight | None:
+    """Silent where the slow ones were told one by one."""
+    nics = {f.host: nic for f in cluster.hosts if (nic := peer_nic(f)) and nic.speed}
+    found = groups(cluster.hosts, lambda f: link_speed(nics[f.host]) if f.host in nics else None)
+    slow = any((nic.speed or SLOW_LINK) < SLOW_LINK for nic in nics.values())
+    return Sight(hosts_by_value(found)) if len(found) > 1 and not slow else None
+
+
+def link_speed(nic: Nic) -> str:
+    """25 Gbit/s; 100 Mbit/s, half duplex"""
+    speed = nic.speed or 0
+    text = f"{speed / 1000:g} Gbit/s" if speed >= 1000 else f"{speed} Mbit/s" if speed else ""
+    return ", ".join(filter(None, (text, "half duplex" if nic.duplex == "half" else "")))
+
+
+def look_at_link(nic: str) -> Fix:
+    look = command("ethtool", nic, pipe="grep -E Speed|Duplex")
+    return do(look, "   (cable, switch port, virtual machine's limit)")
+
+
+@host_check(
+    "NET-014",
+    title="the MTU is very small",
+    severity=Severity.WARN,
+    seen="an MTU below 1280 on the interface to the other hosts",
+    why="Many small packets use only a fraction of the link's bandwidth.",
+    fix=_MTU,
+)
+def small_mtu(facts: Facts) -> Sight | None:
+    nic = peer_nic(facts)
+    if not nic or nic.mtu is None or nic.mtu >= 1280:
+        return None
+    return Sight(f"{nic.name}: {nic.mtu}", fix=scripted("ip link set", nic.name, "mtu", "1500"))
+
+
+@cluster_check(
+    "NET-015",
+    title="the route to the other hosts uses another interface",
+    severity=Severity.WARN,
+    seen="the route to the other hosts is not through the interface that has this host's address",
+    why="Replies take a different path than requests: firewalls drop them, or the traffic uses a "
+    "slow link. gloo and libfabric are set to the interface of the host's own address.",
+)
+def other_way(cluster: Cluster) -> Iterator[Sight]:
+    tried: dict[str, list[str]] = {}
+    for peer in cluster.peers:
+        tried.setdefault(peer.source, []).append(peer.address)
+    for facts in cluster.hosts:
+        nic = peer_nic(facts)
+        wrong = {
+            a: ways[0]
+            for a in tried.get(facts.host, ())
+            if nic and (ways := _ways(facts, a)) and not {nic.name, "lo"} & set(ways)
+        }
+        if nic and wrong:
+            address, way = next(iter(wrong.items()))
+            yield Sight(
+                f"{address} by {way}, own address {peer_address(facts)} on {nic.name}",
+                host=facts.host,
+                fix=do(
+                    command("ip route get", address),
+                    f"   and name hosts by their addresses on {way}",
+                ),
+            )
+
+
+def _ways(facts: Facts, address: str) -> list[str]:
+    """The interfaces of the longest prefix that holds the address; none where nobody knows."""
+    target, best, found = _address(address), -1, list[str]()
+    for route in facts.net.routes:
+        network = _network(route.network)
+        if not network or target.version != 4 or target not in network:
+            continue
+        if network.prefixlen >= best:
+            found = [*(found if network.prefixlen == best else []), route.nic]
+            best = network.prefixlen
+    return found
+
+
+@cache  # many hosts ask about the same few networks
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
+@cache
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    return ipaddress.ip_address(text)
+
+
+@host_check(
+    "NET-016",
+    title="MASTER_PORT is taken",
+    severity=Severity.WARN,
+    seen=f"something listens on {MASTER_PORT}",
+    why="`errno: 98 - Address already in use` for torchrun, accelerate and DeepSpeed, which take "
+    "this port unless told otherwise: most often, a run still in progress holds it. `ipexctl run` "
+    "uses a "
+    "free one.",
+    fix=do(
+        command("ss -ltnp", f"sport = :{MASTER_PORT}"),
+        "   and end that process if it is left over from one of your runs",
+    ),
+)
+def master_port(facts: Facts) -> Sight | None:
+    return Sight(f"port {MASTER_PORT}") if facts.net.master_port_busy else None
+
+
+@host_check(
+    "NET-017",
+    title="the kernel may assign MASTER_PORT to other programs",
+    severity=Severity.NOTE,
+    seen=f"net.ipv4.ip_local_port_range includes {MASTER_PORT}",
+    why="An outgoing connection may occupy it when a run starts, and the run then fails with "
+    "`Address already in use`.",
+    fix=scripted("sysctl -w net.ipv4.ip_local_reserved_ports=29500-29600"),
+)
+def ephemeral_master(facts: Facts) -> Sight | None:
+    low, high = facts.net.port_range or (0, 0)
+    if not low <= MASTER_PORT <= high or _reserved(facts.net.reserved, MASTER_PORT):
+        return None
+    return Sight(f"ip_local_port_range {low} {high}")
+
+
+def _reserved(text: str, port: int) -> bool:
+    parts = re.findall(r"(\d+)(?:-(\d+))?", text)
+    return any(int(low) <= port <= int(high or low) for low, high in parts)
+
+
+@host_check(
+    "NET-018",
+    title="few local ports for connections",
+    severity=Severity.WARN,
+    seen="net.ipv4.ip_local_port_range holds fewer than 2,000 ports",
+    why="Every pair of ranks needs several connections: `Cannot assign requested address`.",
+    fix=Shell(
+        "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'",
+        needs_root=True,
+        unattended=True,
+    ),
+)
+def few_ports(facts: Facts) -> Sight | None:
+    if not facts.net.port_range:
+        return None
+    low, high = facts.net.port_range
+    return Sight(f"{low} to {high}") if high - low < 2000 else None
+
+
+@host_check(
+    "NET-019",
+    title="the queue for new connections is short",
+    severity=Severity.WARN,
+    seen="net.core.somaxconn is below 128",
+    why="All ranks connect to rank 0 at once; connections beyond the queue wait a second or "
+    "more, or are refused.",
+    fix=scripted("sysctl -w net.core.somaxconn=4096"),
+)
+def short_queue(facts: Facts) -> Sight | None:
+    queue = facts.net.somaxconn
+    return Sight(f"somaxconn {queue}") if queue is not None and queue < 128 else None
+
+
+@host_check(
+    "NET-020",
+    title="a firewall is active",
+    severity=Severity.NOTE,
+    seen="firewalld, ufw, nftables or iptables appears to be active",
+    why="Ranks need all TCP ports between the hosts. NET-002 to NET-004 test whether they are "
+    "open.",
+    fix=do("see what it allows: ", FIREWALL),
+)
+def firewall(facts: Facts) -> Sight | None:
+    found = facts.net.firewalls
+    if not found:
+        return None
+    return Sight(", ".join(found), fix=do("see what it allows: ", firewall_of(facts)))
+
+
+def firewall_of(facts: Facts | None) -> Command:
+    """What shows its rules: nft does not know those of the old iptables."""
+    legacy = facts is not None and "iptables" in facts.net.firewalls
+    return _LEGACY if legacy else FIREWALL
+
+
+@host_check(
+    "NET-021",
+    title="IPv6 only",
+    severity=Severity.NOTE,
+    seen="no interface has an IPv4 address, loopback aside",
+    why="`ipexctl run` works: gloo, Intel MPI and Open MPI use IPv6. MPICH needs IPv4, so with "
+    "it the agents start the ranks without MPI. Intel MPI's mpirun needs -v6 when started by hand.",
+    fix=do("by hand: ", command("mpirun -v6 ..."), "   # Intel MPI"),
+)
+def ipv6_only(facts: Facts) -> Sight | None:
+    found = [a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)]
+    if not found or any("." in a for a in found):
+        return None
+    return Sight(", ".join(found[:3]))
+
+
+@cluster_check(
+    "NET-026",
+    title="the host has no address of the family that the others use",
+    severity=Severity.FAIL,
+    seen="a host without IPv4 among hosts that use IPv4, or without IPv6 among hosts that use IPv6",
+    why="IPv4 cannot connect to IPv6, so its ranks and the others would wait for each other.",
+)
+def other_family(cluster: Cluster) -> Iterator[Sight]:
+    reached = groups(cluster.hosts, lambda f: address_family(peer_address(f)))
+    if len(reached) < 2:
+        return
+    known = sum(map(len, reached.values()))
+    for facts in cluster.hosts:
+        own, mine = families(facts), address_family(peer_address(facts))
+        for family in (str(f) for f in reached if own and f not in own):
+            named = reached[family]
+            if 2 * len(named) > known - bool(mine):
+                yield Sight(
+                    f"it has {' and '.join(sorted(own))} only; {fold(named)} reached by {family}",
+                    host=facts.host,
+                    title=f"no {family} address, which the other hosts use",
+                    fix=_one_family(cluster, family),
+                )
+
+
+def families(facts: Facts) -> set[str]:
+    """IPv4 and IPv6, as far as one that other hosts can reach is there."""
+    found = {a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)}
+    return {address_family(a) for a in found}
+
+
+def address_family(address: str) -> str:
+    return ("IPv6" if ":" in address else "IPv4") if address else ""
+
+
+def _one_family(cluster: Cluster, lacking: str) -> str:
+    """All hosts may have addresses of another kind."""
+    shared = set.intersection(*(families(f) for f in cluster.hosts))
+    give = f"give it an {lacking} address"
+    return f"name all hosts by their {min(shared)} addresses, or {give}" if shared else give
+
+
+@host_check(
+    "NET-022",
+    title="no default route",
+    severity=Severity.NOTE,
+    seen="the host has no IPv4 default route",
+    why="Training does not need one. Downloads by the script itself (models, data) would fail; "
+    "`ipexctl install` sends packages over SSH.",
+    fix=do(
+        command("ip route"), "   and set HF_HUB_OFFLINE=1 for scripts that check for newer files"
+    ),
+)
+def no_route(facts: Facts) -> Sight | None:
+    if facts.net.default_nic or not facts.net.routes:
+        return None
+    return Sight(", ".join(f"{r.network} by {r.nic}" for r in facts.net.routes[:4]))
+
+
+@host_check(
+    "NET-023",
+    title="an interface with an address is down",
+    severity=Severity.NOTE,
+    seen="an address on an interface that is down or has no cable (bridges aside)",
+    why="If the hosts should communicate over it, they now use a slower path.",
+    fix=do(command("ip -br link"), "   and check the cable and the switch port"),
+)
+def down(facts: Facts) -> Sight | None:
+    found = [
+        f"{n.name} ({n.addresses[0]})"
+        for n in facts.net.nics
+        if n.addresses and not n.up and n.name != "lo" and not _VIRTUAL.match(n.name)
+    ]
+    return Sight(", ".join(found)) if found else None
+
+
+@cluster_check(
+    "NET-024",
+    title="a proxy is set, but no_proxy does not cover the hosts",
+    severity=Severity.NOTE,
+    seen="http_proxy, https_proxy or all_proxy is set, and no_proxy matches neither the name nor "
+    "the address of some other hosts",
+    why="HTTP between the hosts (experiment trackers, stores) goes through the proxy. gloo and "
+    "MPI do not use it.",
+)
+def proxies(cluster: Cluster) -> Iterator[Sight]:
+    names = {f.host: (f.host, f.net.hostname, peer_address(f)) for f in cluster.hosts}
+    left = cache(lambda text: proxy_exceptions.uncovered(text, names))
+    for facts in cluster.hosts:
+        env = dict(facts.software.env) if facts.software else {}
+        found = [n for n in env if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
+        except_ = env.get("no_proxy", env.get("NO_PROXY", ""))
+        if not found or except_ is None:  # None: set, its value is not told
+            continue
+        if others := [host for host in left(except_) if host != facts.host]:
+            given = except_ or "localhost,127.0.0.1"
+            missing = [names[host][2] or host for host in others[:4]]
+            yield Sight(
+                f"{', '.join(found)}; no_proxy {f'is {except_}' if except_ else 'is not set'}; "
+                f"not covered: {fold(others)}",
+                host=facts.host,
+                fix=do(
+                    command("export", f"no_proxy={','.join((given, *missing))}"),
+                    "   with all hosts, or their network: 10.0.0.0/8",
+                ),
+            )

@@ -1,0 +1,197 @@
+"""Limits of this login and of its control group. What is enough depends on the size of the run."""
+
+from __future__ import annotations
+
+from ipexctl.base.sizes import GIB, MIB, size
+from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, write
+from ipexctl.facts import host_facts as of
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.system_facts import NO_LIMIT
+
+_CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads *.conf alone
+
+
+_BY_ULIMIT = do(Shell("grep -n ulimit ~/.bashrc ~/.profile"), "   and remove the line, if any")
+
+
+@cluster_check(
+    "LIM-001",
+    title="the limit on open files is low for a run of this size",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="ulimit -n is below 512, or below 4 × ranks + 256 (fail: below the number of ranks)",
+    why="Each rank keeps connections to the others, and mpirun on the first host has pipes to "
+    "all of them: Too many open files.",
+)
+def open_files(cluster: Cluster) -> list[Sight]:
+    needed = max(512, 4 * cluster.ranks + 256)
+    return [
+        Sight(
+            f"ulimit -n is {limit.soft} (hard {_number(limit.hard)}), {cluster.ranks} ranks",
+            host=facts.host,
+            severity=Severity.FAIL if limit.hard < cluster.ranks + 64 else Severity.WARN,
+            fix=_allow(facts, "nofile 65536"),
+        )
+        for facts in cluster.hosts
+        if (limit := facts.condition.limits.nofile) and limit.soft < needed
+    ]
+
+
+@host_check(
+    "LIM-002",
+    title="the limit on locked memory is low, and there is RDMA",
+    severity=(Severity.NOTE, Severity.WARN),
+    seen="ulimit -l is below 1 GiB: warn with an active InfiniBand or OPA port, note with any "
+    "other RDMA device (Ethernet card drivers create some as well)",
+    why="RDMA registers the memory it sends from. With a low limit, MPI started by hand aborts or "
+    "falls "
+    "back to TCP. `ipexctl run` uses TCP, where the limit does not matter.",
+)
+def locked_memory(facts: Facts) -> Sight | None:
+    limit, system = facts.condition.limits.memlock, facts.condition.system
+    devices = system.infiniband or system.rdma
+    if not limit or not devices or limit.soft >= GIB:
+        return None
+    return Sight(
+        f"ulimit -l is {size(limit.soft)}, devices {', '.join(devices)}",
+        severity=Severity.WARN if system.infiniband else Severity.NOTE,
+        fix=_allow(facts, "memlock unlimited"),
+    )
+
+
+@host_check(
+    "LIM-003",
+    title="the limit on processes and threads is low",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="ulimit -u is below 2 × CPUs + 256 (fail: below the number of CPUs)",
+    why="Threads count as well: OpenMP alone starts one per core. Beyond the limit, "
+    "pthread_create fails: Resource temporarily unavailable.",
+)
+def processes(facts: Facts) -> Sight | None:
+    limit = facts.condition.limits.nproc
+    cpus = len(of.usable(facts) or ())
+    if not limit or facts.uid == 0 or limit.soft >= 2 * cpus + 256:
+        return None
+    return Sight(
+        f"ulimit -u is {limit.soft}, {cpus} CPUs",
+        severity=Severity.FAIL if limit.soft < cpus else Severity.WARN,
+        fix=_allow(facts, "nproc 65536"),
+    )
+
+
+@host_check(
+    "LIM-004",
+    title="the control group's limit on processes and threads is low",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="pids.max is below 2 × CPUs + 256 (fail: below the number of CPUs)",
+    why="Threads count as well. Beyond the limit, pthread_create fails: Resource temporarily "
+    "unavailable.",
+    fix=do(
+        command("docker run --pids-limit -1 ..."), "; systemd: TasksMax=infinity in user-.slice"
+    ),
+)
+def pids(facts: Facts) -> Sight | None:
+    limit = facts.condition.limits.pids
+    cpus = len(of.usable(facts) or ())
+    if limit is None or limit >= 2 * cpus + 256:
+        return None
+    worse = Severity.FAIL if limit < cpus else Severity.WARN
+    return Sight(f"pids.max is {limit}, {cpus} CPUs", severity=worse)
+
+
+@host_check(
+    "LIM-005",
+    title="address space is limited",
+    severity=Severity.WARN,
+    seen="ulimit -v is below 4 times the memory",
+    why="torch, oneDNN and MPI reserve far more address space than they use: std::bad_alloc, "
+    "although memory is free.",
+    fix=do(command("ulimit -v unlimited"), "   (or remove `as` from /etc/security/limits.conf)"),
+)
+def address_space(facts: Facts) -> Sight | None:
+    limit, total = facts.condition.limits.address_space, of.memory(facts)
+    if not limit or limit.soft >= NO_LIMIT or (total is not None and limit.soft >= 4 * total):
+        return None
+    fix = "" if limit.hard >= NO_LIMIT else _allow(facts, "as unlimited")
+    return Sight(f"ulimit -v is {size(limit.soft)}", fix=fix)
+
+
+@host_check(
+    "LIM-006",
+    title="processes are killed after a limited amount of CPU time",
+    severity=Severity.WARN,
+    seen="ulimit -t is set, as is common on login nodes",
+    why="A rank with 56 threads uses up an hour of CPU time in about a minute, and is killed by "
+    "SIGXCPU or SIGKILL without a message.",
+    fix="use compute nodes instead of a login node, or remove `cpu` from /etc/security/limits.conf",
+)
+def cpu_time(facts: Facts) -> Sight | None:
+    limit = facts.condition.limits.cpu_seconds
+    if not limit or limit.soft >= NO_LIMIT:
+        return None
+    return Sight(f"ulimit -t is {limit.soft} s")
+
+
+@host_check(
+    "LIM-007",
+    title="a crash writes a large core file",
+    severity=Severity.NOTE,
+    seen="ulimit -c is above 1 GiB, and core_pattern is a file, not a program",
+    why="Each crashing rank writes all of its memory into its working folder.",
+    fix=do(command("ulimit -c 0"), "   # if you do not need core files"),
+)
+def core_files(facts: Facts) -> Sight | None:
+    limit, pattern = facts.condition.limits.core, facts.condition.kernel.core_pattern
+    if not limit or limit.soft < GIB or not pattern or pattern.startswith("|"):
+        return None
+    return Sight(f"ulimit -c is {_number(limit.soft)}, core_pattern is {pattern}")
+
+
+@host_check(
+    "LIM-008",
+    title="the size of files is limited",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="ulimit -f is lower than the memory, which a checkpoint can fill (fail: below 1 GiB, so "
+    "that PyTorch itself cannot be installed)",
+    why="A write beyond it ends with SIGXFSZ or `File too large`, although the disk has room.",
+)
+def file_size(facts: Facts) -> Sight | None:
+    limit, total = facts.condition.limits.file_size, of.memory(facts)
+    if not limit or limit.soft >= NO_LIMIT or (total is not None and limit.soft >= total):
+        return None
+    return Sight(
+        f"ulimit -f allows {size(limit.soft)}",
+        severity=Severity.FAIL if limit.soft < GIB else Severity.WARN,
+        fix=_allow(facts, "fsize unlimited"),
+    )
+
+
+@host_check(
+    "LIM-009",
+    title="the limit on stack size is low",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="ulimit -s is below 2 MiB (fail: below 128 KiB, where PyTorch crashes at once)",
+    why="Each thread gets a stack of this size, and one that is too small ends the process: "
+    "Segmentation fault (SIGSEGV), with no hint of the cause.",
+)
+def stack_size(facts: Facts) -> Sight | None:
+    limit = facts.condition.limits.stack
+    if not limit or limit.soft >= 2 * MIB:
+        return None
+    return Sight(
+        f"ulimit -s allows {size(limit.soft)}",
+        severity=Severity.FAIL if limit.soft < MIB // 8 else Severity.WARN,
+        fix=_allow(facts, "stack 8192"),
+    )
+
+
+def _allow(facts: Facts, what: str) -> Fix:
+    """Adds a line to the file: other limits have theirs there, and one twice does no harm."""
+    line = f"{facts.user or '*'} - {what}"
+    return do(write(line, _CONF, append=True), "   (then log in again)") | _BY_ULIMIT
+
+
+def _number(value: int) -> str:
+    return "unlimited" if value >= NO_LIMIT else str(value)

@@ -1,0 +1,290 @@
+"""What `--level std` measured. At the level quick nothing was, and nothing is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from ipexctl.doctor.checks.interfaces import look_at_link, peer_nic
+from ipexctl.doctor.checks.registry import Sight, cluster_check
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.suggested_fix import Shell, command, do, ipexctl
+from ipexctl.facts import isa
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.measurements import HostBench, Link, Losses, median, onednn_level
+from ipexctl.inventory.hostfile_text import fold
+
+SLOW = 0.7  # of the middle of equal hosts: samples of half a second differ by 10 % or more anyway
+EQUALS = 3  # fewer say nothing about who is slow
+BF16_GAIN = 0.9
+SLOW_LINK = 500e6  # bits per second; below gigabit Ethernet by more than a sample's error
+SLOW_BESIDE = 0.5  # of the middle of all links
+FAST_LINK = 5e9  # above that one stream tells more of the hosts' processors than of the link
+LATENCY = 5e-3
+LOST, LEAST_LOST = 0.003, 3  # share and number of packets: fewer may be chance
+
+_GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
+
+
+@cluster_check(
+    "PERF-001",
+    title="slower than identical hosts",
+    severity=Severity.WARN,
+    seen="--level std: below 70 % of the median of at least three identical hosts",
+    why="In each step, all hosts wait for the slowest one. Another program, a power or heat limit, "
+    "a missing memory module or a busy neighbor in the cloud are the usual causes.",
+    fix=do(
+        command("top -bn1", pipe="head -20"),
+        "   and compare clock rates: ",
+        command("grep MHz /proc/cpuinfo"),
+    ),
+)
+def slow_host(cluster: Cluster) -> Iterator[Sight]:
+    for equal in _equal_hosts(cluster):
+        for what, unit, value in _SPEEDS:
+            known = [(h, v) for h in equal if (v := value(h))]
+            if len(known) < EQUALS:
+                continue
+            usual = median(v for _, v in known)
+            for h, v in known:
+                if v < SLOW * usual:
+                    evidence = f"{what} {v:.0f} {unit}, median {usual:.0f} of {len(known)} hosts"
+                    yield Sight(evidence, host=h.host)
+
+
+@cluster_check(
+    "PERF-002",
+    title="bf16 is slower than fp32 although the CPU has it",
+    severity=Severity.WARN,
+    seen="--level std: bf16 is slower than fp32, although the CPU flags include it",
+    why="The libraries do not use the CPU's bf16 instructions: an old torch, a limit in the "
+    "environment (ONEDNN_MAX_CPU_ISA), or a hypervisor that emulates them.",
+    fix=do(
+        "train in fp32 here, or see which kernels are chosen: ",
+        Shell("ONEDNN_VERBOSE=1 python3 train.py | head"),
+    ),
+)
+def slow_bf16(cluster: Cluster) -> Iterator[Sight]:
+    for h, facts in _comparable(cluster):
+        has = {"avx512_bf16", "amx_bf16"} & facts.cpu.flags
+        if has and h.bf16 and h.fp32 and h.bf16 < BF16_GAIN * h.fp32:
+            flags = ", ".join(sorted(has))
+            evidence = f"bf16 {h.bf16:.0f}, fp32 {h.fp32:.0f} GFLOP/s; {flags} in /proc/cpuinfo"
+            yield Sight(evidence, host=h.host)
+
+
+@cluster_check(
+    "PERF-003",
+    title="the kernel does not permit AMX",
+    severity=Severity.WARN,
+    seen="--level std: amx_tile is listed, but arch_prctl denies permission",
+    why="AMX needs Linux 5.16 or newer and a permission that each process asks for. Without it "
+    "bf16 runs at a fraction of its speed.",
+    fix="use Linux 5.16 or newer; in a container: allow arch_prctl in its seccomp profile",
+)
+def amx_refused(cluster: Cluster) -> Iterator[Sight]:
+    words = {
+        "denied": "the kernel denies it",
+        "old-kernel": "the kernel does not know this request",
+        "absent": "the kernel does not offer AMX tiles",
+    }
+    for h, facts in _comparable(cluster):
+        if "amx_tile" in facts.cpu.flags and h.amx in words:
+            yield Sight(f"{words[h.amx]} ({facts.kernel})", host=h.host)
+
+
+@cluster_check(
+    "PERF-004",
+    title="oneDNN uses less than the CPU supports",
+    severity=Severity.WARN,
+    seen="--level std: oneDNN reports a lower instruction set than the CPU flags show",
+    why="PyTorch runs bf16 matrix multiplications and convolutions with oneDNN.",
+    fix=do(command("unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA"), "   or install a newer torch"),
+)
+def onednn_low(cluster: Cluster) -> Iterator[Sight]:
+    for h, facts in _comparable(cluster):
+        chosen, has = onednn_level(h.onednn), isa.level(facts.cpu)
+        if chosen in isa.LEVELS and has in isa.LEVELS and not isa.at_least(chosen, has):
+            yield Sight(f"it says: {h.onednn}; the flags say {has}", host=h.host)
+
+
+@cluster_check(
+    "PERF-005",
+    title="a slow link",
+    severity=Severity.WARN,
+    seen="--level std: one TCP stream below 500 Mbit/s, or below half of the other links",
+    why="Every step sends all gradients over the slowest link: for a model with 100 million "
+    "parameters, half a minute at 100 Mbit/s.",
+    fix=look_at_link("IFACE"),
+)
+def slow_link(cluster: Cluster) -> list[Sight]:
+    good = [(link, link.rate) for link in cluster.measured.links if link.rate]
+    if not good:
+        return []
+    usual = median(rate for _, rate in good)
+    beside = min(SLOW_BESIDE * usual, FAST_LINK) if len(good) >= EQUALS else 0.0
+    limit = max(SLOW_LINK, beside)
+    slow = [(link, rate) for link, rate in good if rate < limit]
+    return [_slow(cluster, host, own) for host, own in _blamed(slow, good)]
+
+
+@cluster_check(
+    "PERF-006",
+    title="high network latency",
+    severity=Severity.WARN,
+    seen="--level std: the round trip of a small message takes more than 5 ms",
+    why="Collectives are chains of small messages; hosts that are far apart spend their time "
+    "waiting.",
+    fix="use hosts of one site and one network   (ping, ip route get: is there a VPN in between?)",
+)
+def far(cluster: Cluster) -> list[Sight]:
+    slow = [n for n in cluster.measured.links if n.latency and n.latency > LATENCY]
+    return [
+        Sight(f"to {link.target}: {(link.latency or 0) * 1e3:.1f} ms", host=link.source)
+        for link in slow
+    ]
+
+
+@cluster_check(
+    "PERF-007",
+    title="/proc/cpuinfo is a bind mount: flags not compared",
+    severity=Severity.NOTE,
+    seen="--level std: something is mounted over /proc/cpuinfo (lxcfs, ipexctl's lab)",
+    why="Its flags may not be those of the CPU, so what was measured is not compared with them.",
+    fix="nothing to do",
+)
+def cpuinfo_mounted(cluster: Cluster) -> Iterator[Sight]:
+    for h in cluster.measured.hosts:
+        if h.cpuinfo_mounted:
+            yield Sight("/proc//proc/cpuinfo is a bind mount: flags not compared", host=h.host)
+
+
+@cluster_check(
+    "PERF-008",
+    title="torch does not work",
+    severity=(Severity.FAIL, Severity.WARN),
+    seen="--level std: importing torch or a matrix multiplication failed (fail) or took too "
+    "long (warn)",
+    why="Ranks would fail in the same way, or start just as slowly.",
+    fix=do(ipexctl("install"), "   (rebuilds the environment)"),
+)
+def broken_torch(cluster: Cluster) -> Iterator[Sight]:
+    for h in cluster.measured.hosts:
+        if h.status in ("failed", "late"):
+            severity = Severity.FAIL if h.status == "failed" else Severity.WARN
+            last = h.why.strip().rpartition("\n")[2][-300:]
+            yield Sight(last or h.status, severity=severity, host=h.host)
+
+
+@cluster_check(
+    "PERF-009",
+    title="a link could not be measured",
+    severity=Severity.WARN,
+    seen="--level std: the connection opened, but the transfer over it failed",
+    why="Large packets are lost (MTU), or a firewall ends the connection.",
+    fix=do(
+        command("ping -M do -s 1472 ADDRESS"),
+        "   (between the two hosts: does a full-size packet arrive?)",
+    ),
+)
+def broken_link(cluster: Cluster) -> list[Sight]:
+    reached = {(p.source, p.target) for p in cluster.peers if p.ok and not p.lost}
+    return [
+        Sight(f"to {link.target}: {link.error}", host=link.source)
+        for link in cluster.measured.links
+        if link.error and (link.source, link.target) in reached
+    ]
+
+
+@cluster_check(
+    "PERF-010",
+    title="packets get lost",
+    severity=Severity.WARN,
+    seen=f"--level std: at least {LOST:.1%} of 1,000 small packets to another host were lost, on "
+    "a link that was hardly in use",
+    why="TCP sends them again after a pause of 1 ms to 200 ms, and all ranks wait for the one that "
+    "waits: a collective is as slow as its worst packet.",
+)
+def lossy_link(cluster: Cluster) -> Iterator[Sight]:
+    rated = [(n, n.lost / n.sent) for n in cluster.measured.losses]
+    lossy = [(n, r) for n, r in rated if n.lost >= LEAST_LOST and r >= LOST]
+    for host, own in _blamed(lossy, rated):
+        each = ((n.target if n.source == host else n.source, n) for n, _ in own)
+        text = "; ".join(f"with {name}: {n.lost} of {n.sent} lost" for name, n in each)
+        fix = do(
+            command("ip -s link show", _nic_of(cluster, host)),
+            "   (errors and drops, on both hosts; then the cable and the switch port)",
+        )
+        yield Sight(text, host=host, fix=fix)
+
+
+# --- shared --------------------------------------------------------------------------------------
+
+Speed = Callable[[HostBench], float | None]
+_SPEEDS: tuple[tuple[str, str, Speed], ...] = (
+    ("fp32", "GFLOP/s", lambda h: h.fp32),
+    ("bf16", "GFLOP/s", lambda h: h.bf16),
+    ("memory copy", "GB/s", lambda h: h.copy),
+)
+
+
+def _equal_hosts(cluster: Cluster) -> list[list[HostBench]]:
+    """One for each machine: containers on one machine share their speed with each other."""
+    facts = {f.host: f for f in cluster.hosts}
+    found: dict[tuple[object, ...], list[HostBench]] = {}
+    machines = set[str]()
+    for h in cluster.measured.hosts:
+        own = facts.get(h.host)
+        if own and h.status == "ok" and (own.boot_id or h.host) not in machines:
+            machines.add(own.boot_id or h.host)
+            found.setdefault((own.cpu.model_name, h.threads, h.torch), []).append(h)
+    return list(found.values())
+
+
+def _comparable(cluster: Cluster) -> Iterator[tuple[HostBench, Facts]]:
+    """Hosts whose flags are those of the CPU, as far as one can tell."""
+    facts = {f.host: f for f in cluster.hosts}
+    for h in cluster.measured.hosts:
+        if h.host in facts and not h.cpuinfo_mounted:
+            yield h, facts[h.host]
+
+
+_Pair = TypeVar("_Pair", Link, Losses)
+
+
+def _blamed(
+    slow: Sequence[tuple[_Pair, float]], all_: Sequence[tuple[_Pair, float]]
+) -> list[tuple[str, list[tuple[_Pair, float]]]]:
+    """A host all of whose links are slow while others have good ones; else the links' sources."""
+    hosts = {name for link, _ in all_ for name in (link.source, link.target)}
+    bad = {id(link) for link, _ in slow}
+    rest = list(slow)
+    found: list[tuple[str, list[tuple[_Pair, float]]]] = []
+    if len(bad) < len(all_) and len(hosts) > 2:
+        for host in sorted(hosts):
+            own = [(n, r) for n, r in all_ if host in (n.source, n.target)]
+            mine = [(n, r) for n, r in rest if host in (n.source, n.target)]
+            if len(own) > 1 and mine and all(id(n) in bad for n, _ in own):
+                found.append((host, mine))
+                rest = [(n, r) for n, r in rest if (n, r) not in mine]
+    for link, rate in rest:
+        found.append((link.source, [(link, rate)]))
+    return found
+
+
+def _nic_of(cluster: Cluster, host: str) -> str:
+    facts = cluster.facts_of(host)
+    nic = peer_nic(facts) if facts else None
+    return nic.name if nic else "IFACE"
+
+
+def _slow(cluster: Cluster, host: str, own: Sequence[tuple[Link, float]]) -> Sight:
+    rate = min(r for _, r in own)
+    others = fold(n.target if n.source == host else n.source for n, _ in own)
+    return Sight(
+        f"with {others}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
+        f"{_GRADIENTS / rate:.0f} s",
+        fix=look_at_link(_nic_of(cluster, host)),
+        host=host,
+    )

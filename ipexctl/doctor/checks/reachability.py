@@ -1,0 +1,474 @@
+"""Names and who reaches whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ipexctl.doctor.checks.interfaces import address_family, families, firewall_of, peer_nic
+from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.suggested_fix import (
+    Command,
+    Fix,
+    command,
+    do,
+    edit,
+    ipexctl,
+    sudo,
+    write,
+)
+from ipexctl.facts.facts import Facts, Peer
+from ipexctl.facts.host_facts import loopback, peer_address, public
+from ipexctl.facts.open_ports import in_common
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.run.plan.port_plan import FEWEST
+
+FULL_MESH = 32
+OTHERS = 3
+_BY_ITS_OWN_KERNEL = ("Operation not permitted", "Permission denied")
+
+
+def pairs(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Whom each host tries to reach: all others; above 32 hosts the next one and three more.
+
+    The further ones stand at fixed distances, so that two doctors of one cluster try the same.
+    """
+    count = len(names)
+    if count <= FULL_MESH:
+        return {a: tuple(b for b in names if b != a) for a in names}
+    steps = [1] + [count * k // (OTHERS + 1) for k in range(1, OTHERS + 1)]
+    return {
+        name: tuple(names[(i + step) % count] for step in steps) for i, name in enumerate(names)
+    }
+
+
+_WHY = (
+    "Every rank opens TCP connections to ranks on other hosts, on ports the kernel chooses. "
+    "A run would hang at its first collective."
+)
+
+
+@cluster_check(
+    "NET-001",
+    title="the host's own name resolves to loopback",
+    severity=Severity.WARN,
+    seen="the host's own name resolves to loopback. `ipexctl run` sets addresses itself",
+    why="gloo and some MPIs announce the address of the host's own name to the other hosts, which "
+    "then "
+    "connect to themselves: connectFullMesh failed, or a silent hang. `ipexctl run` sets each "
+    "host's address and interface itself, so its runs work; torchrun and mpirun started by hand "
+    "do not.",
+)
+def own_name(cluster: Cluster) -> list[Sight]:
+    """Only where there are others: a host alone may well call itself 127.0.1.1."""
+    if len(cluster.hosts) < 2:
+        return []
+    return [
+        Sight(
+            f"{facts.net.hostname} resolves to {facts.net.hostname_addresses[0]}",
+            host=facts.host,
+            fix=do(
+                edit("/etc/hosts"),
+                f"   # {peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
+                f" instead of the line {facts.net.hostname_addresses[0]} {facts.net.hostname}",
+            ),
+        )
+        for facts in cluster.hosts
+        if facts.net.hostname_addresses and loopback(facts.net.hostname_addresses[0])
+    ]
+
+
+@cluster_check(
+    "NET-002",
+    title="no other host can open a TCP connection to it",
+    severity=Severity.FAIL,
+    seen="no other host can open a TCP connection to this one",
+    why=_WHY,
+)
+def nobody_reaches(cluster: Cluster) -> list[Sight]:
+    hidden, within = _hidden(cluster), within_open_ports(cluster)
+    return [
+        Sight(
+            f"{fold(p.source for p in failed)} to {failed[0].address}: {failed[0].error}",
+            host=target,
+            fix=within | _fix(cluster, failed[0]),
+        )
+        for target, failed in hidden.items()
+    ]
+
+
+@cluster_check(
+    "NET-003",
+    title="cannot open TCP connections to other hosts",
+    severity=Severity.FAIL,
+    seen="this host cannot open TCP connections to some other hosts",
+    why=_WHY,
+)
+def cannot_reach(cluster: Cluster) -> list[Sight]:
+    """Silent about hosts that nobody reaches: they have a finding of their own."""
+    hidden = _hidden(cluster)
+    bad = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
+    within = within_open_ports(cluster)
+    by_source: dict[str, list[Peer]] = {}
+    for peer in bad:
+        by_source.setdefault(peer.source, []).append(peer)
+    found = []
+    for source, failed in by_source.items():
+        errors: dict[str, list[str]] = {}
+        for peer in failed:
+            errors.setdefault(peer.error, []).append(peer.target)
+        text = "; ".join(f"to {fold(names)}: {error}" for error, names in errors.items())
+        found.append(Sight(text, host=source, fix=within | _fix(cluster, failed[0])))
+    return found
+
+
+@cluster_check(
+    "NET-004",
+    title="a port next to MASTER_PORT is blocked",
+    severity=Severity.WARN,
+    seen="connections to a port in 29501-29599 are refused or dropped, while ports the kernel "
+    "chooses work",
+    why="`The client socket has failed to connect to [..]:29500 (errno: 110)`: rank 0 listens "
+    "there, and every rank connects to it first.",
+)
+def range_closed(cluster: Cluster) -> list[Sight]:
+    closed: dict[str, list[Peer]] = {}
+    within = within_open_ports(cluster)
+    for peer in cluster.peers:
+        if peer.ok and peer.in_range:
+            closed.setdefault(peer.target, []).append(peer)
+    return [
+        Sight(
+            f"{fold(p.source for p in failed)} to {failed[0].address}: "
+            + ", ".join(sorted({p.in_range or "" for p in failed})),
+            host=target,
+            fix=within | _fix(cluster, failed[0]),
+        )
+        for target, failed in closed.items()
+    ]
+
+
+@cluster_check(
+    "NET-025",
+    title="large packets to or from this host are lost",
+    severity=Severity.FAIL,
+    seen="a new connection carries one byte but not the next 64 KiB; reported for the host that "
+    "all failing pairs share",
+    why="Something between the hosts (a switch port, bridge, tunnel or VPN) has a smaller MTU than "
+    "their interfaces and drops longer packets silently. Connections open, and a run hangs in "
+    "its first large all_reduce.",
+)
+def black_hole(cluster: Cluster) -> Iterator[Sight]:
+    tried = [p for p in cluster.peers if p.lost is not None]
+    rest = [p for p in tried if p.lost]
+    for host in _in_common(tried):
+        own = [p for p in rest if host in (p.source, p.target)]
+        rest = [p for p in rest if host not in (p.source, p.target)]
+        if own:
+            yield _lost(cluster, [host], own, host)
+    if rest:
+        hosts = list(dict.fromkeys(name for p in rest for name in (p.source, p.target)))
+        sight = _lost(cluster, hosts, rest)
+        yield replace(sight, title="large packets between hosts are lost")
+
+
+def _in_common(tried: Sequence[Peer]) -> list[str]:
+    """Hosts of which two or more others get nothing, or to which nothing of two or more gets.
+
+    If that is true of all hosts, the network between them is to blame.
+    """
+    ways: dict[tuple[str, str], list[Peer]] = {}
+    for peer in tried:
+        ways.setdefault((peer.source, "sent"), []).append(peer)
+        ways.setdefault((peer.target, "got"), []).append(peer)
+    lost = {host: 0 for (host, _), way in ways.items() if len(way) > 1 and all(p.lost for p in way)}
+    return list(lost) if len(lost) < len({host for host, _ in ways}) else []
+
+
+def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: str = "") -> Sight:
+    """`hosts` are those whose interfaces are to change; `one`: the host that is to blame."""
+    facts = [f for name in hosts if (f := cluster.facts_of(name))]
+    nics = {nic for f in facts if (nic := peer_nic(f))}
+    mtus = [nic.mtu for nic in nics if nic.mtu]
+    passes = min((p.passes for p in pairs if p.passes), default=None)
+    known = [f"packets of {passes} bytes arrive"] if passes else []
+    known += [f"the MTU is {', '.join(map(str, sorted(set(mtus))))}"] if mtus else []
+    others = fold({n: 0 for p in pairs for n in (p.source, p.target) if n not in hosts})
+    routes = ", ".join(f"{p.source} to {p.target}" for p in pairs[:4])
+    names = sorted({nic.name for nic in nics})
+    way = sudo("ip link set", names[0] if len(names) == 1 else "NIC", "mtu", str(passes))
+    look = do(command("tracepath -n", pairs[0].address), f"   on {pairs[0].source}: the MTU there")
+    where = "" if one else f"   on {fold(hosts)}"
+    smaller = passes is not None and all(passes < mtu for mtu in mtus)
+    return Sight(
+        "; ".join([f"with {others}" if one else routes, *known]),
+        fix=do(way, f"{where}   (or raise the MTU between the hosts)") if smaller else look,
+        host=one,
+    )
+
+
+def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
+    """The hosts that two or more others tried and none reached, with those attempts."""
+    tried: dict[str, list[Peer]] = {}
+    for peer in _of_one_family(cluster):
+        tried.setdefault(peer.target, []).append(peer)
+    return {
+        target: peers
+        for target, peers in tried.items()
+        if len(peers) > 1 and not any(p.ok for p in peers)
+    }
+
+
+def _of_one_family(cluster: Cluster) -> list[Peer]:
+    """Without those where the source has no such address at all: of these NET-026 tells."""
+    own = {f.host: families(f) for f in cluster.hosts}
+    return [
+        p
+        for p in cluster.peers
+        if p.ok or not own.get(p.source) or address_family(p.address) in own[p.source]
+    ]
+
+
+def _fix(cluster: Cluster, peer: Peer) -> Fix:
+    rules = [(f"   on {h}: ", firewall_of(cluster.facts_of(h))) for h in _walled(cluster, peer)]
+    return do(
+        f"on {peer.source}: ",
+        command("ip route get", peer.address),
+        *(part for pair in rules for part in pair),
+        "   (allow all TCP between the hosts: firewall, security group)",
+    )
+
+
+def _walled(cluster: Cluster, peer: Peer) -> list[str]:
+    """The hosts whose firewall may be in the way: the end that all failures share. If that is not
+    clear, the ends that have a firewall, or both."""
+    if peer.error in _BY_ITS_OWN_KERNEL:
+        return [peer.source]
+    beside = [p.ok for p in cluster.peers if p.target == peer.target and p.source != peer.source]
+    if beside and not any(beside):
+        return [peer.target]
+    if any(beside) and not any(p.ok for p in cluster.peers if p.source == peer.source):
+        return [peer.source]
+    ends = [peer.target, peer.source]
+    known = [h for h in ends if (f := cluster.facts_of(h)) and f.net.firewalls]
+    return known or ends
+
+
+def within_open_ports(cluster: Cluster) -> Fix:
+    """What runs with the firewalls as they are: a range that the hosts with closed ports let in.
+
+    A host without rules that somebody reaches is only the other end of a closed way.
+    """
+    reached = {p.target for p in cluster.peers if p.ok}
+    closed = {p.target: 0 for p in cluster.peers if not p.ok}
+    rules = {f.host: f.net.open_ports for f in cluster.hosts if f.host in closed}
+    walled = {host: ranges for host, ranges in rules.items() if ranges or host not in reached}
+    found = in_common(walled.values(), FEWEST)
+    if not found:
+        return Fix()
+    low, high = found
+    kernel = sudo("sysctl -w", f"net.ipv4.ip_local_port_range={low} {high}")
+    return do(
+        ipexctl("run", "--ports", f"{low}-{high}", "train.py"),
+        f"   (the firewall of {fold(walled)} allows these; gloo needs, on all hosts: ",
+        kernel,
+        ")",
+    )
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+@host_check(
+    "NET-005",
+    title="the host's own name does not resolve",
+    severity=Severity.WARN,
+    seen="the host cannot resolve its own name",
+    why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
+    "ranks connect to themselves. `ipexctl run` sets each host's address itself.",
+)
+def nameless(facts: Facts) -> Sight | None:
+    """Silent where nothing resolves: NET-029."""
+    if facts.net.hostname_resolves is not False or _dead(facts):
+        return None
+    return Sight(facts.net.hostname, fix=_own_line(facts))
+
+
+def _own_line(facts: Facts) -> Command:
+    address = peer_address(facts)
+    line = f"{address or 'ADDRESS'} {facts.net.hostname}"
+    return write(line, "/etc/hosts", append=True, scripted=bool(address))
+
+
+@host_check(
+    "NET-006",
+    title="the host's own name resolves to an address that it does not have",
+    severity=Severity.WARN,
+    seen="its own name resolves to an address that none of its interfaces has",
+    why="gloo and MPI announce it to the other hosts, which then connect to another host, or to "
+    "none. `ipexctl run` sets each host's address itself.",
+)
+def stale_name(facts: Facts) -> Sight | None:
+    named, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
+    if not named or not own or any(a in own or loopback(a) for a in named):
+        return None
+    line = f"{peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
+    return Sight(
+        f"{facts.net.hostname} resolves to {', '.join(named)}; its own are "
+        + ", ".join(sorted(a for a in own if not loopback(a))),
+        fix=do(edit("/etc/hosts"), f"   # {line}   (or correct it in DNS)"),
+    )
+
+
+@host_check(
+    "NET-007",
+    title="localhost does not resolve to loopback",
+    severity=Severity.FAIL,
+    seen="`localhost` does not resolve, or resolves to an address outside 127.0.0.0/8 and ::1",
+    why="torch, MPI and most tests of a single host connect to localhost.",
+    fix=write("127.0.0.1 localhost", "/etc/hosts", append=True),
+)
+def localhost(facts: Facts) -> Sight | None:
+    found = facts.net.localhost
+    if found is None or any(loopback(a) for a in found):
+        return None
+    return Sight(f"localhost resolves to {', '.join(found) or 'nothing'}")
+
+
+@cluster_check(
+    "NET-008",
+    title="the hosts cannot resolve the names of the other hosts",
+    severity=Severity.NOTE,
+    seen="a host's name in the inventory does not resolve on other hosts, or name resolution there "
+    "gives no answer",
+    why="mpirun and DeepSpeed started by hand need names that resolve on every host: `unable to "
+    "run bstrap_proxy`, `getaddrinfo returned error`. `ipexctl run` uses addresses.",
+    fix="add all hosts to /etc/hosts on each host, or use addresses in the hostfile",
+)
+def unknown_names(cluster: Cluster) -> Iterator[Sight]:
+    """Silent about hosts whose name servers do not respond: NET-029."""
+    known = {f.host for f in cluster.hosts if f.net.resolver_silent or _dead(f)}
+    without = {f.host for f in cluster.hosts if any(not s.configured for s in f.net.name_servers)}
+    failed = [p for p in cluster.peers if p.unanswered]
+    if bad := [*(p for p in cluster.peers if p.resolved == ()),
+               *(p for p in failed if p.source in without)]:  # fmt: skip
+        yield Sight(f"{_targets(bad)} unknown on {_sources(bad)}")
+    if bad := [p for p in failed if p.source not in known | without]:
+        yield Sight(
+            f"asked for {_targets(bad)}, the name servers gave no answer on {_sources(bad)}",
+            title=_SILENT,
+            why=_SILENT_WHY,
+            fix=do("add all hosts to /etc/hosts on each host") | _NAME_SERVERS,
+        )
+
+
+def _targets(peers: Iterable[Peer]) -> str:
+    return fold({p.target: 0 for p in peers})
+
+
+def _sources(peers: Iterable[Peer]) -> str:
+    return fold({p.source: 0 for p in peers})
+
+
+_SILENT = "name resolution does not respond"
+_SILENT_WHY = (
+    "Each lookup waits for seconds and then fails (Temporary failure in name resolution): mpirun "
+    "and gloo by hand, pip, and downloads of models and data. `ipexctl run` uses addresses."
+)
+_NAME_SERVERS = do(
+    "check which name servers are configured and whether they respond: ",
+    command("cat /etc/resolv.conf"),
+    ", ",
+    command("getent hosts example.org"),
+)
+
+
+@host_check(
+    "NET-029",
+    title=_SILENT,
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="no name server in /etc/resolv.conf responds within 2 s, or looking up the host's own "
+    "name got no answer (note: without a default route, where only some name servers do not "
+    "respond, where none is configured, or where all refuse to resolve a name on the internet)",
+    why=_SILENT_WHY,
+    fix=_NAME_SERVERS,
+)
+def name_servers(facts: Facts) -> Sight | None:
+    """What /etc/hosts knows hides it until a name is needed that is not in there."""
+    failed = [s for s in facts.net.name_servers if s.said]
+    evidence = "; ".join(f"{s.address}: {s.said}" for s in failed)
+    outside = bool(facts.net.default_nic)
+    if facts.net.resolver_silent:
+        own = f"asked for {facts.net.hostname}, name resolution gave no answer"
+        fix = do(_own_line(facts)) | _NAME_SERVERS
+        return Sight("; ".join(filter(None, (own, evidence))), fix=fix)
+    if not failed or not (outside or failed[0].configured):
+        return None
+    if not failed[0].configured:
+        title = "no name server is configured"
+        return Sight("/etc/resolv.conf names none", severity=Severity.NOTE, title=title)
+    if _dead(facts):
+        return Sight(evidence, severity=Severity.WARN if outside else Severity.NOTE)
+    if any(not s.responds for s in failed):
+        title = "a name server does not respond"
+        why = "Programs ask them in turn, and wait up to 5 s for each one that is silent."
+        return Sight(evidence, severity=Severity.NOTE, title=title, why=why)
+    if outside and len(failed) == len(facts.net.name_servers):
+        title = "the name servers do not resolve names on the internet"
+        why = "Downloads by the script itself (models, data) and by pip or apt would fail."
+        return Sight(evidence, severity=Severity.NOTE, title=title, why=why)
+    return None
+
+
+def _dead(facts: Facts) -> bool:
+    """Whether it has name servers, and none of them responds."""
+    asked = facts.net.name_servers
+    return bool(asked) and asked[0].configured and not any(s.responds for s in asked)
+
+
+@cluster_check(
+    "NET-009",
+    title="a host's name resolves to another address on other hosts",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="a host's name in the inventory resolves on other hosts to an address it does not have "
+    "(note: to a public one, while all of that host's addresses are private)",
+    why="Programs started by hand connect to another host, or to none. Two sources of names "
+    "contradict each other (/etc/hosts and DNS).",
+)
+def wrong_names(cluster: Cluster) -> list[Sight]:
+    own = {f.host: {a for n in f.net.nics for a in n.addresses} | {peer_address(f)}
+           for f in cluster.hosts}  # fmt: skip
+    wrong: dict[tuple[str, bool], list[Peer]] = {}
+    for peer in cluster.peers:
+        addresses = own.get(peer.target, set())
+        if peer.resolved and not addresses & set(peer.resolved):
+            kind = _translated(peer.resolved, addresses)
+            wrong.setdefault((peer.source, kind), []).append(peer)
+    return [_wrong(source, peers, translated) for (source, translated), peers in wrong.items()]
+
+
+def _translated(resolved: Sequence[str], own: set[str]) -> bool:
+    """Public addresses of a host that itself has only private ones of the same kind, IPv4 or 6."""
+    kinds = {":" in address for address in resolved}
+    mine = [a for a in own if (":" in a) in kinds and not loopback(a)]
+    return all(map(public, resolved)) and bool(mine) and not any(map(public, mine))
+
+
+def _wrong(source: str, peers: Sequence[Peer], translated: bool) -> Sight:
+    sight = Sight(
+        ", ".join(f"{p.target} is {p.resolved[0]}" for p in peers[:4] if p.resolved),
+        host=source,
+        fix=do(edit("/etc/hosts"), f"   # {peers[0].address} {peers[0].target}"),
+    )
+    if not translated:
+        return sight
+    return replace(
+        sight,
+        severity=Severity.NOTE,
+        title="a host's name resolves to its public address on other hosts",
+        why="The host has only private addresses; the cloud translates the public one. Traffic "
+        "to that name leaves the private network, and firewalls usually block it. `ipexctl run` "
+        "uses the hosts' own addresses.",
+    )

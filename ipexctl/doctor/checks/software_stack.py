@@ -1,0 +1,439 @@
+"""What is installed: torch and what belongs to it, by metadata alone.
+
+How bad a broken environment is depends on who would use it: `fail` for the one that `ipexctl run`
+takes, `warn` for the one that a command over SSH finds, `note` for any further one.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+
+from packaging.version import InvalidVersion, Version
+
+from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
+from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.suggested_fix import Command, command, do, ipexctl
+from ipexctl.env.choice import package_changes
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.software_facts import Prefix, SoftwareFacts
+
+IPEX = "intel-extension-for-pytorch"
+CCL = "oneccl-bind-pt"
+ALL = (Severity.FAIL, Severity.WARN, Severity.NOTE)
+_LEVEL = {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE}
+INSTALL = ipexctl("install")
+REBUILT = do(INSTALL, "   # ", ipexctl("env diff"), " says how")
+PROVED = "   # one matching set, tested before it is used"
+REINSTALL = do(INSTALL, PROVED)
+
+_ACCELERATE = command("accelerate config")
+
+# Which torch an IPEX or its bindings were built for, where that is not X.Y.0 of the same X.Y.
+_IPEX_FOR = {
+    "1.12.100": "1.12.1",
+    "1.12.300": "1.12.1",
+    "2.0.100": "2.0.1",
+    "2.1.100": "2.1.1",
+}
+_CCL_FOR = {"1.12.0": ("1.12.0",), "1.12.100": ("1.12.1",)}
+
+
+def version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def pip(prefix: str, *argv: str) -> Command:
+    return Command((f"{prefix}/bin/python", "-m", "pip", *argv))
+
+
+def _each(
+    facts: Facts, look: Callable[[Prefix, Version | None], Sight | str | None]
+) -> Iterator[Sight]:
+    """What `look` sees in each environment; a plain text becomes a Sight of the usual severity."""
+    for prefix in facts.software.prefixes if facts.software else ():
+        found = look(prefix, version(prefix.version("torch")))
+        if isinstance(found, str):
+            found = Sight(f"{found}, in {prefix.path}", severity=_LEVEL.get(prefix.kind))
+        if found:
+            yield found
+
+
+# --- torch, IPEX, the oneCCL bindings ------------------------------------------------------------
+
+
+@host_check(
+    "SOFT-001",
+    title="IPEX was built for a different PyTorch version",
+    severity=ALL,
+    seen="the minor versions of torch and IPEX differ",
+    why="IPEX compares them on import and ends the process: `needs to work with PyTorch "
+    "X.Y.*`, then `module 'os' has no attribute 'exit'`. pip cannot detect this: IPEX's wheels do "
+    "not declare torch as a dependency.",
+    fix=REINSTALL,
+)
+def ipex_minor(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, torch: Version | None) -> str | None:
+        ipex = version(prefix.version(IPEX))
+        if not torch or not ipex or torch.release[:2] == ipex.release[:2]:
+            return None
+        return f"IPEX {ipex} needs torch {ipex.major}.{ipex.minor}, there is {torch}"
+
+    return _each(facts, look)
+
+
+@host_check(
+    "SOFT-002",
+    title="IPEX was built for another patch release of PyTorch",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="same minor version, but a different patch release of torch than IPEX was built for",
+    why="IPEX does not notice; its libraries can still fail with `undefined symbol` or crash.",
+    fix=REINSTALL,
+)
+def ipex_patch(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, torch: Version | None) -> Sight | None:
+        ipex = version(prefix.version(IPEX))
+        if not torch or not ipex or torch.release[:2] != ipex.release[:2]:
+            return None
+        wanted = _IPEX_FOR.get(ipex.base_version, f"{ipex.major}.{ipex.minor}.0")
+        if torch.base_version == wanted or ipex.release[:2] < (1, 12):
+            return None
+        told_level = Severity.NOTE if prefix.kind == "other" else Severity.WARN
+        text = f"IPEX {ipex} was built for torch {wanted}, there is {torch}, in {prefix.path}"
+        return Sight(text, severity=told_level)
+
+    return _each(facts, look)
+
+
+@host_check(
+    "SOFT-003",
+    title="the oneCCL bindings are for another PyTorch",
+    severity=ALL,
+    seen="oneccl_bind_pt is not the same version as torch",
+    why="They must match exactly; otherwise `undefined symbol: _ZN3c10...`, `Mismatch in kernel "
+    "C++ signatures` or a crash on import. The 1.12.0 bindings fail with torch 1.12.1.",
+    fix=REINSTALL | do("or without the bindings: gloo needs none"),
+)
+def ccl_version(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, torch: Version | None) -> str | None:
+        ccl = version(prefix.version(CCL))
+        if not torch or not ccl:
+            return None
+        exact = _CCL_FOR.get(ccl.base_version)
+        same = torch.release[:2] == ccl.release[:2]
+        if same and (exact is None or torch.base_version in exact):
+            return None
+        return f"oneccl_bind_pt {ccl} with torch {torch}"
+
+    return _each(facts, look)
+
+
+@host_check(
+    "SOFT-004",
+    title="IPEX or its bindings without PyTorch",
+    severity=ALL,
+    seen="IPEX or oneccl_bind_pt is installed and torch is not",
+    why="Their wheels do not depend on torch, so the import fails.",
+    fix=REINSTALL,
+)
+def no_torch(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, _: Version | None) -> str | None:
+        have = [name for name in (IPEX, CCL) if prefix.version(name)]
+        if not have or prefix.version("torch"):
+            return None
+        return f"{' and '.join(have)} but no torch"
+
+    return _each(facts, look)
+
+
+@host_check(
+    "SOFT-005",
+    title="PyTorch is the CUDA build",
+    severity=Severity.NOTE,
+    seen="the torch in use has CUDA libraries, on a host that trains on its CPU",
+    why="It works at the same speed, but takes about 6 GB more disk space and transfer per host. "
+    "Packages that depend on torch pull it in.",
+    fix=do(INSTALL, "   # installs the +cpu build where possible"),
+)
+def cuda_build(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, torch: Version | None) -> Sight | None:
+        if not prefix.cuda or prefix.kind == "other":
+            return None
+        return Sight(f"torch {torch} in {prefix.path} has libtorch_cuda.so")
+
+    return _each(facts, look)
+
+
+@host_check(
+    "SOFT-006",
+    title="IPEX and its oneCCL bindings have reached their end of life",
+    severity=Severity.NOTE,
+    seen="IPEX or oneccl_bind_pt is in use",
+    why="IPEX ended with 2.8 (archived in March 2026, with known security issues), the bindings "
+    "with 2.7 for CPUs. bf16, AMX and gloo's bf16 collectives are in stock PyTorch.",
+    fix=do(INSTALL, "   # stock PyTorch; keep IPEX only if you need its own optimizations"),
+)
+def end_of_life(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, _: Version | None) -> Sight | None:
+        have = [f"{name} {prefix.version(name)}" for name in (IPEX, CCL) if prefix.version(name)]
+        if not have or prefix.kind == "other":
+            return None
+        return Sight(f"{', '.join(have)} in {prefix.path}")
+
+    return _each(facts, look)
+
+
+@host_check(
+    "SOFT-007",
+    title="this PyTorch's gloo has no bf16",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="torch is older than 2.2 and there are no oneCCL bindings",
+    why="Collectives on bf16 tensors fail with `Invalid scalar type`. gloo has had bf16 since 2.2.",
+    fix=REINSTALL | do("or reduce in fp32"),
+)
+def gloo_bf16(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, torch: Version | None) -> Sight | None:
+        if not torch or torch.release >= (2, 2) or prefix.version(CCL):
+            return None
+        level = Severity.NOTE if prefix.kind == "other" else Severity.WARN
+        return Sight(f"torch {torch} in {prefix.path}", severity=level)
+
+    return _each(facts, look)
+
+
+@host_check(
+    "SOFT-008",
+    title="this IPEX needs a newer processor",
+    severity=ALL,
+    seen="IPEX 1.8 to 1.10 without AVX-512, IPEX 1.12.0 on AVX2, or any IPEX below AVX2",
+    why="IPEX exits without AVX2 (`instruction sets equal or newer than AVX2`). Wheels up to 1.10 "
+    "contain AVX-512 code only, and 1.12.0 uses it by mistake: `Illegal instruction`, or "
+    "`extension binary is AVX512 while current machine does not`.",
+    fix=do("use IPEX 1.12.100 or newer: ", INSTALL, PROVED),
+)
+def ipex_isa(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, _: Version | None) -> Sight | None:
+        ipex, flags = version(prefix.version(IPEX)), facts.cpu.flags
+        if not ipex or not flags or "avx512f" in flags:
+            return None
+        old = ipex.release[:2] <= (1, 10) or ipex.base_version == "1.12.0"
+        if not old and "avx2" in flags:
+            return None
+        lacking = "avx512f" if "avx2" in flags else "avx2"
+        return Sight(
+            f"IPEX {ipex}, and the processor has no {lacking}, in {prefix.path}",
+            severity=_LEVEL.get(prefix.kind),
+            fix="" if "avx2" in flags else do(ipexctl("install", "--stack", "stock")),
+        )
+
+    return _each(facts, look)
+
+
+@host_check(
+    "SOFT-009",
+    title="NumPy 2 with a PyTorch built for NumPy 1",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="torch is older than 2.3 and numpy is 2 or newer",
+    why="`A module that was compiled using NumPy 1.x cannot be run in NumPy 2`; from_numpy and "
+    "DataLoader workers then fail with `Numpy is not available`.",
+    fix=do(pip("PREFIX", "install", "numpy<2"), "   or ", INSTALL, PROVED),
+)
+def numpy_two(facts: Facts) -> Iterator[Sight]:
+    def look(prefix: Prefix, torch: Version | None) -> Sight | None:
+        numpy = version(prefix.version("numpy"))
+        if not torch or not numpy or numpy.major < 2 or torch.release >= (2, 3):
+            return None
+        level = Severity.NOTE if prefix.kind == "other" else Severity.WARN
+        text = f"numpy {numpy} with torch {torch} in {prefix.path}"
+        return Sight(text, severity=level, fix=pip(prefix.path, "install", "numpy<2"))
+
+    return _each(facts, look)
+
+
+# --- accelerate ----------------------------------------------------------------------------------
+
+
+@host_check(
+    "SOFT-010",
+    title="Accelerate's configuration has keys that it no longer supports",
+    severity=Severity.WARN,
+    seen="accelerate 1.13 or newer, and ipex_config or mpirun_ccl in default_config.yaml",
+    why="`accelerate launch` fails at once: `The config file had unknown keys (['ipex_config'])`. "
+    "accelerate 1.13 removed IPEX support.",
+    fix=do(_ACCELERATE, "   # or remove these keys from the file"),
+)
+def accelerate_keys(facts: Facts) -> Sight | None:
+    software = facts.software
+    found = _accelerate(software)
+    if not software or not found or found < Version("1.13"):
+        return None
+    old = [k for k in software.accelerate if k.split(".")[-1] in ("ipex_config", "mpirun_ccl")]
+    if not old:
+        return None
+    return Sight(
+        f"accelerate {found}, and {', '.join(old)} in {software.accelerate_path}",
+        fix=do(_ACCELERATE, f"   # or remove {', '.join(old)} from {software.accelerate_path}"),
+    )
+
+
+@host_check(
+    "SOFT-011",
+    title="Accelerate fails with IPEX and no ipex_config",
+    severity=Severity.NOTE,
+    seen="accelerate 1.10 to 1.12 alongside IPEX, and a configuration without ipex_config.ipex",
+    why="It still reads the removed flag --ipex: AttributeError in `accelerate launch`.",
+    fix="in default_config.yaml:   ipex_config:\n                             ipex: false",
+)
+def accelerate_ipex(facts: Facts) -> Sight | None:
+    software = facts.software
+    found = _accelerate(software)
+    if not software or not found or not Version("1.10") <= found < Version("1.13"):
+        return None
+    if not software.accelerate or "ipex_config.ipex" in software.accelerate:
+        return None
+    if not any(p.version(IPEX) and p.version("accelerate") for p in software.prefixes):
+        return None
+    return Sight(f"accelerate {found}, IPEX, and {software.accelerate_path} without ipex_config")
+
+
+def _accelerate(software: SoftwareFacts | None) -> Version | None:
+    """The newest: any of them may be the one that is started."""
+    prefixes = software.prefixes if software else ()
+    found = [version(p.version("accelerate")) for p in prefixes]
+    return max((v for v in found if v), default=None)
+
+
+# --- ipexctl's own environment -------------------------------------------------------------------
+
+
+@host_check(
+    "SOFT-012",
+    title="the installed environment is incomplete",
+    severity=Severity.FAIL,
+    seen="`current` points to nothing, or to an unfinished build",
+    why="`ipexctl run` would stop there, or fail when it imports torch.",
+    fix=do(INSTALL, "   # rebuilds it"),
+)
+def not_whole(facts: Facts) -> Sight | None:
+    current = facts.software.current if facts.software else None
+    if not current or not current.prefix:
+        return None
+    if not current.exists:
+        return Sight(f"{current.prefix} has no bin/python")
+    if current.whole is False:
+        return Sight(f"{current.prefix} has no .ipexctl-ok: its build or removal was cut short")
+    return None
+
+
+@host_check(
+    "SOFT-025",
+    title="the environment was changed by hand",
+    severity=Severity.WARN,
+    seen="packages differ from those that `ipexctl install` put there (by metadata)",
+    why="The environment no longer matches the lock or what was tested, and differs from the "
+    "other hosts. "
+    "`ipexctl env diff` also finds changed files.",
+    fix=do(INSTALL, "   # rebuilds it; manual changes are lost"),
+)
+def by_hand(facts: Facts) -> Sight | None:
+    current = facts.software.current if facts.software else None
+    if not current or not current.changed:
+        return None
+    return Sight(f"{package_changes.describe_changes(current.changed)}, in {current.prefix}")
+
+
+@host_check(
+    "SOFT-013",
+    title="the build of an environment was interrupted",
+    severity=Severity.NOTE,
+    seen="a .work folder is left in envs, or there are environments but no `current`",
+    why="It takes disk space; nothing uses it. The next install removes it.",
+    fix=INSTALL,
+)
+def leftover(facts: Facts) -> Sight | None:
+    current = facts.software.current if facts.software else None
+    if not current or ((current.prefix or current.wanted) and not current.left):
+        return None
+    where = f"{facts.disk.root}/envs"
+    if current.left:
+        return Sight(f"{current.left} unfinished in {where}")
+    return Sight(f"environments in {where}, and no {facts.disk.root}/current")
+
+
+@host_check(
+    "SOFT-026",
+    title="the environment of ipexctl.lock is not installed",
+    severity=Severity.WARN,
+    seen="the host has environments, but not the one named in this folder's ipexctl.lock",
+    why="`ipexctl run` uses the environment of the project's own lock, and starts nothing if a "
+    "host lacks it.",
+    fix=INSTALL,
+)
+def lock_not_installed(facts: Facts) -> Sight | None:
+    current = facts.software.current if facts.software else None
+    if not current or not current.wanted:
+        return None
+    return Sight(f"no {current.wanted} in {facts.disk.root}/envs")
+
+
+@cluster_check(
+    "SOFT-014",
+    title="some hosts have no environment",
+    severity=Severity.WARN,
+    seen="`ipexctl install` has run on only some of the hosts",
+    why="`ipexctl run` needs it on every host and starts nothing without it.",
+    fix=do(INSTALL, "   # with the same hostfile"),
+)
+def not_everywhere(cluster: Cluster) -> list[Sight]:
+    known = [f for f in cluster.hosts if f.software]
+    having = [f.host for f in known if f.software and f.software.used]
+    if not having:
+        return []
+    return [
+        Sight(f"no environment in {f.disk.root}/current", host=f.host)
+        for f in known
+        if f.host not in having and not (f.software and f.software.current)
+    ]
+
+
+@cluster_check(
+    "SOFT-015",
+    title="the hosts' installed versions differ",
+    severity=(Severity.FAIL, Severity.WARN),
+    seen="torch, IPEX, the bindings, MPI or the Python minor version differ between hosts; warn: "
+    "the "
+    "versions are the same and the environments are not",
+    why="Ranks exchange pickled objects and bytes whose format depends on the version: hangs, "
+    "wrong results or `Mismatch` errors, far from their cause.",
+    fix=do(INSTALL, "   # the same locked set on all hosts"),
+)
+def drift(cluster: Cluster) -> Iterator[Sight]:
+    hosts = [f for f in cluster.hosts if f.software and f.software.used]
+    same = True
+    for name in ("python", "torch", IPEX, CCL, "impi-rt", "numpy", "accelerate", "transformers"):
+        found = groups(hosts, lambda f, name=name: _of_used(f, name))  # type: ignore[misc]
+        if len(found) > 1:
+            same = False
+            grave = name in ("python", "torch", IPEX, CCL, "impi-rt")
+            level = Severity.FAIL if grave else Severity.WARN
+            yield Sight(f"{name}: {hosts_by_value(found)}", severity=level)
+    builds = groups(hosts, _build)
+    if same and len(builds) > 1:
+        yield Sight(f"environment: {hosts_by_value(builds)}", severity=Severity.WARN, fix=REBUILT)
+
+
+def _build(facts: Facts) -> str:
+    """The name of the environment in use: an install that was broken off leaves another one."""
+    used = facts.software.used if facts.software else None
+    return posixpath.basename(used.path) if used else ""
+
+
+def _of_used(facts: Facts, name: str) -> str:
+    used = facts.software.used if facts.software else None
+    if not used:
+        return ""
+    return used.python if name == "python" else used.version(name) or "none"

@@ -1,0 +1,332 @@
+"""The folders a training writes to: ipexctl's root, the home, TMPDIR."""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.base.sizes import GIB, MIB, size
+from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
+from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, scripted, sudo
+from ipexctl.facts.facts import DiskFacts, Facts
+
+DISK_FAIL = 1 * GIB
+DISK_WARN = 4 * GIB  # the CPU stack, its wheels, and a second version beside it
+INODES = 40_000  # files of the CPU stack
+TMP_FREE = 512 * MIB
+_NETWORK = (
+    "nfs",
+    "lustre",
+    "gpfs",
+    "ceph",
+    "cifs",
+    "smb",
+    "beegfs",
+    "fuse.sshfs",
+    "9p",
+    "afs",
+    "pvfs",
+)
+# remote/blobs/blobs.py refuses the same in the same words
+UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
+PATH_WHY = "MPI launchers split or misread such a path, so no run could start from it"
+PATH_HINT = "--root /path   # letters, digits and / . _ - + @ , = ~ only"
+_ELSEWHERE = do("use a folder on another disk: --root /path")
+_READ_ONLY = "mounted read-only"
+_NEVER_WRITABLE = ("squashfs", "erofs", "iso9660", "cramfs", "romfs", "udf")
+
+
+def writable_again(facts: Facts, disk: DiskFacts | None = None) -> Fix:
+    """How a file system that is mounted read-only can be written to; nothing where it never can."""
+    disk = disk or facts.disk
+    if disk.filesystem in _NEVER_WRITABLE:
+        return Fix()
+    if facts.condition.system.in_container:
+        return do("start the container without --read-only, or with a volume or --tmpfs there")
+    return do(
+        sudo("mount -o remount,rw", disk.point or "MOUNTPOINT"),
+        "   (if a disk error made it read-only, check first: ",
+        sudo("dmesg -T --level=err,warn"),
+        ")",
+    )
+
+
+@host_check(
+    "DISK-001",
+    title="ipexctl's folder is not writable",
+    severity=Severity.FAIL,
+    seen="the root folder, a folder in it, or the folder to create it in, is not writable",
+    why="Environments, code and logs of runs live there.",
+    fix=_ELSEWHERE,
+)
+def disk_not_writable(facts: Facts) -> Sight | None:
+    if facts.disk.writable is not False:
+        return None
+    if facts.disk.read_only:
+        return Sight(f"{_where(facts)}: {_READ_ONLY}", fix=_ELSEWHERE | writable_again(facts))
+    return Sight(
+        f"{_where(facts)}: no permission for {facts.user or 'this user'}",
+        fix=_own_folder(facts, facts.disk) | _ELSEWHERE,
+    )
+
+
+def _own_folder(facts: Facts, disk: DiskFacts) -> Fix:
+    """How the user gets write permission; nothing where the folder is another user's."""
+    user = facts.user
+    if not user or disk.owner not in (None, 0, facts.uid):
+        return Fix()
+    if disk.there is False:
+        return do(scripted("install -d -m 700 -o", user, disk.root))
+    if disk.owner == facts.uid:
+        return do(command("chmod", *["-R"] * (disk is facts.disk), "u+rwX", disk.root))
+    return do(scripted("chown", *["-R"] * (disk is facts.disk), f"{user}:", disk.root))
+
+
+@host_check(
+    "DISK-002",
+    title="ipexctl's folder is on a file system without exec",
+    severity=Severity.FAIL,
+    seen="the root folder is on a file system mounted noexec",
+    why="Libraries and programs of the environment cannot be loaded from it.",
+    fix=_ELSEWHERE,
+)
+def disk_noexec(facts: Facts) -> Sight | None:
+    return Sight(f"{_where(facts)}: mounted noexec") if facts.disk.noexec else None
+
+
+@host_check(
+    "DISK-003",
+    title="low disk space",
+    severity=(Severity.WARN, Severity.FAIL),
+    seen="less than 4 GiB (fail: 1 GiB) free where the root folder is",
+    why="The CPU stack needs about 2 GiB, plus space for checkpoints and logs.",
+)
+def disk_space(facts: Facts) -> Sight | None:
+    free = facts.disk.free
+    if free is None or free >= DISK_WARN or facts.disk.read_only:
+        return None
+    look = command("df -h", facts.disk.root)
+    return Sight(
+        f"{_where(facts)}: {size(free)} free",
+        fix=do("free some space, or use another disk: --root /path   (", look, ")"),
+        severity=Severity.FAIL if free < DISK_FAIL else Severity.WARN,
+    )
+
+
+@host_check(
+    "DISK-004",
+    title="the file system is low on inodes",
+    severity=Severity.FAIL,
+    seen=f"fewer than {INODES:,} inodes free where the root folder is",
+    why=f"The stack has about {INODES:,} files, and each needs an inode.",
+    fix=_ELSEWHERE,
+)
+def disk_inodes(facts: Facts) -> Sight | None:
+    free = facts.disk.free_inodes
+    if free is None or free >= INODES or facts.disk.read_only:
+        return None
+    return Sight(f"{_where(facts)}: {free} inodes free")
+
+
+@host_check(
+    "DISK-005",
+    title="ipexctl's folder is on a network file system",
+    severity=Severity.NOTE,
+    seen="the root folder is on NFS, Lustre, GPFS, CephFS, CIFS, ...",
+    why="Every rank reads some 10,000 small files when it imports torch: from a file server, "
+    "with all ranks at once, this takes minutes; from a local disk, seconds.",
+    fix="use a local disk: --root /path",
+)
+def disk_network(facts: Facts) -> Sight | None:
+    if not network_fs(facts.disk):
+        return None
+    return Sight(f"{_where(facts)} from {facts.disk.source or 'a server'}")
+
+
+@host_check(
+    "DISK-006",
+    title="ipexctl's folder is in memory",
+    severity=Severity.NOTE,
+    seen="the root folder is on tmpfs or ramfs",
+    why="The environment uses 2 GiB of memory that the ranks could use, and is lost on reboot.",
+    fix="use a folder on a disk: --root /path",
+)
+def disk_memory(facts: Facts) -> Sight | None:
+    return Sight(_where(facts)) if facts.disk.filesystem in ("tmpfs", "ramfs", "rootfs") else None
+
+
+@host_check(
+    "DISK-007",
+    title="ipexctl's folder is in the container's own layer",
+    severity=Severity.NOTE,
+    seen="the root folder is on an overlay file system",
+    why="It is lost when the container is removed, and must then be installed again.",
+    fix="mount a volume there, or: --root /path/to/a/volume",
+)
+def disk_overlay(facts: Facts) -> Sight | None:
+    return Sight(_where(facts)) if facts.disk.filesystem in ("overlay", "aufs") else None
+
+
+@host_check(
+    "DISK-008",
+    title="the disk has quotas",
+    severity=Severity.NOTE,
+    seen="the root folder is on a disk that is mounted with user, group or project quotas",
+    why="You may not be able to use all of the free space: Disk quota exceeded.",
+    fix=do(command("quota -s"), "   shows your remaining quota"),
+)
+def disk_quota(facts: Facts) -> Sight | None:
+    return Sight(f"{_where(facts)} at {facts.disk.point}") if facts.disk.quota else None
+
+
+@host_check(
+    "DISK-009",
+    title="ipexctl's folder has a name that MPI cannot use",
+    severity=Severity.FAIL,
+    seen="the path of the root folder contains a space, or a character other than letters, digits "
+    "and `/._-+@,=~`; `install` and `run` refuse it",
+    why=f"{PATH_WHY}.",
+    fix=PATH_HINT,
+)
+def disk_path(facts: Facts) -> Sight | None:
+    problem = path_problem(facts.disk)
+    return Sight(problem) if problem else None
+
+
+def path_problem(disk: DiskFacts) -> str:
+    """Why no environment can be in the root folder; "" if its path is usable."""
+    for path in (disk.root, disk.real):
+        if odd := UNUSABLE.search(path):
+            character = "a space" if odd.group() == " " else repr(odd.group())
+            return f"{path} contains {character}"
+    return ""
+
+
+@host_check(
+    "TMP-001",
+    title="no writable folder for temporary files",
+    severity=Severity.FAIL,
+    seen="TMPDIR (or /tmp) is missing or not writable",
+    why="MPI, torch and pip create files there, and fail at once if they cannot.",
+)
+def tmp_not_writable(facts: Facts) -> Sight | None:
+    tmp = facts.tmp
+    if tmp is None or (tmp.writable is not False and tmp.there is not False):
+        return None
+    elsewhere = do(
+        command("export TMPDIR=/a/folder/you/may/write"),
+        "   in ~/.bashrc, before it returns for non-interactive shells",
+    )
+    if tmp.read_only:
+        text = f"{_READ_ONLY}" if tmp.there is not False else f"not there, and {_READ_ONLY}"
+        return Sight(f"{tmp.root}: {text}", fix=elsewhere | writable_again(facts, tmp))
+    if tmp.there is False:
+        make = command("mkdir -p", tmp.root) if tmp.writable else sudo("mkdir -m 1777", tmp.root)
+        return Sight(f"{tmp.root}: not there", fix=do(make) | elsewhere)
+    if tmp.root != "/tmp":
+        return Sight(f"{tmp.root}: no permission", fix=elsewhere)
+    return Sight(f"{tmp.root}: no permission", fix=elsewhere | do(sudo("chmod 1777 /tmp")))
+
+
+@host_check(
+    "TMP-002",
+    title="little space for temporary files",
+    severity=Severity.WARN,
+    seen="less than 512 MiB free in TMPDIR, or /tmp",
+    why="torch.compile, pip and MPI put files there: No space left on device.",
+)
+def tmp_full(facts: Facts) -> Sight | None:
+    tmp = facts.tmp
+    if tmp is None or tmp.free is None or tmp.free >= TMP_FREE or tmp.read_only:
+        return None
+    return Sight(
+        f"{tmp.root}: {size(tmp.free)} free",
+        fix=do(command("ls -l", tmp.root), "   and remove your own files, or set TMPDIR"),
+    )
+
+
+@host_check(
+    "TMP-003",
+    title="the folder for temporary files is mounted noexec",
+    severity=Severity.NOTE,
+    seen="TMPDIR, or /tmp, is mounted noexec",
+    why="torch.compile builds libraries in /tmp/torchinductor_USER and loads them from there: "
+    "failed to map segment from shared object. Scripts without torch.compile work.",
+    fix=Shell("export TORCHINDUCTOR_CACHE_DIR=$HOME/.cache/torchinductor"),
+)
+def tmp_noexec(facts: Facts) -> Sight | None:
+    return Sight(f"{facts.tmp.root}: mounted noexec") if facts.tmp and facts.tmp.noexec else None
+
+
+@host_check(
+    "HOME-001",
+    title="the home folder is not writable",
+    severity=Severity.WARN,
+    seen="the home folder is missing or not writable",
+    why="torch, Hugging Face and matplotlib keep caches there; some programs fail if they "
+    "cannot. ipexctl itself needs only its root folder.",
+)
+def home_not_writable(facts: Facts) -> Sight | None:
+    home = facts.home_disk
+    if home is None or (home.writable is not False and home.there is not False):
+        return None
+    if home.read_only:
+        caches = command("export XDG_CACHE_HOME=/a/folder HF_HOME=/a/folder/huggingface")
+        return Sight(
+            f"{home.root}: {_READ_ONLY}",
+            fix=do("put the caches elsewhere: ", caches) | writable_again(facts, home),
+        )
+    return Sight(
+        f"{home.root}: {'not there' if home.there is False else 'no permission'}",
+        fix=_own_folder(facts, home) or do(sudo("chown", facts.user or "USER", home.root)),
+    )
+
+
+@cluster_check(
+    "HOME-002",
+    title="the hosts share ipexctl's folder",
+    severity=Severity.NOTE,
+    seen="the root folders of several hosts are the same folder on one file server",
+    why="All hosts write the same environment there, and all ranks read it from one server.",
+    fix="use a local disk: --root /path",
+)
+def shared_root(cluster: Cluster) -> Sight | None:
+    found = groups(cluster.hosts, lambda f: _on_server(f.disk))
+    same = {server: names for server, names in found.items() if len(names) > 1}
+    return Sight(hosts_by_value(same)) if same else None
+
+
+@cluster_check(
+    "HOME-003",
+    title="some hosts share their homes, others do not",
+    severity=Severity.WARN,
+    seen="the home is on a file server on some hosts and local on others",
+    why="Data, scripts and caches in your home folder exist on some of the hosts only.",
+    fix="put data where all hosts have it; `ipexctl run` sends the script's folder itself",
+)
+def mixed_homes(cluster: Cluster) -> Sight | None:
+    known = [f for f in cluster.hosts if f.home_disk and f.home_disk.filesystem]
+    found = groups(known, lambda f: _server(f.home_disk) or "a local disk")
+    return Sight(hosts_by_value(found)) if len(found) > 1 else None
+
+
+def network_fs(disk: DiskFacts) -> bool:
+    return disk.filesystem.startswith(_NETWORK)
+
+
+def _server(disk: DiskFacts | None) -> str:
+    """server:/path for what comes from a server, "" for a local disk."""
+    return disk.source if disk and network_fs(disk) else ""
+
+
+def _on_server(disk: DiskFacts) -> str:
+    """The folder as the server calls it: server:/path/below; "" for a local disk."""
+    server, path = _server(disk), disk.real or disk.root
+    below = path.removeprefix(disk.point.rstrip("/") + "/")
+    return f"{server.rstrip('/')}/{below.lstrip('/')}" if server else ""
+
+
+def _where(facts: Facts) -> str:
+    at = facts.disk
+    return f"{at.root} ({at.filesystem})" if at.filesystem else at.root

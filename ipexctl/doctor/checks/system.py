@@ -1,0 +1,498 @@
+"""Python, the system around it, who is who, and the clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ipexctl.doctor.checks.python_sources import fitting, missing
+from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
+from ipexctl.doctor.report.cluster import Cluster, groups
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, ipexctl, scripted, sudo
+from ipexctl.facts import host_facts as of
+from ipexctl.facts.facts import Facts, Python
+from ipexctl.facts.system_facts import Load
+from ipexctl.install.stack.version_table import Row, stock
+from ipexctl.inventory.hostfile_text import fold
+
+SKEW = 2.0
+PRESSURE = 10.0  # per cent
+OLDEST_PYTHON = (3, 9)  # where no version table is at hand
+OLDEST_KERNEL = (3, 10)
+
+
+@host_check(
+    "PY-001",
+    title="no Python 3",
+    severity=Severity.FAIL,
+    seen="no working Python 3: none was found, or python3 is another program, or it hangs",
+    why="ipexctl creates the environment with a Python that is already on the host.",
+)
+def no_python(facts: Facts) -> Sight | None:
+    if facts.pythons:
+        return None
+    found = [f"{path} does not run: {words}" for path, words in facts.tried]
+    hangs = [_hangs(path) for path in facts.hung]
+    return Sight(
+        "; ".join(hangs + found) or f"not in {_LOOKED}",
+        fix=missing(facts),
+    )
+
+
+_LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
+
+
+def _hangs(path: str) -> str:
+    return f"{path} hangs: it was started and did not answer in time"
+
+
+@host_check(
+    "PY-003",
+    title="a Python hangs",
+    severity=Severity.WARN,
+    seen="a Python was started and did not answer; another one was used",
+    why="Each command waits for it first, and programs that use it hang. Usually it is a "
+    "wrapper, or is on a file server that does not respond.",
+)
+def hanging_python(facts: Facts) -> list[Sight]:
+    """Without another one it is PY-001."""
+    return [
+        Sight(
+            _hangs(path),
+            fix=do(
+                "see where it hangs: ",
+                command("timeout 20 strace -f", path, "-c", "1"),
+                "; until then set another one: python=PATH in the hostfile",
+            ),
+        )
+        for path in facts.hung
+        if facts.pythons
+    ]
+
+
+@cluster_check(
+    "PY-002",
+    title="no Python with PyTorch packages",
+    severity=Severity.FAIL,
+    seen="every Python on the host is too old or too new for stock PyTorch",
+    why="PyTorch is available only for certain versions of Python.",
+)
+def unusable_python(cluster: Cluster) -> list[Sight]:
+    wanted = pythons_of(cluster.rows)
+    return [
+        Sight(
+            f"found {', '.join(_told(p) for p in sorted(facts.pythons, key=_version)[-4:])};"
+            f" {_dotted(min(wanted))} to {_dotted(max(wanted))} have packages",
+            host=facts.host,
+            fix=fitting(facts, wanted),
+        )
+        for facts in cluster.hosts
+        if facts.pythons and not any(p.version[:2] in wanted for p in facts.pythons)
+    ]
+
+
+def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:
+    """The minors that some row without IPEX has packages for: those with it have ended."""
+    known = {minor for row in stock(rows) for minor in row.pythons}
+    return frozenset(known or ((3, minor) for minor in range(OLDEST_PYTHON[1], 30)))
+
+
+@cluster_check(
+    "LOAD-001",
+    title="other programs use the CPUs",
+    severity=Severity.WARN,
+    seen="the load average of the last minute is at least half the number of CPUs, and other "
+    "programs are busy now",
+    why="Ranks share their cores with these programs, and all hosts wait for this one in each "
+    "step. ipexctl's own processes are not counted.",
+    fix=do(
+        "see whose they are: ",
+        command("ps -eo pcpu,user,pid,comm --sort=-pcpu", pipe="head"),
+        "   and end them, wait, or leave this host out",
+    ),
+)
+def busy(cluster: Cluster) -> list[Sight]:
+    return [
+        Sight(_work(f.condition.load, len(f.cpu.cpus)), host=f.host)
+        for f in _alone(cluster)
+        if _is_loaded(f) and _used(f) >= len(f.cpu.cpus) / 4
+    ]
+
+
+@cluster_check(
+    "LOAD-002",
+    title="programs are stuck waiting for a disk or a file server",
+    severity=Severity.WARN,
+    seen="the load average of the last minute is at least half the number of CPUs, mostly from "
+    "processes in state D",
+    why="A file server that does not respond, or a failing disk: ranks that use it hang in the "
+    "same way and cannot even be killed.",
+    fix=do(
+        "see what they wait for: ",
+        command("ps -eo state,wchan:24,user,pid,comm", pipe="grep ^D"),
+        "   and ",
+        sudo("dmesg -T", "--level=err,warn"),
+    ),
+)
+def stuck(cluster: Cluster) -> list[Sight]:
+    return [
+        Sight(
+            f"{load.blocked} processes wait, load {load.average[0]:g} on {len(f.cpu.cpus)} CPUs",
+            host=f.host,
+        )
+        for f in _alone(cluster)
+        if _is_loaded(f)
+        and (load := f.condition.load).blocked
+        and load.blocked >= load.average[0] / 2
+    ]
+
+
+@host_check(
+    "LOAD-003",
+    title="programs stall because memory is short",
+    severity=Severity.WARN,
+    seen="PSI: for a tenth of the last 10 s everything waited for memory (/proc/pressure/memory)",
+    why="The kernel constantly drops and reloads pages: ranks become extremely slow, and are "
+    "eventually killed.",
+    fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
+)
+def memory_pressure(facts: Facts) -> Sight | None:
+    share = facts.condition.load.memory_pressure
+    if share is None or share < PRESSURE:
+        return None
+    return Sight(f"everything waited for memory in {share:.0f} % of the last 10 s")
+
+
+@host_check(
+    "LOAD-004",
+    title="another run uses these cores",
+    severity=Severity.WARN,
+    seen="an ipexctl run, by this or another account, on CPUs that this account may use",
+    why="Ranks of two runs take turns on a core, and each run waits for its slowest rank.",
+    fix=do("see it: ", ipexctl("ps"), "   and wait until it ends, or use other hosts"),
+)
+def other_runs(facts: Facts) -> list[Sight]:
+    found = [run for run in facts.condition.load.runs if run.meets(of.usable(facts))]
+    return [Sight(run.use_of_cores) for run in found]
+
+
+def _alone(cluster: Cluster) -> list[Facts]:
+    """Where several of the hosts are one machine, its load is also that of asking the others."""
+    machines = [f.boot_id for f in cluster.hosts]
+    return [f for f in cluster.hosts if not f.boot_id or machines.count(f.boot_id) == 1]
+
+
+def _is_loaded(facts: Facts) -> bool:
+    """Enough to take half of our CPUs, even if all others of the machine are taken first."""
+    average, online = facts.condition.load.average, len(facts.cpu.cpus)
+    ours = len(of.usable(facts) or ())
+    return bool(average and ours) and average[0] >= max(1.0, online - ours + ours / 2)
+
+
+def _used(facts: Facts) -> float:
+    """CPUs; by the load where nobody looked."""
+    load = facts.condition.load
+    return load.busy if load.busy is not None else load.average[0] - (load.blocked or 0)
+
+
+def _work(load: Load, cpus: int) -> str:
+    text = f"load {load.average[0]:g} on {cpus} CPUs (15 min: {load.average[2]:g})"
+    if load.busy is not None:
+        text += f"; other programs use {load.busy:g} CPUs now"
+    if load.top:
+        text += ": " + ", ".join(f"{name} {used:g}" for name, used in load.top)
+    if load.cpu_pressure:
+        text += f"; some waited for a CPU in {load.cpu_pressure:.0f} % of the last 10 s"
+    return text
+
+
+@host_check(
+    "SYS-001",
+    title="the C library is musl",
+    severity=Severity.FAIL,
+    seen="musl instead of glibc (Alpine)",
+    why="PyTorch, IPEX and Intel MPI are built for glibc; none of them can be loaded here.",
+    fix="use a distribution with glibc: Debian, Ubuntu, RHEL, Rocky, SUSE",
+)
+def musl(facts: Facts) -> Sight | None:
+    return Sight(facts.libc) if facts.libc.startswith("musl") else None
+
+
+@cluster_check(
+    "SYS-002",
+    title="glibc is too old",
+    severity=(Severity.FAIL, Severity.NOTE),
+    seen="stock PyTorch has no packages for this glibc (note: only some versions have them)",
+    why="A package's name states the oldest glibc that it runs on (manylinux_2_28: 2.28): "
+    "version `GLIBC_2.28' not found.",
+    fix="use a newer system: RHEL 8, Debian 10, Ubuntu 20.04 and later have 2.28",
+)
+def old_glibc(cluster: Cluster) -> list[Sight]:
+    found = []
+    for facts in cluster.hosts:
+        version = _glibc(facts)
+        rows = stock(cluster.rows)
+        fitting = [row for row in rows if version and row.glibc <= version]
+        if version is None or len(fitting) == len(rows):
+            continue
+        worse = Severity.NOTE if fitting else Severity.FAIL
+        have = (
+            f"packages for {', '.join(r.name for r in fitting[:3])}" if fitting else "no packages"
+        )
+        found.append(Sight(f"{facts.libc}: {have}", host=facts.host, severity=worse))
+    return found
+
+
+@host_check(
+    "SYS-003",
+    title="the kernel is very old",
+    severity=Severity.WARN,
+    seen="Linux before 3.10",
+    why="Current C libraries do not run on it: FATAL: kernel too old.",
+    fix="boot a newer kernel",
+)
+def old_kernel(facts: Facts) -> Sight | None:
+    found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
+    if not found or (int(found[1]), int(found[2])) >= OLDEST_KERNEL:
+        return None
+    return Sight(facts.kernel)
+
+
+@host_check(
+    "SYS-004",
+    title="this host runs 32-bit programs",
+    severity=Severity.FAIL,
+    seen="the Python that answered is a 32-bit program, or the kernel is",
+    why="There are no 32-bit packages of PyTorch.",
+    fix="install a 64-bit system, or a 64-bit Python beside this one",
+)
+def thirty_two_bits(facts: Facts) -> Sight | None:
+    if facts.condition.system.bits != 32 and facts.cpu.arch not in ("i386", "i586", "i686"):
+        return None
+    return Sight(f"32-bit Python, kernel {facts.cpu.arch}")
+
+
+@host_check(
+    "SYS-005",
+    title="logind kills a user's processes at logout",
+    severity=Severity.WARN,
+    seen="KillUserProcesses=yes in logind.conf, a session of an ordinary user, no linger",
+    why="When the SSH connection ends, logind kills everything started through it: detached "
+    "runs, tmux, nohup.",
+)
+def kills_processes(facts: Facts) -> Sight | None:
+    system = facts.condition.system
+    if not system.kill_user_processes or not _ordinary(facts):
+        return None
+    return Sight("KillUserProcesses=yes, no linger", fix=_linger(facts))
+
+
+@host_check(
+    "SYS-006",
+    title="logind clears /dev/shm at logout",
+    severity=Severity.NOTE,
+    seen="RemoveIPC=yes (the default), a session of an ordinary user, no linger",
+    why="When this user's last login ends, logind removes their shared memory and their files in "
+    "/dev/shm: a detached run dies with a bus error. An attached run keeps a login open.",
+)
+def removes_ipc(facts: Facts) -> Sight | None:
+    if not facts.condition.system.remove_ipc or not _ordinary(facts):
+        return None
+    return Sight("RemoveIPC=yes, no linger", fix=_linger(facts))
+
+
+@host_check(
+    "SYS-007",
+    title="the host is a container",
+    severity=Severity.NOTE,
+    seen="Docker, Podman, Kubernetes, LXC, Incus, systemd-nspawn, Apptainer or Singularity",
+    why="The container's limits apply (CPUs, memory, /dev/shm, processes), and other hosts reach "
+    "it only over its own network or the host's (--network=host).",
+    fix="nothing to do, unless other findings require it",
+)
+def container(facts: Facts) -> Sight | None:
+    system = facts.condition.system
+    return Sight(system.container) if system.in_container else None
+
+
+@cluster_check(
+    "SYS-008",
+    title="Windows Subsystem for Linux",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the kernel is Microsoft's WSL (note: it is the only host)",
+    why="Its network is behind NAT: other machines cannot connect to it, so it can only train "
+    "alone.",
+    fix=do(
+        "in %UserProfile%\\.wslconfig: [wsl2] networkingMode=mirrored; then ",
+        command("wsl --shutdown"),
+    ),
+)
+def wsl(cluster: Cluster) -> list[Sight]:
+    worse = Severity.WARN if len(cluster.hosts) > 1 else Severity.NOTE
+    hosts = [f for f in cluster.hosts if "microsoft" in f.kernel.lower()]
+    return [Sight(f.kernel, host=f.host, severity=worse) for f in hosts]
+
+
+@host_check(
+    "SYS-009",
+    title="the login is inside a scheduler job",
+    severity=Severity.NOTE,
+    seen="SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, JOB_ID or OAR_JOB_ID in the environment",
+    why="Intel MPI's mpirun then starts its daemons through the scheduler instead of SSH. "
+    "`ipexctl run` works, because it sets its own launcher; a manual mpirun may not.",
+    fix=do("by hand: ", command("export I_MPI_HYDRA_BOOTSTRAP=ssh")),
+)
+def in_a_job(facts: Facts) -> Sight | None:
+    jobs = facts.condition.system.jobs
+    return Sight(", ".join(f"{name}={value}" for name, value in jobs)) if jobs else None
+
+
+@host_check(
+    "SEC-001",
+    title="training traffic would use a public address",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the other hosts reach it at a public address (note: for IPv6, where nearly all are "
+    "public)",
+    why="gloo and MPI neither authenticate nor encrypt: anyone who reaches their ports can read "
+    "gradients or break the run.",
+    fix="use the hosts' private addresses, or allow these ports only between the hosts (security "
+    "group, firewall)",
+)
+def public_address(facts: Facts) -> Sight | None:
+    address = of.peer_address(facts)
+    if not of.public(address):
+        return None
+    return Sight(address, severity=Severity.NOTE if ":" in address else Severity.WARN)
+
+
+@cluster_check(
+    "HOST-001",
+    title="one machine is listed twice",
+    severity=Severity.WARN,
+    seen="two names lead to the same machine and the same network",
+    why="It gets the ranks of two hosts, and all other hosts wait for them.",
+    fix="keep only one of the names in the hostfile",
+)
+def twice(cluster: Cluster) -> Sight | None:
+    found = groups(cluster.hosts, _machine)
+    same = [names for names in found.values() if len(names) > 1]
+    return Sight("; ".join(map(fold, same))) if same else None
+
+
+@cluster_check(
+    "HOST-002",
+    title="several hosts are the same machine",
+    severity=Severity.NOTE,
+    seen="hosts on one machine have separate networks (containers, network namespaces)",
+    why="They share its cores and memory bandwidth: adding more of them does not make training "
+    "faster.",
+    fix="nothing to do, if that is what you want (a practice cluster)",
+)
+def one_machine(cluster: Cluster) -> Sight | None:
+    found: dict[str, dict[object, list[str]]] = {}
+    for facts in cluster.hosts:
+        if facts.boot_id and facts.condition.system.netns is not None:
+            networks = found.setdefault(facts.boot_id, {})
+            networks.setdefault(facts.condition.system.netns, []).append(facts.host)
+    shared = [nets for nets in found.values() if len(nets) > 1]
+    if not shared:
+        return None
+    return Sight("; ".join(fold(n for names in nets.values() for n in names) for nets in shared))
+
+
+@cluster_check(
+    "HOST-003",
+    title="two hosts have the same hostname",
+    severity=Severity.WARN,
+    seen="two machines report the same hostname",
+    why="MPI and gloo use the hostname to decide which ranks share a machine: ranks of two "
+    "machines then look for each other in one /dev/shm, and hang.",
+    fix=do(sudo("hostnamectl set-hostname NAME"), "   with a different name on each"),
+)
+def same_hostname(cluster: Cluster) -> Sight | None:
+    found: dict[str, dict[object, list[str]]] = {}
+    for facts in cluster.hosts:
+        if facts.net.hostname:
+            machines = found.setdefault(facts.net.hostname, {})
+            machines.setdefault(_machine(facts) or facts.host, []).append(facts.host)
+    same = {name: m for name, m in found.items() if len(m) > 1}
+    text = "; ".join(
+        f"{name} on {fold(h for names in machines.values() for h in names)}"
+        for name, machines in same.items()
+    )
+    return Sight(text) if same else None
+
+
+@cluster_check(
+    "CLOCK-001",
+    title="the clock is off",
+    severity=Severity.WARN,
+    seen="the clock is off by more than 2 s, after allowing for measurement error",
+    why="Certificates look expired or not yet valid, logs of different hosts do not line up, "
+    "and tools that compare file times rebuild too much or too little.",
+    fix=do(scripted("timedatectl set-ntp true"), "   (or start chronyd)"),
+)
+def clocks(cluster: Cluster) -> list[Sight]:
+    """Against the other hosts; two hosts or fewer are compared with this machine."""
+    known = [(f.host, f.clock) for f in cluster.hosts if f.clock]
+    if not known:
+        return []
+    alone = len(known) < 3
+    reference = 0.0 if alone else _middle([c.offset for _, c in known])
+    doubt = 0.0 if alone else _middle([c.uncertainty for _, c in known])
+    than = "this machine" if alone else "the other hosts"
+    found = []
+    for host, clock in known:
+        skew = clock.offset - reference
+        if abs(skew) - clock.uncertainty - doubt > SKEW:
+            side = "ahead of" if skew > 0 else "behind"
+            doubtful = max(clock.uncertainty, 0.001)
+            found.append(Sight(f"{_seconds(skew)} {side} {than} (±{doubtful:.3f} s)", host=host))
+    return found
+
+
+def _middle(numbers: list[float]) -> float:
+    return sorted(numbers)[len(numbers) // 2]
+
+
+def _seconds(skew: float) -> str:
+    skew = abs(skew)
+    if skew < 120:
+        return f"{skew:.1f} s"
+    return f"{skew / 60:.0f} min" if skew < 7200 else f"{skew / 3600:.1f} h"
+
+
+def _machine(facts: Facts) -> tuple[str, int] | None:
+    """Equal for two logins to one machine, different for two containers on it."""
+    netns = facts.condition.system.netns
+    return (facts.boot_id, netns) if facts.boot_id and netns is not None else None
+
+
+def _ordinary(facts: Facts) -> bool:
+    """logind leaves system users alone, and those who linger."""
+    system = facts.condition.system
+    return bool(system.session) and (facts.uid or 0) >= 1000 and not system.linger
+
+
+def _linger(facts: Facts) -> Fix:
+    if not facts.user:
+        return do(Shell("sudo loginctl enable-linger $USER", needs_root=True))
+    return do(scripted("loginctl enable-linger", facts.user))
+
+
+def _glibc(facts: Facts) -> tuple[int, int] | None:
+    found = re.fullmatch(r"glibc (\d+)\.(\d+).*", facts.libc)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _version(python: Python) -> tuple[int, ...]:
+    return python.version
+
+
+def _told(python: Python) -> str:
+    return f"{python.path} ({_dotted(python.version)})"
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))

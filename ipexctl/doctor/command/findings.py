@@ -1,0 +1,162 @@
+"""What was found, each thing once: hosts without an answer, failures, warnings, notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.doctor.command.report_lines import STYLES, command, folded, labelled, truncate
+from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.report import Problem, Report, by_problem, in_common
+from ipexctl.facts.host_facts import plain
+
+BLOCKS = 8  # of warnings on the first screen; failures are all there
+NOTES = 4
+EVIDENCE = 3
+FIXES = 2
+VALUES = 6
+WHO = 40  # letters of the hosts' names
+EVIDENCE_LETTERS = 240
+KEYS = 8
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|[\da-f]{0,4}(?::[\da-f]{0,4}){2,7}")
+_PLURAL = {"fail": "failures", "warn": "warnings", "note": "notes"}
+
+
+# --- hosts without an answer ---------------------------------------------------------------------
+
+
+def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
+    text: list[Text] = []
+    unknown = [d for d in report.down if d.slug == "host-key-unknown"]
+    if unknown:
+        names = [d.host for d in unknown]
+        text += _heading("unreachable", "", names, "their host keys are not trusted yet", width)
+        for down in unknown if verbose else unknown[:KEYS]:
+            text += labelled("key", f"{down.host}: {down.why or down.what}", width)
+        if len(unknown) > KEYS and not verbose:
+            text.append(Text(f"  … and {len(unknown) - KEYS} more keys: -v", "dim"))
+        text += command("fix", f"{report.trust}   (compare the fingerprints first)", width)
+    for same in _alike([d for d in report.down if d not in unknown]):
+        text += _no_answer(same, width, verbose=verbose)
+    return text + command("or", report.without_downs, width)
+
+
+def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
+    """Those that say the same but for their own name and address."""
+    found: dict[tuple[str, ...], list[HostDown]] = {}
+    for d in down:
+        said = (part.replace(d.host, "") for part in (d.what, d.why, d.hint))
+        key = (d.slug, *(_ADDRESS.sub("", part) for part in said))
+        found.setdefault(key, []).append(d)
+    return list(found.values())
+
+
+def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
+    down, names = same[0], [d.host for d in same]
+    briefs = list(dict.fromkeys(d.brief for d in same))
+    shared = in_common(briefs) if len(briefs) > 1 else None
+    text = _heading(down.state.value, "", names, shared[0] if shared else down.brief, width)
+    why = down.why if verbose else down.why.strip().rpartition("\n")[2]
+    text += labelled("why", why, width) if why else []
+    where = down.hint.replace(f"on {down.host}: ", f"on {folded(names, WHO)}: ")
+    return text + command("fix", where, width)
+
+
+# --- findings ------------------------------------------------------------------------------------
+
+
+def blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
+    text: list[Text] = []
+    for severity in Severity:
+        found = by_problem(report.findings, severity)
+        most = {Severity.WARN: BLOCKS, Severity.NOTE: NOTES}.get(severity, len(found))
+        shown, left = (found, []) if verbose else (found[:most], found[most:])
+        if severity is Severity.NOTE and not verbose:
+            text += _notes(shown, width, report.everyone)
+        else:
+            for problem in shown:
+                text += _block(problem, width, report.everyone, verbose=verbose)
+        if left:
+            word = severity.value if len(left) == 1 else _PLURAL[severity.value]
+            ids = ", ".join(dict.fromkeys(p.first.id for p in left))
+            more = f"… and {len(left)} more {word}: -v"
+            text.append(Text(truncate(f"{more}   ({ids})", width), "dim"))
+    return text
+
+
+def _block(
+    problem: Problem, width: int | None, everyone: Sequence[str], *, verbose: bool
+) -> list[Text]:
+    first = problem.first
+    names = problem.hosts or everyone
+    text = _heading(first.severity.value, first.id, names, first.title, width)
+    text += labelled("seen", "\n".join(_evidence(problem, verbose=verbose)), width)
+    if verbose:
+        text += labelled("why", first.why, width)
+    return text + _fixes(problem, width, verbose=verbose)
+
+
+def _evidence(problem: Problem, *, verbose: bool) -> list[str]:
+    """Each different thing that was seen, with its hosts where they saw different things."""
+    seen = problem.evidence
+    texts = list(seen) if verbose else [truncate(text, EVIDENCE_LETTERS) for text in seen]
+    if len(seen) > 1 and problem.hosts:
+        names = [folded(hosts, None if verbose else WHO) for hosts in seen.values()]
+        if shared := in_common(seen):
+            values = [f"{v} on {n}" for v, n in zip(shared[1], names, strict=True) if v != n]
+            return [shared[0], ", ".join(_first(values, None if verbose else VALUES))]
+        texts = [f"{n}: {t}" for n, t in zip(names, texts, strict=True)]
+    return _first(texts, None if verbose else EVIDENCE)
+
+
+def _fixes(problem: Problem, width: int | None, *, verbose: bool) -> list[Text]:
+    """Each different fix, under the hosts that it is for."""
+    found = problem.fixes
+    if list(map(len, found.values())) == [max(1, len(problem.hosts))]:
+        return command("fix", str(problem.first.fix), width)
+    text: list[Text] = []
+    for fix, hosts in list(found.items())[: None if verbose else FIXES]:
+        first, *rest = str(fix).splitlines()
+        text += command("fix", "\n".join([f"on {folded(hosts, WHO)}: {first}", *rest]), width)
+    left = list(found.values())[FIXES:]
+    if left and not verbose:
+        text.append(Text(f"      … and for {folded(sum(left, []), WHO)}: -v"))
+    return text
+
+
+def _first(told: list[str], most: int | None) -> list[str]:
+    more = 0 if most is None else len(told) - most
+    return told if more <= 0 else [*told[:most], f"… and {more} more: -v"]
+
+
+def _notes(found: Sequence[Problem], width: int | None, everyone: Sequence[str]) -> list[Text]:
+    """One line each."""
+    if not found:
+        return []
+    most = None if width is None else max(16, width // 3)
+    names = [folded(p.hosts or everyone, most) for p in found]
+    number = max(len(p.first.id) for p in found)
+    name = max(map(cell_len, names))
+    text = [Text()]
+    for problem, who in zip(found, names, strict=True):
+        start = f" {problem.first.id:{number}}  {who}{' ' * (name - cell_len(who))}  "
+        room = None if width is None else max(20, width - 4 - cell_len(start))
+        line = Text("note", STYLES["note"]).append(start)
+        text.append(line.append(truncate(problem.first.title, room)))
+    return text
+
+
+def _heading(
+    state: str, number: str, names: Sequence[str], title: str, width: int | None
+) -> list[Text]:
+    text = Text(state, f"bold {STYLES[state]}")
+    if number:
+        text.append(f" {number}", "not bold")
+    title = plain(title)
+    room = 80 if width is None else max(20, width - cell_len(title) - len(text) - 4)
+    text.append(f"  {folded(names, room)}: ", "bold").append(title, "not bold")
+    return [Text(), text]

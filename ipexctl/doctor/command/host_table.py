@@ -1,0 +1,165 @@
+"""Hosts that look the same in one row; as many columns as the terminal has room for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from ipexctl.base.sizes import GIB
+from ipexctl.doctor.command.report_lines import STYLES, folded, truncate
+from ipexctl.doctor.report.report import Report
+from ipexctl.facts import host_facts as of
+from ipexctl.facts import isa, processors
+from ipexctl.facts.facts import Facts
+from ipexctl.quick_dataclass import dataclass
+
+GAP = 2
+ROWS = 12
+# In the order of the screen; those at the end go first when there is no room.
+COLUMNS = ("host", "state", "isa", "cores", "memory", "python", "address", "nic", "cpu", "system")
+_RIGHT = ("cores", "memory")
+_NEAR = 0.03  # memory within these bounds counts as the same: kernels keep different parts of it
+Look = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """`cells` stand under COLUMNS after host."""
+
+    hosts: tuple[str, ...]
+    state: str
+    cells: tuple[str, ...]
+
+
+def lines(report: Report, width: int | None, *, verbose: bool = False) -> list[Text]:
+    found = rows(report)
+    shown = found if verbose else found[:ROWS]
+    table = _fitted(_cells(shown, width, verbose=verbose), width)
+    text = [_line(row, table, header=i == 0) for i, row in enumerate(table)]
+    if len(found) > len(shown):
+        rest = sum(len(r.hosts) for r in found[ROWS:])
+        text.append(Text(f"… and {rest} more hosts in {len(found) - ROWS} rows: -v", "dim"))
+    return text
+
+
+def rows(report: Report) -> list[Row]:
+    """The largest group first, so that what differs stands below it."""
+    sizes = _sizes(report.facts)
+    found: dict[Look, list[Facts | None]] = {}
+    names: dict[Look, list[str]] = {}
+    for host in report.hosts:
+        facts = report.facts_of(host.name)
+        look = (report.state(host.name), *(_look(facts, sizes) if facts else ("",) * 7))
+        found.setdefault(look, []).append(facts)
+        names.setdefault(look, []).append(host.name)
+    made = []
+    for (state, level, cores, memory, pythons, nic, cpu, system), group in found.items():
+        addresses = [a for a in (of.peer_address(f) if f else "" for f in group) if a]
+        cells = (level, cores, memory, pythons, _addresses(addresses), nic, cpu, system)
+        hosts = names[state, level, cores, memory, pythons, nic, cpu, system]
+        made.append(Row(tuple(hosts), state, cells))
+    return sorted(made, key=lambda row: -len(row.hosts))
+
+
+def _addresses(addresses: Sequence[str]) -> str:
+    return folded(addresses, 32) if addresses else ""
+
+
+def _cells(found: Sequence[Row], width: int | None, *, verbose: bool) -> list[list[str]]:
+    most = None if verbose or width is None else max(24, width // 2)
+    table = [list(COLUMNS)]
+    for row in found:
+        cells = (truncate(c, 40) for c in row.cells)
+        table.append([folded(row.hosts, most), row.state, *cells])
+    return table
+
+
+def _fitted(table: list[list[str]], width: int | None) -> list[list[str]]:
+    keep = [i for i in range(len(COLUMNS)) if any(row[i] for row in table[1:])]
+    widths = [max(cell_len(row[i]) for row in table) for i in range(len(COLUMNS))]
+    while width and len(keep) > 3 and sum(widths[i] + GAP for i in keep) - GAP > width:
+        keep.pop()
+    return [[row[i] for i in keep] for row in table]
+
+
+def _line(row: list[str], table: list[list[str]], *, header: bool) -> Text:
+    text = Text()
+    for i, cell in enumerate(row):
+        size = max(cell_len(r[i]) for r in table)
+        pad = " " * (size - cell_len(cell))
+        style = "bold" if header else STYLES.get(cell, "") if table[0][i] == "state" else ""
+        text.append(pad + cell if table[0][i] in _RIGHT else cell + pad, style)
+        text.append(" " * GAP)
+    text.rstrip()
+    return text
+
+
+# --- what a host looks like ----------------------------------------------------------------------
+
+
+def _look(facts: Facts, sizes: dict[int, str]) -> Look:
+    return (
+        (isa.level(facts.cpu) or facts.cpu.arch) + (" (simulated)" if facts.cpu.simulated else ""),
+        _cores(facts),
+        "?" if (memory := of.memory(facts)) is None else sizes[memory],
+        ", ".join(_minors(facts)),
+        _nic(facts),
+        _processor(facts),
+        facts.os_name,
+    )
+
+
+def _sizes(hosts: Sequence[Facts]) -> dict[int, str]:
+    """Each amount of memory in words; amounts that are nearly the same get the same words."""
+    found: dict[int, str] = {}
+    together: list[int] = []
+    for total in [*sorted({n for n in map(of.memory, hosts) if n is not None}), None]:
+        if together and (total is None or total > together[0] * (1 + _NEAR)):
+            found.update(dict.fromkeys(together, f"{together[-1] / GIB:.0f} GiB"))
+            together = []
+        if total is not None:
+            together.append(total)
+    return found
+
+
+def _cores(facts: Facts) -> str:
+    """8, or 8×2 where each core runs two threads."""
+    cores, cpus = of.cores(facts), of.usable(facts)
+    if not cores or not cpus:
+        return "?"
+    if len(cpus) == cores:
+        return str(cores)
+    return f"{cores}×{len(cpus) // cores}" if len(cpus) % cores == 0 else f"{cores}/{len(cpus)}"
+
+
+def _processor(facts: Facts) -> str:
+    """Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz -> Xeon E5-2680 v4, Broadwell
+
+    AMD EPYC, which a hypervisor shortened -> EPYC Turin
+    """
+    name = (facts.cpu.model_name or facts.cpu.vendor).partition(" @ ")[0]
+    name = " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor$", " ", name).split())
+    known = processors.generation(facts.cpu)
+    if not known:
+        return name
+    name = name.removeprefix("Intel ").removeprefix("AMD ")
+    if known.startswith(name):
+        return known
+    more = " ".join(word for word in known.split() if word not in name.split())
+    return f"{name}, {more}" if more else name
+
+
+def _minors(facts: Facts) -> list[str]:
+    """The newest three."""
+    minors = sorted({p.version[:2] for p in facts.pythons}, reverse=True)
+    shown = [".".join(map(str, m)) for m in minors[:3]]
+    return shown + ["…"] if len(minors) > 3 else shown or ["none"]
+
+
+def _nic(facts: Facts) -> str:
+    address = of.peer_address(facts)
+    own = [n.name for n in facts.net.nics if address and address in n.addresses]
+    return own[0] if own else facts.net.default_nic

@@ -1,0 +1,192 @@
+"""A doctor's report for programs: JSON, JUnit XML, Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, fields, is_dataclass
+from enum import Enum
+from typing import Any
+from xml.etree import ElementTree
+
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.report import Report, by_problem
+from ipexctl.facts import isa, processors
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.host_facts import memory, peer_address, plain
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.inventory.inventory import Host
+
+SCHEMA = 1
+_GOOD = ("ok", "warn")
+
+
+def document(report: Report) -> dict[str, Any]:
+    """docs/schema/doctor.schema.json describes it; while SCHEMA stays a field may come, none goes
+    or changes."""
+    return {
+        "schema_version": SCHEMA,
+        "command": "doctor",
+        "level": report.level,
+        "hosts": [_host(report, host) for host in report.hosts],
+        "lock": report.env.lock or None if report.env else None,
+        "unchecked": report.unchecked or None,
+        "findings": [_finding(f) for f in report.findings_of("")],
+        "peers": [_plain(p) for p in report.peers],
+        "recommendations": [_plain(r) for r in report.recommendations],
+        "measured": _plain(report.measured),
+        "seconds": round(report.seconds, 3),
+        "exit_code": report.exit_code,
+    }
+
+
+def as_json(report: Report) -> str:
+    """A line for each host: json indents in slow Python, and nobody reads all of it anyway."""
+    parts = []
+    for key, value in document(report).items():
+        rows = isinstance(value, list) and value
+        text = ",\n    ".join(map(_line, value)) if rows else _line(value)
+        parts.append(f"  {_line(key)}: " + (f"[\n    {text}\n  ]" if rows else text))
+    return "{\n" + ",\n".join(parts) + "\n}"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def _host(report: Report, host: Host) -> dict[str, Any]:
+    facts, down = report.facts_of(host.name), report.down_of(host.name)
+    return {
+        "name": host.name,
+        "address": peer_address(facts) if facts else "",
+        "state": report.state(host.name),
+        "isa": isa.level(facts.cpu) if facts else "",
+        "generation": processors.generation(facts.cpu) if facts else "",
+        "facts": _plain(facts) if facts else None,
+        "error": asdict(down) if down else None,
+        "findings": [_finding(f) for f in report.findings_of(host.name)],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "severity": finding.severity.value,
+        "title": finding.title,
+        "evidence": finding.evidence,
+        "why": finding.why,
+        "fix": str(finding.fix),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """What json knows; unlike dataclasses.asdict it copies nothing that is plain already."""
+    if isinstance(value, str | int | float | None) and not isinstance(value, Enum):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return value.value if isinstance(value, Enum) else str(value)
+
+
+# --- JUnit ---------------------------------------------------------------------------------------
+
+
+def junit(report: Report) -> str:
+    """One suite per host and one for all together; a `fail` finding is a failure.
+
+    Warnings and notes are passing tests with words: a CI that turns red for them is switched off.
+    """
+    root = ElementTree.Element("testsuites", name="ipexctl doctor", time=f"{report.seconds:.3f}")
+    for name in [h.name for h in report.hosts] + ["all hosts"]:
+        _suite(root, report, name)
+    for key in ("tests", "failures", "errors"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode")
+
+
+def _suite(root: ElementTree.Element, report: Report, name: str) -> None:
+    suite = ElementTree.SubElement(root, "testsuite", name=_xml(name))
+    host = "" if name == "all hosts" else name
+    down = report.down_of(host) if host else None
+    if host:
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(name), name="answers")
+        if down:
+            said = "\n".join(filter(None, (down.what, down.why, down.hint)))
+            error = ElementTree.SubElement(case, "error", message=_xml(down.what), type=down.slug)
+            error.text = _xml(said)
+    found = report.findings_of(host)
+    for f in found:
+        title = _xml(f"{f.id} {f.title}")
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(name), name=title)
+        text = _xml(f"seen {f.evidence}\nwhy {f.why}\nfix {f.fix}")
+        if f.severity is Severity.FAIL:
+            ElementTree.SubElement(case, "failure", message=title, type=f.id).text = text
+        else:
+            ElementTree.SubElement(case, "system-out").text = f"{f.severity.value}\n{text}"
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(sum(f.severity is Severity.FAIL for f in found)))
+    suite.set("errors", "1" if down else "0")
+
+
+def _xml(text: str) -> str:
+    """XML 1.0 has no word for control characters, so the file would not parse."""
+    return "\n".join(plain(line) for line in text.splitlines())
+
+
+# --- Markdown ------------------------------------------------------------------------------------
+
+
+def markdown(report: Report) -> str:
+    """For an issue, a wiki, a CI summary."""
+    states = [report.state(h.name) for h in report.hosts]
+    good = sum(s in _GOOD for s in states)
+    lines = [f"## {good} of {len(states)} hosts ready", ""]
+    lines += ["| hosts | state | isa | memory | system |", "|---|---|---|---|---|"]
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for host in report.hosts:
+        facts = report.facts_of(host.name)
+        rows.setdefault((report.state(host.name), *_cells(facts)), []).append(host.name)
+    lines += [_row(fold(names), *cells) for cells, names in rows.items()]
+    lines += _found(report)
+    return "\n".join(lines) + "\n"
+
+
+def _cells(facts: Facts | None) -> tuple[str, ...]:
+    if facts is None:
+        return "", "", ""
+    ours = memory(facts)
+    size = "?" if ours is None else f"{ours / (1 << 30):.0f} GiB"
+    return isa.level(facts.cpu), size, facts.os_name
+
+
+def _found(report: Report) -> Iterable[str]:
+    for down in report.down:
+        yield f"\n### {_md(down.slug)}: {_md(down.what)}\n"
+        yield from (f"{_md(line)}  " for line in (down.why + "\n" + down.hint).splitlines() if line)
+    for severity in Severity:
+        for problem in by_problem(report.findings, severity):
+            first, seen, fixes = problem.first, problem.evidence, problem.fixes
+            names = fold(problem.hosts or report.everyone)
+            yield f"\n### {severity.value} {first.id}: {_md(first.title)} ({_md(names)})\n"
+            for text, hosts in seen.items():
+                yield f"- {_md(text)}" if len(seen) == 1 else f"- {_md(fold(hosts))}: {_md(text)}"
+            yield f"\n{_md(first.why)}\n"
+            for fix, hosts in fixes.items():
+                yield from [f"{_md(fold(hosts))}:\n"] if len(fixes) > 1 else []
+                yield from (f"    {plain(line)}" for line in fix.lines)
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(_md(c) for c in cells) + " |"
+
+
+def _md(text: str) -> str:
+    """Text that no Markdown reader takes for markup."""
+    return "".join("\\" + c if c in "\\`*_[]<>|#&!" else c for c in plain(" ".join(text.split())))

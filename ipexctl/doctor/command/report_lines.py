@@ -1,0 +1,78 @@
+"""Lines of the doctor's report: cut, wrapped, coloured."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from ipexctl.base.wrapping import wrapped
+from ipexctl.facts.host_facts import plain
+from ipexctl.inventory.hostfile_text import fold
+
+STYLES = {
+    "ok": "green",
+    "warn": "yellow",
+    "fail": "red",
+    "failed": "red",
+    "unreachable": "bright_red",
+    "note": "cyan",
+}
+
+
+def folded(names: Sequence[str], most: int | None) -> str:
+    """node[01-14]; names that fold badly are cut at a name and counted."""
+    text = plain(fold(names), 1 << 20)
+    if most is None or cell_len(text) <= most:
+        return text
+    end = f",… ({len(names)})"
+    room = max(4, most - len(end))
+    cut = set_cell_size(text, room)
+    whole = _last_comma(cut)
+    return (cut[:whole] if whole > 0 else cut.rstrip()) + end
+
+
+def _last_comma(text: str) -> int:
+    """Where the last whole name ends: the last comma outside brackets."""
+    depth, last = 0, -1
+    for at, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            last = at
+    return last
+
+
+def truncate(text: str, most: int | None) -> str:
+    text = plain(text)
+    if most is None or cell_len(text) <= most:
+        return text
+    return set_cell_size(text, max(1, most - 1)).rstrip() + "…"
+
+
+def labelled(label: str, text: str, width: int | None) -> list[Text]:
+    """`  why Some prose`, wrapped below itself."""
+    found = []
+    indent = f"  {label} "
+    for line in text.splitlines() or [""]:
+        for part in _wrapped(plain(line), width, len(indent)):
+            found.append(Text(indent, "dim").append(part, "not dim"))
+            indent = " " * len(indent)
+    return found
+
+
+def command(label: str, text: str, width: int | None = None) -> list[Text]:
+    """For what may be copied: each command whole."""
+    start = f"  {label} "
+    lines = [start + plain(line) for line in text.splitlines() if line.strip()]
+    if width is not None:
+        lines = [part for line in lines for part in wrapped(line, width, " " * len(start))]
+    return [*map(Text, lines)]
+
+
+def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
+    if width is None or cell_len(text) + indent <= width:
+        return [text]
+    room = max(20, width - indent)
+    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]

@@ -1,0 +1,260 @@
+"""doctor: ask all hosts what they are, let them try each other, and judge.
+
+Two phases over one connection per host: facts from all, then everybody connects to the others. With
+the level `std` a third one: what they compute and what the links carry (doctor/measure.py).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ipexctl.base import quoting
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.values import count_or_none, listed, texts, truth
+from ipexctl.doctor.checks import run_all
+from ipexctl.doctor.checks.reachability import pairs
+from ipexctl.doctor.measure import measure
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.report.report import Report
+from ipexctl.env.choice.env_choice import EnvChoice
+from ipexctl.errors import InputError, unknown_value
+from ipexctl.facts.facts import Facts, Peer
+from ipexctl.facts.host_facts import is_address, peer_address, plain
+from ipexctl.facts.measurements import Measured
+from ipexctl.facts.open_ports import read_rules
+from ipexctl.install.stack.lock_file import Lock
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.hostfile_reader import hostfile_here
+from ipexctl.local.project_lock import LOCK_FILE, choice_here, lock_folder, read_lock
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import AHEAD
+from ipexctl.machines.fleet import GRACE, Fleet, fan_out
+from ipexctl.machines.probe_host import answer, question
+from ipexctl.machines.suggested_commands import options as options_of
+from ipexctl.machines.suggested_commands import other_pythons, with_options
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.script_files.training_script import training_script
+from ipexctl.shipped_tables import table
+
+LEVELS = ("quick", "std")
+PEER_TIMEOUT = 2.0
+RULES_TIMEOUT = 20.0
+_BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
+
+
+@dataclass(frozen=True)
+class Options:
+    """`python` is the interpreter whose torch the level std measures; "": that of the stack."""
+
+    root: str = ROOT
+    level: str = "quick"
+    python: str = ""
+    env: EnvChoice | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A connected host that listens on `port` for the others (None: it does not)."""
+
+    agent: Agent
+    facts: Facts
+    port: int | None
+
+
+def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
+    """Raises InputError for hosts that cannot be named; all else is in the report."""
+    fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
+    from ipexctl.install.requirement_files import changed_note
+
+    choice = choice_here()
+    if note := changed_note(target, choice, fleet.root):
+        target.note(note)
+    report = examine_hosts(fleet, replace(options or Options(root), env=choice))
+    fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
+    return report
+
+
+def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
+    """The same for hosts that are known already. The fleet is opened and closed here."""
+    hosts, target, options = fleet.hosts, fleet.target, options or Options(fleet.root)
+    if options.level not in LEVELS:
+        raise unknown_value("--level", options.level, LEVELS)
+    began = time.monotonic()
+    with fleet:
+        facts, peers, measured = _asked(fleet, options)
+    gone = {d.host for d in fleet.failures}
+    peers = tuple(p for p in peers if p.target not in gone)
+    alive = tuple(f for f in facts if f.host not in gone)
+    cluster = Cluster(alive, peers, rows=table(), measured=measured, lock=_lock(fleet.target))
+    return Report(
+        hosts=hosts.hosts,
+        facts=facts,
+        down=fleet.failures,
+        peers=peers,
+        findings=with_options(run_all(cluster), target, options.root),
+        seconds=time.monotonic() - began,
+        named=named(target, hosts),
+        root="" if options.root == ROOT or "root" in target.configured else options.root,
+        without_downs=fleet.without_downs(),
+        level=options.level,
+        script=training_script(Path.cwd()),
+        measured=measured,
+        recommendations=recommend(cluster),
+        env=options.env,
+        requirements=_requirements_here(options.env),
+        unchecked=hostfile_here() if not (target.hostfile or target.hosts) else "",
+    )
+
+
+def _requirements_here(choice: EnvChoice | None) -> str:
+    """What to install where there is no lock yet."""
+    name = "requirements.txt"
+    return name if choice and not choice.lock and os.path.isfile(name) else ""
+
+
+def _lock(target: Target) -> Lock | None:
+    """The one that `install` goes by."""
+    try:
+        return read_lock(lock_folder() / LOCK_FILE)
+    except InputError as e:
+        target.note(f"{e.what}: {e.why}")
+        return None
+
+
+def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:
+    """One round trip for the facts of a host: the question goes with the agent."""
+    several, env = len(fleet.hosts.hosts) > 1, options.env.key if options.env else ""
+
+    def first(host: Host) -> Seen:
+        root = fleet.root_of(host)
+        agent = fleet.connect(host, ahead=[question(root, listen=several, env=env, dns=True)])
+        return Seen(agent, *answer(agent, AHEAD, agent.hello.sent, root))
+
+    seen = {host.name: one for host, one in fleet.each(first).items()}
+    for text in other_pythons(one.agent for one in seen.values()):
+        fleet.target.note(text)
+    tried = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
+    peers = tuple(peer for found in tried.values() for peer in found)
+    seen |= _with_open_ports(fleet, seen, peers)
+    measured = Measured()
+    if options.level != "quick":
+        alive = {host: seen[host.name].facts for host in fleet.alive}
+        measured = measure(fleet, alive, options.python, env)
+    facts = tuple(one.facts for one in seen.values())
+    return facts, peers, measured
+
+
+def _with_open_ports(
+    fleet: Fleet, seen: Mapping[str, Seen], peers: Iterable[Peer]
+) -> dict[str, Seen]:
+    """The hosts with ports closed to others, with what their firewalls let in."""
+    closed = {p.target for p in peers if not p.ok}
+
+    def ask(host: Host) -> Seen:
+        one = seen[host.name]
+        told = one.agent.call("facts.firewall_rules.rules", {}, timeout=RULES_TIMEOUT).done
+        rules = told.get("rules")
+        found = read_rules(rules) if isinstance(rules, str) else ()
+        return replace(one, facts=replace(one.facts, net=replace(one.facts.net, open_ports=found)))
+
+    hosts = [host for host in fleet.alive if host.name in closed]
+    found = fan_out(hosts, ask, forks=fleet.target.forks)
+    return {h.name: one for h, one in found.items() if not isinstance(one, HostDown)}
+
+
+def named(target: Target, hosts: Inventory) -> str:
+    """The hosts as the user would name them to another command."""
+    said = options_of(target)
+    if said or target.hostfile:
+        return quoting.quote(said)
+    names = ",".join(h.name for h in hosts.hosts if not h.local)
+    return quoting.quote(("-H", names)) if names else ""
+
+
+def connect_all(
+    hosts: Sequence[Host], seen: Mapping[str, Seen], forks: int
+) -> dict[Host, list[Peer] | HostDown]:
+    """Whom each host reaches; some may be lost meanwhile."""
+    where = {n: (peer_address(s.facts), s.port) for n, s in seen.items() if s.port}
+    beside_port = {
+        n: s.facts.net.range_port
+        for n, s in seen.items()
+        # it listens where we came in, which others may not use: behind a forwarded port
+        if s.facts.net.range_port and where.get(n, ("", 0))[0] == s.facts.net.ssh_address
+    }
+    able = [h for h in hosts if h.name in where and where[h.name][0]]
+    plan = pairs([h.name for h in able])
+    labels = {h.name for h in hosts if h.address}  # nobody is to resolve these
+
+    def second(host: Host) -> list[Peer]:
+        targets = [(name, *where[name]) for name in plan[host.name]]
+        if not targets:
+            return []
+        beside = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
+        names = [name for name, _, _ in targets if not is_address(name) and name not in labels]
+        args = {
+            "targets": targets + beside,
+            "names": names,
+            "large": [name for name, _, _ in targets],
+            "timeout": PEER_TIMEOUT,
+        }
+        reply = seen[host.name].agent.call(
+            "facts.host_network.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30
+        )
+        return _peers(host.name, targets, reply.done)
+
+    return fan_out(able, second, forks=forks)
+
+
+def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
+    errors, resolved, large = _results(done), _resolved(done), _large(done)
+    found = []
+    for name, address, _ in targets:
+        lost, passes = large.get(name, (None, None))
+        found.append(
+            Peer(
+                source=source,
+                target=name,
+                address=address,
+                ok=errors.get(name) == "",
+                error=errors.get(name, "?"),
+                in_range=errors.get(_BESIDE + name),
+                resolved=resolved.get(name),
+                unanswered=name in resolved and resolved[name] is None,
+                lost=lost,
+                passes=passes,
+            )
+        )
+    return found
+
+
+def _results(done: Mapping[str, Any]) -> dict[str, str]:
+    rows = done.get("results")
+    pairs = (
+        [r for r in rows if isinstance(r, list) and len(r) == 2] if isinstance(rows, list) else []
+    )
+    return {plain(name): plain(error) for name, error in pairs}
+
+
+def _large(done: Mapping[str, Any]) -> dict[str, tuple[bool | None, int | None]]:
+    """Whether large packets to a host are lost, and the size of those that arrive."""
+    rows = (r for r in listed(done.get("large")) if isinstance(r, list) and len(r) == 3)
+    return {plain(name): (truth(lost), count_or_none(size)) for name, lost, size in rows}
+
+
+def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...] | None]:
+    """What the hosts' names mean there; None: the resolver gave no answer."""
+    rows = (row for row in listed(done.get("names")) if isinstance(row, list) and len(row) == 2)
+    return {
+        plain(name): texts(found) if isinstance(found, list) else None
+        for name, found in rows
+        if found is None or isinstance(found, list)
+    }

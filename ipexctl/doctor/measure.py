@@ -1,0 +1,119 @@
+"""doctor --level std: what hosts compute, then what the links between them carry."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.facts import host_facts as of
+from ipexctl.facts import measurements
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.measurements import HostBench, Link, Losses, Measured
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import Fleet, fan_out
+from ipexctl.quick_dataclass import dataclass
+
+CHILD_TIMEOUT = 90.0  # most of it for a cold import of torch from a slow disk
+LINK_SECONDS = 0.5
+LINK_BYTES = 64 << 20
+_QUIET = 15.0  # how long a host may say nothing
+
+
+def measure(fleet: Fleet, facts: Mapping[Host, Facts], python: str, env: str) -> Measured:
+    """Compute first, links after: each would disturb the other."""
+    able = {h: f for h, f in facts.items() if fleet.agents[h].hello.kind == "python"}
+    computed = _computed(fleet, able, python, env)
+    servers = _serving(fleet, able)
+    return Measured(computed, _linked(fleet, servers), _lost(fleet, servers))
+
+
+def _computed(
+    fleet: Fleet, able: Mapping[Host, Facts], python: str, env: str
+) -> tuple[HostBench, ...]:
+    waves, left = measurements.benchmark_waves(list(able.values()))
+
+    def one(host: Host) -> HostBench:
+        args = {
+            "root": fleet.root_of(host),
+            "environment": env,
+            "python": python,
+            "threads": of.cores(able[host]) or 1,
+            "timeout": CHILD_TIMEOUT,
+        }
+        reply = fleet.agents[host].call("facts.benchmark.host", args, timeout=_QUIET)
+        return measurements.host_bench(host.name, reply.done)
+
+    found: dict[str, HostBench] = {}
+    for wave in waves:
+        hosts = [host for host in able if host.name in wave]
+        for host, outcome in fan_out(hosts, one, forks=fleet.target.forks).items():
+            if isinstance(outcome, HostDown):
+                outcome = HostBench(host.name, "failed", outcome.brief)
+            found[host.name] = outcome
+    why = f"more than {measurements.SAME_MACHINE} of these hosts are one machine"
+    found.update((name, HostBench(name, "skipped", why)) for name in left)
+    return tuple(found[host.name] for host in able)
+
+
+@dataclass(frozen=True)
+class _Servers:
+    """Where hosts wait for the others, by name, for those who know the token."""
+
+    token: str
+    hosts: Mapping[str, Host]
+    at: Mapping[str, tuple[str, int]]
+
+
+def _serving(fleet: Fleet, able: Mapping[Host, Facts]) -> _Servers:
+    token = secrets.token_hex(16)
+
+    def serve(host: Host) -> int:
+        reply = fleet.agents[host].call("facts.benchmark.serve", {"token": token}, timeout=_QUIET)
+        return reply.done.whole("port", 65535)
+
+    addressed = [host for host, facts in able.items() if of.peer_address(facts)]
+    answers = fan_out(addressed, serve, forks=fleet.target.forks) if len(addressed) > 1 else {}
+    ports = {h: port for h, port in answers.items() if isinstance(port, int)}
+    at = {h.name: (of.peer_address(able[h]), port) for h, port in ports.items()}
+    return _Servers(token, {h.name: h for h in ports}, at)
+
+
+def _lost(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
+    """From each host to the next one, all at once: it takes hardly anything of the links."""
+    names = list(servers.at)
+    next_of = dict(zip(names, [*names[1:], *names[:1]], strict=True)) if len(names) > 1 else {}
+
+    def one(host: Host) -> Losses | None:
+        target = next_of[host.name]
+        args = {"token": servers.token, "target": servers.at[target]}
+        done = fleet.agents[host].call("facts.benchmark.losses", args, timeout=_QUIET).done
+        return measurements.losses(host.name, target, done)
+
+    outcomes = fan_out([servers.hosts[name] for name in next_of], one, forks=fleet.target.forks)
+    return tuple(found for found in outcomes.values() if isinstance(found, Losses))
+
+
+def _linked(fleet: Fleet, servers: _Servers) -> tuple[Link, ...]:
+    found: list[Link] = []
+    for group in measurements.rounds(list(servers.at)):
+        plan = dict(group)
+
+        def one(host: Host, plan: Mapping[str, str] = plan) -> list[Link]:
+            name = plan[host.name]
+            args = {
+                "token": servers.token,
+                "targets": [[name, *servers.at[name]]],
+                "bytes": LINK_BYTES,
+                "seconds": LINK_SECONDS,
+            }
+            reply = fleet.agents[host].call("facts.benchmark.link", args, timeout=_QUIET)
+            return measurements.links(host.name, [name], reply.done)
+
+        hosts = [servers.hosts[name] for name in plan]
+        outcomes = fan_out(hosts, one, forks=measurements.AT_ONCE)
+        for host, outcome in outcomes.items():
+            if isinstance(outcome, HostDown):
+                outcome = [Link(host.name, plan[host.name], error=outcome.brief)]
+            found += outcome
+    return tuple(found)

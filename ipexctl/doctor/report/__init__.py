@@ -1,0 +1,1 @@
+"""Findings, fixes and recommendations, as values. Pure."""

@@ -1,0 +1,71 @@
+"""What a check about several hosts sees, and what all checks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+
+from ipexctl.doctor.report.suggested_fix import Fix, do, scripted
+from ipexctl.facts import usable_cores
+from ipexctl.facts.facts import Facts, Peer
+from ipexctl.facts.measurements import Measured
+from ipexctl.install.stack.lock_file import Lock
+from ipexctl.install.stack.version_table import Row
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The hosts that answered, who could reach whom, the version table, and the folder's lock."""
+
+    hosts: tuple[Facts, ...]
+    peers: tuple[Peer, ...] = ()
+    rows: tuple[Row, ...] = ()
+    measured: Measured = Measured()
+    lock: Lock | None = None
+
+    def facts_of(self, host: str) -> Facts | None:
+        return self._by_name.get(host)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Facts]:
+        return {f.host: f for f in self.hosts}
+
+    @cached_property
+    def ranks(self) -> int:
+        """As many as `run` starts by default."""
+        return sum(usable_cores.default_ranks(facts.cpu) for facts in self.hosts)
+
+
+def groups(
+    hosts: Sequence[Facts], key: Callable[[Facts], Hashable | None]
+) -> dict[Hashable, list[str]]:
+    """Host names by what `key` says of them, the largest group first. Unknown ones take no part."""
+    found: dict[Hashable, list[str]] = {}
+    for facts in hosts:
+        value = key(facts)
+        if value not in (None, ""):
+            found.setdefault(value, []).append(facts.host)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def hosts_by_value(found: dict[Hashable, list[str]], unit: str = "") -> str:
+    """amx on node[01-03]; avx2 on node04"""
+    return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in found.items())
+
+
+def install_command(facts: Facts, *, debian: str, rhel: str, suse: str, again: bool = False) -> Fix:
+    """The command that installs a package on this host's distribution; `again`: it is there, and
+    its files are damaged."""
+    ids = set(facts.os_ids)
+    apt = scripted("apt-get install -y", *["--reinstall"] * again, *debian.split())
+    dnf = scripted("dnf", "reinstall" if again else "install", "-y", *rhel.split())
+    zypper = scripted("zypper install -y", *["--force"] * again, *suse.split())
+    if ids & {"debian", "ubuntu"}:
+        return do(apt)
+    if ids & {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}:
+        return do(dnf)
+    if ids & {"suse", "opensuse", "sles", "sle_hpc", "opensuse-leap"}:
+        return do(zypper)
+    return do(apt, "   (Debian, Ubuntu)") | do(dnf, "   (RHEL, Fedora)") | do(zypper, "   (SUSE)")

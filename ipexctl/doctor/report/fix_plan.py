@@ -1,0 +1,127 @@
+"""What --fix would do on a host, and the script of what only root can do. Pure.
+
+Ours to change is little on purpose: what a user may undo, and what no running program can notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.report import Problem, by_problem
+from ipexctl.doctor.report.suggested_fix import Command, Fix, Shell
+from ipexctl.facts.host_facts import count_or_none, plain
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that will be changed, in the host's words. `key` is what the host knows it by."""
+
+    key: str
+    what: str
+    undo: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`left` is what looks like a case for us and is not safe: told, and left alone."""
+
+    host: str
+    changes: tuple[Change, ...]
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Done:
+    """`record` is the file on the host that --undo needs; "" when nothing was changed."""
+
+    host: str
+    done: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+    record: str = ""
+
+
+def plan(host: str, raw: Mapping[str, Any]) -> Plan:
+    return Plan(host, tuple(_changes(raw.get("changes"))), _texts(raw.get("left")))
+
+
+def done(host: str, raw: Mapping[str, Any]) -> Done:
+    return Done(host, _texts(raw.get("done")), _texts(raw.get("failed")), plain(raw.get("record")))
+
+
+def _changes(rows: Any) -> Iterable[Change]:
+    for row in rows[:MOST] if isinstance(rows, list) else []:
+        if isinstance(row, Mapping) and isinstance(row.get("key"), str):
+            size = count_or_none(row.get("size")) or 0
+            yield Change(row["key"], plain(row.get("what")), plain(row.get("undo")), size)
+
+
+def _texts(rows: Any) -> tuple[str, ...]:
+    found = (plain(row) for row in (rows[:MOST] if isinstance(rows, list) else []))
+    return tuple(text for text in found if text)
+
+
+# --- what needs root -----------------------------------------------------------------------------
+
+# One step that fails must not keep the others from being done. No `exit`: some paste this.
+_START = ("bad=", 'failed() { echo "$1: failed" >&2; bad=1; }')
+_END = ('test -z "$bad"',)
+
+
+def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[list[str], str]]:
+    """A shell script for each group of hosts that need the same commands. For reading, then for
+    root."""
+    grave = [f for f in findings if f.severity is not Severity.NOTE and f.fix.needs_root]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for host in hosts:
+        own = [f for f in grave if f.host in ("", host)]
+        live = tuple(f"{f.id} {command}" for f in own for command in ready_commands(f.fix))
+        if own:
+            groups.setdefault(live, []).append(host)
+    return [(names, _script(names, grave)) for names in groups.values()]
+
+
+def _script(names: Sequence[str], findings: Sequence[Finding]) -> str:
+    head = (
+        f"# for {_comment(fold(names))}",
+        "# written by `ipexctl doctor --fix --print`: read it, then run it there as a user of sudo",
+    )
+    own = by_problem(f for f in findings if f.host in ("", *names))
+    lines = [line for problem in own for line in _script_of(problem, names)]
+    return "\n".join([*head, *_START, *lines, "", *_END]) + "\n"
+
+
+def _script_of(problem: Problem, names: Sequence[str]) -> list[str]:
+    """Its commands; what is advice, a choice, or not plainly harmless stays a comment."""
+    found = ["", f"# {problem.first.id} {_comment(problem.first.title)}"]
+    for fix, hosts in problem.fixes.items():
+        live = ready_commands(fix)
+        where = "" if {*hosts} in ({*names}, {""}) else f"on {fold(hosts)}: "
+        for line, command in zip(fix.lines, _unattended(fix), strict=True):
+            done = f"{command} || failed {problem.first.id}"
+            found.append(done if command in live else f"#   {_comment(where + line)}")
+    return list(dict.fromkeys(found))
+
+
+def ready_commands(fix: Fix) -> list[Command | Shell]:
+    """Those that root can run without a question; none where there is a choice between some."""
+    ready = [command for command in _unattended(fix) if command]
+    return ready if len(ready) == 1 else []
+
+
+def _unattended(fix: Fix) -> list[Command | Shell | None]:
+    """One for each alternative."""
+    return [
+        next((p for p in parts if not isinstance(p, str) and p.unattended), None)
+        for parts in fix.alternatives
+    ]
+
+
+def _comment(text: str) -> str:
+    return plain(" ".join(text.split()))

@@ -1,0 +1,173 @@
+"""What to run with on each group of equal hosts, and why.
+
+Ranks and threads are those that `ipexctl run` uses when nobody says how many: the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.errors import InputError, NothingFits
+from ipexctl.facts import isa, processors, usable_cores
+from ipexctl.facts.facts import Facts
+from ipexctl.install.stack import stack_decision
+from ipexctl.install.stack.stack_decision import Decision
+from ipexctl.install.stack.version_table import Request
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import core_pinning
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """`row` "": nothing in the version table fits; then `verdict` says why.
+
+    `verdict` is also there where a training is possible, but not all that x86 hosts have.
+    """
+
+    hosts: tuple[str, ...]
+    row: str
+    title: str  # "torch 2.13.0"
+    python: str
+    dtype: str  # bf16 or fp32
+    ranks: int  # per host
+    threads: int  # per rank
+    why: tuple[str, ...]
+    verdict: str = ""
+    processor: str = ""  # its generation: Sapphire Rapids; "" where it is in no table
+
+
+def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
+    """One for each group of equal hosts, in the order of the hosts."""
+    together = _decide(cluster.hosts, cluster)
+    alike: dict[object, list[Facts]] = {}
+    for facts in cluster.hosts:
+        alike.setdefault(_kind(facts), []).append(facts)
+    return tuple(_recommendation(hosts, cluster, together) for hosts in alike.values())
+
+
+def _kind(facts: Facts) -> object:
+    """Equal for hosts that get the same advice for the same reasons."""
+    cpu = facts.cpu
+    shape = len(usable_cores.cores(cpu)), _ranks_reason(facts), _threads_reason(facts)
+    minors = frozenset(p.version[:2] for p in facts.pythons)
+    system = facts.libc, minors, facts.agent
+    return cpu.arch, isa.level(cpu), processors.generation(cpu), shape, system
+
+
+def _recommendation(
+    hosts: Sequence[Facts], cluster: Cluster, together: Decision | str
+) -> Recommendation:
+    first = hosts[0]
+    ranks = usable_cores.default_ranks(first.cpu)
+    chosen = together if isinstance(together, Decision) else _decide(hosts, cluster)
+    dtype = chosen.dtype if isinstance(chosen, Decision) else stack_decision.dtype(hosts)
+    row = chosen.stack if isinstance(chosen, Decision) else None
+    reasons = [_dtype_reason(first, cluster, dtype), _ranks_reason(first), _threads_reason(first)]
+    reasons += _stack_reasons(chosen) if isinstance(chosen, Decision) else ()
+    return Recommendation(
+        hosts=tuple(f.host for f in hosts),
+        row=row.row.name if row else "",
+        title=row.title if row else "",
+        python=row.python_text if row else "",
+        dtype=dtype,
+        ranks=ranks,
+        threads=core_pinning.place_ranks(first, ranks).threads or 1,
+        why=tuple(reasons),
+        verdict="; ".join(_verdict(first, chosen)),
+        processor=processors.generation(first.cpu),
+    )
+
+
+def _decide(hosts: Sequence[Facts], cluster: Cluster) -> Decision | str:
+    """As `install` decides in this folder without options, or why nothing fits."""
+    if not hosts or not cluster.rows:
+        return "no version table available"
+    lock = cluster.lock
+    carried = lock.cpython if lock else None
+    try:
+        return stack_decision.decide(hosts, Request(mpi=""), lock, cluster.rows, carried)
+    except NothingFits as none:
+        return none.why.partition("\n")[0]
+    except InputError as e:
+        return e.what
+
+
+def _verdict(facts: Facts, chosen: Decision | str) -> Iterator[str]:
+    if not isa.is_x86(facts.cpu):
+        yield (
+            f"{facts.cpu.arch} is not x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel "
+            "MPI (ipexctl install --mpi none)"
+        )
+    elif isa.level(facts.cpu) in ("sse", "avx") and not isinstance(chosen, str):
+        yield "no AVX2: PyTorch runs, but slowly; leave this host out if the others have AVX2"
+    if isinstance(chosen, str):
+        yield f"no stack fits: {chosen}"
+
+
+# --- why -----------------------------------------------------------------------------------------
+
+
+def _stack_reasons(decision: Decision) -> Iterator[str]:
+    yield decision.stack.reason
+    if others := [stack.python_text for stack in decision.candidates[1:]]:
+        yield (
+            f"Python {decision.stack.python_text}: the newest on all hosts; `install` takes "
+            f"{' or '.join(others)} where the index has no CPU build of torch for it"
+        )
+
+
+def _dtype_reason(facts: Facts, cluster: Cluster, dtype: str) -> str:
+    hidden = processors.hidden(facts.cpu)
+    who = "the virtual machine" if processors.is_guest(facts.cpu) else "this system"
+    if not isa.bf16(facts.cpu):
+        if not hidden or not hidden.bf16:
+            return f"fp32: {isa.level(facts.cpu) or 'this processor'} has no fast bf16"
+        what = "AMX" if hidden.level == "amx" else "AVX-512 BF16"
+        return (
+            f"fp32: {who} hides the {what} of its {hidden.name}; once it is exposed (CPU-005), bf16"
+        )
+    unit = "AMX" if isa.level(facts.cpu) == "amx" else "AVX-512"
+    if dtype == stack_decision.FP32:
+        return (
+            f"fp32: all ranks train in one dtype, and {_without_bf16(cluster)}; "
+            f"else bf16, which {unit} computes here"
+        )
+    also = f"; {who} hides AMX, which is faster (CPU-005)" if hidden else ""
+    return (
+        f"bf16: {unit} computes it in hardware, and its range is that of fp32, unlike fp16's{also}"
+    )
+
+
+def _without_bf16(cluster: Cluster) -> str:
+    lacking = [f for f in cluster.hosts if not isa.bf16(f.cpu)]
+    hiding = [f.host for f in lacking if (p := processors.hidden(f.cpu)) and p.bf16]
+    without = [f.host for f in lacking if f.host not in hiding]
+    parts = [f"{fold(hiding)} hides bf16 (CPU-005 exposes it)"] if hiding else []
+    parts += [f"{fold(without)} has no fast bf16"] if without else []
+    return " and ".join(parts)
+
+
+def _ranks_reason(facts: Facts) -> str:
+    nodes, ranks = usable_cores.numa_nodes(facts.cpu), usable_cores.default_ranks(facts.cpu)
+    memory_only = sum(not n.cpus for n in facts.nodes)
+    if facts.nodes_contradict:
+        return "1 rank per host: the NUMA information contradicts itself"
+    text = f"{ranks} rank{'s' if ranks > 1 else ''} per host: "
+    if ranks < nodes:
+        return f"{text}the control group's {facts.cpu.quota:g} CPUs fill no more NUMA nodes"
+    text += "one per NUMA node with CPUs"
+    return f"{text} ({memory_only} more have memory only)" if memory_only else text
+
+
+def _threads_reason(facts: Facts) -> str:
+    cpu = facts.cpu
+    places = core_pinning.place_ranks(facts, usable_cores.default_ranks(cpu))
+    text = f"{places.threads or 1} threads per rank"
+    if places.capped:
+        return f"{text}: the control group allows {cpu.quota:g} CPUs' worth of time"
+    fast, every = len(usable_cores.fast_cores(cpu)), len(usable_cores.cores(cpu))
+    kind = "fast core" if fast < every else "core"
+    some = cpu.allowed is not None and len(cpu.allowed) < len(cpu.cpus)
+    return f"{text}: one per {'allowed ' * some}{kind} of its node"

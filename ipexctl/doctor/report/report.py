@@ -1,0 +1,165 @@
+"""What a doctor found out about all hosts, and the verdict that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.recommendations import Recommendation
+from ipexctl.doctor.report.suggested_fix import Fix
+from ipexctl.env.choice.env_choice import EnvChoice
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
+from ipexctl.facts.facts import Facts, Peer
+from ipexctl.facts.measurements import Measured
+from ipexctl.inventory.inventory import Host
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of all hosts. `named` is how the user named them: -f hosts, or -H a,b; `root`
+    is what was said to be ipexctl's folder there, "" if nothing was; `script` is in this folder.
+    """
+
+    hosts: tuple[Host, ...]
+    facts: tuple[Facts, ...]
+    down: tuple[HostDown, ...]
+    peers: tuple[Peer, ...]
+    findings: tuple[Finding, ...]
+    seconds: float
+    named: str = ""
+    root: str = ""
+    without_downs: str = ""  # the same command for the other hosts
+    level: str = "quick"
+    script: str = "SCRIPT"
+    measured: Measured = Measured()
+    recommendations: tuple[Recommendation, ...] = ()
+    env: EnvChoice | None = None
+    requirements: str = ""  # a requirements file in this folder, where nothing is locked
+    unchecked: str = ""  # a hostfile in this folder, where only this machine was asked for
+
+    @property
+    def trust(self) -> str:
+        """The command that accepts the keys nobody knows yet."""
+        return f"ipexctl trust {self.named}".strip()
+
+    @property
+    def exit_code(self) -> int:
+        codes = [d.state.exit_code for d in self.down]
+        failed = any(f.severity is Severity.FAIL for f in self.findings)
+        return worst_exit([*codes, EXIT_FAILED if failed else EXIT_OK])
+
+    def facts_of(self, host: str) -> Facts | None:
+        return self._facts.get(host)
+
+    def down_of(self, host: str) -> HostDown | None:
+        return self._down.get(host)
+
+    def findings_of(self, host: str) -> tuple[Finding, ...]:
+        """Of one host; those about the cluster for ""."""
+        return self._findings.get(host, ())
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """The hosts that a finding about the cluster covers, without those that are down."""
+        return tuple(f.host for f in self.facts) if self.down else ("all hosts",)
+
+    @property
+    def environments(self) -> dict[str, list[str]]:
+        """What `run` would use, in words, and the hosts that have it."""
+        found: dict[str, list[str]] = {}
+        for f in self.facts:
+            current = f.software.current if f.software else None
+            if current and current.environment:
+                text = str(current.environment.of(self.env) if self.env else current.environment)
+                found.setdefault(text, []).append(f.host)
+        return found
+
+    @property
+    def borrowed(self) -> str:
+        """The project whose environment `run` would use, "" for this one or an unknown one."""
+        if not self.env or self.env.key:
+            return ""
+        current = (f.software.current for f in self.facts if f.software)
+        used = [c.environment for c in current if c and c.environment]
+        own = self.env.project.id
+        others = (e for e in used if e.users and own not in {u.project.id for u in e.users})
+        return next((e.project for e in others), "")
+
+    def state(self, host: str) -> str:
+        """unreachable, failed, fail, warn or ok: what the host's row says."""
+        down = self.down_of(host)
+        if down:
+            return down.state.value
+        own = {f.severity for f in self.findings_of(host)}
+        return next((s.value for s in (Severity.FAIL, Severity.WARN) if s in own), "ok")
+
+    @cached_property
+    def _facts(self) -> dict[str, Facts]:
+        return {f.host: f for f in self.facts}
+
+    @cached_property
+    def _down(self) -> dict[str, HostDown]:
+        return {d.host: d for d in self.down}
+
+    @cached_property
+    def _findings(self) -> dict[str, tuple[Finding, ...]]:
+        found: dict[str, list[Finding]] = {}
+        for f in self.findings:
+            found.setdefault(f.host, []).append(f)
+        return {host: tuple(own) for host, own in found.items()}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Findings of one id and title, on whatever hosts: one thing to fix."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def first(self) -> Finding:
+        return self.findings[0]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """None for one about the cluster."""
+        return tuple(dict.fromkeys(f.host for f in self.findings if f.host))
+
+    @property
+    def evidence(self) -> dict[str, list[str]]:
+        """Each different thing that was seen, with its hosts."""
+        found: dict[str, list[str]] = {}
+        for f in self.findings:
+            found.setdefault(f.evidence, []).append(f.host)
+        return found
+
+    @property
+    def fixes(self) -> dict[Fix, list[str]]:
+        """Each different fix, with its hosts."""
+        found: dict[Fix, list[str]] = {}
+        for f in self.findings:
+            if f.fix and f.host not in found.setdefault(f.fix, []):
+                found[f.fix].append(f.host)
+        return found
+
+
+def by_problem(findings: Iterable[Finding], severity: Severity | None = None) -> list[Problem]:
+    found: dict[tuple[str, str], list[Finding]] = {}
+    for f in findings:
+        if severity in (None, f.severity):
+            found.setdefault((f.id, f.title), []).append(f)
+    return [Problem(tuple(same)) for same in found.values()]
+
+
+def in_common(texts: Iterable[str]) -> tuple[str, list[str]] | None:
+    """What texts have in common, and what stands in each of them in place of its `…`: one or two
+    words. None where they differ by more."""
+    rows = [text.split(" ") for text in texts]
+    differ = [i for i, words in enumerate(zip(*rows, strict=False)) if len(set(words)) > 1]
+    if len(rows) < 2 or len(set(map(len, rows))) > 1 or differ[-1] - differ[0] > 1:
+        return None
+    start, end = differ[0], differ[-1] + 1
+    shared = [*rows[0][:start], "…", *rows[0][end:]]
+    return " ".join(shared), [" ".join(row[start:end]) for row in rows]

@@ -1,0 +1,1 @@
+"""`ipexctl env`: the environments on the hosts."""

@@ -1,0 +1,1 @@
+"""Which environment a command uses, and how environments differ. Pure."""

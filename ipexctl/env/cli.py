@@ -1,0 +1,147 @@
+"""The options of env ls, env diff, env exec, env shell and env rm."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.help.help_layout import CommandGroup
+from ipexctl.cli.options import (
+    AskPass,
+    Hostfile,
+    Json,
+    Root,
+    SshConfig,
+    TransportName,
+    Yes,
+    end,
+    on_hosts,
+    print_json,
+    target_of,
+)
+
+env_app = CommandGroup(
+    name="env",
+    help="Manage the environments on the hosts.",
+)
+
+
+@env_app.command()
+@on_hosts()
+def ls(
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+) -> None:
+    """List the environments on each host, with sizes and projects."""
+    from ipexctl.env.env import list_envs
+    from ipexctl.env.env_text import kept_document, show_kept
+
+    found = list_envs(target, root)
+    end(found, kept_document, show_kept, json=json)
+
+
+@env_app.command()
+@on_hosts()
+def diff(
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Check every file, not only those with a new modification time."
+        ),
+    ] = False,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+) -> None:
+    """Show manual changes since `install`, and differences between hosts."""
+    from ipexctl.env.env import compare
+    from ipexctl.env.env_text import compared_document, show_compared
+
+    compared = compare(target, root, full=full)
+    end(compared, compared_document, show_compared, json=json)
+
+
+# what follows the command is the command's, also when it looks like an option
+@env_app.command("exec", context_settings={"allow_interspersed_args": False})
+@on_hosts(names=False)
+def exec_(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="Command to run, after --.")
+    ],
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+) -> None:
+    """Run a command in the environment of every host.
+
+    The command runs without a shell. For shell syntax, use: -- sh -c '...'
+    """
+    from ipexctl.env.env_exec import run_within
+    from ipexctl.env.env_exec_text import Heard, document, printer, show_ran
+
+    heard = Heard()
+    ran = run_within(target, command, heard if json else printer(), root)
+    if json:
+        print_json(document(ran, heard))
+    else:
+        show_ran(ran)
+    raise typer.Exit(ran.exit_code)
+
+
+@env_app.command()
+def shell(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Host to log in to.")],
+    hostfile: Hostfile = None,
+    ssh_config: SshConfig = None,
+    ask_pass: AskPass = False,
+    transport: TransportName = "paramiko",
+    root: Root = "~/.ipexctl",
+) -> None:
+    """Open a shell on a host with its environment active."""
+    from ipexctl.shell.shell import attend
+
+    target = target_of(
+        host, hostfile, ssh_config, root=root, ask_pass=ask_pass, transport=transport
+    )
+    raise typer.Exit(attend(target, host, (), root, None))
+
+
+@env_app.command()
+@on_hosts(names=False)
+def rm(
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEYS", help="Environment keys, as shown by `ipexctl env ls`."),
+    ] = None,
+    unused: Annotated[
+        bool, typer.Option("--unused", help="Remove every environment that no project needs.")
+    ] = False,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what would be removed; remove nothing.")
+    ] = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Remove environments, and wheels that no environment needs.
+
+    The current and the previous environment are always kept.
+    """
+    from ipexctl.env.env import remove
+    from ipexctl.env.env_text import removed_document, show_going, show_removed
+    from ipexctl.errors import InputError
+    from ipexctl.terminal.confirm import removal_agreed
+
+    if bool(keys) == unused:
+        raise InputError("no environments given; name them, or use --unused", hint="ipexctl env ls")
+
+    agreed = removal_agreed(show_going, yes=yes)
+    done = remove(target, keys or (), None if check else agreed, root)
+    end(done, removed_document, show_removed, json=json)

@@ -1,0 +1,246 @@
+"""install --rollback, env ls, env diff, env rm: what hosts keep, and one step back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
+from ipexctl.env.choice import env_list as core
+from ipexctl.env.choice.env_changes import Drift, read_drift
+from ipexctl.env.choice.env_choice import EnvChoice, Project
+from ipexctl.env.choice.env_list import Shelf
+from ipexctl.env.choice.package_changes import describe_changes
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
+from ipexctl.install import fleet_locks
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.project_lock import choice_here, choose_instead
+from ipexctl.machines.agent import LONG
+from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.suggested_commands import command
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Kept(PerHost):
+    """What each host has; `recaps` has those that could not be asked. `remove`: the command that
+    removes what is unused, "" if nothing is."""
+
+    shelves: tuple[Shelf, ...]
+    recaps: tuple[HostRecap, ...]
+    choice: EnvChoice
+    remove: str = ""
+
+
+@dataclass(frozen=True)
+class Back(PerHost):
+    """`key`: the environment that was gone back to, "" if no host has a previous one."""
+
+    key: str
+    recaps: tuple[HostRecap, ...]
+    check: bool = False
+
+
+@dataclass(frozen=True)
+class Compared(PerHost):
+    """Each host's environment beside what was built there. `mend`: the command, "" for none."""
+
+    drifts: tuple[Drift, ...]
+    recaps: tuple[HostRecap, ...]
+    mend: str
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit([super().exit_code, EXIT_FAILED if self.mend else EXIT_OK])
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What goes (or went) from one host: (key, bytes), what stays and why, and idle blobs.
+
+    `titles`: of its environments, by key; `current`: the one that stays in use.
+    """
+
+    host: str
+    removed: tuple[tuple[str, int], ...]
+    kept: tuple[tuple[str, str], ...]
+    blobs: int
+    blob_bytes: int
+    root: str = ""
+    current: str = ""
+    titles: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.removed) + self.blob_bytes
+
+
+@dataclass(frozen=True)
+class Removed(PerHost):
+    """`done` False: only shown. `declined`: the user said no."""
+
+    removals: tuple[Removal, ...]
+    recaps: tuple[HostRecap, ...]
+    done: bool
+    declined: bool = False
+
+
+def list_envs(target: Target, root: str = ROOT) -> Kept:
+    choice = choice_here()
+    with Fleet(target, root) as fleet:
+        found = tuple(fleet.each(lambda host: _shelf(fleet, host, sizes=True)).values())
+        uses = {core.use_of(shelf, env.key, choice) for shelf in found for env in shelf.envs}
+        remove = command(target, "env rm", root) + " --unused" if "unused" in uses else ""
+        return Kept(found, fleet.recaps(), choice, remove)
+
+
+def _shelf(fleet: Fleet, host: Host, *, sizes: bool) -> Shelf:
+    fleet.connect(host)
+    done = fleet.call(host, "remove.root_upkeep.list", sizes=sizes)
+    with reading(host.name, "its environments"):
+        return core.read_shelf(host.name, done)
+
+
+def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
+    """The project's environments, else the current ones, against their builds and each other.
+    `full`: read every file."""
+    key = choice_here().key
+    with Fleet(target, root) as fleet:
+
+        def one(host: Host) -> Drift:
+            fleet.connect(host)
+            asked = {"full": full, "environment": key}
+            done = fleet.call(host, "install.env_drift.compare", total=LONG, **asked)
+            with reading(host.name, "its environment"):
+                return read_drift(host.name, done)
+
+        found = tuple(fleet.each(one).values())
+        return Compared(found, fleet.recaps(), _mend(target, root, found))
+
+
+def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
+    """The command that makes them whole and equal, "" where they are. What is only seen in files
+    `install` does not see, and a rebuild is for those hosts alone."""
+    by_hand = [d.host for d in found if d.by_hand]
+    same = len({d.current for d in found}) == 1
+    if not found or (same and found[0].current and not by_hand):
+        return ""
+    if same and by_hand and len(found) > len(by_hand):
+        target = replace(target, limit=(fold(by_hand),))
+    again = any(d.files and not d.changed for d in found)
+    return command(target, "install", root) + " --rebuild" * again
+
+
+def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
+    """Back to the environment that this project had before. Without a lock here `current` and
+    `previous` swap, on the hosts where that leads to the same environment."""
+    choice = choice_here()
+    with Fleet(target, root) as fleet:
+        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
+        seen = list(shelves.values())
+        own = bool(choice.key)
+        before = core.project_before(seen, choice.project.id, choice.key)
+        key = before if own else core.way_back(seen)
+        way = _Way(key, choice.project, own, check)
+
+        def say(host: str, text: str) -> None:
+            target.note(f"{host}: {text}")
+
+        changes = key and not check
+        with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
+            recaps = fleet.recaps(fleet.each(lambda host: _back(fleet, host, shelves[host], way)))
+    if not check:
+        if any(recap.state is Recap.CHANGED for recap in recaps):
+            choose_instead(choice, key, "install --rollback")
+        fleet.remember_recaps(recaps)
+    return Back(key, recaps, check)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """`own`: by the project's own marks; `key` need not be the host's previous one."""
+
+    key: str
+    project: Project
+    own: bool
+    check: bool
+
+
+def _back(fleet: Fleet, host: Host, shelf: Shelf, way: _Way) -> HostRecap:
+    key, check = way.key, way.check
+    env = shelf.env(key)
+    if env and key == shelf.current:
+        return HostRecap(host.name, Recap.OK, f"already uses {key}, {env.title}")
+    if why := core.not_back(shelf, key, of_project=way.own):
+        stays = shelf.current or "nothing"
+        return HostRecap(host.name, Recap.FAILED, why, notes=(f"still uses {stays}",))
+    if not check and shelf.previous == key:
+        fleet.call(host, "remove.root_upkeep.rollback", total=LONG, key=key)
+    elif not check:
+        project = way.project.document()
+        fleet.call(host, "install.environments.switch", total=LONG, key=key, project=project)
+    now = "would use" if check else "now uses"
+    before = shelf.current or "nothing"
+    text = f"{now} {key}, {env.title if env else ''}; before: {before}"
+    notes = (f"changed by hand: {describe_changes(env.changed)}",) if env and env.changed else ()
+    return HostRecap(host.name, Recap.CHANGED, text, notes=notes)
+
+
+def remove(
+    target: Target,
+    keys: Sequence[str],
+    agreed: Callable[[Sequence[Removal]], bool] | None,
+    root: str = ROOT,
+    *,
+    absent_ok: bool = False,
+) -> Removed:
+    """Without keys: all that is neither current nor previous, and that no other project asked for.
+    `agreed` sees first what would go; None removes nothing. `absent_ok`: a key that no host has is
+    no mistake."""
+    choice = choice_here()
+    for key in keys:
+        if not core.is_key(key):
+            raise InputError(f"{key!r} is not a valid environment name", hint="ipexctl env ls")
+    with Fleet(target, root) as fleet:
+        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
+        known = {e.key for shelf in shelves.values() for e in shelf.envs}
+        strange = [key for key in keys if key not in known]
+        if shelves and strange and not absent_ok:
+            what = f"no host has the environment {strange[0]}"
+            raise InputError(what, hint="ipexctl env ls")
+
+        def one(host: Host, *, check: bool) -> Removal:
+            shelf = shelves[host]
+            if not shelf.envs and not shelf.blobs:
+                return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
+            spared = {} if keys else core.spared(shelf, choice)
+            going = [key for key in keys or shelf.unused if shelf.env(key) and key not in spared]
+            done = fleet.call(
+                host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check
+            )
+            removed = _removal(host.name, done, spared)
+            wanted = core.spared(shelf, choice)
+            titles = tuple(
+                (env.key, "; ".join(filter(None, (env.title, wanted.get(env.key)))))
+                for env in shelf.envs
+            )
+            return replace(removed, root=shelf.root, current=shelf.current, titles=titles)
+
+        found = tuple(fleet.each(lambda host: one(host, check=True)).values())
+        if agreed is None or not any(r.removed or r.blobs for r in found):
+            return Removed(found, fleet.recaps(), done=False)
+        done = agreed(found)
+        if done:
+            found = tuple(fleet.each(lambda host: one(host, check=False)).values())
+        return Removed(found, fleet.recaps(), done, declined=not done)
+
+
+def _removal(host: str, done: Answer, spared: Mapping[str, str] | None = None) -> Removal:
+    removed = tuple((key, size) for key, size in done.rows("removed", str, int))
+    stays = tuple((key, why) for key, why in done.rows("kept", str, str))
+    stays += tuple((spared or {}).items())
+    return Removal(host, removed, stays, done.whole("blobs"), done.whole("bytes"))

@@ -1,0 +1,90 @@
+"""env exec: one command in the environment of every host."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+
+from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
+from ipexctl.env.choice.env_choice import EnvChoice, asked_env
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.project_lock import choice_here
+from ipexctl.machines.fleet import SILENCE, Fleet, reading
+from ipexctl.machines.suggested_commands import installing
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.machines.wire.frames import Frame
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.run_state import Lines
+from ipexctl.run.plan import launch_plan
+
+Hear = Callable[[str, str, bool], None]  # host, line, is it from stderr; from many threads
+
+
+@dataclass(frozen=True)
+class Ran(PerHost):
+    """One recap per host; `codes` of the command where it ran."""
+
+    codes: tuple[tuple[str, int], ...]
+    recaps: tuple[HostRecap, ...]
+
+
+def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT) -> Ran:
+    """`argv` reaches each host as it is; no shell reads it."""
+    one_at_a_time, choice, noted = threading.Lock(), choice_here(), set[str]()
+
+    def say(host: str, line: str, err: bool) -> None:
+        with one_at_a_time:
+            hear(host, line, err)
+
+    def note(text: str) -> None:
+        """Hosts with the same environment say it once."""
+        with one_at_a_time:
+            if text not in noted:
+                noted.add(text)
+                target.note(text)
+
+    with Fleet(target, root) as fleet:
+
+        def one(host: Host) -> int:
+            fleet.connect(host)
+            try:
+                return _on_host(fleet, host, argv, say, choice, note)
+            finally:
+                fleet.disconnect(host)
+
+        codes = fleet.each(one)
+    recaps = {
+        host: HostRecap(host.name, Recap.FAILED if code else Recap.OK, f"exit {code}")
+        for host, code in codes.items()
+    }
+    return Ran(tuple((host.name, code) for host, code in codes.items()), fleet.recaps(recaps))
+
+
+def _on_host(
+    fleet: Fleet, host: Host, argv: Sequence[str], say: Hear, choice: EnvChoice,
+    note: Callable[[str], None],
+) -> int:  # fmt: skip
+    name, agent = host.name, fleet.agents[host]
+    with installing(fleet.target, choice, fleet.root):
+        done = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
+    with reading(name, "its environment"):
+        prepared = launch_plan.read_prepared(done, choice)
+    if prepared.environment and not choice.key:
+        note(str(prepared.environment))
+    env = prepared.command_env
+    streams = {"out": Lines(), "err": Lines()}
+
+    def told(frame: Frame) -> None:
+        event = str(frame.header.get("event"))
+        for line in streams[event].feed(frame.body) if event in streams else ():
+            say(name, line, event == "err")
+
+    asked = {"argv": list(argv), "env": [list(pair) for pair in env]}
+    code = agent.call(
+        "run_files.exec_in_env.exec", asked, timeout=SILENCE, total=math.inf, on_event=told
+    ).done.whole("code", 255)
+    for event, lines in streams.items():
+        for line in lines.end():
+            say(name, line, event == "err")
+    return code

@@ -1,0 +1,268 @@
+"""What `env ls`, `env diff`, `env rm` and `install --rollback` show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ipexctl.base.host_outcome import Recap
+from ipexctl.base.sizes import human
+from ipexctl.env.choice.env_changes import Drift, most_common_env
+from ipexctl.env.choice.env_choice import EnvChoice
+from ipexctl.env.choice.env_list import Env, Shelf, use_of
+from ipexctl.env.choice.package_changes import between
+from ipexctl.env.env import Back, Compared, Kept, Removal, Removed
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.terminal.confirm import DECLINED
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
+
+T = TypeVar("T")
+MOST = 6  # requested packages that are named
+
+
+# --- env ls --------------------------------------------------------------------------------------
+
+
+def kept_text(kept: Kept) -> str:
+    """Hosts that have the same are said once."""
+    return _folded(
+        kept.shelves, lambda shelf: shelf.host, lambda shelf: _shelf_lines(shelf, kept.choice)
+    )
+
+
+def _shelf_lines(shelf: Shelf, choice: EnvChoice) -> tuple[str, ...]:
+    n = len(shelf.envs)
+    count = f"{n} environment{'s' * (n != 1)}" if n else "no environments"
+    size = f", {human(shelf.size)}" if n else ""
+    head = f"{count} in {shelf.root}{size}, and {human(shelf.blobs)} of wheels"
+    lines = [_env_line(shelf, env, choice) for env in shelf.envs]
+    if choice.key and not shelf.env(choice.key):
+        lines.append(f"  {choice.key}  missing   {choice.names(choice.key)}: ipexctl install")
+    return (head, *lines)
+
+
+def _env_line(shelf: Shelf, env: Env, choice: EnvChoice) -> str:
+    use = use_of(shelf, env.key, choice)
+    state = ("tested" if env.proved else "not tested") if env.whole else "incomplete"
+    state = "changed" if env.changed else state
+    line = f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
+    shared = f"{human(env.shared)} of it shared with other environments" if env.shared else ""
+    details = (_requested(env), shared, _users(env, choice))
+    return "\n    ".join([line, *filter(None, details)])
+
+
+def _requested(env: Env) -> str:
+    names = [" ".join(package) for package in env.requested]
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return f"requested: {', '.join(names[:MOST])}{more}" if names else ""
+
+
+def _users(env: Env, choice: EnvChoice) -> str:
+    built = f"built {env.built[:10]}" if env.built else ""
+    users = map(str, env.users) if env.users else ["project unknown"]
+    return "; ".join(filter(None, [choice.names(env.key), built, *users]))
+
+
+def _folded(
+    found: Sequence[T], host: Callable[[T], str], lines: Callable[[T], Iterable[str]]
+) -> str:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        groups.setdefault(tuple(lines(one)), []).append(host(one))
+    text = ""
+    for (head, *rest), names in groups.items():
+        text += "".join(f"{line}\n" for line in (f"{fold(names)}: {head}", *rest))
+    return text
+
+
+def kept_document(kept: Kept) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "lock": kept.choice.lock or None,
+        "hosts": [_shelf_document(shelf, kept.choice) for shelf in kept.shelves],
+        "failed": host_documents(kept.recaps),
+        "exit_code": kept.exit_code,
+    }
+
+
+def _shelf_document(shelf: Shelf, choice: EnvChoice) -> dict[str, Any]:
+    return {
+        "host": shelf.host,
+        "root": shelf.root,
+        "current": shelf.current or None,
+        "previous": shelf.previous or None,
+        "environments": [
+            {
+                "key": e.key,
+                "use": use_of(shelf, e.key, choice),
+                "of_this_project": bool(choice.names(e.key)),
+                "whole": e.whole,
+                "proved": e.proved,
+                "bytes": e.size,
+                "shared_bytes": e.shared,
+                "title": e.title,
+                "requested": [{"package": name, "version": v} for name, v in e.requested],
+                "built": e.built or None,
+                "projects": [
+                    {**u.project.document(), "asked": u.asked, "used": u.used} for u in e.users
+                ],
+            }
+            for e in shelf.envs
+        ],
+        "environment_bytes": shelf.size,
+        "blob_bytes": shelf.blobs,
+    }
+
+
+def show_kept(kept: Kept) -> None:
+    print_text(stdout_console(), kept_text(kept))
+    print_lines(stdout_console(), not_shown(kept.recaps, len(kept.shelves)))
+    if kept.remove:
+        print_text(stdout_console(), f"\n{kept.remove}   # removes what is unused")
+
+
+# --- env diff ------------------------------------------------------------------------------------
+
+
+def compared_text(compared: Compared) -> str:
+    """Hosts that have the same are said once."""
+    drifts = compared.drifts
+    key = most_common_env(drifts)
+    packages = next((dict(d.packages) for d in drifts if d.current == key), {})
+    others = len({d.current for d in drifts}) > 1
+    return _folded(
+        drifts,
+        lambda d: d.host,
+        lambda d: [*_drift_lines(d), *(_other_lines(d, key, packages) if others else ())],
+    )
+
+
+def _drift_lines(d: Drift) -> list[str]:
+    if not d.current:
+        return [f"no environment in {d.root}"]
+    lines = [f"  {c}" for c in d.changed] + [f"  {path} {what}" for path, what in d.files]
+    lines += [f"  {d.more} more files"] if d.more else []
+    n = len(d.packages)
+    how = "changed by hand" if d.by_hand else f"as built: {n} packages, {d.looked} files"
+    return [f"{d.current}  {how}", *lines]
+
+
+def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
+    """What sets its environment apart from the one that most hosts have."""
+    if d.current == key or not d.current:
+        return []
+    return [f"  than {key}:", *(f"    {c}" for c in between(packages, dict(d.packages)))]
+
+
+def compared_document(compared: Compared) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "hosts": [_drift_document(d) for d in compared.drifts],
+        "failed": host_documents(compared.recaps),
+        "next": compared.mend or None,
+        "exit_code": compared.exit_code,
+    }
+
+
+def _drift_document(d: Drift) -> dict[str, Any]:
+    return {
+        "host": d.host,
+        "root": d.root,
+        "current": d.current or None,
+        "packages": dict(d.packages),
+        "changed": [{"package": c.package, "was": c.was, "now": c.now} for c in d.changed],
+        "files": [{"path": path, "what": what} for path, what in d.files],
+        "more_files": d.more,
+        "files_looked_at": d.looked,
+        "files_read": d.read,
+    }
+
+
+def show_compared(compared: Compared) -> None:
+    print_text(stdout_console(), compared_text(compared))
+    print_lines(stdout_console(), not_shown(compared.recaps, len(compared.drifts)))
+    if compared.mend:
+        print_text(stdout_console(), f"\nnext: {compared.mend}")
+
+
+# --- env rm --------------------------------------------------------------------------------------
+
+
+def removal_text(removals: Sequence[Removal]) -> str:
+    return _folded(removals, lambda r: r.host, _removal_lines)
+
+
+def _removal_lines(r: Removal) -> list[str]:
+    stays = [f"{key}  stays: {why}" for key, why in r.kept]
+    if not r.removed and not r.blobs:
+        first, *rest = stays or ["nothing"]
+        return [first, *(f"  {line}" for line in rest)]
+    use = f"; {r.current} stays in use" if r.current else ""
+    lines = [f"{human(r.bytes)} in {r.root}{use}"]
+    titles = dict(r.titles)
+    lines += [
+        f"  {key}  {human(size):>9}  {titles.get(key, '')}".rstrip() for key, size in r.removed
+    ]
+    lines += [f"  {r.blobs} wheels that no environment needs  {human(r.blob_bytes)}"] * bool(
+        r.blobs
+    )
+    return [*lines, *(f"  {line}" for line in stays)]
+
+
+def show_going(removals: Sequence[Removal]) -> None:
+    print_text(stderr_console(), f"to be removed:\n{removal_text(removals)}")
+
+
+def show_removed(removed: Removed) -> None:
+    if removed.declined:
+        print(DECLINED)
+    else:
+        going = any(one.removed or one.blobs for one in removed.removals)
+        would = "would be removed:" if going else "nothing to remove:"
+        title = "removed:" if removed.done else would
+        print_text(stdout_console(), f"{title}\n{removal_text(removed.removals)}")
+    print_lines(stdout_console(), not_shown(removed.recaps, len(removed.removals)))
+
+
+def removed_document(removed: Removed) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "done": removed.done,
+        "declined": removed.declined,
+        "hosts": [
+            {
+                "host": r.host,
+                "root": r.root or None,
+                "current": r.current or None,
+                "environments": [{"key": key, "bytes": size} for key, size in r.removed],
+                "kept": [{"key": key, "why": why} for key, why in r.kept],
+                "blobs": r.blobs,
+                "bytes": r.bytes,
+            }
+            for r in removed.removals
+        ],
+        "failed": host_documents(removed.recaps),
+        "exit_code": removed.exit_code,
+    }
+
+
+# --- install --rollback --------------------------------------------------------------------------
+
+
+def show_back(back: Back) -> None:
+    print_lines(stdout_console(), host_lines(back.recaps))
+    if back.key and not back.check and any(r.state is not Recap.FAILED for r in back.recaps):
+        print(
+            "`ipexctl run` uses it here until the next `ipexctl install`; ipexctl.lock is unchanged"
+        )
+
+
+def back_document(back: Back) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "check": back.check,
+        "environment": back.key or None,
+        "hosts": host_documents(back.recaps),
+        "exit_code": back.exit_code,
+    }

@@ -1,0 +1,1 @@
+"""`ipexctl explain`: what a check, a known failure or a log means."""

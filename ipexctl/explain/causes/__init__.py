@@ -1,0 +1,1 @@
+"""Known failures and the lines by which they are recognised. Pure."""

@@ -1,0 +1,188 @@
+"""Lines of a log -> the known causes in them.
+
+Safe on any input: lines are cut to MAX_LINE, and no pattern has nested repeats (a test looks).
+Fast on long logs: the names in a block of lines are collected once and searched for those of the
+patterns' fixed words; most blocks have none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from ipexctl.base import toml
+from ipexctl.quick_dataclass import dataclass
+
+MAX_LINE = 2000
+_BLOCK = 500  # lines
+_WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program went on after it
+# torch's: [W1120 10:00:00.1 socket.cpp:755], [W socket.cpp:663], W1120 10:00:00.1 42 run.py:7]
+_NOTICE = re.compile(
+    r"(?:^|[\s\]:>])\[?W(?:\d{4} [\d:.]{8,20})?(?: +\d{1,9})? \S{1,200}:\d{1,6}\]"
+    r"|OMP: (?:Info|Warning) #"
+)
+
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A known failure; causes.toml says what each field means."""
+
+    slug: str
+    title: str
+    patterns: tuple[str, ...]
+    example: str
+    why: str
+    fix: str
+    by_hand: str = ""
+    checks: tuple[str, ...] = ()
+    unseen: str = ""
+    weak: bool = False
+    follows: bool = False
+    harmless: bool = False
+
+
+@dataclass(frozen=True)
+class Match:
+    """`number` counts lines from 1; `again` is how many further lines say the same."""
+
+    cause: Cause
+    number: int
+    line: str
+    again: int = 0
+
+
+def parse(text: str) -> tuple[Cause, ...]:
+    return tuple(_cause(raw) for raw in toml.loads(text)["cause"])
+
+
+def _cause(raw: dict[str, Any]) -> Cause:
+    raw = {**raw, "patterns": tuple(raw["patterns"]), "checks": tuple(raw["checks"])}
+    return Cause(**raw)
+
+
+def page(causes: Iterable[Cause]) -> str:
+    """docs/failures.md."""
+    found = list(causes)
+    seen = [c for c in found if c.checks]
+    rows = [
+        f"| {c.slug} | {c.title} | `{_cell(c.example)}` | {', '.join(c.checks)} |" for c in seen
+    ]
+    unseen = [
+        f"| {c.slug} | {c.title} | `{_cell(c.example)}` | {c.unseen} |"
+        for c in found
+        if not c.checks
+    ]
+    return "\n".join([_PAGE, _SEEN, *rows, "", _UNSEEN, *unseen]) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("`", "'")
+
+
+_PAGE = """\
+# Known failures
+
+Generated from `ipexctl/explain/causes/causes.toml` by `make docs`.
+`ipexctl explain LOGFILE` finds these in a log, `ipexctl explain NAME` explains one and says what to
+type, and a failed run ends by naming the failure that its last lines show.
+"""
+_SEEN = """\
+## Detected before a run
+
+`ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason
+why a host could not be checked. `tests/doctor/test_corpus.py` reproduces those that
+can occur in a lab.
+
+| name | what it is | what is printed | seen as |
+|---|---|---|---|"""
+_UNSEEN = """\
+## Not detected before a run
+
+| name | what it is | what is printed | why not |
+|---|---|---|---|"""
+
+
+Known = Callable[[], tuple["Cause", ...]]  # the table, which takes 60 ms to read
+
+
+def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
+    """Why something ended: the likeliest cause. A Python warning is not a cause."""
+    best: Match | None = None
+    for found in _found((line for line in lines if not _WARNING.search(line)), known):
+        if not _rank(found):
+            return found
+        if best is None or _rank(found) < _rank(best):
+            best = found
+    return best
+
+
+def matches(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, ...]:
+    """Each cause once, the likeliest first."""
+    told: dict[str, Match] = {}
+    for found in _found(lines, known):
+        seen = told.setdefault(found.cause.slug, found)
+        if seen is not found:
+            best = min(seen, found, key=_rank)
+            told[found.cause.slug] = replace(best, again=seen.again + 1)
+    return tuple(sorted(told.values(), key=_rank))
+
+
+def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
+    numbered = enumerate(lines, 1)
+    while block := [(n, line[:MAX_LINE]) for n, line in islice(numbered, _BLOCK)]:
+        text = "\n".join(line for _, line in block)
+        names = "\n".join(set(_NAME.findall(text)))  # short where lines repeat, as those of logs do
+        likely = [
+            (cause, pattern)
+            for name, word, cause, pattern in _patterns(known)
+            if name in names and word in text
+        ]
+        for number, line in block if likely else ():
+            cause = _of(line, likely)
+            if cause:
+                yield Match(cause, number, line)
+
+
+def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
+    """The cause that one line tells; a weak one only where no other does."""
+    found = [cause for cause, pattern in likely if pattern.search(line)]
+    return min(found, key=_rank_of_cause, default=None)
+
+
+def _rank(match: Match) -> int:
+    """The likeliest has the lowest: a warning of a library or of Python is seldom why it ended."""
+    if _WARNING.search(match.line):
+        return 4
+    return max(3 if _NOTICE.search(match.line) else 0, _rank_of_cause(match.cause))
+
+
+def _rank_of_cause(cause: Cause) -> int:
+    """A weak one after the others, then one that follows from another, then a harmless one."""
+    return 4 if cause.harmless else 2 if cause.follows else int(cause.weak)
+
+
+@cache
+def _patterns(known: tuple[Cause, ...]) -> tuple[tuple[str, str, Cause, re.Pattern[str]], ...]:
+    """The longest name in each pattern's fixed word, that word, and the pattern."""
+    words = ((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
+    return tuple((max(_NAME.findall(w), key=len, default=""), w, c, p) for w, c, p in words)
+
+
+def fixed_word(pattern: str) -> str:
+    """The longest text that every line must have which the pattern matches; "" if there is none."""
+    bare = re.sub(r"\{[\d,]+\}", "\0*", pattern)
+    while "(" in bare.replace("\\(", "") and (inner := _GROUP.sub("\0", bare)) != bare:
+        bare = inner
+    bare = re.sub(r"\[[^\]]*\]|\\.", "\0", bare)
+    words: list[str] = re.findall(r"[\w :/'=<>#,-]+(?![?*])", bare)
+    return max(words, key=len, default="")
+
+
+_GROUP = re.compile(r"(?<!\\)\((?:[^()\\]|\\.)*\)[?*]?")

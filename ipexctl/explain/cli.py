@@ -1,0 +1,42 @@
+"""The options of `explain`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ipexctl.cli.options import Json, print_json
+
+
+def explain(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID|NAME|LOGFILE|-",
+            help="Check ID, known failure, log file, error message in quotes, or - for stdin. If "
+            "omitted, list all checks and known failures.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Explain a check, a known failure, or an error log."""
+    from ipexctl.explain.explain import document, everything
+    from ipexctl.explain.explain import explain as verb
+
+    if what is None:
+        if json:
+            print_json({"schema_version": 1, "command": "explain", "known": dict(everything())})
+        else:
+            print("\n".join(f"{name:<24}  {title}" for name, title in everything()))
+        return
+    found = verb(what, sys.stdin.buffer)
+    if json:
+        print_json(document(found))
+    else:
+        from ipexctl.explain.explain_text import show
+        from ipexctl.terminal.console import stdout_console
+
+        show(found, stdout_console())
+    raise typer.Exit(found.exit_code)

@@ -1,0 +1,73 @@
+"""An explanation as text."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.base.values import plain
+from ipexctl.base.wrapping import wrapped
+from ipexctl.doctor.checks.registry import Check
+from ipexctl.explain.causes.causes import Cause, Match
+from ipexctl.explain.explain import Explanation
+
+_SHOWN = 300
+
+
+def show(found: Explanation, console: Console) -> None:
+    if found.check:
+        _show_check(found.check, found.related, console)
+    elif found.cause:
+        _show_cause(found.cause, console)
+    elif not found.matches:
+        console.print(f"{plain(found.source)}: no known failure in it")
+    for i, match in enumerate(found.matches):
+        if i:
+            console.print()
+        _show_match(match, console)
+
+
+def _show_check(check: Check, related: tuple[Cause, ...], console: Console) -> None:
+    levels = ", ".join(s.value for s in check.severities)
+    console.print(Text.assemble((f"{check.id}  {check.title}", "bold"), f"  ({levels})"))
+    _row("seen", check.seen, console)
+    _row("why", check.why, console)
+    _row("fix", str(check.fix) or "depends on the host: ipexctl doctor -v shows it", console)
+    for cause in related:
+        _row("failure", f"{cause.title} ({cause.slug})", console)
+
+
+def _show_cause(cause: Cause, console: Console) -> None:
+    console.print(Text(f"{cause.title}", "bold"), Text(f"({cause.slug})", "dim"))
+    _row("why", cause.why, console)
+    _row("fix", cause.fix, console)
+    if cause.by_hand:
+        _row("or", f"by hand: {cause.by_hand}", console)
+    _row("doctor", before(cause), console)
+
+
+def before(cause: Cause) -> str:
+    """How it could have been seen before the run."""
+    if cause.checks:
+        return f"sees it before a run: {', '.join(cause.checks)}"
+    return f"cannot see it before a run: {cause.unseen}"
+
+
+def _show_match(match: Match, console: Console) -> None:
+    again = f" (and {match.again} more)" if match.again else ""
+    console.print(Text(f"line {match.number}{again}: ", "dim"), end="")
+    console.print(Text(plain(match.line, _SHOWN)), soft_wrap=True)
+    _show_cause(match.cause, console)
+
+
+def _row(label: str, text: str, console: Console) -> None:
+    """Folded beside its label on a terminal; commands stay whole, to be copied."""
+    width = max(40, console.width - len(_INDENT))
+    for i, line in enumerate(text.splitlines()):
+        parts = wrapped(line, width, "") if console.is_terminal else [line]
+        for j, part in enumerate(parts):
+            head = f"{label:>6} " if i == j == 0 else _INDENT
+            console.print(Text.assemble((head, "dim"), part), soft_wrap=True)
+
+
+_INDENT = " " * 7

@@ -1,0 +1,1 @@
+"""What hosts reported about themselves, as values. Pure."""

@@ -1,0 +1,206 @@
+"""What a host is and has.
+
+Unknown is None and never zero: a fact that could not be read must not look like a bad one.
+"""
+
+from __future__ import annotations
+
+from ipexctl.facts.software_facts import SoftwareFacts
+from ipexctl.facts.system_facts import Condition
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """One logical CPU. None where the kernel tells nothing.
+
+    `core` is the lowest CPU of the same core: unique on the host, where the kernel's own core ids
+    repeat in each socket or die.
+    """
+
+    id: int
+    core: int | None
+    socket: int | None
+    node: int | None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One NUMA node. It may have memory and no CPU (HBM, CXL)."""
+
+    id: int
+    cpus: tuple[int, ...]
+    mem_total: int | None
+    mem_free: int | None
+
+
+@dataclass(frozen=True)
+class CpuFacts:
+    arch: str
+    vendor: str
+    model_name: str
+    family: int | None
+    model: int | None
+    flags: frozenset[str]
+    cpus: tuple[Cpu, ...]  # those online
+    allowed: tuple[int, ...] | None  # what this process may run on (affinity, cgroup cpuset)
+    quota: float | None = None  # CPUs' worth of time the control group allows; None: no limit
+    stepping: int | None = None
+    microcode: str = ""
+    offline: tuple[int, ...] = ()
+    smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not say
+    isolated: tuple[int, ...] = ()  # from the kernel's scheduler (isolcpus)
+    efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
+    simulated: bool = False  # something else lies over /proc/cpuinfo: a practice host
+    amx_kernel: bool | None = None  # the kernel gives AMX to programs; None: it did not say
+
+
+@dataclass(frozen=True)
+class MemFacts:
+    total: int | None
+    available: int | None
+    swap_total: int | None
+    shm_total: int | None
+    shm_free: int | None
+    limit: int | None = None  # of the control group; None: no limit
+    limit_left: int | None = None  # of that, for more than what is in it now
+    mems: tuple[int, ...] | None = None  # the NUMA nodes whose memory we may use; None: unknown
+    swap_free: int | None = None
+    commit_limit: int | None = None
+    committed: int | None = None
+    huge: int | None = None  # set aside as huge pages
+    shm_there: bool | None = None
+    shm_writable: bool | None = None
+    shm_read_only: bool | None = None  # its file system is; where there is none, that of /dev
+    shm_noexec: bool | None = None
+
+
+@dataclass(frozen=True)
+class Python:
+    """An interpreter found on the host."""
+
+    path: str
+    version: tuple[int, ...]  # (3, 11, 4), or (3, 11) where nobody told the patch number
+    venv_ok: bool | None = None  # ensurepip there; None: not looked
+
+
+@dataclass(frozen=True)
+class Nic:
+    name: str
+    up: bool
+    mtu: int | None
+    addresses: tuple[str, ...]
+    speed: int | None = None  # Mbit/s; None: not told, or not that of a cable (veth, tun)
+    duplex: str = ""  # full, half
+
+
+@dataclass(frozen=True)
+class Route:
+    nic: str
+    network: str  # 10.0.0.0/24
+
+
+@dataclass(frozen=True)
+class NameServer:
+    """`said`: why it did not respond, or the error that it responded with."""
+
+    address: str
+    configured: bool  # False: the local one, which is asked where none is named
+    responds: bool
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class NetFacts:
+    hostname: str
+    hostname_addresses: tuple[str, ...]  # what the host's own name resolves to on itself
+    ssh_address: str  # the address by which the controller's connection came in; "" if local
+    nics: tuple[Nic, ...]
+    default_nic: str  # "" if there is no default route
+    routes: tuple[Route, ...] = ()
+    port_range: tuple[int, int] | None = None  # from which the kernel takes ports
+    reserved: str = ""  # ports that it leaves alone: "29500-29600,4000"
+    somaxconn: int | None = None
+    master_port_busy: bool | None = None
+    hostname_resolves: bool | None = None
+    resolver_silent: bool | None = None  # asked for the own name, it gave no answer in time
+    localhost: tuple[str, ...] | None = None  # what that name resolves to; None: not looked
+    firewalls: tuple[str, ...] = ()  # those that look switched on
+    range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
+    open_ports: tuple[tuple[int, int], ...] = ()  # of its firewall; asked where ports are closed
+    ssh_nic: str = ""  # the interface of ssh_address, where that is a link-local one
+    name_servers: tuple[NameServer, ...] = ()  # that were asked; none where DNS is not used
+
+
+@dataclass(frozen=True)
+class DiskFacts:
+    """About a folder, or the one above in which it would be made."""
+
+    root: str  # its absolute path
+    free: int | None
+    free_inodes: int | None
+    filesystem: str
+    noexec: bool | None
+    writable: bool | None
+    there: bool | None = None
+    read_only: bool | None = None  # the file system, whatever the permissions are
+    total: int | None = None
+    source: str = ""  # the device, or server:/path
+    point: str = ""  # where that is mounted
+    real: str = ""  # `root` without links on the way
+    quota: bool | None = None  # mounted with quotas
+    owner: int | None = None  # the user id of the folder, or of the one above
+
+
+@dataclass(frozen=True)
+class ClockFacts:
+    """Offset of the host's clock against the controller's, and how wrong that may be (seconds)."""
+
+    offset: float
+    uncertainty: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    host: str
+    kernel: str
+    os_name: str
+    libc: str  # "glibc 2.36", "musl 1.2", "" unknown
+    user: str
+    uid: int | None
+    home: str
+    boot_id: str
+    agent: str  # "python" or "sh": who answered
+    cpu: CpuFacts
+    mem: MemFacts
+    net: NetFacts
+    disk: DiskFacts
+    pythons: tuple[Python, ...]
+    clock: ClockFacts | None
+    nodes: tuple[Node, ...] = ()
+    os_ids: tuple[str, ...] = ()  # ID and ID_LIKE of os-release: ("ubuntu", "debian")
+    software: SoftwareFacts | None = None  # None: nobody looked
+    condition: Condition = Condition()
+    home_disk: DiskFacts | None = None
+    tmp: DiskFacts | None = None  # TMPDIR, or /tmp
+    hung: tuple[str, ...] = ()  # Pythons that gave no answer
+    tried: tuple[tuple[str, str], ...] = ()  # (path, its own words) of those that do not run
+    nodes_contradict: bool = False  # one CPU in two NUMA nodes; then `nodes` is ()
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Could `source` open a TCP connection to `target` at `address`?"""
+
+    source: str
+    target: str
+    address: str
+    ok: bool
+    error: str = ""
+    in_range: str | None = None  # the same at a port beside MASTER_PORT: "" it works, None untried
+    resolved: tuple[str, ...] | None = (
+        None  # the target's name there; None: not asked, or no answer
+    )
+    unanswered: bool = False  # asked for the target's name, the resolver gave no answer
+    lost: bool | None = None  # 64 KiB did not arrive, though a byte did; None: not known
+    passes: int | None = None  # bytes of the largest packet that arrives, where some are lost

@@ -1,0 +1,67 @@
+"""Instruction sets as levels that matter to training, from the kernel's flags."""
+
+from __future__ import annotations
+
+from ipexctl.facts.facts import CpuFacts
+
+_AVX2 = frozenset(("avx2", "fma"))
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
+
+# Best last. A level holds when all of its flags are there.
+X86 = (
+    ("sse", frozenset[str]()),
+    ("avx", frozenset(("avx",))),
+    ("avx2", _AVX2),
+    ("avx512", _AVX512),
+    ("avx512-bf16", _AVX512 | {"avx512_bf16"}),
+    ("amx", _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"}),
+)
+LEVELS = tuple(name for name, _ in X86)
+ARM = (
+    ("neon", frozenset[str]()),
+    ("sve", frozenset(("sve",))),
+    ("sve-bf16", frozenset(("sve", "svebf16"))),
+)
+
+
+def level(cpu: CpuFacts) -> str:
+    """The best level of a host, "" where its flags are unknown."""
+    if not cpu.flags:
+        return ""
+    table = ARM if cpu.arch.startswith(("aarch64", "arm")) else X86
+    return [name for name, flags in table if flags <= cpu.flags][-1]
+
+
+def at_least(have: str, minimum: str) -> bool:
+    """Whether a host of level `have` runs code made for `minimum`. Unknown levels do not."""
+    if have not in LEVELS or minimum not in LEVELS:
+        return have == minimum != ""
+    return LEVELS.index(have) >= LEVELS.index(minimum)
+
+
+def is_x86(cpu: CpuFacts) -> bool:
+    """An unknown architecture counts: nearly all hosts are x86, and a check must not guess."""
+    return not cpu.arch or cpu.arch.startswith(("x86", "amd64")) or cpu.arch in ("i386", "i686")
+
+
+_EXTRAS = {
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx512_bf16": "AVX-512 BF16",
+    "avx512_fp16": "AVX-512 FP16",
+    "amx_tile": "AMX tile",
+    "amx_bf16": "AMX bf16",
+    "amx_int8": "AMX int8",
+    "amx_fp16": "AMX fp16",
+    "sve": "SVE",
+    "bf16": "BF16",
+}
+
+
+def extras(cpu: CpuFacts) -> tuple[str, ...]:
+    """What it has beyond the levels that matters to low precision."""
+    return tuple(name for flag, name in _EXTRAS.items() if flag in cpu.flags)
+
+
+def bf16(cpu: CpuFacts) -> bool:
+    """bf16 in hardware, and PyTorch uses it: on ARM it computes in fp32 unless told otherwise."""
+    return level(cpu) in ("amx", "avx512-bf16")

@@ -1,0 +1,85 @@
+"""A run that lives on a host, of any account. remote/facts/other_runs.py finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+from ipexctl.base.sizes import duration, human
+from ipexctl.base.values import count_or_none, listed, plain
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class LiveRun:
+    """None: this account cannot see it (hidepid), or the ranks have not started."""
+
+    id: str
+    owner: str
+    own: bool  # of this account
+    name: str = ""
+    command: str = ""  # of this account's runs
+    ranks: int | None = None
+    cpus: frozenset[int] | None = None
+    cores: int | None = None
+    memory: int | None = None  # bytes, without what processes share
+    seconds: int | None = None
+
+    def meets(self, cpus: Set[int] | None) -> bool:
+        """Does it run on some of these CPUs, or on unknown ones?"""
+        return self.cpus is None or cpus is None or bool(self.cpus & cpus)
+
+    @property
+    def title(self) -> str:
+        """run 20261122-122416-107233 (bert, train.py --epochs 3)"""
+        said = _joined(self.name, self.command)
+        return f"run {self.id}" + f" ({said})" * bool(said)
+
+    @property
+    def use(self) -> str:
+        """ann, 4 ranks, 8 cores, 3.1 GB, for 2 h 5 min"""
+        memory = human(self.memory) if self.memory else ""
+        return _joined(self.owner, *self._size, memory, self._since)
+
+    @property
+    def use_of_cores(self) -> str:
+        """The same on each host of a run, mostly."""
+        return f"{self.title} of {_joined(self.owner, *self._size, self._since)}"
+
+    @property
+    def _size(self) -> tuple[str, str]:
+        return _count(self.ranks, "rank"), _count(self.cores, "core")
+
+    @property
+    def _since(self) -> str:
+        return f"for {duration(self.seconds)}" if self.seconds is not None else ""
+
+
+def read_live_runs(raw: Any) -> tuple[LiveRun, ...]:
+    """What is not a run is left out."""
+    rows = (_read(row) for row in listed(raw) if isinstance(row, Mapping))
+    return tuple(row for row in rows if row.id and row.owner)
+
+
+def _read(raw: Mapping[str, Any]) -> LiveRun:
+    cpus = raw.get("cpus")
+    return LiveRun(
+        plain(raw.get("run"), 64),
+        plain(raw.get("owner"), 64),
+        raw.get("own") is True,
+        plain(raw.get("name"), 64),
+        plain(raw.get("command"), 200),
+        count_or_none(raw.get("ranks")),
+        frozenset(n for n in listed(cpus) if count_or_none(n) is not None)
+        if isinstance(cpus, list)
+        else None,
+        *(count_or_none(raw.get(key)) for key in ("cores", "memory", "seconds")),
+    )
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def _count(number: int | None, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}" if number else ""

@@ -1,0 +1,178 @@
+"""What `doctor --level std` measures: how fast hosts compute, and how fast the links between them.
+
+Pure: which pairs are tried and in which order, and the hosts' answers as values. The numbers are
+samples of a second or less: good enough to find the host or the cable that is not like the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ipexctl.base.values import count_or_none, plain, record
+from ipexctl.facts.facts import Facts
+from ipexctl.quick_dataclass import dataclass
+
+RING = 32  # up to so many hosts each measures the way to the next one
+SAMPLED = 64  # pairs above that
+_HUGE = 1 << 62
+AT_ONCE = 2  # pairs measured at the same time: more would measure the switch, or our own hosts
+SAME_MACHINE = 8  # "hosts" on one machine that are measured, one after the other
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class HostBench:
+    """One host's own speed. Numbers are None where nothing was measured; then `why` says so.
+
+    status: ok, no-torch, failed, late, skipped. amx: granted, denied, absent, old-kernel, "".
+    """
+
+    host: str
+    status: str
+    why: str = ""
+    torch: str = ""
+    threads: int | None = None
+    fp32: float | None = None  # 1e9 operations per second
+    bf16: float | None = None
+    copy: float | None = None  # 1e9 bytes per second, read and written; None where memory is short
+    amx: str = ""
+    onednn: str = ""  # the instruction set oneDNN says it uses
+    cpuinfo_mounted: bool = False  # then the flags may not be the CPU's own
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction between two hosts: small messages there and back, then one TCP stream."""
+
+    source: str
+    target: str
+    latency: float | None = None  # median, seconds
+    rate: float | None = None  # bits per second
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Of small packets from one host to another, at a rate far below what the link carries."""
+
+    source: str
+    target: str
+    sent: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    hosts: tuple[HostBench, ...] = ()
+    links: tuple[Link, ...] = ()
+    losses: tuple[Losses, ...] = ()
+
+
+# --- what to do ----------------------------------------------------------------------------------
+
+
+def rounds(names: Sequence[str]) -> list[list[Pair]]:
+    """The pairs to measure: in one round no host is listed twice, and there are few pairs.
+
+    A ring up to 32 hosts, so that each one sends once and receives once. Above that each host is
+    in one pair at most: with the host half the cluster away, which is likely another switch.
+    """
+    count = len(names)
+    if count < 2:
+        return []
+    if count > RING:
+        half = count // 2
+        pairs = [(names[i], names[i + half]) for i in range(half)][:SAMPLED]
+    else:
+        pairs = [(a, names[(i + 1) % count]) for i, a in enumerate(names)]
+        pairs = [*pairs[0::2], *pairs[1::2]]
+    return _disjoint(pairs)
+
+
+def _disjoint(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    found: list[list[Pair]] = []
+    for pair in pairs:
+        for group in found:
+            busy = {name for other in group for name in other}
+            if len(group) < AT_ONCE and not busy & set(pair):
+                group.append(pair)
+                break
+        else:
+            found.append([pair])
+    return found
+
+
+def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]:
+    """Which hosts compute at the same time, and those left out.
+
+    Containers on one machine share its cores, so they take turns.
+    """
+    machines: dict[str, list[str]] = {}
+    for facts in hosts:
+        machines.setdefault(facts.boot_id or facts.host, []).append(facts.host)
+    found = [
+        [names[turn] for names in machines.values() if turn < len(names)]
+        for turn in range(SAME_MACHINE)
+    ]
+    left = [name for names in machines.values() for name in names[SAME_MACHINE:]]
+    return [wave for wave in found if wave], left
+
+
+# --- the hosts' answers --------------------------------------------------------------------------
+
+
+def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
+    status = plain(raw.get("status"))
+    return record(
+        HostBench,
+        raw,
+        host=host,
+        status=status if status in ("ok", "no-torch", "failed", "late") else "failed",
+        threads=count_or_none(raw.get("threads")) or None,
+        fp32=_positive(raw.get("fp32")),
+        bf16=_positive(raw.get("bf16")),
+        copy=_positive(raw.get("copy")),
+    )
+
+
+def links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[Link]:
+    """One Link for each target, whatever the host answered."""
+    rows = raw.get("links")
+    found: dict[str, Link] = {}
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, list) and len(row) == 4:
+            name = plain(row[0])
+            found[name] = Link(source, name, _positive(row[1]), _positive(row[2]), plain(row[3]))
+    return [found.get(t) or Link(source, t, error="no answer") for t in targets]
+
+
+def losses(source: str, target: str, raw: Mapping[str, Any]) -> Losses | None:
+    """None where the host could not count them."""
+    sent, lost = count_or_none(raw.get("sent")), count_or_none(raw.get("lost"))
+    return None if not sent or lost is None else Losses(source, target, sent, lost)
+
+
+def onednn_level(text: str) -> str:
+    """oneDNN's own words as one of our levels; "" for words we do not know."""
+    words = text.lower()
+    if "amx" in words:
+        return "amx"
+    if "avx-512" in words or "avx512" in words:
+        return "avx512-bf16" if "bfloat16" in words or "bf16" in words else "avx512"
+    if "avx2" in words or "avx10" in words:
+        return "avx2"
+    return "sse" if "sse" in words or "avx" in words else ""
+
+
+def median(numbers: Iterable[float]) -> float:
+    """The median of at least one number."""
+    ordered = sorted(numbers)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _positive(value: Any) -> float | None:
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if ok and 0 < value < _HUGE else None

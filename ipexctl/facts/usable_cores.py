@@ -1,0 +1,70 @@
+"""The cores of a host that this account may use, by NUMA node, and how many ranks fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from ipexctl.facts.facts import Cpu, CpuFacts
+
+Core = tuple[int, ...]  # the ids of its threads
+
+
+def cores(cpu: CpuFacts) -> tuple[Core, ...]:
+    """The physical cores this user may run on, in NUMA order.
+
+    Threads of one core that claim to be in two nodes stay one core: never two ranks on it.
+    """
+    allowed = None if cpu.allowed is None else set(cpu.allowed)
+    found: dict[object, list[Cpu]] = {}
+    for c in {c.id: c for c in cpu.cpus}.values():
+        if allowed is None or c.id in allowed:
+            # an unknown core id means: a core of its own
+            key = (c.socket, c.core) if c.core is not None else c.id
+            found.setdefault(key, []).append(c)
+    in_order = sorted((sorted(same, key=lambda c: c.id) for same in found.values()), key=_order)
+    return tuple(tuple(c.id for c in same) for same in in_order)
+
+
+def _order(core: list[Cpu]) -> tuple[int, int, int]:
+    return core[0].node or 0, core[0].socket or 0, core[0].id
+
+
+def fast_cores(cpu: CpuFacts) -> tuple[Core, ...]:
+    """Those a rank computes on; all of them where only slower ones are ours."""
+    slow = set(cpu.efficient)
+    all_of_them = cores(cpu)
+    return tuple(core for core in all_of_them if not slow & set(core)) or all_of_them
+
+
+def numa_nodes(cpu: CpuFacts) -> int:
+    """NUMA nodes that have CPUs we may use. A node of memory alone holds no rank."""
+    allowed = None if cpu.allowed is None else set(cpu.allowed)
+    return len({c.node or 0 for c in cpu.cpus if allowed is None or c.id in allowed}) or 1
+
+
+def default_ranks(cpu: CpuFacts) -> int:
+    """Ranks of a host when nobody says how many: one per NUMA node with CPUs.
+
+    A control group's quota of CPU time may fill fewer nodes: as many as it takes, no more.
+    """
+    nodes = numa_nodes(cpu)
+    if cpu.quota is None:
+        return nodes
+    smallest = min((len(node) for node in by_node(cpu)), default=1)
+    return max(1, min(nodes, ceil(cpu.quota / smallest)))
+
+
+def by_node(cpu: CpuFacts) -> list[tuple[Core, ...]]:
+    """The cores that ranks compute on, one group for each NUMA node."""
+    node_of = {c.id: c.node or 0 for c in cpu.cpus}
+    found: dict[int, list[Core]] = {}
+    for core in fast_cores(cpu):
+        found.setdefault(node_of[core[0]], []).append(core)
+    return [tuple(cores) for _, cores in sorted(found.items())]
+
+
+def similar_sizes(nodes: Sequence[Sequence[object]]) -> bool:
+    """Whether a rank on the smallest node would hardly make the others wait: 42 of 43 cores."""
+    sizes = [len(node) for node in nodes]
+    return min(sizes) >= 0.75 * max(sizes)

@@ -1,0 +1,144 @@
+"""The options of hosts, init, config and trust."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Forks, Json, SshConfig, note, on_hosts, print_json
+
+
+@on_hosts("ssh_config", "ask_pass", "transport", "forks")
+def hosts(
+    *,
+    target: Any,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="Convert to this format: intelmpi, mpich, openmpi, deepspeed, ansible, slurm, ...",
+        ),
+    ] = "",
+    list_: Annotated[
+        bool, typer.Option("--list", help="Print only the names, one per line.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """List the hosts in a hostfile, or convert it to another format."""
+    from ipexctl.hosts import hosts as verb
+    from ipexctl.hosts.hosts_text import table
+
+    if to:
+        rendered = verb.convert(target, to)
+        for text in rendered.notes:
+            note(text)
+        print(rendered.text, end="")
+        return
+    found = verb.inventory(target)
+    if json:
+        print_json(verb.document(found))
+    else:
+        print("".join(f"{h.name}\n" for h in found.hosts) if list_ else table(found), end="")
+
+
+def init(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="HOSTS", help="Host names (default: choose from your SSH configuration)."
+        ),
+    ] = None,
+    ssh_config: SshConfig = None,
+    forks: Forks = 64,
+    yaml: Annotated[
+        bool, typer.Option("--yaml", help="Write hosts.yaml instead of hostfile.")
+    ] = False,
+    probe: Annotated[bool, typer.Option(help="Log in to each host first.")] = True,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "-y",
+            "--yes",
+            help="Use the hostfile in this folder, or else all hosts in the SSH configuration.",
+        ),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Write a hostfile and ipexctl.toml in this folder."""
+    from ipexctl.hosts.hosts_text import ask_names, ask_overwrite, ask_which, show_started
+    from ipexctl.hosts.init import Ask, Options
+    from ipexctl.hosts.init import init as verb
+    from ipexctl.local.accepted_settings import accept, proposal
+    from ipexctl.local.settings import load
+    from ipexctl.machines.target import Target
+
+    ask = Ask(
+        lambda offered, wrong: ask_which(offered, wrong, sys.stdin, sys.stderr),
+        lambda why: ask_names(why, sys.stdin, sys.stderr),
+        lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr),
+    )
+    started = verb(
+        Target(None, tuple(names or ()), ssh_config, forks, note=note),
+        Options(yaml=yaml, probe=probe, yes=yes, force=force),
+        ask if sys.stdin.isatty() else None,
+    )
+    if started.written and (proposed := proposal(load())):
+        accept(proposed)
+    show_started(started, sys.stdout, sys.stderr)
+    raise typer.Exit(started.exit_code)
+
+
+def config(
+    show_origin: Annotated[
+        bool, typer.Option("--show-origin", help="Show where each setting comes from.")
+    ] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Accept the hosts and SSH settings of this project.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show the settings in ipexctl.toml, your config.toml and the environment."""
+    from ipexctl.hosts.hosts_text import settings_text
+    from ipexctl.local import accepted_settings
+    from ipexctl.local.settings import document, load
+
+    found = load()
+    proposed = accepted_settings.proposal(found)
+    if accept and proposed:
+        accepted_settings.accept(proposed)
+        note(f"accepted: {', '.join(s.key for s in proposed.settings)} of {proposed.project}")
+    elif proposed and not accepted_settings.is_accepted(proposed):
+        note(accepted_settings.refusal(proposed).what)
+    if json:
+        print_json(document(found))
+    else:
+        print(settings_text(found, show_origin=show_origin), end="")
+
+
+@on_hosts("transport")
+def trust(
+    *,
+    target: Any,
+    yes: Annotated[
+        bool, typer.Option("-y", "--yes", help="Accept new keys without asking.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show the hosts' SSH keys and remember the ones you accept."""
+    from ipexctl.hosts.trust import trust as verb
+    from ipexctl.hosts.trust_text import ask, document, show, show_downs
+
+    report = verb(target, lambda keys: yes or ask(keys, sys.stdin, sys.stderr))
+    if json:
+        print_json(document(report))
+    else:
+        show(report, sys.stdout)
+        if not report.keys and not report.downs:
+            note(
+                "no hosts to trust: this machine alone needs no host key; name hosts with -f or -H"
+            )
+    show_downs(report.downs, sys.stderr)
+    raise typer.Exit(report.exit_code)

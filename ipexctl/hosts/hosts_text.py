@@ -1,0 +1,99 @@
+"""A list of hosts as a table, and the questions of `init`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from ipexctl.errors import InputError
+from ipexctl.hosts.init import Started
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.settings_file import Setting
+from ipexctl.terminal.confirm import confirm
+from ipexctl.terminal.console import console_on, print_text
+
+_COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root", "groups")
+
+
+def table(hosts: Inventory) -> str:
+    """Only the columns that some host has something for."""
+    used = [c for c in _COLUMNS if c == "name" or any(getattr(h, c) for h in hosts.hosts)]
+    rows = [[c.upper() for c in used], *([_cell(h, c) for c in used] for h in hosts.hosts)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(used))]
+    lines = ("  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _cell(host: Host, column: str) -> str:
+    value = getattr(host, column)
+    return ",".join(value) if isinstance(value, tuple) else str(value or "-")
+
+
+def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False) -> str:
+    """One line each, as it could stand in ipexctl.toml."""
+    lines = []
+    for key, setting in settings.items():
+        value = setting.value if isinstance(setting.value, int) else repr(setting.value)
+        lines.append(f"{key} = {value}" + (f"   # {setting.origin}" if show_origin else ""))
+    return (
+        "".join(f"{line}\n" for line in lines)
+        or "# no settings; ipexctl init writes ipexctl.toml\n"
+    )
+
+
+def ask_which(names: Sequence[str], wrong: str, asked: TextIO, out: TextIO) -> str:
+    """`wrong`: why it is asked again."""
+    if wrong:
+        said = f"{wrong}; press Enter for all, or type names: {names[0]}"
+    else:
+        said = f"hosts in ssh_config: {fold(names)}"
+    print_text(console_on(out), said)
+    print("Which of them? [all, or as for --limit: node*,!login] ", end="", file=out, flush=True)
+    said = asked.readline()
+    if not said:  # Ctrl-D
+        print(file=out)
+        raise InputError("no hosts were chosen", hint="ipexctl init node1 node2")
+    return said.strip() or "all"
+
+
+def ask_names(why: str, asked: TextIO, out: TextIO) -> list[str]:
+    print(f"no hosts to choose from: {why}", file=out)
+    print("Names or addresses of the hosts: ", end="", file=out, flush=True)
+    names = asked.readline().split()
+    if not names:
+        raise InputError("no hosts were chosen", hint="ipexctl init node1 node2")
+    return names
+
+
+def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:
+    names = " and ".join(str(path) for path in paths)
+    return confirm(f"Replace {names}? [y/N] ", asked, out=out)
+
+
+def show_started(started: Started, out: TextIO, err: TextIO) -> None:
+    for down in started.down:
+        print(f"ipexctl: {down.what}", file=err)
+        for line in down.hint.splitlines():
+            print(f"  try: {line}", file=err)
+    total = len(started.hosts.hosts)
+    good, many = total - len(started.down), "host" if total == 1 else "hosts"
+    if started.settings:
+        named = f"{started.settings} names {started.adopted} ({total} {many})"
+        print(f"{named}; nothing was written", file=out)
+        print("next: ipexctl doctor", file=out)
+        return
+    if not started.written:
+        print("no host answered; nothing was written", file=err)
+        return
+    written = " and ".join(str(path) for path in started.written)
+    if started.adopted:
+        answer = f", {good} answered" if started.down else ""
+        print(f"{written} names {started.adopted} ({total} {many}{answer})", file=out)
+    else:
+        print(f"{good} of {total} {many} written; see {written}", file=out)
+    if started.untrusted:
+        names = fold(down.host for down in started.untrusted)
+        print(f"the host keys of {names} are not trusted yet", file=out)
+    print("next: ipexctl trust" if started.untrusted else "next: ipexctl doctor", file=out)

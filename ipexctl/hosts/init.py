@@ -1,0 +1,245 @@
+"""init: which hosts, do they answer, and two files: the hosts and ipexctl.toml.
+
+A hostfile that is here already is used as it is: then ipexctl.toml is all that is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.located_errors import Bad
+from ipexctl.base.quoting import quote
+from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, HostKeyUnknown, InputError
+from ipexctl.inventory.host_address import parse_bare
+from ipexctl.inventory.host_patterns import select
+from ipexctl.inventory.hostfile_formats import render
+from ipexctl.inventory.hostfile_text import parse_hosts
+from ipexctl.inventory.inventory import Inventory
+from ipexctl.local import hostfile_reader
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.nearest_file import PROJECT_FILE, short_path
+from ipexctl.local.ownership import closing, untrusted_reason
+from ipexctl.local.settings import of_project
+from ipexctl.local.settings_file import Setting
+from ipexctl.machines.target import Target, inventory
+from ipexctl.quick_dataclass import dataclass
+
+HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_TOML = """\
+# Settings for this folder and those below it; options override them. See docs/hosts.md.
+{settings}
+
+# [run]
+# ppn = 2
+# env = {{ OMP_NUM_THREADS = "8" }}
+"""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Questions to a person. None where nobody can answer."""
+
+    # the names on offer, and what was wrong with the last answer -> a pattern as --limit takes it
+    which: Callable[[Sequence[str], str], str]
+    names: Callable[[str], Sequence[str]]  # why there are none on offer -> hosts
+    overwrite: Callable[[Sequence[Path]], bool]
+
+
+@dataclass(frozen=True)
+class Options:
+    """`force` replaces files; `yes` takes every host of ssh_config, where there is no hostfile."""
+
+    folder: Path = Path()
+    yaml: bool = False
+    probe: bool = True
+    yes: bool = False
+    force: bool = False
+
+    @property
+    def chosen(self) -> bool:
+        """They ask for another file than the one that is here."""
+        return self.yaml or self.force
+
+
+@dataclass(frozen=True)
+class Started:
+    """`adopted`: the hostfile that was here. `settings`: the ipexctl.toml that names it already."""
+
+    written: tuple[Path, ...]
+    hosts: Inventory
+    down: tuple[HostDown, ...] = ()
+    untrusted: tuple[HostDown, ...] = ()  # they are written
+    adopted: str = ""
+    settings: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_OK if self.written or self.settings else EXIT_UNREACHABLE
+
+
+def init(target: Target, options: Options, ask: Ask | None) -> Started:
+    """Hosts that don't answer are left out, or written as comments; none at all writes nothing.
+    A host whose key nobody has accepted yet is one that answers."""
+    adopted = "" if target.hosts or options.chosen else _hostfile_here(options.folder)
+    if used := None if target.hosts or options.chosen else _named_already(adopted, target):
+        hosts = inventory(replace(target, hostfile=Path(short_path(used.value))))
+        return Started((), hosts, adopted=short_path(used.value), settings=used.origin)
+    hosts = (
+        inventory(replace(target, hostfile=Path(adopted)))
+        if adopted
+        else _chosen(target, options, ask)
+    )
+    name = adopted or (YAML_FILE if options.yaml else HOSTFILE)
+    files = {PROJECT_FILE: ""} if adopted else {name: "", PROJECT_FILE: ""}
+    ssh = target.ssh_config
+    settings = [f"hostfile = {json.dumps(name, ensure_ascii=False)}"]
+    settings += [f"ssh_config = {_quoted(ssh)}"] if ssh else []
+    paths = [options.folder / file for file in files]
+    _may_write(paths, options, ask, "\n".join(settings) if adopted else "")
+    down = _probe(hosts, target) if options.probe else ()
+    untrusted = tuple(d for d in down if d.slug == HostKeyUnknown.slug)
+    down = tuple(d for d in down if d not in untrusted)
+    gone = {d.host for d in down}
+    good = tuple(h for h in hosts.hosts if h.name not in gone)
+    if not good:
+        return Started((), hosts, down)
+    if not adopted:
+        files[name] = _hosts_text(replace(hosts, hosts=good), down, yaml=options.yaml)
+    files[PROJECT_FILE] = _TOML.format(settings="\n".join(settings))
+    for file, text in files.items():
+        write_atomic(options.folder / file, text, mode=None)
+    written = tuple(options.folder / file for file in files)
+    return Started(written, hosts, down, untrusted, adopted)
+
+
+def _hostfile_here(folder: Path) -> str:
+    """Raises InputError for one that another user could have written."""
+    name = hostfile_reader.hostfile_here()
+    if name and (why := untrusted_reason(folder / name)):
+        raise InputError(
+            f"{name} is not used: {why}",
+            why="it decides which hosts receive your code",
+            hint=closing(folder / name, why)
+            or f"cp {name} into a folder of your own; or ipexctl init node1 node2",
+        )
+    return name
+
+
+def _named_already(adopted: str, target: Target) -> Setting | None:
+    """What ipexctl.toml says: the one of this folder, or one above that names the same file."""
+    setting = None if target.ssh_config else of_project(Path.cwd()).get("hostfile")
+    if setting and Path(setting.project).parent != Path.cwd():
+        same = os.path.realpath(setting.value) == os.path.realpath(adopted)
+        return setting if adopted and same else None
+    return setting
+
+
+def offered(ssh_config: Path | None) -> tuple[str, ...]:
+    """Names of ssh_config that are one host each, not patterns; Node1 and node1 are one."""
+    from ipexctl.machines.ssh.config import SshConfig
+
+    names = (name for name in SshConfig(ssh_config).names() if _is_name(name))
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return tuple(found.values())
+
+
+def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
+    if target.hosts:
+        return _own(parse_hosts(target.hosts))
+    names = offered(target.ssh_config)
+    config = ("-F", str(target.ssh_config)) if target.ssh_config else ()
+    init = quote(("ipexctl", "init", *config))
+    if not names:
+        why = _none_offered(target.ssh_config)
+        if ask is None or options.yes:
+            raise InputError(
+                "no hosts given",
+                why=why,
+                hint=f"{init} node1 node2   # or: ipexctl init localhost",
+            )
+        return _own(parse_hosts(tuple(ask.names(why))))
+    everything = parse_hosts(names)
+    if options.yes:
+        return everything
+    if ask is None:
+        raise InputError(
+            "no hosts given, and stdin is not a terminal to ask for them",
+            why=f"ssh_config has: {', '.join(names[:20])}",
+            hint=f"{init} node1 node2\n{init} -y   # every host of ssh_config",
+        )
+    wrong = ""
+    while True:
+        answer = ask.which(names, wrong)
+        try:
+            return select(replace(everything, source="ssh_config"), (answer,))
+        except InputError as e:
+            wrong = e.what
+
+
+def _none_offered(ssh_config: Path | None) -> str:
+    file = ssh_config or Path("~/.ssh/config")
+    found = os.path.exists(file.expanduser())
+    return f"{file} has no Host line with a name" if found else f"{file} does not exist"
+
+
+def _own(hosts: Inventory) -> Inventory:
+    """`localhost` is this machine: it needs no SSH. Among others it would be each host's own."""
+    own = [h for h in hosts.hosts if h.name in _LOOPBACK and not (h.user or h.port)]
+    if own and len(hosts.hosts) > 1:
+        raise InputError(
+            f"{own[0].name} cannot be combined with other hosts",
+            why=f"on every host, {own[0].name} means that host itself",
+            hint="use the address or host name under which the other hosts reach this machine",
+        )
+    return replace(hosts, hosts=tuple(replace(h, local=True) for h in own)) if own else hosts
+
+
+def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None, lines: str) -> None:
+    """`lines`: what the file needs to say if it stays."""
+    there = [path for path in paths if os.path.lexists(path)]
+    if not there or options.force:
+        return
+    if ask is None or not ask.overwrite(there):
+        names, many = " and ".join(map(str, there)), len(there) > 1
+        raise InputError(
+            f"{names} already {'exist' if many else 'exists'}",
+            hint=f"write into it:\n{lines}"
+            if lines
+            else f"--force   # replaces {'them' if many else 'it'}",
+        )
+
+
+def _probe(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
+    from ipexctl.doctor.doctor import examine_hosts
+    from ipexctl.machines.fleet import GRACE, Fleet
+
+    return examine_hosts(Fleet(target, hosts=hosts, grace=GRACE)).down
+
+
+def _hosts_text(hosts: Inventory, down: Sequence[HostDown], *, yaml: bool) -> str:
+    comments = [" ".join(f"# {d.host} left out: {d.what}".split()) for d in down]
+    text = render(hosts, "yaml" if yaml else "hostfile").text
+    return text + "".join(f"{''.join(filter(str.isprintable, c))}\n" for c in comments)
+
+
+def _quoted(path: Path) -> str:
+    text = str(path.resolve())
+    if not text.isprintable() or "'" in text:
+        raise InputError(f"{text!r} cannot be written into {PROJECT_FILE}")
+    return f"'{text}'"
+
+
+def _is_name(text: str) -> bool:
+    try:
+        parse_bare(text)
+    except Bad:
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""Vouching for host keys: scan, show, and remember what the user accepts.
+
+Other verbs only need `unknown_keys`, which turns every unknown key of a run into one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import field
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_exit
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.machines.fleet import fan_out
+from ipexctl.machines.openssh.known_hosts import Standing
+from ipexctl.machines.ssh import SshTransport
+from ipexctl.machines.ssh.host_keys import HostKey, own_known_hosts, remember, verdict_down
+from ipexctl.machines.suggested_commands import command, spelled_downs
+from ipexctl.machines.target import Target, inventory
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class ShownKey:
+    """The key a host shows now. `state`: known, new, accepted, changed or revoked."""
+
+    host: str
+    key_type: str
+    fingerprint: str
+    state: str
+
+
+@dataclass(frozen=True)
+class TrustReport:
+    keys: tuple[ShownKey, ...] = ()
+    downs: tuple[HostDown, ...] = field(default=())  # unreachable, or a key that is refused
+
+    @property
+    def refused(self) -> bool:
+        """The user saw new keys and didn't accept them."""
+        return any(key.state == "new" for key in self.keys)
+
+    @property
+    def exit_code(self) -> int:
+        codes = [EXIT_UNREACHABLE] if self.downs else []
+        return worst_exit([*codes, EXIT_FAILED] if self.refused else codes)
+
+
+Confirm = Callable[[Sequence[ShownKey]], bool]
+
+
+def trust(target: Target, confirm: Confirm) -> TrustReport:
+    """Asks `confirm` about all new keys at once; jump hosts come first, since they are passed."""
+    hosts = inventory(target)
+    keys: dict[str, ShownKey] = {}
+    downs: dict[str, HostDown] = {}
+    for stage in _stages(target, hosts):
+        found, lost = _scan(target, stage, confirm)
+        keys |= {key.host: key for key in found}
+        downs |= {down.host: down for down in lost}
+        if any(key.state == "new" for key in found):
+            break
+    told = spelled_downs(tuple(downs.values()), target)
+    return TrustReport(tuple(keys.values()), tuple(told))
+
+
+def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | None:
+    """One message for all hosts whose keys nobody vouched for, with the command that does."""
+    unknown = [d for d in downs if d.slug == HostKeyUnknown.slug]
+    if not unknown:
+        return None
+    width = max(len(d.host) for d in unknown)
+    lines = dict.fromkeys(f"{d.what.partition(': ')[0]:{width}}  {d.why}" for d in unknown)
+    many = f"{len(lines)} hosts show host keys" if len(lines) > 1 else "a host shows a host key"
+    return HostKeyUnknown(
+        f"{many} that are not trusted yet",
+        why="\n".join(lines),
+        hint=command(target, "trust"),
+    )
+
+
+def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
+    """Jump hosts by their distance, then the hosts themselves."""
+    remote = tuple(h for h in hosts.hosts if not h.local)
+    with closing(SshTransport(remote, target.ssh_config, target.secrets)) as ssh:
+        ways = [ssh.jump_hosts(host) for host in remote]
+        ssh.unlock([hop for way in ways for hop in way])
+    depth = max(map(len, ways), default=0)
+    jumps = [tuple(dict.fromkeys(w[i] for w in ways if i < len(w))) for i in range(depth)]
+    return [*jumps, remote]
+
+
+def _scan(
+    target: Target, hosts: tuple[Host, ...], confirm: Confirm
+) -> tuple[list[ShownKey], list[HostDown]]:
+    # afresh: it reads what we just wrote
+    with closing(SshTransport(hosts, target.ssh_config, target.secrets)) as ssh:
+        ssh.unlock([hop for host in hosts for hop in ssh.jump_hosts(host)])
+        outcomes = fan_out(
+            hosts, lambda h: ssh.host_key(h, target.connect_timeout), forks=target.forks
+        )
+    shown = {host: key for host, key in outcomes.items() if isinstance(key, HostKey)}
+    downs = [down for down in outcomes.values() if isinstance(down, HostDown)]
+    downs += [down for key in shown.values() if (down := verdict_down(key))]
+    new = [key for key in shown.values() if key.verdict.standing is Standing.UNKNOWN]
+    accepted = bool(new) and confirm([_shown(key, "new") for key in new])
+    if accepted:
+        for key in {(key.names[0], key.blob): key for key in new}.values():
+            remember(key, own_known_hosts())
+    states = {Standing.UNKNOWN: "accepted" if accepted else "new"}
+    return [
+        _shown(key, states.get(key.verdict.standing, key.verdict.standing.value))
+        for key in shown.values()
+    ], downs
+
+
+def _shown(key: HostKey, state: str) -> ShownKey:
+    return ShownKey(key.answer.name, key.key_type, key.fingerprint, state)

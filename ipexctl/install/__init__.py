@@ -1,0 +1,1 @@
+"""`ipexctl install` and `bundle`: one stack on every host."""

@@ -1,0 +1,58 @@
+"""A CPython that is carried to the hosts: named with --python-from, then kept in the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ipexctl.blobs.blob_store import default_store
+from ipexctl.errors import InputError
+from ipexctl.facts.facts import Facts
+from ipexctl.install.install_plan import Work
+from ipexctl.install.lock_wheels import indexes_of
+from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.version_table import is_version
+from ipexctl.local.environment import environment
+from ipexctl.packages import cpython_builds
+from ipexctl.packages.cpython_builds import Wanted
+from ipexctl.packages.resolver import Resolved
+from ipexctl.packages.wheel_fetch import Fetcher
+
+
+def python_to_carry(
+    work: Work, facts: Sequence[Facts], old: Lock | None
+) -> tuple[Package | None, int]:
+    """The one that is asked for, else the one in the lock, and bytes that were fetched for it.
+
+    None: the hosts' own are used.
+    """
+    where, version = work.asked.python_from, work.asked.wanted.python
+    if where:
+        if "/" in version:
+            raise InputError(
+                f"--python {version} is a Python of the hosts, --python-from brings another",
+                hint="--python 3.11   # says which of those that --python-from has",
+            )
+        work.step("", "looking for a Python to carry")
+        fetcher = Fetcher(default_store(), indexes_of(work))
+        found = cpython_builds.find_build(
+            where, Wanted(facts[0].cpu.arch, version), fetcher, environment()
+        )
+        return found, fetcher.fetched
+    locked = old.cpython if old else None
+    suits = locked and (not version or is_version(locked.version, version))
+    return locked if suits else None, 0
+
+
+def in_lock(found: Resolved, package: Package | None) -> Resolved:
+    return replace(found, lock=replace(found.lock, cpython=package))
+
+
+def check_here(lock: Lock) -> None:
+    """No index has it: who has not got it any more must name it again."""
+    if lock.cpython and not default_store().whole(lock.cpython.blob):
+        raise InputError(
+            f"ipexctl.lock has {lock.cpython.file}, which is not on this machine",
+            why=f"it was named with --python-from; its sha256 is {lock.cpython.sha256}",
+            hint="--python-from FILE   # that archive again; or --python 3.11, of the hosts",
+        )

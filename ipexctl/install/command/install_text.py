@@ -1,0 +1,381 @@
+"""What `install` shows: the choice, a line per host while it works, and Ansible's recap."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.base.sizes import human, minutes
+from ipexctl.errors import printable
+from ipexctl.install.command.install_forecast import forecast_document, show_forecast
+from ipexctl.install.install_plan import Chosen, InstallReport, Plan, State
+from ipexctl.install.progress import BUILDING, DONE, FAILED, FETCHING, PROVING, Progress, Step
+from ipexctl.install.stack.version_table import END_OF_LIFE
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import mpi
+from ipexctl.terminal.confirm import DECLINED
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.recap_lines import host_documents, host_lines
+
+COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
+MOVING = ("sending", "fetching")  # first words of what is done in many pieces
+WAITING = "waiting"  # and of what is done between them
+REPORT_EVERY = 15.0  # seconds without a line in a pipe, after which the work is reported
+REPORT_LINES = 12
+TICK = 1.0  # seconds between two looks whether a report is due
+SILENT = 20.0  # seconds without a sign of life from a host, after which that is shown
+
+
+def chosen_text(chosen: Chosen) -> str:
+    """The first line: what will be on the hosts, and why that."""
+    stack, lock = chosen.stack, chosen.lock
+    n = len(chosen.hosts)
+    what = f"{stack.title}, {stack.row.backend}, {mpi.describe_locked(lock.mpi, lock.version)}"
+    python = f"{lock.cpython.version} (carried there)" if lock.cpython else lock.python
+    where = f"Python {python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
+    lines = [f"{what}, {where}, because: {stack.reason}"]
+    lines += [END_OF_LIFE] if stack.row.ipex else []
+    lines += [f"not tested: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []
+    lines += _cuda_lines(chosen) if lock.cuda else []
+    lines += [f"warning: {note}" for note in chosen.notes]
+    made = "new ipexctl.lock" if chosen.new_lock else "ipexctl.lock"
+    lines.append(f"environment {lock.key} ({made}), torch {lock.version('torch')}")
+    return "\n  ".join(lines)
+
+
+def _cuda_lines(chosen: Chosen) -> list[str]:
+    """What it costs, told whether or not somebody has agreed to it before."""
+    lock, n = chosen.lock, len(chosen.hosts)
+    fetch = f"{human(chosen.to_fetch)} to fetch ({minutes(chosen.to_fetch)}), "
+    size = f"{human(lock.size)} for {'each of ' * (n != 1)}{n} host{'s' * (n != 1)}"
+    line = f"torch {lock.version('torch')} is a CUDA build: {fetch * bool(chosen.to_fetch)}{size}"
+    return [line, *([chosen.no_cpu_build] if chosen.no_cpu_build else [])]
+
+
+def cost(report: InstallReport) -> str:
+    if report.check and report.plan:
+        plan = report.plan
+        bytes_ = f"{human(plan.chosen.to_fetch)} and send {human(plan.to_send)}"
+        return f"would fetch {bytes_}; nothing was changed, {report.seconds:.1f} s"
+    return (
+        f"{human(report.fetched)} from indexes, {human(report.sent)} to hosts, "
+        + f"{human(report.passed)} from host to host, " * bool(report.passed)
+        + f"{human(report.drawn)} from a host, " * bool(report.drawn)
+        + f"{report.seconds:.1f} s"
+        + ", nothing was changed" * report.check
+    )
+
+
+def document(report: InstallReport) -> dict[str, Any]:
+    """For --json."""
+    chosen = report.chosen
+    return {
+        "schema_version": 1,
+        "check": report.check,
+        "environment": chosen.lock.key if chosen else None,
+        "row": chosen.stack.row.name if chosen else None,
+        "torch": chosen.lock.version("torch") if chosen else None,
+        "ipex": (chosen.stack.row.ipex or None) if chosen else None,
+        "oneccl": (chosen.stack.row.oneccl or None) if chosen else None,
+        "backend": chosen.stack.row.backend if chosen else None,
+        "ended": bool(chosen and chosen.stack.row.ipex),
+        "cuda": bool(chosen and chosen.lock.cuda),
+        "python": chosen.lock.python if chosen else None,
+        "reason": chosen.stack.reason if chosen else None,
+        "warnings": list(chosen.notes) if chosen else [],
+        "hosts": [
+            {**host, "bytes_sent": recap.sent}
+            for host, recap in zip(host_documents(report.recaps), report.recaps, strict=True)
+        ],
+        "bytes_fetched": report.fetched,
+        "bytes_sent": report.sent,
+        "bytes_from_hosts": report.drawn,
+        "bytes_between_hosts": report.passed,
+        "fetch": report.fetch.value if report.fetch else None,
+        "seconds": round(report.seconds, 3),
+        "declined": report.declined,
+        "plan": forecast_document(report.plan) if report.plan else None,
+        "next": report.without_downs or None,
+        "exit_code": report.exit_code,
+    }
+
+
+def show_difference(plan: Plan) -> None:
+    print_text(stdout_console(), difference(plan))
+    sys.stdout.flush()
+
+
+def difference(plan: Plan) -> str:
+    """For --diff: the packages that change, hosts with the same changes together."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for part in plan.todo:
+        n = len(part.changes)
+        head = f"{n or 'no'} package{'s' * (n != 1)} to change, {_before(part.state)}"
+        groups.setdefault((head, *map(str, part.changes)), []).append(part.host.name)
+    text = ""
+    for (head, *lines), hosts in groups.items():
+        text += f"{fold(hosts)}: {head}\n" + "".join(f"  {line}\n" for line in lines)
+    return text
+
+
+def _before(state: State) -> str:
+    if state.own:
+        return f"compared with {state.before}, which this project uses"
+    if not state.before:
+        return "no environment yet"
+    return f"compared with {state.before}, the current one: this project has none there"
+
+
+def show(report: InstallReport) -> None:
+    console = stdout_console()
+    if report.declined:
+        print_text(console, DECLINED)
+        return
+    if report.check and report.plan and report.plan.todo:
+        show_forecast(report.plan, stdout_console())
+    print_lines(console, host_lines(report.recaps))
+    print_text(console, cost(report))
+    if report.without_downs:
+        print_text(console, f"try: {report.without_downs}")
+    if report.run:
+        print_text(console, f"next: {report.run}")
+
+
+# --- while it works ------------------------------------------------------------------------------
+
+
+class _Ticker:
+    """Calls `work` every TICK seconds, in a thread of its own."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.wait(TICK):
+            self._work()
+
+
+@dataclass
+class View:
+    """Live lines on a terminal; elsewhere one plain line whenever a host starts something new, and
+    where that takes long, a report every REPORT_EVERY seconds."""
+
+    console: Console = field(default_factory=stderr_console)
+    confirm: Callable[[Plan], bool] = lambda plan: True
+    quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+    _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
+    _heard: dict[str, float] = field(default_factory=dict)  # the last step of each host
+    _steps: dict[str, Step] = field(default_factory=dict)
+    _left: dict[str, float] = field(default_factory=dict)  # the least estimate that was shown
+    _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _said: set[tuple[str, str]] = field(default_factory=set)
+    _said_at: float = 0.0  # the last plain line
+    _live: Any = None  # what shows the work: Rich's Live, or a _Ticker
+    _over: bool = False
+
+    def progress(self) -> Progress:
+        return Progress(self.chosen, self.step, self.say, self.agreed)
+
+    def chosen(self, chosen: Chosen) -> None:
+        self._order = chosen.hosts
+        self.say(chosen_text(chosen))
+
+    def agreed(self, plan: Plan) -> bool:
+        self._stop()
+        return self.confirm(plan)
+
+    def pause(self) -> None:
+        """Clear the live lines, before something else is printed or asked."""
+        self._stop()
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            self._stop()
+            print_text(self.console, printable(text))
+            self._said_at = self.clock()
+
+    def step(self, step: Step) -> None:
+        """Also without anything new, as a sign of life of the host."""
+        if self.quiet or self._over:
+            return
+        step = replace(step, text=printable(step.text))
+        with self._lock:
+            self._forget_what_is_over(step)
+            before = self._steps.get(step.host)
+            self._heard[step.host] = self.clock()
+            if before is None or _is_other_work(before, step):
+                self._began[step.host] = self.clock(), step.done
+                self._left.pop(step.host, None)
+            self._steps[step.host] = step  # last: the live lines are drawn meanwhile
+            kind = _first_word(step) if _first_word(step) in MOVING else step.text
+            if not self.console.is_terminal and kind != DONE and self._is_new(step, kind):
+                self._print(f"{step.host or 'here'}: {step.text}")
+            self._show_work()
+
+    def _forget_what_is_over(self, step: Step) -> None:
+        """This machine and the hosts take turns, but for what it fetches while they get files."""
+        here = self._steps.get("")
+        if step.host and here and (here.text != FETCHING or here.done >= here.total):
+            del self._steps[""]
+        if not step.host and (here is None or here.text != step.text):
+            self._forget()
+
+    def _is_new(self, step: Step, kind: str) -> bool:
+        """Is it the first of its kind on this host? Files come in several pieces."""
+        new = (step.host, kind) not in self._said
+        self._said.add((step.host, kind))
+        return new
+
+    def _show_work(self) -> None:
+        if self._live is None and self.console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(
+                console=self.console, transient=True, refresh_per_second=8,
+                get_renderable=self._lines,
+            )  # fmt: skip
+            self._live.start()
+        elif self._live is None:
+            self._live = _Ticker(self._report)
+            self._live.start()
+
+    def _report(self) -> None:
+        """In a pipe: how far all are, if there was no line for long; else who has gone silent."""
+        with self._lock:
+            due = self.clock() - self._said_at >= REPORT_EVERY
+            groups = [group for group in self._groups() if group[0].text != FAILED]
+            silent = [group for group in groups if self._silent(group[0])]
+            new = [g for g in silent if sum(self._is_new(s, "silent") for s in g)]
+            for group in groups[:REPORT_LINES] if due else new:
+                self._print(f"{_names(group)}: {self._doing(group)}")
+            if due and (more := sum(map(len, groups[REPORT_LINES:]))):
+                self._print(f"and {more} more host{'s' * (more != 1)}")
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True)
+        self._said_at = self.clock()
+
+    def _lines(self) -> Text:
+        lines = [(_names(group), self._doing(group)) for group in self._groups()]
+        width = max((len(names) for names, _ in lines), default=0)
+        return Text("\n".join(f"{names:{width}}  {doing}" for names, doing in lines))
+
+    def _groups(self) -> list[list[Step]]:
+        """Hosts that do the same, where nobody can say how far they are; each other host alone."""
+        places = {name: i for i, name in enumerate(self._order)}
+        groups: dict[tuple[str, bool, bool], list[Step]] = {}
+        for step in sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places))):
+            if step.text != DONE:
+                kind = step.host if _is_counted(step) else step.text
+                key = kind, bool(step.host), bool(self._silent(step))
+                groups.setdefault(key, []).append(step)
+        return list(groups.values())
+
+    def _doing(self, group: Sequence[Step]) -> str:
+        step = group[0]
+        if silent := self._silent(step):
+            what = "progress" if step.total else "answer"
+            return f"{counted(step)}, no {what} for {silent:.0f} s"
+        seconds = self.clock() - min(self._began[s.host][0] for s in group)
+        if step.total:
+            left = self._time_left(step, self._began[step.host][1], seconds)
+            return counted(step) + left if _is_counted(step) else step.text
+        at_work = [s for s in list(self._steps.values()) if s.host and s.text != FAILED]
+        count = ""
+        if step.text in COUNTED and len(at_work) > 1:
+            later = COUNTED[COUNTED.index(step.text) + 1 :]
+            count = f" {sum(s.text in later for s in at_work)} of {len(at_work)}"
+        clock = f" · {seconds:.0f} s" if seconds >= 1 and step.text != FAILED else ""
+        return counted(step) + count + clock
+
+    def _silent(self, step: Step) -> float:
+        """Seconds since the last sign of life, if that is too long ago; else 0."""
+        moving = _first_word(step) in MOVING and step.done < step.total
+        seconds = self.clock() - self._heard[step.host]
+        speaks = step.host and (moving or step.text in COUNTED)
+        return seconds if speaks and seconds >= SILENT else 0.0
+
+    def _time_left(self, step: Step, there: int, seconds: float) -> str:
+        """Never more than was said before, while the work is the same; "" where that would lie."""
+        left = seconds_left(step, there, seconds)
+        if left is None:
+            return ""
+        least = self._left.setdefault(step.host, left)
+        if left > 2 * least + 10:
+            return ""
+        self._left[step.host] = min(left, least)
+        return time_left(self._left[step.host])
+
+    def _forget(self) -> None:
+        self._steps.clear()
+        self._left.clear()
+
+    def _stop(self) -> None:
+        with self._lock:
+            if self._live:
+                self._live.stop()
+            self._live = None
+            self._forget()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True  # what is still fetched goes on until the process ends
+        self._stop()
+
+
+def _first_word(step: Step) -> str:
+    return step.text.partition(" ")[0]
+
+
+def _is_counted(step: Step) -> bool:
+    return bool(step.done or step.total) and _first_word(step) != WAITING
+
+
+def _names(group: Sequence[Step]) -> str:
+    return fold([step.host for step in group]) or "here"
+
+
+def _is_other_work(before: Step, step: Step) -> bool:
+    """Bytes of one sum are one work, wherever they come from."""
+    return before.total != step.total or (not step.total and before.text != step.text)
+
+
+def counted(step: Step) -> str:
+    if step.total:
+        return f"{step.text} {human(step.done)} of {human(step.total)}"
+    return f"{step.text} {human(step.done)}" if step.done else step.text
+
+
+def seconds_left(step: Step, there: int, seconds: float) -> float | None:
+    """At the pace so far, without the bytes that were `there` before; None: it says nothing."""
+    moved = step.done - there
+    if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
+        return None
+    return (step.total - step.done) * seconds / moved
+
+
+def time_left(left: float) -> str:
+    return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
+
+
+def question(chosen: Chosen) -> str:
+    return "Install the CUDA build? [y/N] " if chosen.no_cpu_build else "Install? [Y/n] "

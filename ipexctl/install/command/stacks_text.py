@@ -1,0 +1,164 @@
+"""What `stacks` shows: the version table, and what of it does not fit."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from ipexctl.install.stack.table_view import Offer, first_choice, span
+from ipexctl.install.stack.version_table import END_OF_LIFE, NEVER_RUN, Row
+
+_HEAD = ("NAME", "TORCH", "IPEX", "ONECCL", "BACKEND", "PYTHON", "ISA", "GLIBC", "LIFE")
+_SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
+_WIDTH = 80
+
+
+def text(offers: Sequence[Offer], near: Sequence[Row] = (), *, verbose: bool = False) -> str:
+    """The newest torch first; a star at the row that `install` takes without further options.
+
+    `near`: the rows nearest to a torch that no row has. `verbose`: also what was not tested about
+    each row.
+    """
+    fitting = [o for o in offers if not o.reasons]
+    others = [o for o in offers if o.reasons]
+    lines = _table(fitting, verbose=verbose) if fitting else ["nothing fits", *_near_lines(near)]
+    lines += _legend(fitting, verbose=verbose) if fitting else []
+    lines += ["", "does not fit:"] if others else []
+    width = max((len(o.row.name) for o in others), default=0)
+    for o in sorted(others, key=_newest):
+        lines += _wrapped(f"  {o.row.name:{width}}  {'; '.join(o.reasons)}", width + 4)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _near_lines(near: Sequence[Row]) -> list[str]:
+    return [
+        f"{'nearest' if row is near[0] else 'nearest without IPEX'}: {row.name} ({row.title})"
+        for row in near
+    ]
+
+
+def _newest(offer: Offer) -> tuple[tuple[int, ...], ...]:
+    row = offer.row
+    versions = (row.torch, row.ipex or "0", row.oneccl or "0")
+    return tuple(tuple(-int(n) for n in v.split(".")) for v in versions)
+
+
+def _table(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
+    rows = [_SHOWN, *(_shown(o.row, verbose=verbose) for o in sorted(offers, key=_newest))]
+    used = [i for i, _ in enumerate(_SHOWN) if any(row[i] not in ("", "-") for row in rows[1:])]
+    widths = [max(len(row[i]) for row in rows) for i in used]
+    star = getattr(first_choice(offers), "name", None)
+    return [
+        ("* " if row[0] == star else "  ")
+        + "  ".join(f"{row[i]:{w}}" for i, w in zip(used, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _shown(row: Row, *, verbose: bool) -> tuple[str, ...]:
+    life = "ended" * bool(row.ipex) + "?" * (verbose and bool(row.doubts))
+    glibc = f"{row.glibc[0]}.{row.glibc[1]}"
+    return row.name, row.torch, row.ipex or "-", row.oneccl or "-", span(row), row.isa, glibc, life
+
+
+def _legend(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
+    star = first_choice(offers)
+    lines = ["", "* the first choice of `ipexctl install`"] if star else [""]
+    if not star:
+        lines += _wrapped("`ipexctl install` takes these only with --stack ipex", 2)
+    if any(o.row.oneccl for o in offers):
+        lines += ["ONECCL: with these bindings the backend is ccl, else gloo"]
+    if any(o.row.ipex for o in offers):
+        lines += _wrapped(f"ended: {END_OF_LIFE}", 2)
+    if verbose:
+        return lines + _untested(offers)
+    hint = "-v: what was not tested about each row"
+    return lines + [hint] * any(o.row.doubts for o in offers)
+
+
+def _untested(offers: Sequence[Offer]) -> list[str]:
+    """Each doubt once, with the rows that it is about."""
+    about: dict[str, list[str]] = {}
+    for offer in sorted(offers, key=_newest):
+        for doubt in offer.row.doubts:
+            about.setdefault(doubt, []).append(offer.row.name)
+    lines = ["?: not tested"] if about else []
+    for doubt, names in about.items():
+        many = doubt == NEVER_RUN and len(names) > 3
+        rows = f"{len(names)} rows with ONECCL" if many else ", ".join(names)
+        lines += _wrapped(f"  {doubt}: {rows}", 4)
+    return lines
+
+
+def _wrapped(line: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        line, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _cells(offer: Offer) -> tuple[str, ...]:
+    row = offer.row
+    life = "ended" if row.ipex else "stock"
+    return (
+        row.name, row.torch, row.ipex or "-", row.oneccl or "-", row.backend, span(row), row.isa,
+        f"{row.glibc[0]}.{row.glibc[1]}", life + " ?" * bool(row.doubts),
+    )  # fmt: skip
+
+
+BEGIN = "<!-- the table below is written by tools/gen_docs.py -->"
+END = "<!-- end of the table -->"
+
+
+def updated(text: str, rows: Sequence[Row]) -> str:
+    """docs/stacks.md with its table made new; all else stays as it is."""
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
+    head = (*_HEAD[:5], "module", *_HEAD[5:-1], "source")
+    lines = [_line([h.lower() for h in head]), "|---" * len(head) + "|"]
+    for row in rows:
+        cells = _cells(Offer(row, ()))
+        name = f"`{row.name}`" + " ?" * bool(row.doubts)
+        module = f"`{row.oneccl_import}`" if row.oneccl else "-"
+        lines.append(_line([name, *cells[1:5], module, *cells[5:-1], row.source]))
+    return before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def document(offers: Sequence[Offer], near: Sequence[Row] = ()) -> dict[str, Any]:
+    """For --json."""
+    first = first_choice(offers)
+    return {
+        "schema_version": 1,
+        "stacks": [_entry(o, first=o.row is first) for o in offers],
+        "nearest": [row.name for row in near],
+    }
+
+
+def _entry(offer: Offer, *, first: bool) -> dict[str, Any]:
+    row = offer.row
+    return {
+        "name": row.name,
+        "fits": not offer.reasons,
+        "first_choice": first,
+        "reasons": list(offer.reasons),
+        "torch": row.torch,
+        "ipex": row.ipex or None,
+        "oneccl": row.oneccl or None,
+        "oneccl_distribution": row.oneccl_dist or None if row.oneccl else None,
+        "oneccl_module": row.oneccl_import or None if row.oneccl else None,
+        "backend": row.backend,
+        "pythons": [f"{a}.{b}" for a, b in row.pythons],
+        "architectures": list(row.archs),
+        "isa": row.isa,
+        "glibc": f"{row.glibc[0]}.{row.glibc[1]}",
+        "ended": bool(row.ipex),
+        "notes": row.notes,
+        "not_proved": list(row.doubts),
+        "source": row.source,
+    }

@@ -1,0 +1,274 @@
+"""The steps on each host: send, build, prove, switch. What fails leaves `current` as it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_outcome import HostRecap, Recap
+from ipexctl.base.values import texts
+from ipexctl.blobs.blob_carriers import Moved
+from ipexctl.blobs.blob_store import Room, default_store, need_room, room_for
+from ipexctl.env.choice.env_choice import Project
+from ipexctl.env.choice.package_changes import describe_changes
+from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.facts.software_facts import Mpi
+from ipexctl.install.fetch_wheels import Supply
+from ipexctl.install.install_plan import HostInstall, Plan, State, Work, read_state
+from ipexctl.install.lock_wheels import in_order
+from ipexctl.install.progress import BUILDING, DONE, PROVING, Step
+from ipexctl.install.stack import selection as stacks
+from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.project_lock import project_of
+from ipexctl.machines.agent import LONG, Agent
+from ipexctl.machines.fleet import SILENCE, Fleet, reading
+from ipexctl.machines.wire.frames import Frame
+from ipexctl.packages.cpython_builds import PYTHON_FILES, unpacked_size
+from ipexctl.run.plan import mpi, oneccl_setvars
+from ipexctl.run.plan.oneccl_setvars import Pairs
+
+
+def state_of(
+    fleet: Fleet, host: Host, key: str, project: Project, own: str = "", used: str = "",
+    *, again: bool = False,
+) -> State:  # fmt: skip
+    """What the host has of an environment. `own`: "system" if it uses the host's own MPI. `used`:
+    the one that the project uses until now."""
+    op = "install.env_marks.state"
+    done = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
+    return read_state(host.name, done, again=again)
+
+
+def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:
+    """The recap of a rehearsal: nothing was done."""
+    return {part.host: _would(part, plan.chosen.lock.key, agreed=agreed) for part in plan.parts}
+
+
+def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
+    name, state = part.host.name, part.state
+    if part.complete:
+        return HostRecap(name, Recap.OK, f"has {key}")
+    if not agreed:
+        return HostRecap(name, Recap.SKIPPED, "you answered no")
+    if state.stale:
+        notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
+        return HostRecap(name, Recap.CHANGED, f"would rebuild {key}", notes=notes)
+    now = f", is {state.current}" if state.current else ""
+    return HostRecap(name, Recap.CHANGED, f"would become {key}{now}")
+
+
+def on_hosts(
+    work: Work, fleet: Fleet, plan: Plan, supply: Supply, settled: Callable[[], None]
+) -> tuple[dict[Host, HostRecap], Moved]:
+    """Apply the plan. The bytes moved include those to hosts that failed afterwards. `settled` is
+    called before a host is changed; it raises what keeps all hosts as they are."""
+    parts = {part.host: part for part in plan.parts if part.host not in fleet.downs}
+    building = any(part.builds for part in parts.values())
+    room = _room(plan, supply) if building else Room()
+    moved: dict[Host, Moved] = {}
+
+    def apply(host: Host) -> HostRecap:
+        part, built = parts[host], False
+        steps = _InstallOnHost(
+            fleet.agents[host], part.state.root, plan, supply, work.progress.step
+        )
+        if part.complete:
+            if not part.state.asked:
+                steps.ask()
+            if building:
+                steps.offer()
+            return steps.recap(Recap.OK, "nothing to do")
+        if part.builds:
+            more = Room(room.bytes + part.to_send, room.files + len(part.lacking))
+            need_room(fleet.agents[host], part.state.root, more)
+            if part.state.stale:
+                settled()
+                steps.set_aside(part.state)
+            with steps.building(fresh=part.state.stale) as build:
+                moved[host] = steps.bring()
+            built = steps.built(build)
+        settled()
+        proved, switched = steps.proved(), steps.switch()
+        work.switched.append(host.name)
+        steps.tell(DONE)
+        state = Recap.CHANGED if built or switched else Recap.OK
+        return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
+
+    recaps = fleet.each(work.progress.shown(apply), list(parts))
+    fetched = supply.incoming.came() if supply.incoming else 0
+    return recaps, sum(moved.values(), Moved(fetched=fetched))
+
+
+def _room(plan: Plan, supply: Supply) -> Room:
+    """As far as it is known here: of what hosts fetch themselves, their builder looks at it."""
+    if supply.all_here:
+        return plan.disk or disk_needed(supply.lock, supply.lock.packages)
+    return (supply.incoming and plan.disk) or disk_needed(supply.lock, ())
+
+
+def disk_needed(lock: Lock, packages: Sequence[Package]) -> Room:
+    """The disk space to unpack these packages and the lock's Python, all in the local store."""
+    store = default_store()
+    room = room_for([store.path(p.blob) for p in packages])
+    python = unpacked_size(store.path(lock.cpython.blob)) if lock.cpython else 0
+    return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))
+
+
+Modules = Sequence[tuple[str, str, str]]  # name, distribution, version
+
+
+class EnvOnHost:
+    """An environment on one host: prove it, switch to it, report it. Raises HostFailed."""
+
+    def __init__(
+        self, agent: Agent, root: str, key: str, project: Project, step: Callable[[Step], None]
+    ) -> None:
+        self.host = agent.host.name
+        self.prefix = f"{root}/envs/{key}"
+        self._agent = agent
+        self._ours = {"root": root, "key": key}
+        self.project = project
+        self._step = step
+        self._doing = ""
+        self._began = time.monotonic()
+
+    def call(self, op: str, **asked: object) -> Answer:
+        header = {**self._ours, **asked}
+        return self._agent.call(op, header, timeout=SILENCE, total=LONG, on_event=self._hear).done
+
+    def prove(
+        self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool,
+        requested: Sequence[tuple[str, str]] = (),
+    ) -> str:  # fmt: skip
+        """Returns what was proved, in words. `system`: `starter` is the host's own MPI.
+        `requested`: distributions and their versions, imported after `modules`."""
+        self._begin(PROVING)
+        done = self.call(
+            "install.environments.prove",
+            mpi=mpi.SYSTEM if system else "",
+            mpirun=mpi.single_host_command(starter, 2) if starter else [],
+            modules=[list(row) for row in modules],
+            requested=[list(row) for row in requested],
+            env=[list(pair) for pair in (*env, *mpi.single_host_vars(starter))],
+        )
+        names = texts(done.get("imported"))
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        also = f", imports {', '.join(names[:3])}{more}" if names else ""
+        return stacks.proved_text(done) + also
+
+    def own_mpi(self, **asked: object) -> Mpi:
+        """The host's mpirun."""
+        said = self.call("run.run_environment.find_mpirun", **asked)["system"]
+        with reading(self.host):
+            found = mpi.of_host(said)
+        if found is None:
+            raise mpi.no_mpirun(self.host, said)
+        return found
+
+    def switch(self) -> bool:
+        """Make it current. False if it already was."""
+        asked = self.call("install.environments.switch", project=self.project.document())
+        return asked.flag("changed")
+
+    def ask(self) -> None:
+        """Note that this project wants the environment, which is current already."""
+        self.call("install.env_users.ask", project=self.project.document())
+
+    def recap(
+        self, state: Recap, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
+    ) -> HostRecap:
+        return HostRecap(self.host, state, detail, time.monotonic() - self._began, notes, sent)
+
+    def tell(self, text: str, done: int = 0, total: int = 0) -> None:
+        self._step(Step(self.host, text, done, total))
+
+    def _begin(self, text: str) -> None:
+        self._doing = text
+        self.tell(text)
+
+    def _hear(self, frame: Frame) -> None:
+        """Whatever the host says while it works is a sign of life."""
+        if frame.header.get("event") == "waiting":
+            self.tell("waiting for another install")
+        elif self._doing:
+            self.tell(self._doing)
+
+
+class _InstallOnHost(EnvOnHost):
+    """An environment built from the files of a lock."""
+
+    def __init__(
+        self, agent: Agent, root: str, plan: Plan, supply: Supply, step: Callable[[Step], None]
+    ) -> None:
+        super().__init__(agent, root, supply.lock.key, project_of(plan.folder), step)
+        self._root = root
+        self._stack = plan.chosen.stack
+        self._lock = supply.lock
+        self._carrier = supply.carrier
+
+    def offer(self) -> None:
+        with suppress(HostFailed):  # it has what it needs
+            blobs = [p.blob for p in self._lock.files]
+            self._carrier.offer(self._agent, self._root, blobs)
+
+    def set_aside(self, state: State) -> None:
+        self.call("remove.root_upkeep.set_aside", mark=state.mark)
+
+    def bring(self) -> Moved:
+        blobs = [p.blob for p in in_order(self._lock)]
+        return self._carrier.bring(self._agent, self._root, blobs, self.tell)
+
+    @contextmanager
+    def building(self, *, fresh: bool) -> Iterator[int]:
+        """Inside, files are brought; the host unpacks what has come."""
+        cpython = self._lock.cpython
+        number = self._agent.start_beside(
+            "install.environments.build",
+            {
+                **self._ours,
+                "python": self._stack.interpreter(self.host),
+                "wheels": [[p.file, p.sha256, p.size] for p in self._lock.packages],
+                "uv": [self._lock.uv.sha256, self._lock.uv.size],
+                "cpython": [cpython.sha256, cpython.size] if cpython else [],
+                "fresh": fresh,
+            },
+        )
+        try:
+            yield number
+        except BaseException:
+            with suppress(IpexctlError):  # its connection may be what failed
+                self._agent.feed(number, {"abort": True})
+            raise
+        self._agent.feed(number, {"all": True})
+
+    def built(self, number: int) -> bool:
+        """False: another install had built it meanwhile."""
+        self._begin(BUILDING)
+        done = self._agent.wait(number, timeout=SILENCE, total=LONG, on_event=self._hear).done
+        return done.flag("built")
+
+    def proved(self) -> str:
+        own = self._lock.mpi == mpi.SYSTEM
+        packages = {p.name: p.version for p in self._lock.packages}
+        starter = self.own_mpi() if own else mpi.in_packages(packages, self.prefix)
+        script, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
+        modules = stacks.modules(self._stack.row, self._lock.version)
+        return (
+            self.prove(starter, env, modules, system=own, requested=self._lock.requested)
+            + f" with this host's {starter}" * own
+            + ", setvars.sh sourced" * bool(script)
+        )
+
+    def _with_setvars(self, ours: Pairs) -> tuple[str, Pairs]:
+        """The script of the bindings in this environment, "" if there is none, and the variables
+        of a process that uses them."""
+        if not self._stack.row.oneccl:
+            return "", ours
+        done = self.call("install.environments.setvars")
+        with reading(self.host):
+            return done.text("script"), oneccl_setvars.merged(
+                ours, oneccl_setvars.checked(done["set"])
+            )

@@ -1,0 +1,250 @@
+"""facts -> stack -> lock -> blobs on every host -> environment built there, proved, switched to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from zipfile import BadZipFile
+
+from ipexctl.base.host_outcome import Recap
+from ipexctl.blobs.blob_store import Room, default_store, missing_and_begun
+from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
+from ipexctl.env.choice.package_changes import between
+from ipexctl.errors import HostFailed, Interrupted, NothingFits
+from ipexctl.facts.facts import Facts, Python
+from ipexctl.facts.host_facts import peer_address
+from ipexctl.install import carried_python, fleet_locks, from_bundle, requirement_files
+from ipexctl.install.fetch_wheels import Supply, supply
+from ipexctl.install.from_bundle import Bundle
+from ipexctl.install.host_steps import disk_needed, dry_run_recaps, on_hosts, state_of
+from ipexctl.install.install_plan import (
+    Chosen,
+    Cuda,
+    HostInstall,
+    Install,
+    InstallReport,
+    Plan,
+    Work,
+)
+from ipexctl.install.lock_wheels import indexes_of, lock_for, not_here, write_lock
+from ipexctl.install.progress import Progress
+from ipexctl.install.stack.lock_file import Lock
+from ipexctl.install.stack.refusals import folded
+from ipexctl.install.stack.stack_decision import decide, dtype
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.environment import environment
+from ipexctl.local.project_lock import LOCK_FILE, by_lock_again, project_of, read_lock
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.probe_host import probe
+from ipexctl.machines.suggested_commands import command
+from ipexctl.machines.target import Target
+from ipexctl.packages.http_opener import Opener
+from ipexctl.packages.resolver import Resolved
+from ipexctl.packages.unpacked_size import unpacked
+from ipexctl.run.outcome import retry_command
+from ipexctl.run.outcome.retry_command import Typed
+from ipexctl.run.plan import mpi
+from ipexctl.shipped_tables import table
+
+
+def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
+    """Raises NothingFits, InputError, NotHere; what fails on one host is in its recap."""
+    began = time.monotonic()
+    bundle = from_bundle.accepted(asked)
+    work = Work(asked, progress)
+    with _refusal_as_typed(target.typed), Fleet(target, asked.root) as fleet:
+        requirement_files.needed(asked.needs, None)  # what is wrong in them, before the hosts
+        try:
+            plan = plan_for(work, fleet, bundle)
+            report = _apply(work, fleet, plan, bundle) if plan else InstallReport()
+        except KeyboardInterrupt:
+            if work.switched:
+                raise Interrupted(
+                    f"interrupted; {fold(work.switched)} has the new environment, the other hosts "
+                    "keep the one they had; run the same command again"
+                ) from None
+            raise
+    recaps = report.recaps or fleet.recaps()
+    fleet.remember_recaps(recaps)
+    seconds = time.monotonic() - began - work.waited[0]
+    report = replace(report, recaps=recaps, seconds=seconds, check=asked.check)
+    done = any(recap.state in (Recap.OK, Recap.CHANGED) for recap in recaps)
+    if done and not (asked.check or report.declined):
+        run = command(target, "run", asked.root) + " SCRIPT"
+        return report if report.exit_code else replace(report, run=run)
+    return replace(report, without_downs=fleet.without_downs())
+
+
+@contextmanager
+def _refusal_as_typed(typed: Typed) -> Iterator[None]:
+    """In few lines, and its commands keep the user's other options."""
+    try:
+        yield
+    except NothingFits as e:
+        e.why, e.hint = folded(e.why), retry_command.with_stack(typed, e.hint)
+        raise
+
+
+# --- plan ----------------------------------------------------------------------------------------
+
+
+def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | None:
+    """Build the plan without changing anything. None if no host answered."""
+    facts = fleet.each(lambda host: _facts(work, fleet, host))
+    if not facts:
+        return None
+    found, new_lock, fetched = _found(work, tuple(facts.values()), bundle)
+    lock, names = found.lock, tuple(host.name for host in facts)
+    unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
+    lacking = () if bundle else not_here(lock)
+    to_fetch = sum(blob.size for blob in lacking)
+    chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch, found.notes)
+
+    def part(host: Host) -> HostInstall:
+        there = _part(work, fleet, host, lock)
+        address, free = peer_address(facts[host]), facts[host].disk.free
+        blobs = [p.blob for p in lock.files] if there.builds else []
+        lacking, begun = missing_and_begun(fleet.agents[host], there.state.root, blobs)
+        return replace(there, address=address, free=free, lacking=lacking, begun=begun)
+
+    parts = tuple(fleet.each(part).values())
+    disk = _disk(lock, parts) or _unpacked(work, found, parts)
+    return Plan(
+        chosen, found, parts, work.asked.folder, disk, fetched, lacking,
+        None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
+        fleet.failures,
+    )  # fmt: skip
+
+
+def _part(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
+    own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
+    project = project_of(work.asked.folder)
+    used, again = work.asked.used, work.asked.rebuild
+    state = state_of(fleet, host, lock.key, project, own, used, again=again)
+    changes = between(dict(state.before_packages), {p.name: p.version for p in lock.packages})
+    return HostInstall(host, state, state.complete(lock.key), changes)
+
+
+def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
+    """Another install may have changed hosts since the plan was made. What it has built anew is
+    not built again."""
+    parts = {part.host: part for part in plan.parts}
+    lock = plan.chosen.lock
+
+    def part(host: Host) -> HostInstall:
+        before = parts[host]
+        found = _part(work, fleet, host, lock)
+        found = replace(before, state=found.state, complete=found.complete, changes=found.changes)
+        if not found.state.again or found.state.mark == before.state.mark:
+            return found
+        state = replace(found.state, again=False)
+        return replace(found, state=state, complete=state.complete(lock.key))
+
+    there = [host for host in parts if host not in fleet.downs]
+    return replace(plan, parts=tuple(fleet.each(part, there).values()))
+
+
+def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
+    named = work.asked.wanted.python
+    python = named if "/" in named else ""
+    work.step(host.name, "connecting")
+    agent = fleet.connect(host, python=python)
+    seen = probe(agent, fleet.root_of(host))
+    if problem := path_problem(seen.disk):
+        raise HostFailed(f"{host.name}: the root folder {problem}", why=PATH_WHY, hint=PATH_HINT)
+    return _with_named(seen, agent, python)
+
+
+def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool, int]:
+    """The files to install, whether ipexctl.lock does not name them yet, and bytes fetched."""
+    folder = work.asked.folder
+    old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
+    wanted = work.asked.wanted
+    python, fetched = carried_python.python_to_carry(work, facts, old)
+    if bundle:
+        found = from_bundle.resolve_from_bundle(facts, wanted, python, bundle)
+        return found, bundle.new_lock, fetched
+    found, new_lock = lock_for(work, decide(facts, wanted, old, table(), python).candidates, old)
+    return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python, fetched
+
+
+def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
+    """The interpreter that the user named runs our agent, if it runs at all."""
+    hello = agent.hello
+    if not path or path not in (hello.path, hello.started) or len(hello.python) != 3:
+        return facts
+    major, minor, patch = hello.python
+    return replace(facts, pythons=(*facts.pythons, Python(path, (major, minor, patch))))
+
+
+def _disk(lock: Lock, parts: Sequence[HostInstall]) -> Room | None:
+    """None if a file is missing, or damaged (which is reported when it is used)."""
+    store = default_store()
+    if not any(p.builds for p in parts) or not all(store.has(p.blob) for p in lock.files):
+        return None
+    try:
+        return disk_needed(lock, lock.packages)
+    except (OSError, BadZipFile):
+        return None
+
+
+def _unpacked(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | None:
+    """For the question, of files that are still on the indexes."""
+    lock = found.lock
+    if not (work.asked.foresee and found.urls and any(p.builds for p in parts)):
+        return None
+    opener = Opener(indexes_of(work), environment())
+    room = unpacked(lock.packages, found.urls, default_store(), opener.open)
+    carried = disk_needed(lock, ()) if room else Room()
+    return room and Room(room.bytes + carried.bytes, room.files + carried.files)
+
+
+# --- apply ---------------------------------------------------------------------------------------
+
+
+def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> InstallReport:
+    """Show the plan, and carry it out unless --check was given or the user declines."""
+    work.progress.chosen(plan.chosen)
+    agreed = not plan.todo or work.agreed(plan)
+    if work.asked.check or not agreed:
+        recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
+        return InstallReport(recaps, plan.chosen, plan.fetched, plan=plan, declined=not agreed)
+    files = supply(work, fleet, plan, bundle)
+    project = project_of(plan.folder)
+    with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
+        plan = _seen_again(work, fleet, plan) if plan.todo else plan
+        settled = _Settled(plan, files)
+        if not files.incoming:
+            settled()
+        found, moved = on_hosts(work, fleet, plan, files, settled)
+        if not files.incoming or files.incoming.ended:  # also where every host failed
+            settled()
+        by_lock_again(plan.folder)
+    moved += files.moved
+    return InstallReport(
+        fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
+        moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed, plan=plan,
+    )  # fmt: skip
+
+
+class _Settled:
+    """Called by the threads of all hosts before one is changed: when all files are here, a new lock
+    is written, once."""
+
+    def __init__(self, plan: Plan, files: Supply) -> None:
+        self._plan, self._files = plan, files
+        self._one = threading.Lock()
+        self._to_write = plan.chosen.new_lock
+
+    def __call__(self) -> None:
+        if self._files.incoming:
+            self._files.incoming.wait()
+        with self._one:
+            if self._to_write:
+                write_lock(self._plan.folder / LOCK_FILE, self._files.lock)
+            self._to_write = False

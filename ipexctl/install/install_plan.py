@@ -1,0 +1,231 @@
+"""The nouns of one install: what was asked, what is told on the way, what came of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import field
+from enum import Enum
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ipexctl.base.blob import Blob
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost
+from ipexctl.blobs.blob_store import Room
+from ipexctl.env.choice.package_changes import Change, read_changes, rows
+from ipexctl.install.progress import Progress, Step
+from ipexctl.install.stack.fetch_policy import Fetch
+from ipexctl.install.stack.lock_file import Lock
+from ipexctl.install.stack.selection import Stack, requirements
+from ipexctl.install.stack.version_table import Request
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import reading
+from ipexctl.machines.target import ROOT
+from ipexctl.packages.indexes import Indexes
+from ipexctl.packages.resolver import Resolved
+from ipexctl.quick_dataclass import dataclass
+
+
+class Cuda(Enum):
+    """What to do where torch is only available as a CUDA build."""
+
+    REFUSE = "refuse"
+    ASK = "ask"
+    TAKE = "take"
+
+
+@dataclass(frozen=True)
+class Install:
+    """What the user asked for."""
+
+    wanted: Request = Request()
+    root: str = ROOT
+    options: Indexes = Indexes()
+    folder: Path = Path()  # where ipexctl.lock is
+    check: bool = False
+    cuda: Cuda = Cuda.REFUSE
+    needs: tuple[Path, ...] = ()  # requirements files of the user's own
+    used: str = ""  # the environment that the project uses until now
+    rebuild: bool = False  # also where nothing is to do
+    upgrade: bool = False  # resolve again, without the lock's versions
+    bundle: Path | None = None
+    lock_sha256: str = ""  # of the bundle's lock, as the user knows it
+    python_from: str = ""  # where a CPython is that is carried to the hosts
+    fetch: Fetch = Fetch.CONTROLLER
+    relay: bool = True  # hosts give each other what one of them was sent
+    foresee: bool = False  # the plan is shown: ask the indexes what it does not need to know
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Told before anything is done. `new_lock`: ipexctl.lock was made or replaced.
+
+    `no_cpu_build`: why this lock brings a CUDA build of torch, if nobody has agreed to it yet.
+    `to_fetch`: bytes, as far as they are known.
+    """
+
+    stack: Stack
+    lock: Lock
+    hosts: tuple[str, ...]
+    new_lock: bool
+    no_cpu_build: str = ""
+    to_fetch: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class State:
+    """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
+    built; `again`: it is to be built anew even so; `mark`: which build it is; `asked`: this project
+    has asked for it before. `before`: the environment that this project uses; without one, and
+    `own` False, the current one.
+    """
+
+    root: str
+    built: bool
+    proved: bool
+    current: str
+    changed: tuple[Change, ...] = ()
+    again: bool = False
+    packages: tuple[tuple[str, str], ...] = ()  # of `current`
+    mark: str = ""
+    asked: bool = False
+    before: str = ""
+    own: bool = False
+    before_packages: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def stale(self) -> bool:
+        return self.built and bool(self.changed or self.again)
+
+    def complete(self, key: str) -> bool:
+        """Nothing to do: `current` may be another project's, if this one uses the environment."""
+        used = self.current == key or (self.asked and self.before == key)
+        return self.built and self.proved and used and not self.stale
+
+
+@dataclass(frozen=True)
+class HostInstall:
+    """The part of a plan for one host. `address`: where other hosts reach it; "" if unknown.
+
+    `changes`: from the packages of `state.before` to those of the lock. `lacking`: the
+    files that are sent to it; `begun`: sha256 of those of which it has a part. `free`: on its disk.
+    """
+
+    host: Host
+    state: State
+    complete: bool
+    changes: tuple[Change, ...] = ()
+    address: str = ""
+    lacking: tuple[Blob, ...] = ()
+    begun: frozenset[str] = frozenset()
+    free: int | None = field(default=None, compare=False)
+
+    @property
+    def builds(self) -> bool:
+        return not self.state.built or self.state.stale
+
+    @property
+    def to_send(self) -> int:
+        """Bytes, of the files whose size is known."""
+        return sum(blob.size for blob in self.lacking)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an install will do. Making it changes nothing; --check ends with it.
+
+    `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
+    `fetched`: bytes downloaded to make the plan. `lacking`: files that are not on this machine yet.
+    `fetch`: who fetches them; None: they are in a bundle. `left_out`: hosts that failed already.
+    """
+
+    chosen: Chosen
+    found: Resolved
+    parts: tuple[HostInstall, ...]
+    folder: Path
+    disk: Room | None = None
+    fetched: int = 0
+    lacking: tuple[Blob, ...] = ()
+    fetch: Fetch | None = Fetch.CONTROLLER
+    relay: bool = True
+    dtype: str = ""
+    left_out: tuple[HostDown, ...] = ()
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The packages that the stack and -r name; all others come with them."""
+        chosen = self.chosen
+        wanted = ("torch", *requirements(chosen.stack), *chosen.lock.requirements)
+        named = dict.fromkeys(canonicalize_name(Requirement(text).name) for text in wanted)
+        return tuple(name for name in named if chosen.lock.version(name))
+
+    @property
+    def todo(self) -> tuple[HostInstall, ...]:
+        return tuple(part for part in self.parts if not part.complete)
+
+    @property
+    def to_send(self) -> int:
+        """Bytes to all hosts, of the files whose size is known."""
+        return sum(part.to_send for part in self.todo)
+
+
+@dataclass(frozen=True)
+class InstallReport(PerHost):
+    recaps: tuple[HostRecap, ...] = ()
+    chosen: Chosen | None = None
+    fetched: int = 0  # bytes from package indexes, whoever fetched them
+    sent: int = 0  # bytes to hosts
+    seconds: float = 0.0
+    check: bool = False
+    fetch: Fetch | None = None  # who did; None: there was nothing to bring
+    drawn: int = 0  # bytes from the host that fetched for all
+    passed: int = 0  # bytes from host to host
+    plan: Plan | None = None
+    declined: bool = False  # the user said no
+    without_downs: str = ""  # the same command for the other hosts; "" where they are done
+    run: str = ""  # what to type next; "" where a host failed
+
+
+@dataclass(frozen=True)
+class Work:
+    """The request of one install and its progress callbacks.
+
+    `waited`: seconds for an answer. `switched`: the hosts that have the new environment by now.
+    """
+
+    asked: Install
+    progress: Progress
+    waited: list[float] = field(default_factory=lambda: [0.0])
+    switched: list[str] = field(default_factory=list)
+
+    def agreed(self, plan: Plan) -> bool:
+        began = time.monotonic()
+        try:
+            return self.progress.agreed(plan)
+        finally:
+            self.waited[0] += time.monotonic() - began
+
+    def step(self, host: str, text: str, done: int = 0, total: int = 0) -> None:
+        """Report progress; thread-safe if the callback is. `host` "" means this machine."""
+        self.progress.step(Step(host, text, done, total))
+
+
+def read_state(host: str, done: Answer, *, again: bool) -> State:
+    """Raises HostFailed."""
+    with reading(host, "its environment"):
+        changed = read_changes(done["changed"])
+        packages, before = _packages(done["packages"]), _packages(done["before_packages"])
+    return State(
+        done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"), changed,
+        again, packages, done.text("mark"), done.flag("asked"), done.text("before"),
+        done.flag("own"), before,
+    )  # fmt: skip
+
+
+def _packages(found: object) -> tuple[tuple[str, str], ...]:
+    """Raises ValueError."""
+    pairs = rows([list(p) for p in found.items()] if isinstance(found, dict) else None, 2)
+    return tuple((name, version) for name, version in pairs)

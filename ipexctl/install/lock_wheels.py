@@ -1,0 +1,146 @@
+"""Which files: the lock in the folder or a fresh one, and every byte of it in the store here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.base.blob import Blob
+from ipexctl.base.sizes import human, minutes
+from ipexctl.blobs.blob_store import default_store
+from ipexctl.errors import InputError, NotHere, reason_of
+from ipexctl.install import requirement_files
+from ipexctl.install.install_plan import Cuda, Work
+from ipexctl.install.progress import FETCHING
+from ipexctl.install.stack import lock_file as locks
+from ipexctl.install.stack import requirements
+from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.selection import Stack
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.environment import environment
+from ipexctl.packages import resolver
+from ipexctl.packages.indexes import Indexes, from_pip, merged
+from ipexctl.packages.resolver import Resolved, Urls
+from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
+
+
+def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
+    """The lock in the folder if it is for one of these, else a fresh one (True), which keeps the
+    versions of the old one as far as they fit. With --upgrade none is kept."""
+    extra = requirement_files.needed(work.asked.needs, old)
+    files = requirement_files.names(work.asked, old)
+    notes = requirement_files.changed_since(work.asked, old)
+    notes += requirement_files.dropped(work.asked, old, extra)
+    requirements.check(extra, candidates)
+    for stack in candidates if old and not work.asked.upgrade else ():
+        if old and fits_stack(old, stack) and requirement_files.same_requirements(old, extra):
+            requirement_files.check_hashes(old, extra)
+            lock = replace(old, requirement_files=files)
+            return Resolved(stack, lock, {}, notes=notes), lock != old
+    work.step("", "resolving")
+    indexes = indexes_of(work)
+    kept = {p.name: p.version for p in old.packages} if old and not work.asked.upgrade else None
+    found = resolver.resolve(candidates, indexes, environment(), extra, kept)
+    requirement_files.check_hashes(found.lock, extra)
+    lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
+    lock = replace(lock, requirement_files=files)
+    stack = _told_python(found.stack, candidates)
+    found = replace(found, lock=lock, stack=stack, notes=(*found.notes, *notes))
+    if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
+        raise _only_cuda(found, sum(blob.size for blob in not_here(lock)))
+    return found, True
+
+
+def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
+    """Why it is not the Python that `doctor` names: the newest that all hosts have."""
+    newer = [s.python_text for s in candidates[: candidates.index(stack)]]
+    if not newer:
+        return stack
+    why = f"Python {stack.python_text}: the indexes lack a CPU build, or one of the packages, for "
+    return replace(stack, reason=f"{stack.reason}; {why}{' and '.join(newer)}")
+
+
+def _only_cuda(found: Resolved, lacking: int) -> InputError:
+    """Nobody can be asked, and -y is about what is usual: this is gigabytes for every host."""
+    lock = found.lock
+    size = f"{human(lock.size)} for every host"
+    size += f", {human(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
+    stock = "--stack stock   # without IPEX, which is discontinued\n" * bool(found.stack.row.ipex)
+    return InputError(
+        f"torch {lock.torch} is only available as a CUDA build: {size}",
+        why=f"{found.no_cpu_build}. A CUDA build runs on CPUs; its GPU libraries are not used.\n"
+        f"{found.stack.title} because: {found.stack.reason}",
+        hint=f"{stock}--allow-cuda   # takes it; or --find-links FOLDER   # with torch "
+        f"{lock.torch}+cpu",
+    )
+
+
+def not_here(lock: Lock) -> tuple[Blob, ...]:
+    """The files that are not on this machine yet."""
+    store = default_store()
+    return tuple(p.blob for p in lock.files if not store.has(p.blob))
+
+
+def fits_stack(lock: Lock, stack: Stack) -> bool:
+    """Is the lock one for this choice, and can these hosts load its wheels?"""
+    wanted = replace(
+        lock, row=stack.row.name, torch=stack.row.torch, mpi=stack.mpi, python=stack.python_text,
+        platform=stack.platform,
+    )  # fmt: skip
+    return locks.fits_choice(lock, wanted)
+
+
+def indexes_of(work: Work) -> Indexes:
+    own = merged(work.asked.options, from_pip(environment()), environment())
+    return requirement_files.with_indexes(own, requirement_files.needed(work.asked.needs, None))
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    try:
+        write_atomic(path, locks.render(lock), mode=None, sync=True)
+    except OSError as e:
+        raise NotHere(f"cannot write {path}", why=reason_of(e)) from None
+
+
+def lacking_here(lock: Lock) -> list[Package]:
+    """The files of indexes that are not in the store, in the order in which hosts want them."""
+    store = default_store()
+    return [p for p in in_order(_indexed(lock)) if not store.whole(p.blob)]
+
+
+def in_order(lock: Lock) -> list[Package]:
+    """What unpacks the others first, then what takes the longest."""
+    tools = [p for p in (lock.uv, lock.cpython) if p]
+    return tools + sorted(lock.packages, key=lambda p: -p.size)
+
+
+def fetch(
+    work: Work, found: Resolved, missing: Sequence[Package] | None = None
+) -> tuple[Lock, int]:
+    """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
+    missing = lacking_here(found.lock) if missing is None else missing
+    fetched = get(work, missing, urls_of(work, found)) if missing else 0
+    return with_sizes(found.lock, default_store()), fetched
+
+
+def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
+    """From the index into the store. Returns the bytes that came."""
+    fetcher = Fetcher(default_store(), indexes_of(work))
+    total = sum(p.size for p in files)
+    fetcher.fetch(files, urls, lambda n: work.step("", FETCHING, fetcher.done, total))
+    return fetcher.fetched
+
+
+def urls_of(work: Work, found: Resolved) -> Urls:
+    indexed = _indexed(found.lock)
+    return found.urls or resolver.locate(found.stack, indexed, indexes_of(work), environment())
+
+
+def _indexed(lock: Lock) -> Lock:
+    return replace(lock, cpython=None)  # that is in no index; see carried_python.py
+
+
+def sized_if_known(lock: Lock) -> Lock:
+    store = default_store()
+    return with_sizes(lock, store) if all(store.has(p.blob) for p in lock.files) else lock

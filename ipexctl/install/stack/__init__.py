@@ -1,0 +1,1 @@
+"""The version table, requirements and the lock file. Pure."""

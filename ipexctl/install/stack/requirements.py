@@ -1,0 +1,312 @@
+"""What the user's project needs beside the stack: requirements files and pyproject.toml, as values.
+
+Only what a package index or a folder of wheels can answer is taken: the hosts build nothing, and a
+path or repository of this machine would mean nothing to the next one that reads the lock.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+
+from packaging.markers import Marker, UndefinedComparison
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ipexctl.base import toml
+from ipexctl.errors import InputError
+from ipexctl.install.stack.selection import Stack
+from ipexctl.install.stack.version_table import IPEX, RESERVED, of_intel
+from ipexctl.quick_dataclass import dataclass
+
+Read = Callable[[str, str], tuple[str, str]]  # (file, the one that names it) -> (text, its path)
+
+_HASH = re.compile(r"\s--hash[= ]sha256:([0-9a-f]{64})(?!\S)")
+_OPTION = re.compile(r"(--?[a-z-]+)(?:[ =]+(.*))?\Z")
+_PLACE = re.compile(r"[./~]|\w+:/|.*(\.whl|\.tar\.gz|\.zip)\Z|.*[/\\]")  # no name begins so
+_OWN = re.compile(r"(?:(?:-e|--editable)(?: +|=))?\./?(?:\[([\w\s,.-]+)\])?")  # this project
+_LOCAL = re.compile(r"(-e|--editable)?[ =]*([^\[\s;]+)(?:\[[\w\s,.-]+\])?")
+_ARCHIVES = (".whl", ".tar.gz", ".zip")
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # what pip takes for one
+_FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
+_INDEXES = {
+    "-i": "index_url", "--index-url": "index_url", "--extra-index-url": "extra",
+    "-f": "find_links", "--find-links": "find_links",
+}  # fmt: skip
+DEEPEST = 20  # files that name files
+_ALREADY_SO = frozenset({"--prefer-binary", "--only-binary", "--require-hashes"})
+
+
+@dataclass(frozen=True)
+class Extra:
+    """`requirements` and `constraints` are sorted. `hashes`: what a file allows, by package."""
+
+    requirements: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    hashes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    index_url: str = ""
+    extra: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+
+    def names(self, name: str) -> bool:
+        return any(canonicalize_name(Requirement(r).name) == name for r in self.requirements)
+
+
+NOTHING = Extra()
+
+
+@dataclass(frozen=True)
+class _Line:
+    place: str  # file:line
+    kind: str  # -r, -c or a field of Extra
+    text: str
+    hashes: tuple[str, ...] = ()
+
+
+def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
+    """Raises InputError with file:line."""
+    done: set[tuple[str, str]] = set()
+    raw = (line for path in paths for line in _lines(path, "", "-r", reader, (), done))
+    lines = [_addressed(line, environ) if line.kind in _INDEXES.values() else line for line in raw]
+
+    def said(kind: str) -> list[str]:
+        return list(dict.fromkeys(line.text for line in lines if line.kind == kind))
+
+    hashes: dict[str, frozenset[str]] = {}
+    for line in lines:
+        if line.hashes:
+            name = canonicalize_name(Requirement(line.text).name)
+            hashes[name] = hashes.get(name, frozenset()) | set(line.hashes)
+    return Extra(
+        requirements=tuple(sorted(said("-r"))),
+        constraints=tuple(sorted(said("-c"))),
+        hashes=hashes,
+        index_url=(said("index_url") or [""])[-1],
+        extra=tuple(said("extra")),
+        find_links=tuple(said("find_links")),
+    )
+
+
+def _lines(
+    name: str, asker: str, kind: str, reader: Read, within: Sequence[str],
+    done: set[tuple[str, str]],
+) -> Iterator[_Line]:  # fmt: skip
+    """`done`: files that were read already; named again, they say nothing new."""
+    text, path = reader(name, asker)
+    if path in within:
+        raise InputError(f"{path} names itself with -r or -c")
+    if len(within) > DEEPEST:
+        raise InputError(f"{within[0]}: requirements files nested more than {DEEPEST} deep")
+    if (path, kind) in done:
+        return
+    done.add((path, kind))
+    if path.endswith(".toml"):
+        yield from (_Line(path, kind, r) for r in _dependencies(text, path))
+        return
+    for place, line in _logical(text, path):
+        option = _OPTION.match(line)
+        if own := _OWN.fullmatch(line):
+            yield from _own(path, kind, own[1] or "", reader)
+        elif other := _other_folder(line):
+            raise _other_project(place, other)
+        elif not option:
+            yield _requirement(place, kind, line)
+        elif option[1] in _FILES:
+            word = _FILES[option[1]] if kind == "-r" else "-c"
+            yield from _lines(option[2] or "", path, word, reader, (*within, path), done)
+        elif option[1] in _INDEXES:
+            yield _Line(place, _INDEXES[option[1]], option[2] or "")
+        elif option[1] not in _ALREADY_SO:
+            raise InputError(
+                f"{place}: {option[1]} is not supported in requirements files",
+                hint=_instead(option[1]),
+            )
+
+
+_WHEEL_FOLDER = "in the file, write NAME==VERSION; then add --find-links FOLDER"
+_AS_WHEEL = "pip wheel LOCATION -w FOLDER; " + _WHEEL_FOLDER
+
+
+def _instead(option: str) -> str:
+    return _AS_WHEEL if option in ("-e", "--editable") else "remove that line"
+
+
+def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
+    """`-e .`: the code travels with `run`; what it needs is in the pyproject.toml beside the file,
+    if that says it."""
+    try:
+        text, path = reader("pyproject.toml", asker)
+        project = toml.loads(text).get("project")
+    except (InputError, ValueError):
+        return
+    project = project if isinstance(project, dict) else {}
+    optional = project.get("optional-dependencies")
+    lists = [project.get("dependencies")]
+    for extra in filter(None, map(str.strip, extras.split(","))):
+        known = optional if isinstance(optional, dict) else {}
+        if extra not in known:
+            raise InputError(f"{asker}: {path} has no optional-dependencies named {extra}")
+        lists.append(known[extra])
+    for found in lists:
+        for one in found if isinstance(found, list) else []:
+            yield _requirement(path, kind, str(one))
+
+
+def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
+    """With its variables, as pip has it. A folder is relative to the file that names it.
+
+    Only addresses have variables: requirements go into the lock, where a password must not be.
+    """
+    text = _VARIABLE.sub(lambda found: environ.get(found[1]) or found[0], line.text)
+    folder, slash, _ = line.place.rpartition("/")
+    relative = "://" not in text and not text.startswith("/")
+    beside = folder + slash if line.kind == "find_links" and relative else ""
+    return replace(line, text=beside + text)
+
+
+def _other_folder(line: str) -> str:
+    """Of another project on this machine, as pip takes it; "" for anything else."""
+    found = _LOCAL.fullmatch(line)
+    path = found[2].removeprefix("file://").removeprefix("file:") if found else ""
+    if not found or "://" in path or path.endswith(_ARCHIVES):
+        return ""
+    return path if found[1] or path.startswith((".", "/", "~")) else ""
+
+
+def _other_project(place: str, named: str) -> InputError:
+    path = posixpath.normpath(named)
+    what = f"{place}: {named} is the folder of another project"
+    if path.startswith(("..", "/", "~")):
+        return InputError(
+            what,
+            why="hosts get wheels, and with `ipexctl run` the folder of this project",
+            hint=f"pip wheel --no-deps -w wheels {path}   # name it NAME==VERSION there, and "
+            "--find-links wheels\nor copy it into the folder of this project",
+        )
+    return InputError(
+        what,
+        why="hosts get wheels; its code goes there with `ipexctl run`, as part of this project",
+        hint=f"-r {path}/pyproject.toml   # instead of that line: its dependencies\n"
+        f"ipexctl run --env PYTHONPATH=.:{path} SCRIPT   # its code; with a src layout {path}/src",
+    )
+
+
+def _logical(text: str, path: str) -> Iterator[tuple[str, str]]:
+    """Lines without comments; one that ends with a backslash goes on in the next."""
+    held, first = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        first = first if held else number
+        held += re.sub(r"(^|\s)#.*", "", line)
+        if held.endswith("\\"):
+            held = held[:-1] + " "
+            continue
+        if held.strip():
+            yield f"{path}:{first}", held.strip()
+        held = ""
+
+
+def _requirement(place: str, kind: str, line: str) -> _Line:
+    hashes = tuple(_HASH.findall(line))
+    text = _HASH.sub("", line).strip()
+    why = ""
+    try:
+        found = Requirement(text)
+        _holds(found.marker, "3.11", "x86_64")
+    except UndefinedComparison:
+        why = "its marker (after ';') compares values that cannot be compared"
+    except (ValueError, RecursionError) as e:
+        if _PLACE.match(text):
+            raise _no_name(place, text) from None
+        why = str(e)
+    if why:
+        what = f"{text[:200]!r}{'...' * (len(text) > 200)}"
+        hint = "einops>=0.8; python_version < '3.11'   # for example"
+        raise InputError(f"{place}: {what} is not a requirement", why=why, hint=hint)
+    if found.url:
+        raise _no_name(place, text)
+    return _Line(place, kind, str(found), hashes)
+
+
+def _no_name(place: str, text: str) -> InputError:
+    return InputError(
+        f"{place}: {text!r} is a path or URL, not a package name and version",
+        why="only wheels from package indexes and folders are locked and sent to hosts",
+        hint=_AS_WHEEL if not text.endswith(".whl") else _WHEEL_FOLDER,
+    )
+
+
+def _dependencies(text: str, path: str) -> list[str]:
+    """[project] dependencies of a pyproject.toml."""
+    try:
+        project = toml.loads(text).get("project", {})
+    except ValueError as e:
+        raise InputError(f"{path}: invalid TOML", why=str(e)) from None
+    found = project.get("dependencies") if isinstance(project, dict) else None
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise InputError(
+            f"{path} has no list of dependencies under [project]",
+            why="other tables, and dependencies computed at build time, are not read",
+            hint="write them into a requirements.txt",
+        )
+    return [_requirement(path, "-r", text).text for text in found]
+
+
+def check(extra: Extra, candidates: Sequence[Stack]) -> None:
+    """Raises InputError for what contradicts the row, before any index is asked.
+
+    `candidates` are of one row. What holds for some of their Pythons alone is left to the resolver.
+    """
+    row = candidates[0].row
+    fixed = {"torch": row.torch, **of_intel(row)}
+    for text in (*extra.requirements, *extra.constraints):
+        found = Requirement(text)
+        if not all(_holds(found.marker, s.python_text, s.arch) for s in candidates):
+            continue
+        name = canonicalize_name(found.name)
+        if name in RESERVED and name not in fixed and text in extra.requirements:
+            raise InputError(
+                f"the requirements file asks for {text!r}, but {row.title} is chosen",
+                why="only some rows of the version table include this package, not this one",
+                hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or remove that line from "
+                "the requirements file",
+            )
+        version = fixed.get(name, "")
+        allowed = (version, f"{version}+cpu")
+        if version and not any(found.specifier.contains(v, prereleases=True) for v in allowed):
+            option = {"torch": f"--torch {_number(found)}", IPEX: f"--ipex {_number(found)}"}
+            raise InputError(
+                f"the requirements file asks for {text!r}, but the stack has {name} {version}",
+                why="it comes from one row of the version table, and the versions of a row must be "
+                "used together",
+                hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line from the "
+                "requirements file",
+            )
+
+
+def _holds(marker: Marker | None, python: str, arch: str) -> bool:
+    """Is the requirement one for such hosts? uv takes the first patch release too."""
+    if marker is None:
+        return True
+    hosts = {
+        "implementation_name": "cpython", "implementation_version": f"{python}.0",
+        "os_name": "posix", "platform_machine": arch, "platform_python_implementation": "CPython",
+        "platform_release": "0", "platform_system": "Linux", "platform_version": "0",
+        "python_full_version": f"{python}.0", "python_version": python, "sys_platform": "linux",
+        "extra": "",
+    }  # fmt: skip
+    return marker.evaluate(hosts)
+
+
+def _number(requirement: Requirement) -> str:
+    exact = [s.version for s in requirement.specifier if s.operator in ("==", "~=", "===")]
+    return (exact or ["VERSION"])[0].removesuffix(".*").split("+")[0]
+
+
+def not_allowed(extra: Extra, locked: Mapping[str, str]) -> str:
+    """A package whose sha256 none of the file's hashes is, "" if there is none."""
+    for name, allowed in extra.hashes.items():
+        if name in locked and locked[name] not in allowed:
+            return name
+    return ""

@@ -1,0 +1,325 @@
+"""Facts of all hosts + request + the version table -> one Stack, or every row's reason why not.
+
+One Stack serves all hosts: the same Python minor and the same wheels, so that what rank 3 unpickles
+is what rank 0 pickled. Where hosts differ in glibc, the wheels are those that the oldest can load;
+hosts of two architectures are refused (docs/decisions/0009-one-lock.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from packaging.version import Version
+
+from ipexctl.base.host_answer import Answer
+from ipexctl.errors import NothingFits, unknown_value
+from ipexctl.facts.facts import Facts, Python
+from ipexctl.install.stack.version_table import (
+    ISA,
+    Minor,
+    Request,
+    Row,
+    brings_ipex,
+    is_version,
+    nearest,
+    not_asked,
+    offered,
+    stock,
+    to_minor,
+)
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import mpi
+
+# What `uv --python-platform` knows, newest first.
+_GLIBCS = (*((2, minor) for minor in range(40, 30, -1)), (2, 28), (2, 17))
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The choice. `interpreters` maps each host to the Python its environment is made with."""
+
+    row: Row
+    python: Minor
+    platform: str
+    mpi: str
+    interpreters: tuple[tuple[str, str], ...]
+    reason: str
+    patch: int | None = None  # of the oldest of those Pythons
+
+    @property
+    def title(self) -> str:
+        return self.row.title
+
+    @property
+    def python_text(self) -> str:
+        return _dotted(self.python)
+
+    @property
+    def arch(self) -> str:
+        return self.platform.split("-")[0]
+
+    @property
+    def python_full(self) -> str:
+        return self.python_text + (f".{self.patch}" if self.patch is not None else "")
+
+    def interpreter(self, host: str) -> str:
+        return dict(self.interpreters)[host]
+
+
+NUMPY_2 = Version("2.3")  # the first torch built for NumPy 2; older ones fail in from_numpy
+
+Refused = tuple[Row, tuple[str, ...]]  # a row and why it doesn't fit
+
+
+# --- the choice ----------------------------------------------------------------------------------
+
+
+def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tuple[Stack, ...]:
+    """The first row that fits all hosts, once for each Python that they share, newest first.
+
+    Which of them it is, the package indexes decide. Raises NothingFits with each row's reasons.
+    """
+    refused: list[Refused] = []
+    passed_over: list[Refused] = []  # what was asked for, and the hosts cannot take
+    for row in offered(rows, request):
+        if other := not_asked(row, request) or brings_ipex(row, request):
+            refused.append((row, (other,)))
+            continue
+        reasons = tuple(_reasons(row, facts, request))
+        if not reasons:
+            return tuple(_stacks(row, facts, request, passed_over))
+        refused.append((row, reasons))
+        passed_over.append((row, reasons))
+    raise NothingFits(
+        f"no row of the version table works on {_fold(facts)}",
+        why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
+        hint="\n".join([_hint(request, rows), *_carry(passed_over)]),
+    )
+
+
+def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
+    """Where another Python would make a row fit: how one gets there."""
+    if any(
+        all(": Python " in r or "no Python" in r for r in reasons) for _, reasons in passed_over
+    ):
+        yield "--python-from FILE   # copies a CPython to the hosts; see docs/install.md"
+
+
+def _hint(request: Request, rows: Sequence[Row]) -> str:
+    if request.row:
+        return "rm ipexctl.lock   # chooses again"
+    bound = [row.torch for row in rows if row.oneccl]
+    if request.backend == "ccl" and bound and not any(is_version(t, request.torch) for t in bound):
+        return f"ipexctl install --backend ccl   # torch {bound[0]}: the newest with the bindings"
+    if request.stack == "ipex":
+        return "ipexctl install --stack stock   # without IPEX; or: ipexctl stacks"
+    if request.torch and (other := _other_torch(request, rows)):
+        return other
+    if request.names_a_stack or request.python:
+        return "ipexctl stacks   # the whole table; without version options, ipexctl chooses a row"
+    return "ipexctl doctor   # what each host has"
+
+
+def _other_torch(request: Request, rows: Sequence[Row]) -> str:
+    """Where no row without IPEX has this torch: the nearest that has, and IPEX's own."""
+    if any(is_version(row.torch, request.torch) for row in stock(rows)):
+        return ""
+    without, near = nearest(stock(rows), request.torch), nearest(rows, request.torch)
+    words = [f"ipexctl install --torch {without.torch}   # the nearest"] if without else []
+    if near and near.ipex:
+        torch = request.torch if is_version(near.torch, request.torch) else near.torch
+        words += [f"ipexctl install --stack ipex --torch {torch}   # with IPEX: discontinued"]
+    return "\n".join(words)
+
+
+def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
+    yield from _per_host(facts, lambda f: _host_reason(row, f, request))
+    yield from _across_hosts(row, facts, request)
+
+
+def _per_host(facts: Sequence[Facts], reason: Any) -> Iterator[str]:
+    """Each reason once, with the hosts it holds for."""
+    hosts: dict[str, list[str]] = {}
+    for f in facts:
+        if text := reason(f):
+            hosts.setdefault(text, []).append(f.host)
+    for text, names in hosts.items():
+        yield f"{fold(tuple(names))}: {text}"
+
+
+def _host_reason(row: Row, f: Facts, request: Request) -> str:
+    if f.cpu.arch not in row.archs:
+        return f"there are no wheels for {f.cpu.arch}"
+    if request.mpi == "intel" and f.cpu.arch != "x86_64":
+        return f"Intel MPI has no build for {f.cpu.arch} (--mpi none leaves it out)"
+    if request.mpi == mpi.SYSTEM and f.software and not f.software.mpis:
+        return "there is no mpirun on it"
+    if lacking := _lacking(row, f):
+        return f"the CPU lacks {', '.join(lacking)}"
+    if f.libc.startswith("musl"):
+        return "the C library is musl, the wheels need glibc"
+    found = _glibc(f)
+    if found and found < row.glibc:
+        return f"{f.libc}, the wheels need {_dotted(row.glibc)} or newer"
+    if not _fitting(row, f, request):
+        return _no_python(row, f, request)
+    return ""
+
+
+def _lacking(row: Row, f: Facts) -> list[str]:
+    """No flags at all means that nobody could read them, which is no reason against the host."""
+    if f.cpu.arch != "x86_64" or not f.cpu.flags:
+        return []
+    return sorted(ISA[row.isa] - f.cpu.flags)
+
+
+def _no_python(row: Row, f: Facts, request: Request) -> str:
+    span = f"{_dotted(min(row.pythons))} to {_dotted(max(row.pythons))}"
+    meant = [p for p in f.pythons if _wanted(p, request.python)] if request.python else []
+    have = ", ".join(dict.fromkeys(_dotted(p.version) for p in meant or f.pythons)) or "none"
+    if "/" in request.python and not meant:
+        return f"{request.python} is not a Python that runs there; it has {have}"
+    return f"Python {have}, but {span if meant else request.python or span} is required"
+
+
+def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
+    kinds: dict[str, list[str]] = {}
+    for f in facts:
+        kinds.setdefault(f.cpu.arch, []).append(f.host)
+    if len(kinds) > 1:
+        told = ", ".join(f"{arch}: {fold(tuple(kinds[arch]))}" for arch in sorted(kinds))
+        yield f"a lock is for one architecture ({told}; -l selects hosts)"
+    each = [_fitting(row, f, request) for f in facts]
+    if all(each) and not _common(each):
+        yield "the hosts have no Python version in common: " + ", ".join(
+            f"{f.host} has {'/'.join(_dotted(m) for m in sorted(ps))}"
+            for f, ps in zip(facts, each, strict=True)
+        )
+
+
+def _fitting(row: Row, f: Facts, request: Request) -> dict[Minor, Python]:
+    """The host's Pythons that the row has wheels for: by minor, the newest patch of each."""
+    fitting: dict[Minor, Python] = {}
+    for python in sorted(f.pythons, key=lambda p: p.version):
+        minor = python.version[:2]
+        if minor in row.pythons and _wanted(python, request.python):
+            fitting[minor] = python
+    return fitting
+
+
+def _wanted(python: Python, wanted: str) -> bool:
+    if "/" in wanted:
+        return python.path == wanted
+    return not wanted or is_version(_dotted(python.version), wanted)
+
+
+def _common(each: Iterable[Mapping[Minor, Python]]) -> set[Minor]:
+    return set.intersection(*(set(pythons) for pythons in each))
+
+
+def _stacks(
+    row: Row, facts: Sequence[Facts], request: Request, passed_over: Sequence[Refused]
+) -> Iterator[Stack]:
+    each = [_fitting(row, f, request) for f in facts]
+    for minor in sorted(_common(each), reverse=True):
+        yield Stack(
+            row=row,
+            python=minor,
+            platform=_platform(row, facts),
+            mpi=mpi.mpi_requirement(request.mpi, row.mpi),
+            interpreters=tuple(
+                (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
+            ),
+            reason=_reason(row, request, passed_over),
+            patch=_patch([pythons[minor] for pythons in each]),
+        )
+
+
+def _patch(pythons: Sequence[Python]) -> int | None:
+    """torch 1.10 wants 3.6.2 or later, cryptography not 3.9.1: a minor version alone won't do."""
+    known = [p.version[2] for p in pythons if len(p.version) > 2]
+    return min(known, default=None)
+
+
+def _reason(row: Row, request: Request, passed_over: Sequence[Refused]) -> str:
+    why = [request.because or "asked for"] if request.because or request.torch else []
+    if passed_over and not request.torch:
+        first, reasons = passed_over[0]
+        why.append(f"{first.name} does not fit: {reasons[0]}")
+    return "; ".join(why) or row.notes or "the table's first choice"
+
+
+def _platform(row: Row, facts: Sequence[Facts]) -> str:
+    """Wheels for the oldest glibc among the hosts; an unknown one is taken for the row's least."""
+    oldest = min(_glibc(f) or row.glibc for f in facts)
+    newest_known = next(g for g in _GLIBCS if g <= oldest)
+    return f"{facts[0].cpu.arch}-manylinux_{newest_known[0]}_{newest_known[1]}"
+
+
+def _glibc(f: Facts) -> Minor | None:
+    words = f.libc.split()
+    if len(words) != 2 or words[0] != "glibc":
+        return None
+    return to_minor(words[1])
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(str(n) for n in version)
+
+
+def _fold(facts: Sequence[Facts]) -> str:
+    return fold(tuple(f.host for f in facts))
+
+
+# --- what the packages are asked for as ----------------------------------------------------------
+
+
+def requirements(stack: Stack) -> tuple[str, ...]:
+    """What is resolved besides torch itself. numpy: torch only uses it where it is there."""
+    row = stack.row
+    wanted = ["numpy<2" if Version(row.torch) < NUMPY_2 else "numpy", *row.also]
+    if row.ipex:
+        wanted.append(f"{IPEX}=={row.ipex}")
+    if row.oneccl:
+        wanted.append(f"{row.oneccl_dist}=={row.oneccl}")
+    if stack.mpi not in ("", mpi.SYSTEM):
+        wanted.append(stack.mpi)
+    return tuple(wanted)
+
+
+IPEX = "intel_extension_for_pytorch"  # the module and the distribution, in every era
+
+
+def modules(row: Row, version: Callable[[str], str]) -> tuple[tuple[str, str, str], ...]:
+    """(module, distribution, locked version) in the order in which a program must import them.
+
+    IPEX patches torch, and the bindings register themselves with both.
+    """
+    wanted = [("torch", "torch")]
+    wanted += [(IPEX, IPEX)] if row.ipex else []
+    wanted += [(row.oneccl_import, row.oneccl_dist)] if row.oneccl else []
+    return tuple((name, dist, version(dist.replace("_", "-"))) for name, dist in wanted)
+
+
+def proved_text(found: Answer) -> str:
+    """What a host's proof has shown, in words."""
+    step, ranks = found.text("step"), found.whole("ranks")
+    words = [f"torch {found.text('torch')}"]
+    words += [f"{name} {version}" for name, version in found.rows("modules", str, str)[1:]]
+    words += [f"{step} step"] if step else []
+    words += [f"{ranks} ranks agree"] if ranks > 1 else []
+    return ", ".join(words)
+
+
+_WORDS = {"mpi": mpi.WORDS, "backend": ("ccl", "gloo"), "stack": ("ipex", "stock")}
+
+
+def checked(request: Request) -> Request:
+    """Raises InputError for a word that no option knows."""
+    for option, words in _WORDS.items():
+        said = getattr(request, option)
+        if said and said not in words:
+            raise unknown_value(f"--{option}", said, words)
+    return request

@@ -1,0 +1,99 @@
+"""What the hosts will train with: stack, Python and dtype. `doctor` and `install` both ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ipexctl.errors import InputError
+from ipexctl.facts import isa
+from ipexctl.facts.facts import Facts, Python
+from ipexctl.install.stack import selection
+from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.selection import Stack
+from ipexctl.install.stack.version_table import GLOO, Request, Row
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import mpi
+
+BF16, FP32 = "bf16", "fp32"
+DEFAULT = "the default (IPEX is discontinued and needs --stack ipex)"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`candidates`: one row, once per Python that all hosts share, the preferred one first.
+
+    Which of them it is, the package indexes decide.
+    """
+
+    candidates: tuple[Stack, ...]
+    dtype: str
+
+    @property
+    def stack(self) -> Stack:
+        return self.candidates[0]
+
+
+def decide(
+    facts: Sequence[Facts],
+    asked: Request,
+    lock: Lock | None,
+    rows: Sequence[Row],
+    carried: Package | None = None,
+) -> Decision:
+    """Options win over the lock, and the lock over the table. No code is looked at.
+
+    `carried`: the Python that is brought to the hosts. Raises NothingFits, InputError.
+    """
+    facts = with_carried(facts, carried)
+    wanted = wanted_stack(facts, asked, lock, rows)
+    found = selection.choose(facts, wanted, rows)
+    if lock and wanted.row:
+        found = tuple(sorted(found, key=lambda stack: stack.python_text != lock.python))
+    return Decision(found, dtype(facts))
+
+
+def dtype(facts: Sequence[Facts]) -> str:
+    """One for all ranks: they exchange what they compute."""
+    return BF16 if facts and all(isa.bf16(f.cpu) for f in facts) else FP32
+
+
+def wanted_stack(
+    facts: Sequence[Facts], asked: Request, lock: Lock | None, rows: Sequence[Row]
+) -> Request:
+    """The request with what names its rows, and why."""
+    intel = mpi.INTEL.name if all(isa.is_x86(f.cpu) for f in facts) else mpi.NONE
+    wanted = replace(asked, mpi=asked.mpi or (mpi.word_of(lock.mpi) if lock else intel))
+    if wanted.names_a_stack:
+        return replace(wanted, because=_said(wanted))
+    if lock:
+        return _as_locked(wanted, lock, rows)
+    return replace(wanted, stack="stock", because=DEFAULT)
+
+
+def _said(wanted: Request) -> str:
+    options = ("torch", "ipex", "backend", "stack")
+    said = (f"--{name} {getattr(wanted, name)}" for name in options if getattr(wanted, name))
+    return f"asked for with {' '.join(said)}"
+
+
+def _as_locked(wanted: Request, lock: Lock, rows: Sequence[Row]) -> Request:
+    gloo = lock.row.endswith(GLOO)
+    if lock.row.removesuffix(GLOO) not in {row.name for row in rows}:
+        raise InputError(
+            f"ipexctl.lock names the row {lock.row}, which is not in the version table",
+            hint="rm ipexctl.lock   # chooses again; `ipexctl stacks` shows the table",
+        )
+    backend = "gloo" if gloo else ""
+    return replace(wanted, row=lock.row, backend=backend, because="ipexctl.lock names it")
+
+
+def with_carried(facts: Sequence[Facts], package: Package | None) -> tuple[Facts, ...]:
+    """Every host gets this Python and no other, so that all ranks have the same one.
+
+    A host that runs no Python at all cannot run our agent either.
+    """
+    if not package:
+        return tuple(facts)
+    there = (Python("", tuple(int(n) for n in package.version.split("."))),)
+    return tuple(replace(f, pythons=there if f.agent == "python" else ()) for f in facts)

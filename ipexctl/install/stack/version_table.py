@@ -1,0 +1,190 @@
+"""The version table as values: its rows, and what each needs of a host and of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from ipexctl.base import toml
+from ipexctl.quick_dataclass import dataclass
+
+Minor = tuple[int, int]
+
+IPEX = "intel-extension-for-pytorch"
+# Intel's names that are free on the default index, or were once. Only rows bring them.
+RESERVED = frozenset({IPEX, "oneccl-bind-pt", "torch-ccl", "torch-ipex"})
+
+_V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})
+# Worst first.
+ISA: Mapping[str, frozenset[str]] = {
+    "any": frozenset(),
+    "x86-64-v2": _V2,
+    "avx2": _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma"},
+    "avx512": _V2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+}
+END_OF_LIFE = (
+    "IPEX and the oneCCL bindings are discontinued: no fixes since March 2026, security holes "
+    "stay open (--stack stock is maintained)"
+)
+NEVER_RUN = "oneccl_bind_pt itself has never been run with ipexctl"
+NEWEST = "newest"  # `--ipex` without a version
+GLOO = "-gloo"  # ends the name of an IPEX row that is used without the bindings
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the version table; stacks.toml says what each field means."""
+
+    name: str
+    torch: str
+    pythons: tuple[Minor, ...]
+    archs: tuple[str, ...]
+    isa: str
+    glibc: Minor
+    backend: str
+    torch_index: str
+    mpi: str
+    ipex: str = ""
+    oneccl: str = ""
+    oneccl_dist: str = ""
+    oneccl_import: str = ""
+    links: str = ""
+    flat: tuple[str, ...] = ()
+    public: bool = False
+    also: tuple[str, ...] = ()
+    notes: str = ""
+    uncertain: str = ""
+    oneccl_run: str = ""
+    source: str = ""
+    era: str = ""
+
+    @property
+    def kind(self) -> str:
+        return "ipex" if self.ipex else "stock"
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What nobody has proved about it."""
+        run = (self.oneccl_run or NEVER_RUN,) if self.oneccl else ()
+        return run + tuple(filter(None, self.uncertain.split("; ")))
+
+    @property
+    def title(self) -> str:
+        ipex = f" + IPEX {self.ipex}" if self.ipex else ""
+        return f"torch {self.torch}{ipex}" + (f" + oneCCL {self.oneccl}" if self.oneccl else "")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; "" leaves it to the table. `python`: "3.11" or a path.
+
+    The rest is not from flags: `row` is the lock's, `because` is why there is a request at all.
+    """
+
+    torch: str = ""
+    mpi: str = "intel"
+    python: str = ""
+    ipex: str = ""  # a version, or NEWEST
+    backend: str = ""  # ccl or gloo
+    stack: str = ""  # ipex or stock
+    row: str = ""
+    because: str = ""
+
+    @property
+    def names_a_stack(self) -> bool:
+        return bool(self.torch or self.ipex or self.backend or self.stack)
+
+    @property
+    def names_ipex(self) -> bool:
+        """IPEX is discontinued, with known security issues: only who asks for it gets it."""
+        return bool(self.ipex or self.row) or self.stack == "ipex" or self.backend == "ccl"
+
+
+def parse_table(text: str) -> tuple[Row, ...]:
+    table = toml.loads(text)
+    eras = table.get("era", {})
+    return tuple(
+        _row({**table["defaults"], **eras.get(row.get("era", ""), {}), **row})
+        for row in table["row"]
+    )
+
+
+def _row(raw: Mapping[str, Any]) -> Row:
+    lists = {name: tuple(raw.get(name, ())) for name in ("archs", "flat", "also")}
+    pythons = tuple(to_minor(p) for p in raw["pythons"])
+    return Row(**{**raw, **lists, "pythons": pythons, "glibc": to_minor(raw["glibc"])})
+
+
+def to_minor(text: str) -> Minor:
+    first, second = text.split(".")[:2]
+    return int(first), int(second)
+
+
+def of_intel(row: Row) -> dict[str, str]:
+    """The row's packages that come from Intel alone, and their versions."""
+    named = ((IPEX, row.ipex), (canonicalize_name(row.oneccl_dist), row.oneccl))
+    return {name: version for name, version in named if version}
+
+
+def stock(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows that somebody still maintains: what hosts are measured against by default."""
+    return tuple(row for row in rows if not row.ipex)
+
+
+def offered(rows: Sequence[Row], request: Request) -> tuple[Row, ...]:
+    """The rows as this request would use them: for gloo the oneCCL bindings stay out."""
+    if request.backend != "gloo":
+        return tuple(rows)
+    return tuple(_without_bindings(row) if row.oneccl else row for row in rows)
+
+
+def _without_bindings(row: Row) -> Row:
+    return replace(
+        row, name=row.name + GLOO, backend="gloo", oneccl="", oneccl_dist="", oneccl_import=""
+    )
+
+
+def not_asked(row: Row, request: Request) -> str:
+    """Why this row is not what was asked for, "" if it is."""
+    if request.row and row.name != request.row:
+        return f"{request.row} was requested"
+    if request.torch and not is_version(row.torch, request.torch):
+        return f"it has torch {row.torch}, not {request.torch}"
+    if request.stack == "stock" and row.ipex:
+        return f"it has IPEX {row.ipex}, not stock PyTorch"
+    if (request.ipex or request.stack == "ipex") and not row.ipex:
+        return "it has no IPEX"
+    if request.ipex not in ("", NEWEST) and not is_version(row.ipex, request.ipex):
+        return f"it has IPEX {row.ipex}, not {request.ipex}"
+    if request.backend == "ccl" and not row.oneccl:
+        return "it has no oneCCL bindings"
+    return ""
+
+
+def brings_ipex(row: Row, request: Request) -> str:
+    """Why a row that is what was asked for is not taken all the same, "" if it is."""
+    return "it has IPEX, which needs --stack ipex" * bool(row.ipex and not request.names_ipex)
+
+
+def nearest(rows: Iterable[Row], torch: str) -> Row | None:
+    """The row whose torch is nearest to that version; the first of several. None: no version."""
+    try:
+        wanted = _number(torch)
+    except InvalidVersion:
+        return None
+    return min(rows, key=lambda row: abs(_number(row.torch) - wanted), default=None)
+
+
+def _number(version: str) -> int:
+    v = Version(version)
+    return v.major * 1_000_000 + v.minor * 1000 + v.micro
+
+
+def is_version(version: str, wanted: str) -> bool:
+    """1.12.100 is not 1.12.1: whole numbers are compared."""
+    wanted = wanted.split("+")[0]
+    return version == wanted or version.startswith(wanted + ".")

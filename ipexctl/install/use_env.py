@@ -1,0 +1,165 @@
+"""install --use-env: an environment that the hosts have already becomes what `run` uses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+
+from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
+from ipexctl.env.choice.env_choice import Project
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.facts.software_facts import Mpi
+from ipexctl.install import fleet_locks
+from ipexctl.install.host_steps import EnvOnHost, state_of
+from ipexctl.install.install_plan import State
+from ipexctl.install.progress import Step
+from ipexctl.install.stack import env_match
+from ipexctl.install.stack.env_match import Look
+from ipexctl.install.stack.version_table import Row
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.project_lock import choice_here, choose_instead
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.target import Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import mpi
+from ipexctl.shipped_tables import table
+
+
+@dataclass(frozen=True)
+class Borrowed(PerHost):
+    """`looks`: of the hosts that have it. `row` None: `why` no row of the table is like it."""
+
+    path: str
+    key: str
+    looks: tuple[Look, ...]
+    row: Row | None
+    why: str
+    recaps: tuple[HostRecap, ...] = ()
+    seconds: float = 0.0
+    check: bool = False
+
+
+@dataclass(frozen=True)
+class UseEnv:
+    """`system_mpi`: the hosts' own mpirun, where the environment has none."""
+
+    path: str
+    root: str
+    system_mpi: bool = False
+    check: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    found: Callable[[Borrowed], None] = lambda found: None
+    step: Callable[[Step], None] = lambda step: None
+
+
+def use_env(target: Target, asked: UseEnv, progress: Progress) -> Borrowed:
+    """Raises InputError where the hosts' environments are of no use together."""
+    began, choice = time.monotonic(), choice_here()
+    with Fleet(target, asked.root) as fleet:
+        looks = fleet.each(lambda host: _look(fleet, host, asked.path, progress))
+        found = _judged(asked, tuple(looks.values()))
+        if looks:
+            progress.found(found)
+
+        def say(host: str, text: str) -> None:
+            progress.step(Step(host, text))
+
+        def one(host: Host) -> HostRecap:
+            state = state_of(fleet, host, found.key, choice.project)
+            if asked.check:
+                return _would(host, state, found.key)
+            return _UseOnHost(
+                fleet.agents[host], state, asked, found, looks[host], choice.project, progress
+            ).use()
+
+        changes = looks and not asked.check
+        with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
+            recaps = fleet.recaps(fleet.each(one))
+    if not asked.check:
+        choose_instead(choice, found.key, "install --use-env")
+        fleet.remember_recaps(recaps)
+    return replace(found, recaps=recaps, seconds=time.monotonic() - began, check=asked.check)
+
+
+def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
+    progress.step(Step(host.name, "connecting"))
+    if fleet.connect(host).hello.kind != "python":
+        raise HostFailed(f"{host.name}: no Python 3.6 or newer on this host", hint="ipexctl doctor")
+    progress.step(Step(host.name, "looking"))
+    done = fleet.call(host, "install.existing_env.inspect", path=path)
+    with reading(host.name, "its environment"):
+        look = env_match.read_look(host.name, done)
+    if not look.torch:
+        raise HostFailed(f"{host.name}: there is no torch in {look.path}")
+    return look
+
+
+def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> Borrowed:
+    if different := env_match.disagreement(looks):
+        raise InputError(
+            f"the environments at {asked.path} are not the same on all hosts",
+            why=f"{different}; ranks exchange objects serialized by Python and torch",
+            hint="ipexctl install   # makes the same one on all hosts",
+        )
+    row, why = env_match.row_of(looks[0], table()) if looks else (None, "")
+    return Borrowed(asked.path, env_match.key_of(asked.path), looks, row, why)
+
+
+def _would(host: Host, state: State, key: str) -> HostRecap:
+    if state.built and state.current == key and not state.stale:
+        return HostRecap(host.name, Recap.OK, "already uses it")
+    now = f", uses {state.current}" if state.current else ""
+    return HostRecap(host.name, Recap.CHANGED, f"would use it{now}")
+
+
+class _UseOnHost(EnvOnHost):
+    """Links, proof, switch."""
+
+    def __init__(
+        self, agent: Agent, state: State, asked: UseEnv, found: Borrowed, look: Look,
+        project: Project, progress: Progress,
+    ) -> None:  # fmt: skip
+        super().__init__(agent, state.root, found.key, project, progress.step)
+        self._state = state
+        self._asked = asked
+        self._found = found
+        self._look = look
+
+    def use(self) -> HostRecap:
+        state, found = self._state, self._found
+        taken = self.call("install.existing_env.link", path=self._asked.path).flag("built")
+        starter, system = self._mpi()
+        whole = state.built and not taken and self._proved(system=system)
+        if whole and state.current == found.key:
+            if not state.asked:
+                self.ask()
+            return self.recap(Recap.OK, "nothing to do")
+        said = "tested before" if whole else self._proof(starter, system=system)
+        self.switch()
+        notes = () if starter else ("no mpirun: `run` starts the ranks itself",)
+        return self.recap(Recap.CHANGED, said, notes=notes)
+
+    def _proved(self, *, system: bool) -> bool:
+        own = mpi.SYSTEM if system else ""
+        asked = self.call("install.env_marks.state", mpi=own, project=self.project.id)
+        return asked.flag("proved")
+
+    def _proof(self, starter: Mpi | None, *, system: bool) -> str:
+        env = mpi.env_vars(self.prefix, starter)
+        modules = env_match.modules(self._look, self._found.row)
+        with_it = f" with {starter}" if starter and system else ""
+        return self.prove(starter, env, modules, system=system) + with_it
+
+    def _mpi(self) -> tuple[Mpi | None, bool]:
+        """What starts its ranks, and whether it must be looked for again at each run."""
+        if wheel := mpi.in_packages(self._look.packages, self.prefix):
+            return wheel, False
+        if not (self._look.mpirun or self._asked.system_mpi):
+            return None, False
+        return self.own_mpi(prefix=self.prefix), True

@@ -1,0 +1,116 @@
+"""Ansible's INI inventories: [group], [group:children], [group:vars]."""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.place import Place
+from ipexctl.inventory.host_address import parse_address
+from ipexctl.inventory.host_variables import Value
+from ipexctl.inventory.hostfile_lines import Line, numbered, options, split_line, unquoted
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.inventory.nodeset import is_range
+from ipexctl.inventory.precedence import Draft
+
+_SECTION = re.compile(
+    r"[ \t]*\[([A-Za-z0-9_][\w.-]*)(?::([A-Za-z]*))?\][ \t]*(?:[#;].*)?", re.ASCII
+)
+_KINDS = ("hosts", "children", "vars")
+_VARIABLE = re.compile(r"[ \t]*([A-Za-z_][A-Za-z0-9_-]*)[ \t]*=[ \t]*(.*?)[ \t]*")
+_QUOTED = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*")[ \t]*\#.*""")
+
+
+def is_ini(text: str) -> bool:
+    return any(_section(line) for _, line in numbered(text))
+
+
+def parse_ini(text: str, source: str) -> Inventory:
+    draft = Draft(source)
+    name, kind = "ungrouped", "hosts"
+    for number, raw in numbered(text):
+        place = Place(source, number, len(raw) - len(raw.lstrip(" \t")) + 1)
+        section = _section(raw)
+        if section:
+            name, kind = section[1], _kind(section[2], place)
+            draft.group(name, place, defined=kind != "vars")
+        elif raw.lstrip(" \t").startswith(";"):
+            continue
+        elif kind == "vars":
+            _variable(draft, name, raw, place)
+        elif kind == "children":
+            _child(draft, name, split_line(raw, number, source))
+        else:
+            _host(draft, name, split_line(raw, number, source))
+    _refuse_vars_of_nothing(draft)
+    return draft.finish()
+
+
+def _section(line: str) -> re.Match[str] | None:
+    """Not an address, and not a range of numbers: those name hosts."""
+    found = _SECTION.fullmatch(line)
+    name = found[1] if found else ""
+    if name[:1].isdigit() and (is_range(name) or not name.strip(".-0123456789")):
+        return None
+    return found
+
+
+def _kind(text: str | None, place: Place) -> str:
+    if text is not None and text not in _KINDS:
+        what = f"{text!r} is not a kind of section{did_you_mean(text, _KINDS)}"
+        raise Bad(what, hint="[GROUP], [GROUP:children] or [GROUP:vars]").placed(place)
+    return text or "hosts"
+
+
+def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
+    if not raw.strip(" \t") or raw.lstrip(" \t").startswith("#"):
+        return
+    match = _VARIABLE.fullmatch(raw)
+    if not match:
+        raise Bad(f"expected NAME=VALUE in [{name}:vars]").placed(place)
+    quoted = _QUOTED.fullmatch(match[2])
+    text = quoted[1] if quoted else match[2]
+    if not text.startswith(("'", '"')):
+        text = text.partition(" #")[0].rstrip()
+    draft.groups[name].values[match[1]] = Value(unquoted(text), place)
+
+
+def _child(draft: Draft, name: str, line: Line) -> None:
+    for i, (word, column) in enumerate(line.words):
+        if i:
+            raise Bad("one group per line").placed(line.place(column))
+        draft.add_child(name, word, line.place(column))
+
+
+def _host(draft: Draft, name: str, line: Line) -> None:
+    if not line.words:
+        return
+    text, column = line.words[0]
+    place = line.place(column)
+    try:
+        hosts = parse_address(text)
+    except Bad as e:
+        raise e.placed(place) from None
+    _refuse_slots(hosts[0], text, place)
+    values = dict(options(line))
+    draft.add_hosts(name, [Host(h.name, h.user, h.port, place=place) for h in hosts], values)
+
+
+def _refuse_slots(host: Host, text: str, place: Place) -> None:
+    """Ansible reads host:N as a port, all MPIs as slots. A guess would be wrong for one."""
+    if host.slots:
+        name = text.rpartition(":")[0]
+        raise Bad(
+            f"{text} may be a port or a number of ranks",
+            why="in a file with [groups] host:N is a port to Ansible, and slots to MPI",
+            hint=f"{name} ansible_port={host.slots}   an SSH port\n"
+            f"{name} slots={host.slots}          number of ranks",
+        ).placed(place)
+
+
+def _refuse_vars_of_nothing(draft: Draft) -> None:
+    for name, group in draft.groups.items():
+        if not group.defined and name not in ("all", "ungrouped"):
+            real = [n for n, g in draft.groups.items() if g.defined]
+            what = f"variables for an undefined group: {name!r}{did_you_mean(name, real)}"
+            raise Bad(what).placed(group.place)

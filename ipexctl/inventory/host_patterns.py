@@ -1,0 +1,171 @@
+"""--limit and -x: patterns over the hosts of an inventory, as Ansible writes them.
+
+all  node3  node[1-4]  node0*  web (a group)  @web (only the group)  @healthy  @last-failed
+a,b or a:b   both;   a:&b   those in both;   a:!b   a without b
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+
+from ipexctl.base.located_errors import did_you_mean, nearest
+from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_formats import members
+from ipexctl.inventory.inventory import Inventory
+from ipexctl.inventory.nodeset import BadRange, expand, fold, split
+
+LONGEST = 4096
+_EVERYTHING = ("all", "*", "@all")
+
+Known = Mapping[str, frozenset[str] | None]  # @NAME -> hosts; None: nothing is known about that
+
+
+def select(
+    inventory: Inventory,
+    limit: Iterable[str],
+    exclude: Iterable[str] = (),
+    known: Known | None = None,
+    *,
+    option: str = "",
+) -> Inventory:
+    """The hosts that are meant, in their order. Raises InputError, also for none.
+
+    `option`: by which the patterns came, if not by --limit and -x.
+    """
+    finder = _Finder(inventory, known or {})
+    names = finder.find(limit, option or "--limit") - finder.without(exclude)
+    hosts = tuple(h for h in inventory.hosts if h.name in names)
+    if not hosts:
+        who = f"{option} selects" if option else "--limit and -x select"
+        raise InputError(f"{who} no host in {inventory.source}", hint=finder.hint)
+    return replace(inventory, hosts=hosts)
+
+
+class _Finder:
+    def __init__(self, inventory: Inventory, known: Known) -> None:
+        self._names = {h.name.lower(): h.name for h in inventory.hosts}
+        self._groups = {g: frozenset(names) for g, names in members(inventory).items()}
+        ungrouped = frozenset(h.name for h in inventory.hosts if not h.groups)
+        self._groups.setdefault("ungrouped", ungrouped)
+        self._known = known
+        self._source = inventory.source
+        self._places = {h.name.lower(): h.place for h in inventory.hosts}
+        hosts = fold(h.name for h in inventory.hosts)
+        groups = ", ".join(f"@{g}" for g in [*members(inventory), *known][:20])
+        self.hint = f"available hosts: {hosts if len(hosts) < 400 else hosts[:400] + ' ...'}"
+        self.hint += f"\navailable groups: {groups}" if groups else ""
+
+    def find(self, patterns: Iterable[str], option: str) -> frozenset[str]:
+        """What comes first doesn't matter: everything named, then the &, then the !."""
+        given = list(patterns)
+        items = [p for pattern in given for p in self._items(pattern, option)]
+        if given and not items:  # an unset variable of a shell must not mean all hosts
+            raise InputError(f"{option} is empty", hint=self.hint)
+        everything = frozenset(self._names.values())
+        named = [self._one(p) for p in items if not p.startswith(("!", "&"))]
+        found = frozenset[str]().union(*named) if named else everything
+        for item in items:
+            found = found & self._one(item[1:]) if item.startswith("&") else found
+        for item in items:
+            found = found - self._one(item[1:]) if item.startswith("!") else found
+        return found
+
+    def without(self, patterns: Iterable[str]) -> frozenset[str]:
+        """Nothing given excludes nothing, where an empty --limit is everything."""
+        given = [p for p in patterns if p.strip(" ,")]
+        return self.find(given, "-x") if given else frozenset()
+
+    def _items(self, pattern: str, option: str) -> list[str]:
+        """At commas, then at colons: an IPv6 address is whole."""
+        if len(pattern) > LONGEST:
+            raise InputError(f"{option}: longer than {LONGEST} characters")
+        items = []
+        for piece in (text.strip() for text, _ in split(pattern, ",")):
+            bare = piece.lstrip("!&").strip("[]")
+            whole = bare.lower() in self._names and bare.count(":") > 1
+            pieces = [piece] if whole else [text.strip() for text, _ in split(piece, ":")]
+            items += [p for p in pieces if p]
+        return items
+
+    def _one(self, item: str) -> frozenset[str]:
+        bare = item.strip("[]") if item.count(":") > 1 else item
+        if item in _EVERYTHING:
+            return frozenset(self._names.values())
+        if item.startswith("@"):
+            return self._group(item[1:])
+        if item in self._groups:
+            return self._groups[item]
+        if bare.lower() in self._names:
+            return frozenset([self._names[bare.lower()]])
+        if item.startswith("~"):
+            raise InputError(f"{item!r}: regular expressions are not supported", hint="use * and ?")
+        return self._pattern(item)
+
+    def _group(self, name: str) -> frozenset[str]:
+        if name in self._known:
+            hosts = self._known[name]
+            if hosts is None:
+                raise InputError(
+                    f"@{name}: these hosts have not been checked yet",
+                    hint="ipexctl doctor   # checks the hosts and remembers the result",
+                )
+            return hosts & frozenset(self._names.values())
+        found = frozenset[str]()
+        for each in [name] if name in self._groups else self._written_out(name):
+            groups = self._groups_like(each)
+            if not groups:
+                near = did_you_mean(each, [*self._groups, *self._known])
+                raise InputError(f"there is no group {each!r}{near}", hint=self.hint)
+            found = found.union(*groups)
+        return found
+
+    def _written_out(self, item: str) -> list[str]:
+        try:
+            return expand(item) if "[" in item or "]" in item else [item]
+        except BadRange as e:
+            raise InputError(e.what, hint=e.hint or self.hint) from None
+
+    def _pattern(self, item: str) -> frozenset[str]:
+        found: set[str] = set()
+        for name in self._written_out(item):
+            hosts = self._matching(name)
+            if not hosts:
+                raise self._no_match(name)
+            found |= hosts
+        return frozenset(found)
+
+    def _no_match(self, name: str) -> InputError:
+        near = nearest(name, [*self._names, *self._groups])
+        place = self._places.get(near)
+        return InputError(
+            f"no host or group in {self._source} matches {name!r}"
+            + (f" (did you mean {near!r}?)" if near else ""),
+            why=f"{place.source}:{place.line} has {near}" if place else "",
+            hint=self.hint,
+        )
+
+    def _matching(self, name: str) -> frozenset[str]:
+        groups = self._groups_like(name)
+        if not _is_wild(name):  # a group goes before a host of the same name
+            host = self._names.get(name.lower())
+            return groups[0] if groups else frozenset([host] if host else [])
+        hosts = {real for lower, real in self._names.items() if _wild(name)(lower)}
+        return frozenset(hosts).union(*groups)
+
+    def _groups_like(self, name: str) -> list[frozenset[str]]:
+        if not _is_wild(name):
+            return [self._groups[name]] if name in self._groups else []
+        return [hosts for group, hosts in self._groups.items() if _wild(name)(group.lower())]
+
+
+def _is_wild(name: str) -> bool:
+    return "*" in name or "?" in name
+
+
+@cache
+def _wild(name: str) -> Callable[[str], object]:
+    return re.compile(fnmatch.translate(re.sub(r"\*+", "*", name.lower()))).match

@@ -1,0 +1,158 @@
+"""What may be said about a host beside its name: the same keys in every dialect."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.place import Place
+from ipexctl.inventory.host_address import parse_bare, parse_count, parse_port, parse_user
+from ipexctl.inventory.inventory import Host
+from ipexctl.quick_dataclass import dataclass
+
+_PYTHON = re.compile(r"/[A-Za-z0-9/._+-]{1,1023}|[A-Za-z][A-Za-z0-9._+-]{0,63}")
+_ROOT = re.compile(r"(?:~/|/)[A-Za-z0-9/._+@=,:~-]{1,1023}")
+_NIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,14}")
+_FINDS_ITSELF = ("auto", "auto_silent", "auto_legacy", "auto_legacy_silent")
+_OWN = re.compile(r"(?!ansible_)[A-Za-z_][A-Za-z0-9_]{0,63}")  # names of variables for plays
+_SSH = (
+    "ssh",
+    "smart",
+    "paramiko",
+    "paramiko_ssh",
+    "ansible.builtin.ssh",
+    "ansible.builtin.paramiko",
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a variable was set to. `text` is None where it is no plain text; `odd` says what."""
+
+    text: str | None
+    place: Place | None
+    odd: str = ""
+
+
+def _python(text: str) -> str:
+    if text in _FINDS_ITSELF:
+        return ""
+    text = re.sub(r"^/usr/bin/env +", "", text)
+    if not _PYTHON.fullmatch(text):
+        raise Bad(
+            f"{text!r} is not the path of a Python interpreter",
+            hint="python=/usr/bin/python3   # for example",
+        )
+    return text
+
+
+def _root(text: str) -> str:
+    if not _ROOT.fullmatch(text) or ".." in text.split("/"):
+        raise Bad(
+            f"{text!r} is not a valid value for 'root'",
+            why="root is ipexctl's own folder on the host: absolute, or under ~/",
+            hint="root=/scratch/ipexctl   # for example",
+        )
+    return text
+
+
+def _nic(text: str) -> str:
+    if not _NIC.fullmatch(text):
+        raise Bad(
+            f"{text!r} is not the name of a network interface", hint="nic=eth0   # for example"
+        )
+    return text
+
+
+def _local(text: str) -> bool:
+    if text in ("local", "ansible.builtin.local"):
+        return True
+    if text in _SSH:
+        return False
+    raise Bad(f"hosts are reached over SSH, not through {text!r}", hint="leave this host out")
+
+
+def _unused(text: str) -> None:
+    return None
+
+
+_FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "address": ("address", parse_bare),
+    "port": ("port", parse_port),
+    "user": ("user", parse_user),
+    "python": ("python", _python),
+    "slots": ("slots", parse_count),
+    "nic": ("nic", _nic),
+    "root": ("root", _root),
+    "max_slots": ("", parse_count),  # Open MPI's limit for asking too much; we stay within slots
+    "binding": ("", _unused),  # MPICH's; each host is pinned by its own topology here
+}
+_ANSIBLE: dict[str, tuple[str, Callable[[str], Any]]] = {
+    **{f"ansible_{prefix}host": _FIELDS["address"] for prefix in ("", "ssh_")},
+    **{f"ansible_{prefix}port": _FIELDS["port"] for prefix in ("", "ssh_")},
+    **{f"ansible_{prefix}user": _FIELDS["user"] for prefix in ("", "ssh_")},
+    "ansible_python_interpreter": _FIELDS["python"],
+    "ansible_connection": ("local", _local),
+    "ansible_group_priority": ("", _unused),
+}
+KNOWN = tuple(_FIELDS)
+
+
+def apply(
+    host: Host, values: Iterable[tuple[str, Value]], *, strict: bool
+) -> tuple[Host, set[str]]:
+    """The host with its variables, and the names of those that only plays read.
+
+    `strict` refuses those that look like a misspelled one of ours. Raises InputError.
+    """
+    unused: set[str] = set()
+    given: set[str] = set()
+    for key, value in values:
+        field, parse = _field(key)
+        if parse is None:
+            near = did_you_mean(key, KNOWN)
+            if strict and (near or value.place is None or value.text is None):
+                hint = f"keys of a host: {', '.join(KNOWN)}"
+                raise Bad(f"{key!r} is not known{near}", hint=hint).placed(value.place)
+            unused.add(key)
+            if value.text is not None and _OWN.fullmatch(key):
+                host = replace(host, vars=(*host.vars, (key, value.text)))
+            continue
+        try:
+            found = parse(_text(key, value))
+            if strict and field and (field in given):
+                raise Bad(f"{field} is set twice for host {host.name!r}")
+        except Bad as e:
+            raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint).placed(value.place) from None
+        if field:
+            given.add(field)
+            host = replace(host, **{field: found})
+    return host, unused
+
+
+def field_of(key: str) -> str:
+    """Two keys with the same field say the same thing; "" where nothing is said for us."""
+    return _field(key)[0]
+
+
+def _field(key: str) -> tuple[str, Callable[[str], Any] | None]:
+    name = key.replace("-", "_")
+    return _FIELDS.get(name) or _ANSIBLE.get(name) or ("", None)
+
+
+def _text(key: str, value: Value) -> str:
+    if value.text is None:
+        vault = _shown(key, value, " --ask-vault-pass") if "vault" in value.odd else ""
+        raise Bad(value.odd or "expected a plain value", hint=vault)
+    if "{{" in value.text or "{%" in value.text:
+        raise Bad("a Jinja template, which ipexctl does not evaluate", hint=_shown(key, value))
+    return value.text
+
+
+def _shown(key: str, value: Value, options: str = "") -> str:
+    file = shlex.quote(value.place.source) if value.place else "FILE"
+    return f"ansible all -i {file} -m debug -a var={key}{options}   # shows what to write here"

@@ -1,0 +1,189 @@
+"""One host per line: Intel MPI, MPICH, Open MPI, DeepSpeed, PBS, ipexrun and plain lists."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ipexctl.base.located_errors import Bad
+from ipexctl.base.place import Place
+from ipexctl.errors import InputError
+from ipexctl.inventory.host_address import parse_address
+from ipexctl.inventory.host_variables import Value, apply, field_of
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.inventory.nodeset import MAX_NAMES, fold, split
+from ipexctl.quick_dataclass import dataclass
+
+COMMAND_LINE = "the command line"
+LONGEST_LINE = 4096
+_TOKEN = re.compile(
+    r"""[ \t]+|(?P<comment>\#.*)|(?P<word>(?:[^ \t"'\#]|'[^']*'|"(?:[^"\\]|\\.)*")+)|.""", re.S
+)
+_QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)\"""")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line without its comment: words, and where each starts (1-based)."""
+
+    number: int
+    words: tuple[tuple[str, int], ...]
+    source: str
+
+    def place(self, column: int) -> Place:
+        return Place(self.source, self.number, column)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """`alone`: written as itself, not as a member of a range."""
+
+    host: Host
+    alone: bool
+
+
+def parse_lines(text: str, source: str) -> Inventory:
+    found: list[_Named] = []
+    seen: dict[str, list[_Named]] = {}  # a node file of PBS has one equal line per core
+    for number, line in numbered(text):
+        if line not in seen:
+            seen[line] = list(_read(split_line(line, number, source)))
+        for each in seen[line]:
+            place = Place(source, number, each.host.place.column if each.host.place else 1)
+            found.append(replace(each, host=replace(each.host, place=place)))
+    return _inventory(found, source)
+
+
+def parse_items(items: Iterable[str], source: str) -> Inventory:
+    """Hosts from the command line: each item is `a` or `a,b:2,user@c:2222`."""
+    found: list[_Named] = []
+    for item in items:
+        for piece, _ in split(item, ","):
+            try:
+                hosts = parse_address(piece.strip()) if piece.strip() else []
+            except Bad as e:
+                raise e.placed(None) from None
+            found += [_Named(host, alone=len(hosts) == 1) for host in hosts]
+    return _inventory(found, source)
+
+
+def numbered(text: str) -> Iterator[tuple[int, str]]:
+    return enumerate(re.split(r"\r\n|\r|\n", text), 1)
+
+
+def split_line(line: str, number: int, source: str) -> Line:
+    """Quotes keep spaces and `#` together; they are taken off the values later."""
+    if len(line) > LONGEST_LINE:
+        raise InputError(
+            f"{Place(source, number, 1)}: the line is longer than {LONGEST_LINE} characters"
+        )
+    words = []
+    for token in _TOKEN.finditer(line):
+        if token["word"]:
+            words.append((token["word"], token.start() + 1))
+        elif token[0] in ('"', "'"):
+            place = Place(source, number, token.start() + 1)
+            raise InputError(f"{place}: this quote {token[0]} is not closed")
+        elif not token["comment"] and token[0].strip(" \t"):
+            words.append((token[0], token.start() + 1))
+    return Line(number, tuple(words), source)
+
+
+def options(line: Line) -> list[tuple[str, Value]]:
+    """The words after the host, each KEY=VALUE."""
+    found = []
+    for word, column in line.words[1:]:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            name = line.words[0][0]
+            raise Bad(
+                f"unexpected {word!r} after the host",
+                hint=f"write one host per line, optionally with slots: {name} slots=4",
+            ).placed(line.place(column))
+        found.append((key, Value(unquoted(value), line.place(column))))
+    return found
+
+
+def unquoted(value: str) -> str:
+    """As a shell does it: in double quotes, \\ keeps a quote or itself."""
+    return _QUOTED.sub(lambda m: m[1] or re.sub(r'\\(["\\])', r"\1", m[2] or ""), value)
+
+
+def _read(line: Line) -> Iterator[_Named]:
+    if not line.words:
+        return
+    text, column = line.words[0]
+    try:
+        hosts = parse_address(text)
+    except Bad as e:
+        raise e.placed(line.place(column)) from None
+    values = options(line)
+    for key, value in values:
+        if getattr(hosts[0], field_of(key) or "local"):
+            raise Bad(f"{field_of(key)} is set twice: in {text} and in {key}").placed(value.place)
+    for host in hosts:
+        full, _ = apply(replace(host, place=line.place(column)), values, strict=True)
+        yield _Named(full, alone=len(hosts) == 1)
+
+
+# --- the list as a whole -------------------------------------------------------------------------
+
+
+def _inventory(named: list[_Named], source: str) -> Inventory:
+    if not named:
+        raise no_hosts(source)
+    first: dict[str, _Named] = {}
+    times: Counter[str] = Counter()
+    for each in named:
+        key = each.host.name.lower()
+        known = first.setdefault(key, each)
+        if known is not each and not _same_again(known, each):
+            raise _twice(known.host, each.host)
+        times[key] += 1
+    check_count(len(first), source)
+    hosts = tuple(n.host for n in first.values())
+    if len(first) == len(named):
+        return Inventory(hosts, source)
+    counted = tuple(h if h.slots else replace(h, slots=times[h.name.lower()]) for h in hosts)
+    return Inventory(counted, source, (_repeat_note(counted, times, source),))
+
+
+def check_count(count: int, source: str) -> None:
+    if count > MAX_NAMES:
+        raise InputError(f"{source} names {count:,} hosts; the maximum is {MAX_NAMES:,}")
+
+
+def no_hosts(source: str) -> InputError:
+    line = source == COMMAND_LINE
+    is_yaml = source.endswith((".yaml", ".yml"))
+    hint = "- node1" if is_yaml else "write one host per line, for example: node1"
+    return InputError(f"{source} lists no hosts", hint="-H node1,node2" if line else hint)
+
+
+def _same_again(a: _Named, b: _Named) -> bool:
+    """A host that stands there once per slot, and says nothing else."""
+    plain = a.alone and b.alone and not (a.host.slots or b.host.slots)
+    return plain and replace(a.host, place=None) == replace(b.host, place=None)
+
+
+def _repeat_note(hosts: tuple[Host, ...], times: Counter[str], source: str) -> str:
+    by_count: dict[int, list[str]] = {}
+    for host in hosts:
+        by_count.setdefault(times[host.name.lower()], []).append(host.name)
+    several = "; ".join(f"{fold(names)}: {n}" for n, names in by_count.items() if n > 1)
+    return f"{source} names hosts several times, once per slot as PBS does: {several}"
+
+
+def _twice(first: Host, second: Host) -> InputError:
+    hint = f"to run several ranks on one host, give a number of slots: {first.name} slots=2"
+    if first.port != second.port:
+        hint = "give each port its own name in ssh_config (Host, HostName, Port), and use the names"
+    if first.place is None or second.place is None:
+        return InputError(f"on the command line: {second.name!r} is listed twice", hint=hint)
+    return InputError(
+        f"{second.place}: {second.name!r} is listed twice",
+        why=f"it is on line {first.place.line} and again on line {second.place.line}",
+        hint=hint,
+    )

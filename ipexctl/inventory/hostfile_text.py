@@ -1,0 +1,67 @@
+"""The text of a hostfile, whichever format it has -> Inventory.
+
+One host per line (hostfile_lines.py), Ansible's INI (ansible_ini.py), our YAML and Ansible's
+(yaml_files.py). hostfile_formats.py is the way back.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_lines import COMMAND_LINE, numbered, parse_items, parse_lines
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.inventory.nodeset import fold
+
+__all__ = ["COMMAND_LINE", "fold", "parse_hostfile", "parse_hosts", "this_machine"]
+
+MAX_TEXT = 4 << 20
+_YAML_NAMES = (".yaml", ".yml", ".json")
+_OPENING = re.compile(r"---|- |\{|(?:all|hosts|groups|ungrouped)[ \t]*:(?:[ \t]|$)")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*[ \t]*:[ \t]*(?:#.*)?")
+
+
+def parse_hostfile(text: str, source: str) -> Inventory:
+    """A file in any dialect. Raises InputError with file, line and column."""
+    text = text.removeprefix("\ufeff")
+    if len(text) > MAX_TEXT:
+        raise InputError(f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile")
+    if text.startswith("$ANSIBLE_VAULT"):
+        raise InputError(
+            f"{source} is encrypted", hint=f"ansible-vault decrypt --output - {source} > hosts"
+        )
+    if text.startswith("#!"):
+        raise InputError(
+            f"{source} is a program that prints an inventory, not a list of hosts",
+            hint=f"ansible-inventory -i {source} --list --yaml > hosts.yaml",
+        )
+    if source.lower().endswith(_YAML_NAMES) or _looks_like_yaml(text):
+        from ipexctl.inventory.yaml_files import parse_yaml
+
+        return parse_yaml(text, source)
+    if "[" not in text:  # neither a section nor a range of hosts
+        return parse_lines(text, source)
+    from ipexctl.inventory.ansible_ini import is_ini, parse_ini
+
+    return parse_ini(text, source) if is_ini(text) else parse_lines(text, source)
+
+
+def parse_hosts(items: tuple[str, ...]) -> Inventory:
+    """Hosts from the command line: each item is `a` or `a,b:2,user@c:2222`."""
+    return parse_items(items, COMMAND_LINE)
+
+
+def this_machine() -> Inventory:
+    return Inventory((Host("localhost", local=True),), "this machine")
+
+
+def _looks_like_yaml(text: str) -> bool:
+    """Its first line says so, or is a key with something indented below."""
+    lines = (line.rstrip() for _, line in numbered(text[:65536]))
+    said = [line for line in lines if line and not line.lstrip().startswith("#")][:2]
+    if not said:
+        return False
+    if _OPENING.match(said[0]):
+        return True
+    below = len(said) > 1 and said[1].startswith(" ")
+    return below and bool(_KEY.fullmatch(said[0]))

@@ -1,0 +1,41 @@
+"""The hosts of a command, as the user named them."""
+
+from __future__ import annotations
+
+from ipexctl.base.place import Place
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine as the user named it. `name` is what every output calls it.
+
+    `port` 0 and `user` "" mean: not given here, ssh_config decides. `slots` 0 means: not given.
+    `address` is what ssh connects to where it isn't the name. `python`, `nic` and `root` are there
+    where this host differs from the others. `groups` has the groups around its groups, too.
+    """
+
+    name: str
+    user: str = ""
+    port: int = 0
+    slots: int = 0
+    local: bool = False
+    place: Place | None = None
+    address: str = ""
+    python: str = ""
+    nic: str = ""
+    root: str = ""
+    groups: tuple[str, ...] = ()
+    vars: tuple[tuple[str, str], ...] = ()  # for plays: what means nothing to the other commands
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """`notes` are for the user: what was read in another way than it may have been meant."""
+
+    hosts: tuple[Host, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Host:
+        return next(h for h in self.hosts if h.name == name)

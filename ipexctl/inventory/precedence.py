@@ -1,0 +1,177 @@
+"""Groups, hosts and variables as they were written -> Inventory, by Ansible's rules of precedence.
+
+Variables of a host go before those of its groups, a child group before its parent, `all` is last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import field, replace
+
+from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.place import Place
+from ipexctl.errors import InputError
+from ipexctl.inventory.host_variables import KNOWN, Value, apply, field_of
+from ipexctl.inventory.hostfile_lines import check_count, no_hosts
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.inventory.nodeset import fold
+from ipexctl.quick_dataclass import dataclass
+
+MAX_GROUPS = 1_000
+ROOT_GROUPS = ("all", "ungrouped")
+_GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+Values = dict[str, Value]
+
+
+@dataclass
+class _Group:
+    place: Place
+    defined: bool = False
+    values: Values = field(default_factory=dict)
+    hosts: dict[str, None] = field(default_factory=dict)
+    children: dict[str, Place] = field(default_factory=dict)
+
+
+@dataclass
+class Draft:
+    """Filled by a reader, then `finish`ed. `strict` refuses variables that mean nothing here."""
+
+    source: str
+    strict: bool = False
+    hosts: dict[str, tuple[Host, Values]] = field(default_factory=dict)
+    groups: dict[str, _Group] = field(default_factory=dict)
+
+    def group(self, name: str, place: Place, *, defined: bool = True) -> _Group:
+        if not _GROUP.fullmatch(name):
+            raise Bad(f"{name!r} is not the name of a group").placed(place)
+        group = self.groups.setdefault(name, _Group(place))
+        group.defined = group.defined or defined
+        if len(self.groups) > MAX_GROUPS:
+            raise Bad(f"too many groups: the limit is {MAX_GROUPS:,}").placed(place)
+        return group
+
+    def add_child(self, name: str, child: str, place: Place) -> None:
+        if child in ROOT_GROUPS:
+            raise Bad(f"{child!r} cannot be inside another group").placed(place)
+        self.group(name, place).children.setdefault(child, place)
+
+    def add_hosts(self, group: str, hosts: Iterable[Host], values: Values) -> None:
+        """A host that is named again gets more variables and one group more."""
+        for host in hosts:
+            key = host.name.lower()
+            known, old = self.hosts.get(key, (host, {}))
+            self.hosts[key] = (_merged(known, host), {**old, **values})
+            if group not in ROOT_GROUPS:
+                self.groups[group].hosts[key] = None
+            check_count(len(self.hosts), self.source)
+
+    def finish(self) -> Inventory:
+        if not self.hosts:
+            raise no_hosts(self.source)
+        order = self._parents_first()
+        members = self._members(order)
+        unused: set[str] = set()
+        inherited: dict[tuple[str, ...], Values] = {}
+        found = []
+        for key, (host, own) in self.hosts.items():
+            mine = tuple(name for name in order if key in members[name])
+            if mine not in inherited:
+                inherited[mine] = self._inherited(mine)
+            values = _nearest(host, inherited[mine], own)
+            full, ignored = apply(host, values, strict=self.strict)
+            found.append(replace(full, groups=tuple(sorted(mine))))
+            unused |= ignored
+        return Inventory(tuple(found), self.source, _notes(found, unused, set(self.groups)))
+
+    def _inherited(self, groups: tuple[str, ...]) -> Values:
+        """By field where a key has one, since several keys may mean the same."""
+        values: Values = {}
+        for name in ("all", *(groups or ("ungrouped",))):
+            group = self.groups.get(name)
+            for key, value in group.values.items() if group else ():
+                values[field_of(key) or key] = value
+        return values
+
+    def _parents_first(self) -> list[str]:
+        """Groups by depth below `all`, then priority, then name: later ones win."""
+        for group in self.groups.values():
+            for child, place in group.children.items():
+                if child not in self.groups or not self.groups[child].defined:
+                    near = did_you_mean(child, self.groups)
+                    raise Bad(f"there is no group {child!r}{near}").placed(place)
+        depth = {name: int(name != "all") for name in self.groups}  # below all, listed there or not
+        waiting = dict.fromkeys(self.groups, 0)
+        for group in self.groups.values():
+            for child in group.children:
+                waiting[child] += 1
+        ready = [name for name, count in waiting.items() if not count]
+        for name in ready:  # grows while we walk it
+            for child in self.groups[name].children:
+                depth[child] = max(depth[child], depth[name] + 1)
+                waiting[child] -= 1
+                if not waiting[child]:
+                    ready.append(child)
+        if len(ready) < len(self.groups):
+            name = next(n for n, count in waiting.items() if count)
+            raise Bad(f"the group {name!r} contains itself").placed(self.groups[name].place)
+        return sorted(
+            (n for n in ready if n not in ROOT_GROUPS),
+            key=lambda n: (depth[n], _priority(self.groups[n]), n),
+        )
+
+    def _members(self, order: list[str]) -> dict[str, set[str]]:
+        members: dict[str, set[str]] = {}
+        for name in reversed(order):
+            group = self.groups[name]
+            members[name] = set(group.hosts).union(*(members[c] for c in group.children))
+        return members
+
+
+def _nearest(host: Host, inherited: Values, own: Values) -> list[tuple[str, Value]]:
+    """The host's own variables, and what its groups add to them and to how its name is written."""
+    for key, value in own.items():
+        if getattr(host, field_of(key) or "local"):
+            raise Bad(f"{field_of(key)} is set twice for host {host.name!r}").placed(value.place)
+    said = {field_of(key) or key for key in own}
+    said |= {name for name in ("user", "port", "slots") if getattr(host, name)}
+    return [*((k, v) for k, v in inherited.items() if k not in said), *own.items()]
+
+
+def _priority(group: _Group) -> int:
+    value = group.values.get("ansible_group_priority")
+    text = value.text if value and value.text else ""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text, re.ASCII) else 1
+
+
+def _merged(known: Host, again: Host) -> Host:
+    """What is written in front of or behind the name must not contradict itself."""
+    for name in ("user", "port", "slots"):
+        old, new = getattr(known, name), getattr(again, name)
+        if old and new and old != new:
+            raise InputError(f"{again.place}: {again.name} has another {name} at {known.place}")
+        known = replace(known, **{name: old or new})
+    return known
+
+
+def _notes(hosts: list[Host], unused: set[str], groups: set[str]) -> tuple[str, ...]:
+    notes = []
+    ssh = sorted(key for key in unused if key.startswith("ansible_"))
+    if ssh:
+        notes.append(f"not used, SSH is set up in ssh_config: {', '.join(ssh[:8])}")
+    for name in sorted(unused.difference(ssh)):
+        if near := did_you_mean(name, KNOWN):
+            notes.append(f"{name} is a variable for plays{near}")
+    for address, names in _shared(hosts).items():
+        notes.append(f"{fold(names)} have the same address {address}")
+    both = sorted(groups.intersection(h.name for h in hosts))
+    if both:
+        notes.append(f"both a host and a group: {', '.join(both)}; --limit means the group")
+    return tuple(notes)
+
+
+def _shared(hosts: list[Host]) -> dict[str, list[str]]:
+    by_address: dict[tuple[str, int], list[str]] = {}
+    for host in hosts:
+        by_address.setdefault((host.address or host.name, host.port), []).append(host.name)
+    return {address: names for (address, _), names in by_address.items() if len(names) > 1}

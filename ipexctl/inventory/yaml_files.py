@@ -1,0 +1,156 @@
+"""YAML inventories: our own (hosts, groups, vars) and Ansible's (all, children, hosts, vars).
+
+Ours is what Ansible calls the group `all`, with `groups` for `children`. It is read strictly;
+an Ansible inventory has many variables that mean nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.place import Place
+from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
+from ipexctl.inventory.host_address import parse_address
+from ipexctl.inventory.host_variables import Value
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.inventory.precedence import ROOT_GROUPS, Draft, Values
+
+_KEYS = ("hosts", "groups", "children", "vars")
+_OURS = ("hosts", "groups", "vars")
+_HINT = "ipexctl's keys: hosts, groups, vars\nAnsible's keys: all, then children, hosts, vars"
+
+
+def parse_yaml(text: str, source: str) -> Inventory:
+    root = read_yaml(text, source)
+    _refuse_tag(root)
+    if isinstance(root, Sequence):
+        draft = Draft(source, strict=True)
+        _hosts(draft, "all", root)
+        return draft.finish()
+    if not isinstance(root, Mapping):
+        raise Bad("this is not an inventory", hint=_HINT).placed(root.place)
+    if root.get("_meta"):
+        raise Bad(
+            "this is the JSON that Ansible's inventory scripts print",
+            hint="ansible-inventory -i FILE --list --yaml > hosts.yaml",
+        ).placed(root.place)
+    draft = Draft(source, strict=bool(root.keys() & set(_KEYS)))
+    if draft.strict:
+        _group(draft, "all", root, root.place)
+    else:
+        for key, value in root.items:
+            _top(draft, key, value)
+    return draft.finish()
+
+
+def _top(draft: Draft, key: Scalar, value: Node) -> None:
+    near = did_you_mean(key.text, _OURS)
+    empty = isinstance(value, Scalar) and value.null
+    strange = isinstance(value, Mapping) and near and not value.keys() & set(_KEYS)
+    if strange or not (empty or isinstance(value, Mapping)):
+        raise Bad(f"{key.text!r} is not a group{near}", hint=_HINT).placed(key.place)
+    _group(draft, key.text, value, key.place)
+
+
+def _group(draft: Draft, name: str, node: Node, place: Place) -> None:
+    group = draft.group(name, place)
+    _refuse_tag(node)
+    if isinstance(node, Scalar) and node.null:
+        return
+    if not isinstance(node, Mapping):
+        _hosts(draft, name, node)
+        return
+    for key, value in node.items:
+        if key.text not in _KEYS:
+            what = f"unknown key {key.text!r} in group {name}{did_you_mean(key.text, _KEYS)}"
+            raise Bad(what, hint="a group has hosts, children and vars").placed(key.place)
+        if key.text == "hosts":
+            _hosts(draft, name, value)
+        elif key.text == "vars":
+            group.values.update(_values(value))
+        else:
+            _children(draft, name, value)
+
+
+def _children(draft: Draft, name: str, node: Node) -> None:
+    for key, value in _entries(node, "groups"):
+        if name not in ROOT_GROUPS:
+            draft.add_child(name, key.text, key.place)
+        elif key.text == "all":
+            raise Bad("'all' cannot be inside another group").placed(key.place)
+        _group(draft, key.text, value, key.place)
+
+
+def _hosts(draft: Draft, group: str, node: Node) -> None:
+    _refuse_tag(node)
+    if isinstance(node, Sequence):
+        for item in node.items:
+            _item(draft, group, item)
+    elif isinstance(node, Mapping):
+        for key, value in node.items:
+            draft.add_hosts(group, _read(key), _values(value))
+    elif not node.null:
+        draft.add_hosts(group, _read(node), {})
+
+
+def _item(draft: Draft, group: str, item: Node) -> None:
+    """`- node1`, or `- {name: node1, slots: 4}`."""
+    if isinstance(item, Scalar):
+        _refuse_again(draft, group, item)
+        draft.add_hosts(group, _read(item), {})
+        return
+    name = item.get("name") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or not isinstance(name, Scalar):
+        what = "a host is a name, or a mapping with a name"
+        raise Bad(what, hint="- node1\n- {name: node2, slots: 4}").placed(item.place)
+    _refuse_again(draft, group, name)
+    values = {key: value for key, value in _values(item).items() if key != "name"}
+    draft.add_hosts(group, _read(name), values)
+
+
+def _refuse_again(draft: Draft, group: str, name: Scalar) -> None:
+    """A list that names a host twice is a mistake; a group may name what stands elsewhere."""
+    if group in ROOT_GROUPS and name.text.lower() in draft.hosts:
+        raise Bad(f"{name.text!r} is listed twice").placed(name.place)
+
+
+def _read(name: Scalar) -> list[Host]:
+    _refuse_tag(name)
+    try:
+        hosts = parse_address(name.text)
+    except Bad as e:
+        raise e.placed(name.place) from None
+    return [replace(host, place=name.place) for host in hosts]
+
+
+def _values(node: Node) -> Values:
+    return {key.text: _value(value) for key, value in _entries(node, "variables")}
+
+
+def _value(node: Node) -> Value:
+    if node.tag:
+        return Value(None, node.place, odd=_about(node.tag))
+    if not isinstance(node, Scalar):
+        return Value(None, node.place)
+    return Value("" if node.null else node.text, node.place)
+
+
+def _entries(node: Node, what: str) -> Iterator[tuple[Scalar, Node]]:
+    _refuse_tag(node)
+    if isinstance(node, Mapping):
+        yield from node.items
+    elif not isinstance(node, Scalar) or not node.null:
+        raise Bad(f"{what} must be a mapping of NAME: VALUE").placed(node.place)
+
+
+def _refuse_tag(node: Node) -> None:
+    if node.tag:
+        raise Bad(_about(node.tag)).placed(node.place)
+
+
+def _about(tag: str) -> str:
+    if tag == "!vault":
+        return "this value is encrypted with ansible-vault, which ipexctl cannot decrypt"
+    return f"unsupported YAML tag {tag[:40]}"

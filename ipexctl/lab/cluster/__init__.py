@@ -1,0 +1,1 @@
+"""Namespaces, sshd and faults of the practice hosts."""

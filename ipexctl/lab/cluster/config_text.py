@@ -1,0 +1,146 @@
+"""Every text a lab writes: ssh and sshd settings, accounts, host names. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def sshd_config(*, sessions: int, penalties: bool) -> str:
+    """Keys only, no PAM; `sessions` > 0 raises the limits, `penalties` says sshd knows them."""
+    lines = [
+        "Port 22",
+        "HostKey /etc/ssh/ssh_host_ed25519_key",
+        "PidFile /run/sshd.pid",
+        "AuthorizedKeysFile /etc/ssh/authorized_keys .ssh/authorized_keys",
+        "PermitRootLogin prohibit-password",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "UsePAM no",
+        "UseDNS no",
+        "PermitUserEnvironment no",
+        "PrintMotd no",
+        "PrintLastLog no",
+        "X11Forwarding no",
+        "LogLevel VERBOSE",
+        "AcceptEnv LANG LC_*",
+        "Subsystem sftp internal-sftp",
+    ]
+    if sessions:
+        lines += [f"MaxStartups {sessions}", f"MaxSessions {sessions}"]
+    if penalties:
+        lines += ["PerSourcePenalties no"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+# What sshd runs for every session on the flat rung: the account's own home is another one.
+LOGIN = """#!/bin/sh
+cd
+command=$SSH_ORIGINAL_COMMAND
+unset SSH_ORIGINAL_COMMAND
+[ -n "$command" ] || exec "${SHELL:-/bin/sh}" -l
+exec "${SHELL:-/bin/sh}" -c "$command"
+"""
+
+
+def loopback_sshd_config(plan: LabPlan, host: HostPlan, folder: Path, key: str) -> str:
+    """An sshd of this user on a loopback address, whose sessions have the home of the host."""
+    own = folder / "hosts" / host.name
+    command = shlex.quote(str(own / "login"))
+    lines = [
+        f"Port {plan.port}",
+        f"ListenAddress {host.address}",
+        f'HostKey "{own / key}"',
+        f'PidFile "{own / "sshd.pid"}"',
+        f'AuthorizedKeysFile "{folder / "id_ed25519.pub"}"',
+        "StrictModes no",
+        "PermitRootLogin prohibit-password",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "UsePAM no",
+        "UseDNS no",
+        "PrintMotd no",
+        "PrintLastLog no",
+        "LogLevel VERBOSE",
+        f'SetEnv "HOME={host.home}" "TMPDIR={own / "tmp"}" "HISTFILE={host.home}/.bash_history"',
+        f"ForceCommand {command}",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
+    """What `ssh -F` needs: one block per host, or one pattern for a flat lab."""
+    way = f"    ProxyCommand {proxy}\n" if proxy else ""
+    common = (
+        f"    User {plan.user}\n"
+        f"    Port {plan.port}\n"
+        f'    IdentityFile "{folder}/id_ed25519"\n'
+        "    IdentitiesOnly yes\n"
+        f'    UserKnownHostsFile "{folder}/known_hosts"\n'
+        "    GlobalKnownHostsFile none\n"
+        "    StrictHostKeyChecking yes\n"
+        "    BatchMode yes\n"
+        "    ConnectTimeout 10\n"
+        f"{way}"
+    )
+    if plan.flat:
+        return f"Host {' '.join(plan.patterns)}\n{common}"
+    blocks = (f"Host {h.name}\n    HostName {h.address}\n{common}" for h in plan.hosts)
+    return "\n".join(blocks)
+
+
+def hostfile(plan: LabPlan) -> str:
+    words = plan.flat or tuple(h.name for h in plan.hosts)
+    return "".join(f"{word}\n" for word in words)
+
+
+def known_hosts(plan: LabPlan, keys: dict[str, str]) -> str:
+    """One line per host with its name and address, or one line of patterns for a flat lab."""
+    if plan.flat:
+        return f"{','.join(plan.patterns)} {keys[plan.hosts[0].name]}\n"
+    if plan.port != 22:
+        names = {h.name: f"[{h.name}]:{plan.port},[{h.address}]:{plan.port}" for h in plan.hosts}
+    else:
+        names = {h.name: f"{h.name},{h.address}" for h in plan.hosts}
+    return "".join(f"{names[name]} {key}\n" for name, key in keys.items())
+
+
+def etc_hosts(plan: LabPlan, host: HostPlan) -> str:
+    own = "127.0.1.1" if host.spec.loopback_name else host.address
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{own} {host.name}"]
+    if plan.names:
+        lines += [f"{h.address} {h.name}" for h in plan.hosts if h.name != host.name]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def accounts(passwd: str, group: str, *, uid: int, home: str, without: str = "") -> dict[str, str]:
+    """/etc/passwd, group and shadow: this machine's system accounts and `trainer`, but for the
+    group `without`."""
+    users = [u for u in map(_fields, passwd.splitlines()) if len(u) == 7 and _is_system(u[2])]
+    users = [u for u in users if u[0] not in ("root", "trainer")]
+    users.insert(0, ["root", "x", "0", "0", "root", "/root", "/bin/bash"])
+    if not any(u[0] == "sshd" for u in users):
+        users.append(["sshd", "x", "74", "65534", "", "/run/sshd", "/usr/sbin/nologin"])
+    users.append(["trainer", "x", str(uid), str(uid), "", home, "/bin/bash"])
+    groups = [g for g in map(_fields, group.splitlines()) if len(g) == 4 and _is_system(g[2])]
+    groups = [[*g[:3], ""] for g in groups if g[0] not in ("trainer", without)]
+    groups.append(["trainer", "x", str(uid), ""])
+    # "*" is an account without password; "!" would be a locked one, which sshd turns away.
+    shadow = [[u[0], "*", "19000", "0", "99999", "7", "", "", ""] for u in users]
+    return {"passwd": _table(users), "group": _table(groups), "shadow": _table(shadow)}
+
+
+def _fields(line: str) -> list[str]:
+    return line.split(":")
+
+
+def _is_system(number: str) -> bool:
+    return number.isdigit() and (int(number) < 1000 or int(number) == 65534)
+
+
+def _table(rows: list[list[str]]) -> str:
+    return "".join(":".join(row) + "\n" for row in rows)

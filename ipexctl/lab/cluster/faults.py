@@ -1,0 +1,233 @@
+"""What can be done to a host, and undone. Runs in the watchdog."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipexctl.errors import HostFailed, InputError, NotHere
+from ipexctl.lab.cluster import config_text, host_boot, lab_network, plain_hosts, rungs
+from ipexctl.lab.cluster.host_boot import Running
+from ipexctl.lab.cluster.lab_plan import HostPlan
+from ipexctl.lab.cluster.lab_spec import lab_command
+
+if TYPE_CHECKING:
+    from ipexctl.lab.cluster.watchdog import Watchdog
+
+_HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
+_FILL = ".lab-fill"
+_NEED_LIFE = ("changed-key", "no-sshd")
+
+
+def fault(dog: Watchdog, name: str, kind: str) -> None:
+    host, running = _find(dog, name)
+    heal = lab_command("heal", dog.plan.name, name)
+    if not running.pid:
+        raise InputError(f"{name} is not running", hint=f"{heal}   # starts it again")
+    if kind in running.faults:
+        return
+    if "freeze" in running.faults and kind in _NEED_LIFE:
+        raise InputError(f"{name} is frozen", hint=heal)
+    if kind not in dog.breaks:
+        raise NotHere(f"'{kind}' needs hosts with namespaces", why="this lab is on the flat rung")
+    dog.breaks[kind](dog, host, running.pid)
+    pid = 0 if kind == "kill" else running.pid
+    dog.hosts[name] = Running(pid, running.faults | {kind})
+
+
+def heal(dog: Watchdog, name: str) -> None:
+    """Undo every fault; a host that is down starts again and is then as new, but for its disk."""
+    host, running = _find(dog, name)
+    if not running.pid:
+        dog.boot([name])
+        running = replace(dog.hosts[name], faults=running.faults & {"fill-disk"})
+    for kind in ("freeze", "fill-disk", "changed-key", "no-sshd", "unplug"):
+        if kind in running.faults:
+            dog.mends[kind](dog, host, running.pid)
+    dog.hosts[name] = Running(running.pid)
+
+
+def _find(dog: Watchdog, name: str) -> tuple[HostPlan, Running]:
+    dog.collect()
+    return next(h for h in dog.plan.hosts if h.name == name), dog.hosts[name]
+
+
+def _kill(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    # The cable first: the kernel closes the host's connections, and no peer may hear of it.
+    lab_network.ports(host, dog.switch, "down")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    lab_network.unplug_for_good(host, dog.switch)
+
+
+def _freeze(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    seen: set[int] = set()
+    # A process may fork while we go round; stop when a round finds nobody new.
+    while new := set(_members(pid)) - seen:
+        seen |= new
+        _signal(new, signal.SIGSTOP)
+
+
+def _thaw(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    _signal(set(_members(pid)), signal.SIGCONT)
+
+
+def _unplug(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    lab_network.ports(host, dog.switch, "down")
+
+
+def _replug(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    lab_network.ports(host, dog.switch, "up")
+    lab_network.announce(host, dog.switch, pid)
+
+
+def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    """End the listener only, as a service manager does; open sessions go on."""
+    path = Path(f"/proc/{pid}/root/run/sshd.pid")
+    inner = path.read_text().strip()
+    for member in _members(pid):
+        with suppress(OSError):
+            if _pid_inside(member) == inner:
+                os.kill(member, signal.SIGKILL)
+                _wait_gone(member)
+    path.unlink()
+
+
+def _sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    sshd = shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"
+    _enter(
+        pid, [*rungs.as_user(dog.plan.rung, host_boot.free_uid()), sshd, "-E", "/run/lab/sshd.log"]
+    )
+    _wait(Path(f"/proc/{pid}/root/run/sshd.pid").exists)
+
+
+def _change_key(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    other = dog.folder / "hosts" / host.name / "other_key"
+    if not other.exists():
+        host_boot.make_key(other)
+    _use_key(dog, host, pid, other)
+
+
+def _own_key(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    _use_key(dog, host, pid, dog.folder / "hosts" / host.name / "host_key")
+
+
+def _use_key(dog: Watchdog, host: HostPlan, pid: int, key: Path) -> None:
+    Path(f"/proc/{pid}/root/{_HOST_KEY}").write_text(key.read_text())
+    if Path(f"/proc/{pid}/root/run/sshd.pid").exists():
+        _no_sshd(dog, host, pid)
+        _sshd(dog, host, pid)
+
+
+def _fill(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    if not host.spec.disk:
+        raise InputError(
+            f"{host.name} has no disk of its own to fill",
+            why="its home is on this machine's disk",
+            hint=f"start the lab with --host {host.name}:disk=200m",
+        )
+    path = f"/proc/{pid}/root{host.home}/{_FILL}"
+    with open(path, "wb") as file:
+        size, step = 0, host.spec.disk
+        # Halve the step at each refusal, down to single blocks: not one byte stays free.
+        while step >= 512:
+            try:
+                os.posix_fallocate(file.fileno(), size, step)
+                size += step
+            except OSError:
+                step //= 2
+
+
+def _unfill(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    Path(f"/proc/{pid}/root{host.home}/{_FILL}").unlink(missing_ok=True)
+
+
+Step = Callable[["Watchdog", HostPlan, int], None]
+BREAK: dict[str, Step] = {
+    "kill": _kill,
+    "freeze": _freeze,
+    "unplug": _unplug,
+    "changed-key": _change_key,
+    "fill-disk": _fill,
+    "no-sshd": _no_sshd,
+}
+MEND: dict[str, Step] = {
+    "freeze": _thaw,
+    "unplug": _replug,
+    "changed-key": _own_key,
+    "fill-disk": _unfill,
+    "no-sshd": _sshd,
+}
+
+
+def _members(pid: int) -> Iterator[int]:
+    """Every process in the pid namespace of process `pid`."""
+    space = os.stat(f"/proc/{pid}/ns/pid").st_ino
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with suppress(OSError):
+                if os.stat(f"/proc/{entry}/ns/pid").st_ino == space:
+                    yield int(entry)
+
+
+def _pid_inside(pid: int) -> str:
+    """The number a process has in its own namespace."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[-1] for line in lines if line.startswith("NSpid:"))
+
+
+def _signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _enter(pid: int, argv: list[str]) -> None:
+    spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "--"]
+    env = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        [*spaces, *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=env,
+        text=True,
+    )
+    if done.returncode:
+        raise HostFailed(f"{argv[0]} failed on the host", why=done.stdout.strip())
+
+
+def _wait_gone(pid: int) -> None:
+    _wait(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+def _wait(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise HostFailed("the host did not respond in time")
+        time.sleep(0.005)
+
+
+def _kill_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    plain_hosts.end(lambda: plain_hosts.members(host, pid) - {os.getpid()})
+
+
+def _freeze_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    _signal(plain_hosts.members(host, pid), signal.SIGSTOP)
+
+
+def _thaw_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
+    _signal(plain_hosts.members(host, pid), signal.SIGCONT)
+
+
+FLAT_BREAK: dict[str, Step] = {"kill": _kill_flat, "freeze": _freeze_flat}
+FLAT_MEND: dict[str, Step] = {"freeze": _thaw_flat}

@@ -1,0 +1,63 @@
+"""Where labs keep their files, and what of it may be removed: never anything but a lab's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from ipexctl.errors import InputError
+from ipexctl.lab.cluster.lab_spec import check_name, is_name
+from ipexctl.local.user_dirs import state_dir
+
+MARK = "spec.json"  # every lab has it from its first moment to its last
+
+
+def state_root() -> Path:
+    return state_dir() / "labs"
+
+
+def place(name: str, root: Path | None = None) -> Path:
+    """The folder of the lab of that name; InputError for what is no name, before any look at it."""
+    check_name(name)
+    return (root or state_root()) / name
+
+
+def labs_in(root: Path) -> list[str]:
+    """The names of all labs there, dead ones among them."""
+    found = sorted(root.iterdir()) if root.is_dir() else []
+    return [path.name for path in found if is_name(path.name) and is_lab(path)]
+
+
+def is_lab(folder: Path) -> bool:
+    return not folder.is_symlink() and (folder / MARK).is_file()
+
+
+def clear(folder: Path) -> None:
+    """Remove what a dead lab left: only files, the kernel has removed everything else."""
+    if not is_lab(folder):
+        return
+    for entry in [*os.scandir(folder)]:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        elif entry.name != MARK:
+            with suppress(OSError):
+                os.unlink(entry.path)
+    if os.listdir(folder) == [MARK]:  # else the mark stays, for the next try
+        os.unlink(folder / MARK)
+        os.rmdir(folder)
+
+
+def make(folder: Path, spec: str) -> None:
+    """A new lab's folder, in the place of a dead lab's or of an empty one."""
+    clear(folder)
+    with suppress(OSError):
+        folder.rmdir()
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        raise InputError(
+            f"{folder} exists, but no lab created it", hint="give another --name"
+        ) from None
+    (folder / MARK).write_text(spec)

@@ -1,0 +1,101 @@
+"""Process 1 of a lab host: makes the host's own file tree, starts sshd, then reaps.
+
+Runs in a child of the watchdog, already in new network, pid, mount, uts and ipc namespaces.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ipexctl.lab.cluster import host_tree, linux, rungs
+from ipexctl.lab.cluster.processes import run_quietly
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Boot:
+    """All that one host needs to come up; `files` are texts by absolute path on the host."""
+
+    name: str
+    folder: Path
+    home: str
+    uid: int
+    rung: str
+    files: Mapping[str, str]
+    covers: Mapping[str, Path]
+    network: str
+    sshd: str
+    shm: int = 0
+    disk: int = 0
+    python: bool = True
+
+    @property
+    def owner(self) -> int:
+        """Whose the account's files are, in the user namespace of the lab."""
+        return self.uid if self.rung == rungs.FULL else 0
+
+
+def be_host(boot: Boot, go: int) -> None:
+    """Set the host up, wait for a byte on `go` (its cards are there), serve until killed."""
+    linux.own_mounts()
+    socket.sethostname(boot.name)
+    linux.set_name("lab-host")
+    root = host_tree.make(boot)
+    _write_files(root, boot)
+    for path, source in boot.covers.items():
+        linux.bind(str(source), f"{root}{path}")
+    if boot.rung == rungs.FULL:
+        os.chroot(root)
+        os.chdir("/")
+    else:
+        linux.enter_root(root)
+    if os.read(go, 1) != b"g":
+        raise OSError("the lab disappeared")
+    run_quietly(["ip", "-batch", "-"], boot.network)
+    if boot.rung == rungs.USER:  # sshd is an ordinary user there
+        Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("22")
+    start_sshd([*rungs.as_user(boot.rung, boot.uid), boot.sshd])
+
+
+def start_sshd(sshd: list[str]) -> None:
+    """Start sshd as a daemon and wait until it listens (it writes its pid file then)."""
+    Path("/run/sshd.pid").unlink(missing_ok=True)
+    run_quietly([*sshd, "-E", "/run/lab/sshd.log"])
+    deadline = time.monotonic() + 20
+    while not Path("/run/sshd.pid").exists():
+        if time.monotonic() > deadline:
+            raise OSError("sshd did not start listening")
+        time.sleep(0.005)
+
+
+def reap_forever() -> None:
+    """What process 1 is for: collect every child that ends."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    while True:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+        signal.sigwait({signal.SIGCHLD})
+
+
+def _write_files(root: str, boot: Boot) -> None:
+    shutil.rmtree(f"{root}/etc/ssh/sshd_config.d", ignore_errors=True)
+    for path in Path(f"{root}/etc/ssh").glob("ssh_host_*"):
+        path.unlink()
+    for name, content in boot.files.items():
+        path = Path(root + name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        path.write_text(content)
+        path.chmod(0o600 if name.endswith(("shadow", "_key")) else 0o644)
+    if not boot.python:
+        host_tree.remove_python(root, boot.rung)

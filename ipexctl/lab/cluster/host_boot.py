@@ -1,0 +1,263 @@
+"""Bringing hosts up: keys, the texts of each host, one forked process 1 per host."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ipexctl.errors import HostFailed
+from ipexctl.lab.cluster import config_text, connect, lab_network, linux, rungs, shapes
+from ipexctl.lab.cluster import host as inner
+from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
+from ipexctl.quick_dataclass import dataclass
+
+_NAMESPACES = linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
+_FLAT_SESSIONS = 2000
+_FIRST_UID = 20001
+
+
+@dataclass(frozen=True)
+class Running:
+    """Process 1 of a host (0: not running) and the faults it has."""
+
+    pid: int
+    faults: frozenset[str] = frozenset()
+
+
+def write_client_files(folder: Path, plan: LabPlan) -> None:
+    """Keys, hostfile, ssh_config and known_hosts: all that plain ssh needs."""
+    proxy = _proxy(os.getpid()) if plan.rung == rungs.USER else ""
+    make_key(folder / "id_ed25519")
+    keys = {}
+    for host in plan.hosts:
+        (folder / "hosts" / host.name).mkdir(parents=True)
+        path = folder / "hosts" / host.name / "host_key"
+        make_key(path)
+        keys[host.name] = " ".join(path.with_suffix(".pub").read_text().split()[:2])
+    (folder / "hostfile").write_text(config_text.hostfile(plan))
+    (folder / "ssh_config").write_text(config_text.ssh_config(plan, folder, proxy))
+    (folder / "known_hosts").write_text(config_text.known_hosts(plan, keys))
+
+
+def _proxy(watchdog: int) -> str:
+    """How ssh gets into the network of the watchdog; "%" begins a token of ssh_config."""
+    words = [sys.executable, "-I", "-S", str(Path(connect.__file__)), str(watchdog)]
+    return shlex.join(words).replace("%", "%%") + " %h %p"
+
+
+def make_key(path: Path) -> None:
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(path)]
+    subprocess.run(argv, stdin=subprocess.DEVNULL, check=True, capture_output=True)
+
+
+def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]:
+    """What state.json says; the client reads nothing else about the plan."""
+    return {
+        "rung": plan.rung,
+        "left_out": left_out,
+        "name": plan.name,
+        "user": plan.user,
+        "link": plan.link,
+        "watchdog": os.getpid(),
+        "switch": switch,
+        "addresses": plan.flat,
+        "uid": 0 if plan.user == "root" else free_uid(),
+        "hosts": {h.name: [h.address, h.home, bool(h.spec.disk)] for h in plan.hosts},
+    }
+
+
+def free_uid() -> int:
+    """A user number that nobody on this machine has."""
+    used = {entry.pw_uid for entry in pwd.getpwall()}
+    return next(uid for uid in range(_FIRST_UID, _FIRST_UID + 5000) if uid not in used)
+
+
+def boot(folder: Path, plan: LabPlan, hosts: list[HostPlan], switch: int) -> dict[str, Running]:
+    """Start all `hosts` side by side; one that fails takes the others down again."""
+    started = {h.name: _Start(boot_of(folder, plan, h)) for h in hosts}
+    try:
+        for host in hosts:
+            started[host.name].expect("spaces")
+            started[host.name].plug(host, switch)
+        for host in hosts:
+            started[host.name].expect("up")
+            lab_network.announce(host, switch, started[host.name].pid)
+    except BaseException:
+        for start in started.values():
+            start.kill()
+        raise
+    return {name: Running(start.pid) for name, start in started.items()}
+
+
+class _Start:
+    """A host on its way up: the child, and a pipe each way."""
+
+    def __init__(self, boot: inner.Boot) -> None:
+        self.name = boot.name
+        go, self._go = os.pipe()
+        self._said, say = os.pipe()
+        self.pid = linux.fork_into_new_pids()
+        if not self.pid:
+            _child(boot, go, say)
+        os.close(go)
+        os.close(say)
+        self._buffer = b""
+
+    def expect(self, word: str) -> None:
+        while b"\n" not in self._buffer:
+            got = os.read(self._said, 4096)
+            if not got:
+                raise HostFailed(f"{self.name} did not come up", why="its first process ended")
+            self._buffer += got
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        if line.decode() != word:
+            raise HostFailed(f"{self.name} did not come up", why=line.decode())
+        if word == "up":
+            os.close(self._said)
+
+    def plug(self, host: HostPlan, switch: int) -> None:
+        """Give it its cards and let it go on; a host that has ended says why it did."""
+        try:
+            lab_network.plug(host, switch, self.pid)
+        except HostFailed:
+            if self._said_something():
+                self.expect("up")
+            raise
+        os.write(self._go, b"g")
+        os.close(self._go)
+
+    def _said_something(self) -> bool:
+        return bool(self._buffer or select.select([self._said], [], [], 0.5)[0])
+
+    def kill(self) -> None:
+        os.kill(self.pid, 9)
+        os.waitpid(self.pid, 0)
+
+
+def _child(boot: inner.Boot, go: int, say: int) -> None:
+    """Process 1 from its first step on; never returns."""
+    try:
+        linux.die_with_parent()
+        os.setsid()
+        _keep_only(go, say)
+        linux.unshare(_NAMESPACES)
+        os.write(say, b"spaces\n")
+        inner.be_host(boot, go)
+        os.write(say, b"up\n")
+        os.closerange(3, 1024)
+        for fd in (0, 1, 2):
+            os.dup2(os.open("/dev/null", os.O_RDWR), fd)
+        os.closerange(3, 1024)
+        inner.reap_forever()
+    except BaseException as error:
+        os.write(say, f"{type(error).__name__}: {error}".replace("\n", " ").encode() + b"\n")
+    finally:
+        os._exit(1)
+
+
+def _keep_only(*kept: int) -> None:
+    """Close the watchdog's lock, sockets and pipes, so that only it holds them."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2 and fd not in kept:
+            try:
+                os.close(fd)
+            except OSError:
+                continue  # the listing's own
+
+
+def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
+    """Fresh folders for the host and everything its process 1 has to know."""
+    home, spec = folder / "hosts" / host.name, host.spec
+    uid = free_uid()
+    _fresh_folders(home, host, uid if plan.rung == rungs.FULL else 0)
+    covers = shapes.write(home / "shapes", shapes.covers(spec, shapes.read_machine()))
+    return inner.Boot(
+        name=host.name,
+        folder=home,
+        home=host.home,
+        uid=uid,
+        rung=plan.rung,
+        files=_files(folder, plan, host, uid),
+        covers=covers,
+        network=lab_network.inside(host),
+        sshd=shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd",
+        shm=spec.shm,
+        disk=spec.disk,
+        python=spec.python,
+    )
+
+
+def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:
+    """The home stays over a restart, as on a real host; /tmp does not."""
+    shutil.rmtree(home / "tmp", ignore_errors=True)
+    for name, mode in (("tmp", 0o1777), ("root", 0o700), ("mnt", 0o755)):
+        _folder(home / name, mode, 0)
+    _folder(home / "home", 0o700, owner)
+    (home / "sshd.log").touch(0o600)
+    if host.spec.disk and not owner and not (home / "disk").exists():
+        (home / "disk").mkdir()
+        limits = f"mode=700,size={host.spec.disk}"
+        linux.mount("disk", str(home / "disk"), "tmpfs", linux.MS_NOSUID, limits)
+    if host.spec.disk and owner and not (home / "disk.img").exists():
+        with open(home / "disk.img", "wb") as image:
+            image.truncate(host.spec.disk)
+        argv = ["mkfs.ext4", "-q", "-F", "-m", "0", str(home / "disk.img")]
+        subprocess.run(argv, check=True, capture_output=True, env={"PATH": config_text.PATH})
+
+
+def unmount_disks(folder: Path, plan: LabPlan) -> None:
+    if plan.rung == rungs.USER:
+        for host in plan.hosts:
+            if host.spec.disk:
+                with suppress(OSError):
+                    linux.unmount(str(folder / "hosts" / host.name / "disk"))
+
+
+def _folder(path: Path, mode: int, owner: int) -> None:
+    path.mkdir(exist_ok=True)
+    os.chown(path, owner, owner)
+    path.chmod(mode)
+
+
+def _files(folder: Path, plan: LabPlan, host: HostPlan, uid: int) -> dict[str, str]:
+    own = folder / "hosts" / host.name
+    accounts = config_text.accounts(
+        Path("/etc/passwd").read_text(),
+        Path("/etc/group").read_text(),
+        uid=uid,
+        home=host.spec.home or "/home/trainer",
+        # sshd gives terminals to this group, which an ordinary user may not
+        without="tty" if plan.rung == rungs.USER else "",
+    )
+    return {
+        **{f"/etc/{name}": content for name, content in accounts.items()},
+        "/etc/hostname": f"{host.name}\n",
+        "/etc/hosts": config_text.etc_hosts(plan, host),
+        "/etc/resolv.conf": "",
+        "/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
+        "/etc/ssh/sshd_config": config_text.sshd_config(
+            sessions=_FLAT_SESSIONS if plan.flat else 0, penalties=_knows_penalties()
+        ),
+        "/etc/ssh/ssh_host_ed25519_key": (own / "host_key").read_text(),
+        "/etc/ssh/authorized_keys": (folder / "id_ed25519.pub").read_text(),
+    }
+
+
+def _knows_penalties() -> bool:
+    """OpenSSH 9.8 and later slow down an address that fails often; a lab has one address."""
+    said = subprocess.run(["ssh", "-V"], capture_output=True, text=True).stderr
+    numbers = said.partition("OpenSSH_")[2].partition("p")[0].split(".")
+    return len(numbers) == 2 and [int(n) for n in numbers if n.isdigit()] >= [9, 8]

@@ -1,0 +1,209 @@
+"""The file tree of a lab host: a view of this machine whose changes stay with the host.
+
+As root it is an overlay of "/" whose changes live in a tmpfs. Without root an overlay would refuse
+to change what belongs to root, so every folder of "/" is bound read-only, and /etc is a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipexctl.facts.system_facts import PRACTICE
+from ipexctl.lab.cluster import config_text, linux, rungs
+from ipexctl.lab.cluster.processes import run_quietly
+
+if TYPE_CHECKING:
+    from ipexctl.lab.cluster.host import Boot
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_NOT_OURS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/root")
+_NODES = {
+    "null": os.makedev(1, 3),
+    "zero": os.makedev(1, 5),
+    "full": os.makedev(1, 7),
+    "random": os.makedev(1, 8),
+    "urandom": os.makedev(1, 9),
+    "tty": os.makedev(5, 0),
+}
+_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+
+
+def make(boot: Boot) -> str:
+    """Mount the file tree of the host; returns where."""
+    top = boot.folder / "mnt"
+    linux.mount("lab", str(top), "tmpfs", data="mode=755")
+    (top / "root").mkdir()
+    root = str(top / "root")
+    if boot.rung == rungs.FULL:
+        _overlay(top, "/", 0)
+        _bring_disks(top, boot.folder)
+    else:
+        _bind_machine(root)
+    linux.mount("proc", f"{root}/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+    linux.mount("sysfs", f"{root}/sys", "sysfs", linux.MS_NOSUID | linux.MS_NODEV)
+    if os.path.isdir("/sys/fs/cgroup") and os.path.isdir(f"{root}/sys/fs/cgroup"):
+        linux.bind("/sys/fs/cgroup", f"{root}/sys/fs/cgroup", recursive=True)
+    _devices(root, boot)
+    _own_folders(root, boot)
+    return root
+
+
+def _overlay(top: Path, path: str, number: int) -> None:
+    """Lay a private, writable view of this machine's `path` over the same path of the host."""
+    os.chdir(top)
+    os.mkdir(f"upper{number}")
+    os.mkdir(f"work{number}")
+    # Relative names: a "," or ":" in the lab's own path would split the option string.
+    options = f"lowerdir={path},upperdir=upper{number},workdir=work{number}"
+    try:
+        linux.mount("lab", f"root{path}", "overlay", data=options)
+    finally:
+        os.chdir("/")
+
+
+def _bring_disks(top: Path, folder: Path) -> None:
+    """Other disks of this machine (/usr, /opt...) are not part of the overlay of "/"; add them."""
+    for number, target in enumerate(_disks(folder), 1):
+        try:
+            if os.path.isdir(target):
+                _overlay(top, target, number)
+            elif not target.startswith("/etc/"):  # in containers /etc/hosts and such are mounts
+                linux.bind(target, f"{top}/root{target}")
+        except OSError:
+            continue  # a name with odd letters, or a mount hidden by another: the host lacks it
+
+
+def _bind_machine(root: str) -> None:
+    """Every folder of this machine's "/", read-only; /etc as a copy of what this user can read."""
+    linux.mount("root", root, "tmpfs", data="mode=755")
+    for entry in os.scandir("/"):
+        target = f"{root}/{entry.name}"
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)
+        elif entry.is_dir():
+            os.mkdir(target)
+            if entry.path not in (*_NOT_OURS, "/etc"):
+                _bind_read_only(entry.path, target)
+    with suppress(shutil.Error):  # it copies all but what it cannot read
+        shutil.copytree("/etc", f"{root}/etc", symlinks=True, dirs_exist_ok=True)
+    os.chmod(f"{root}/etc", 0o755)
+    linux.mount("tmp", f"{root}/var/tmp", "tmpfs", linux.MS_NOSUID, "mode=1777")
+
+
+def _bind_read_only(source: str, target: str) -> None:
+    with suppress(PermissionError):  # of root alone
+        linux.bind(source, target, recursive=True)
+        linux.make_read_only(target)
+
+
+def _disks(folder: Path) -> list[str]:
+    """Where other file systems with files of their own are mounted."""
+    kinds = {line.split()[1] for line in _lines("/proc/filesystems") if line.startswith("nodev")}
+    kinds -= {"zfs", "overlay", "virtiofs", "9p", "nfs", "nfs4"}
+    found = []
+    for line in _lines("/proc/self/mountinfo"):
+        fields, _, rest = line.partition(" - ")
+        target = fields.split()[4]
+        ours = target in _NOT_OURS or target.startswith(tuple(f"{p}/" for p in _NOT_OURS))
+        holds_lab = f"{folder}/".startswith(f"{target}/")
+        if not (target == "/" or ours or holds_lab or rest.split()[0] in kinds):
+            found.append(target)
+    return found
+
+
+def _devices(root: str, boot: Boot) -> None:
+    dev, full = f"{root}/dev", boot.rung == rungs.FULL
+    linux.mount("dev", dev, "tmpfs", linux.MS_NOSUID, "mode=755")
+    for name, device in _NODES.items():
+        if full:
+            _node(f"{dev}/{name}", device)
+        else:
+            Path(dev, name).touch()
+            linux.bind(f"/dev/{name}", f"{dev}/{name}")
+    for name, target in _LINKS.items():
+        os.symlink(target, f"{dev}/{name}")
+    os.mkdir(f"{dev}/pts")
+    linux.mount(
+        "devpts",
+        f"{dev}/pts",
+        "devpts",
+        data="newinstance,ptmxmode=0666,mode=620" + (",gid=5" if full else ""),
+    )
+    os.mkdir(f"{dev}/shm")
+    size = f",size={boot.shm}" if boot.shm else ""
+    linux.mount("shm", f"{dev}/shm", "tmpfs", linux.MS_NOSUID, f"mode=1777{size}")
+
+
+def _node(path: str, device: int) -> None:
+    os.mknod(path, 0o666 | 0o020000, device)
+    os.chmod(path, 0o666)
+
+
+def _own_folders(root: str, boot: Boot) -> None:
+    """The host's own /run, /tmp, /home, /root and home."""
+    linux.mount("run", f"{root}/run", "tmpfs", linux.MS_NOSUID, "mode=755")
+    for name in ("run/sshd", "run/lab", "run/lock", "run/systemd"):
+        os.mkdir(f"{root}/{name}")
+    Path(f"{root}/run/systemd/container").write_text(PRACTICE)  # as container managers say it
+    Path(f"{root}/run/lab/sshd.log").touch(0o600)
+    linux.bind(str(boot.folder / "sshd.log"), f"{root}/run/lab/sshd.log")
+    linux.bind(str(boot.folder / "tmp"), f"{root}/tmp")
+    linux.bind(str(boot.folder / "root"), f"{root}/root")
+    linux.mount("home", f"{root}/home", "tmpfs", linux.MS_NOSUID, "mode=755")
+    if boot.home == "/root" and not boot.disk:
+        return
+    os.makedirs(root + boot.home, exist_ok=True)
+    if not boot.disk:
+        linux.bind(str(boot.folder / "home"), root + boot.home)
+        return
+    if boot.rung == rungs.FULL:
+        _mount_image(str(boot.folder / "disk.img"), root + boot.home)
+    else:
+        linux.bind(str(boot.folder / "disk"), root + boot.home)
+    owner = 0 if boot.home == "/root" else boot.owner
+    os.chown(root + boot.home, owner, owner)
+    os.chmod(root + boot.home, 0o700)
+
+
+def _mount_image(image: str, target: str) -> None:
+    if not os.path.exists("/dev/loop-control"):
+        linux.mount("dev", "/dev", "devtmpfs")  # a chroot's /dev may be bare; this one is ours
+    # The kernel frees the loop device with its last mount, which ends with this namespace.
+    run_quietly(["mount", "-n", "-t", "ext4", "-o", "loop,noatime", image, target])
+    shutil.rmtree(f"{target}/lost+found", ignore_errors=True)
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines()
+
+
+def remove_python(root: str, rung: str) -> None:
+    for folder in config_text.PATH.split(":"):
+        path = root + folder
+        if os.path.isdir(path):
+            names = [name for name in os.listdir(path) if _PYTHON.fullmatch(name)]
+            if names and rung != rungs.FULL:
+                _replace_by_links(root, folder)
+            for name in names:
+                Path(path, name).unlink(missing_ok=True)
+
+
+def _replace_by_links(root: str, folder: str) -> None:
+    """The same programs in a folder that can be changed."""
+    aside = f"/run/lab{folder}"
+    os.makedirs(root + aside)
+    linux.bind(root + folder, root + aside, recursive=True)
+    linux.mount("bin", root + folder, "tmpfs", linux.MS_NOSUID, "mode=755")
+    for name in os.listdir(root + aside):
+        os.symlink(f"{aside}/{name}", f"{root}{folder}/{name}")

@@ -1,0 +1,207 @@
+"""The switch, the cards and the cables of a lab, through `ip` and `tc`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network
+from typing import Any
+
+from ipexctl.errors import HostFailed
+from ipexctl.lab.cluster import config_text, linux
+from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan, Nic
+
+_ENV = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def taken() -> list[IPv4Network]:
+    """Every IPv4 network this machine has an address in or a route to, but the default."""
+    found = []
+    for link in json.loads(_ip("-j", "-4", "addr")):
+        for info in link.get("addr_info", ()):
+            found.append(f"{info['local']}/{info['prefixlen']}")
+    for route in json.loads(_ip("-j", "-4", "route", "show", "table", "all")):
+        if route.get("dst", "default") != "default":
+            found.append(route["dst"])
+    return [net for word in found if (net := IPv4Network(word, strict=False)).prefixlen]
+
+
+def start_switch() -> int:
+    """A process that only holds the switch's network namespace; it ends with its parent."""
+    ready, done = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(done)
+        answer = os.read(ready, 1)
+        os.close(ready)
+        if not answer:
+            raise HostFailed("the lab's switch did not start", why="no network namespace")
+        return pid
+    try:
+        linux.die_with_parent()
+        if os.getppid() != parent:  # it ended before we had asked for its death signal
+            os._exit(1)
+        linux.unshare(linux.CLONE_NEWNET)
+        os.write(done, b"g")
+        os.execve("/bin/sleep", ["lab-switch", "infinity"], _ENV)
+    finally:
+        os._exit(1)
+
+
+def claim(link: str, switch: int) -> bool:
+    """Lay the cable from this machine to the switch; False when another lab has that name."""
+    words = ["link", "add", link, "type", "veth", "peer", "name", "uplink", "netns", str(switch)]
+    done = subprocess.run(["ip", *words], env=_ENV, capture_output=True, text=True)
+    if done.returncode and "File exists" not in done.stderr:
+        raise HostFailed("cannot add a network link", why=done.stderr.strip())
+    return done.returncode == 0
+
+
+def open_switch(plan: LabPlan, switch: int) -> None:
+    batch(
+        ["link set lo up", "link add br0 type bridge", "link set br0 up"]
+        + ["link set uplink master br0 up"],
+        switch,
+    )
+    batch([_address_add(plan.gateway, plan.link), f"link set {plan.link} up"])
+    if plan.uplink:
+        limit(plan.link, plan.uplink)
+        limit("uplink", plan.uplink, switch)
+
+
+def plug(host: HostPlan, switch: int, pid: int) -> None:
+    """Give the host its cards; their other ends go to the switch."""
+    lines = []
+    for nic in host.nics:
+        peer = f"peer name {nic.name} address {nic.mac} netns {pid}"
+        lines += [f"link add {nic.port} type veth {peer}", f"link set {nic.port} master br0 up"]
+    batch(lines, switch)
+    if host.spec.rate:
+        for nic in host.nics:
+            limit(nic.port, host.spec.rate, switch)
+            limit(nic.name, host.spec.rate, pid)
+
+
+def ports(host: HostPlan, switch: int, state: str) -> None:
+    """Pull the host's cables ("down") or put them back ("up")."""
+    batch([f"link set {nic.port} {state}" for nic in host.nics], switch)
+
+
+def announce(host: HostPlan, switch: int, pid: int) -> None:
+    """Tell the network that the host is there, as a starting machine does.
+
+    Without it a peer that asked in vain shortly before says "no route to host" a second longer.
+    """
+    _wait_forwarding(host, switch)
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    its = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    try:
+        linux.setns(its, linux.CLONE_NEWNET)
+        for nic in host.nics:
+            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
+                raw.bind((nic.name, 0))
+                for frame in _greetings(nic):
+                    raw.send(frame)
+    finally:
+        linux.setns(own, linux.CLONE_NEWNET)
+        os.close(own)
+        os.close(its)
+
+
+def _greetings(nic: Nic) -> Iterator[bytes]:
+    """One ARP request per IPv4 address, from and for that address, to every host."""
+    mac = bytes.fromhex(nic.mac.replace(":", ""))
+    for address in nic.addresses:
+        if ":" in address:
+            continue
+        ip = socket.inet_aton(address.partition("/")[0])
+        arp = b"\x00\x01\x08\x00\x06\x04\x00\x01" + mac + ip + bytes(6) + ip
+        yield b"\xff" * 6 + mac + b"\x08\x06" + arp
+
+
+def _wait_forwarding(host: HostPlan, switch: int, seconds: float = 10) -> None:
+    wanted = {nic.port for nic in host.nics}
+    deadline = time.monotonic() + seconds
+    while wanted and time.monotonic() < deadline:
+        links = json.loads(_run([*_inside(switch), "ip", "-j", "-d", "link", "show"]) or "[]")
+        wanted -= {link["ifname"] for link in links if _forwards(link)}
+
+
+def _forwards(link: dict[str, Any]) -> bool:
+    slave = link.get("linkinfo", {}).get("info_slave_data", {})
+    return bool(link.get("operstate") == "UP" and slave.get("state") == "forwarding")
+
+
+def unplug_for_good(host: HostPlan, switch: int) -> None:
+    """Remove the ports; the kernel may have done it already."""
+    for nic in host.nics:
+        argv = [*_inside(switch), "ip", "link", "del", nic.port]
+        subprocess.run(argv, env=_ENV, capture_output=True)
+
+
+def inside(host: HostPlan) -> str:
+    """What `ip -batch` has to do in the host itself."""
+    lines = ["link set lo up"]
+    for nic in host.nics:
+        lines += [_address_add(address, nic.name) for address in nic.addresses]
+        lines += [f"link set {nic.name} up"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _address_add(address: str, device: str) -> str:
+    """Without the second or two in which the kernel looks for another owner of an IPv6 address."""
+    return f"address add {address} dev {device}{' nodad' if ':' in address else ''}"
+
+
+def remove(link: str) -> None:
+    """Take the cable away and wait until the kernel has."""
+    subprocess.run(["ip", "link", "del", link], env=_ENV, capture_output=True)
+
+
+def wait_gone(link: str, seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while os.path.exists(f"/sys/class/net/{link}"):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def limit(device: str, rate: str, pid: int = 0) -> None:
+    """Hold what leaves `device` to `rate` with a token bucket."""
+    burst = max(32 * 1024, _bits(rate) // 8 // 100)
+    words = ["root", "tbf", "rate", rate, "burst", str(burst), "latency", "400ms"]
+    _run([*_inside(pid), "tc", "qdisc", "replace", "dev", device, *words])
+
+
+def batch(lines: Iterable[str], pid: int = 0) -> None:
+    """`ip -batch` here, or in the network namespace of process `pid`."""
+    _run([*_inside(pid), "ip", "-batch", "-"], "".join(f"{line}\n" for line in lines))
+
+
+def _inside(pid: int) -> list[str]:
+    return ["nsenter", "-t", str(pid), "-n"] if pid else []
+
+
+def _bits(rate: str) -> int:
+    number, unit = re.fullmatch(r"([\d.]+)([kmgt]?)bit", rate).groups()  # type: ignore[union-attr]
+    return int(float(number) * _UNITS[unit])
+
+
+def _ip(*words: str) -> Any:
+    return _run(["ip", *words]) or "[]"
+
+
+def _run(argv: list[str], given: str = "") -> str:
+    done = subprocess.run(argv, input=given, env=_ENV, capture_output=True, text=True)
+    if done.returncode:
+        why = done.stderr.strip() or f"exit {done.returncode}"
+        raise HostFailed(f"the lab's network failed at: {' '.join(argv)}", why=why)
+    return done.stdout

@@ -1,0 +1,140 @@
+"""From a LabSpec and a free block of addresses to every name, address and link. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from ipaddress import IPv4Network, ip_network
+from pathlib import Path
+
+from ipexctl.lab.cluster import rungs
+from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec
+from ipexctl.quick_dataclass import dataclass
+
+_FIRST = 11
+_PLACES = [ip_network(f"10.{b}.{y}.0/22") for b in range(64, 128) for y in range(0, 256, 4)]
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One network card of a host and its port on the switch."""
+
+    name: str
+    port: str
+    mac: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    name: str
+    address: str
+    nics: tuple[Nic, ...]
+    spec: HostSpec
+    home: str
+
+
+@dataclass(frozen=True)
+class LabPlan:
+    name: str
+    user: str
+    uplink: str
+    link: str
+    gateway: str
+    names: bool
+    hosts: tuple[HostPlan, ...]
+    rung: str = rungs.FULL
+    port: int = 22
+    flat: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+
+def places(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
+    """Free /22 blocks, starting at one that depends on the lab's name."""
+    used = tuple(taken)
+    start = zlib.crc32(name.encode()) % len(_PLACES)
+    for block in _PLACES[start:] + _PLACES[:start]:
+        if not any(block.overlaps(other) for other in used):
+            yield block  # type: ignore[misc]
+
+
+def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rungs.FULL) -> LabPlan:
+    """Card k of host i lives at block + k*256 + 11 + i, so each card has its own network."""
+    first = str(block.network_address).split(".")
+    common = {
+        "name": spec.name,
+        "user": spec.user,
+        "uplink": spec.uplink,
+        # The link's name holds the block: adding it is what claims the block for this lab.
+        "link": f"ilab{first[1]}-{first[2]}",
+        "names": spec.names,
+        "rung": rung,
+    }
+    if spec.flat:
+        return _plan_flat(spec, block, common)
+    hosts = tuple(_plan_host(spec, block, i) for i in range(len(spec.hosts)))
+    gateway = f"{_ipv6(block, 1)}/64" if spec.ipv6 else f"{block[1]}/24"
+    return LabPlan(gateway=gateway, hosts=hosts, **common)  # type: ignore[arg-type]
+
+
+def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) -> LabPlan:
+    """Host i of the flat rung lives at 127.B.Y.11+i, and in a folder of the lab."""
+    places = [f"127.{str(block[_FIRST + i]).partition('.')[2]}" for i in range(len(spec.hosts))]
+    hosts = tuple(
+        HostPlan(host.name, place, (), host, str(folder / "hosts" / host.name / "home"))
+        for host, place in zip(spec.hosts, places, strict=True)
+    )
+    nothing = {"uplink": "", "link": "", "gateway": "", "names": False}
+    return LabPlan(name=spec.name, user=user, hosts=hosts, rung=rungs.FLAT, **nothing)  # type: ignore[arg-type]
+
+
+def with_port(plan: LabPlan, port: int) -> LabPlan:
+    return replace(plan, port=port)
+
+
+def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:
+    host = spec.hosts[i]
+    at, length = (_ipv6, 64) if spec.ipv6 else (_ipv4, 24)
+    offsets = [k * 256 + _FIRST + i for k in range(len(host.nics))]
+    nics = tuple(
+        Nic(name, f"p{i}n{k}", _mac(block, offset), (f"{at(block, offset)}/{length}",))
+        for k, (name, offset) in enumerate(zip(host.nics, offsets, strict=True))
+    )
+    return HostPlan(host.name, at(block, offsets[0]), nics, host, _home(spec, host))
+
+
+def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> LabPlan:
+    addresses = tuple(str(block[_FIRST + i]) for i in range(spec.flat))
+    nic = Nic("eth0", "p0n0", _mac(block, _FIRST), tuple(f"{a}/22" for a in addresses))
+    host = HostSpec(name="flat")
+    return LabPlan(
+        gateway=f"{block[1]}/22",
+        hosts=(HostPlan("flat", addresses[0], (nic,), host, _home(spec, host)),),
+        flat=addresses,
+        patterns=tuple(f"{_dots(net)}.*" for net in block.subnets(new_prefix=24)),
+        **common,  # type: ignore[arg-type]
+    )
+
+
+def _ipv4(block: IPv4Network, offset: int) -> str:
+    return str(block[offset])
+
+
+def _ipv6(block: IPv4Network, offset: int) -> str:
+    """A unique local address made of the IPv4 one: 10.64.4.11 is fd10:64:4::11."""
+    first, second, third, last = str(block[offset]).split(".")
+    return f"fd{first}:{second}:{third}::{last}"
+
+
+def _dots(network: IPv4Network) -> str:
+    return str(network[0]).rpartition(".")[0]
+
+
+def _mac(block: IPv4Network, offset: int) -> str:
+    # Made from the address, so that a host that comes back is found by old ARP entries.
+    return "02:1a:" + ":".join(f"{part:02x}" for part in block[offset].packed)
+
+
+def _home(spec: LabSpec, host: HostSpec) -> str:
+    return "/root" if spec.user == "root" else host.home or "/home/trainer"

@@ -1,0 +1,136 @@
+"""How real a lab this machine can hold; if none, one sentence that says what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from ipexctl.errors import InputError, NotHere
+from ipexctl.lab.cluster import rungs
+from ipexctl.lab.cluster.config_text import PATH
+from ipexctl.lab.cluster.lab_spec import LabSpec
+
+_CAP_NET_ADMIN = 12
+_CAP_SYS_ADMIN = 21
+_PACKAGES = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
+_FOR_NAMESPACES = {
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "mount": "mount",
+}
+# What a host of the user rung does first, in a process of its own: only trying it tells.
+_TRY = """
+import os, sys
+from ipexctl.lab.cluster import linux
+linux.own_user(0)
+linux.unshare(linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
+child = linux.fork_into_new_pids()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    linux.own_mounts()
+    linux.mount("proc", "/proc", "proc")
+    linux.mount("sysfs", "/sys", "sysfs")
+    linux.mount("tmp", "/tmp", "tmpfs")
+    os._exit(os.system("ip link add a type veth peer name b && unshare --user --map-user=5 true"))
+except OSError as error:
+    print(error, file=sys.stderr, flush=True)
+finally:
+    os._exit(1)
+"""
+
+
+def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: str = PATH) -> str:
+    """The best rung for a lab like `spec`, or the one asked for; NotHere where it cannot start."""
+    rungs.check_rung(rung)
+    if not platform.startswith("linux"):
+        raise NotHere(
+            "a lab needs Linux", hint="run ipexctl lab on a Linux machine or in a Linux VM"
+        )
+    missing, packages = _missing(_PACKAGES, path)
+    if missing:
+        raise NotHere(f"a lab needs {missing}", hint=f"apt-get install -y {packages}")
+    if not os.path.exists("/proc/self"):
+        raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc")
+    for each in [rung] if rung else rungs.RUNGS:
+        if not (reason := why_not(each, spec, path)):
+            return each
+    raise NotHere(f"a lab on the {rung} rung cannot start here", why=reason)
+
+
+def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
+    """Why the rung cannot be had here; "" where it can."""
+    if rung == rungs.FLAT:
+        return ""
+    if rung == rungs.FULL and os.geteuid():
+        return "it needs root"
+    if rung == rungs.FULL and not _has_rights():
+        return "this root lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, as in a container"
+    missing, packages = _missing(_tools(spec), path)
+    if missing:
+        return f"it needs {missing} (apt-get install -y {packages})"
+    if rung == rungs.USER:
+        return _refusal(_TRY)
+    if "overlay" not in Path("/proc/filesystems").read_text().split():
+        return "the kernel has no overlay file system (modprobe overlay)"
+    return _refusal("from ipexctl.lab.cluster import linux\nlinux.own_mounts()")
+
+
+@lru_cache
+def _refusal(script: str) -> str:
+    """The last line of what a process says that tries it and fails."""
+    package = str(Path(rungs.__file__).parents[3])
+    env = {"PATH": PATH, "PYTHONPATH": package, "LANG": "C.UTF-8"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=env,
+        )
+    except OSError as error:
+        return f"it needs {sys.executable}: {error.strerror}"
+    if not done.returncode:
+        return ""
+    last = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+    return f"the kernel refused: {last[0].rpartition('] ')[2]}"
+
+
+def process(pid: int) -> int:
+    """A descriptor that tells of the process's end. InputError where there is no such process."""
+    try:
+        if pid < 1:
+            raise ProcessLookupError
+        return os.pidfd_open(pid)
+    except (OSError, OverflowError):
+        raise InputError(
+            f"--owner {pid}: there is no such process", hint="ipexctl lab up --owner $$"
+        ) from None
+
+
+def _has_rights() -> bool:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    held = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
+    return all(mask >> bit & 1 for mask in held for bit in (_CAP_NET_ADMIN, _CAP_SYS_ADMIN))
+
+
+def _tools(spec: LabSpec) -> dict[str, str]:
+    wanted = dict(_FOR_NAMESPACES)
+    if spec.uplink or any(h.rate for h in spec.hosts):
+        wanted["tc"] = "iproute2"
+    if any(h.disk for h in spec.hosts):
+        wanted["mkfs.ext4"] = "e2fsprogs"
+    return wanted
+
+
+def _missing(wanted: Mapping[str, str], path: str) -> tuple[str, str]:
+    """The tools that are not here, and their packages."""
+    tools = [tool for tool in wanted if not shutil.which(tool, path=path)]
+    return ", ".join(tools), " ".join(sorted({wanted[tool] for tool in tools}))

@@ -1,0 +1,147 @@
+"""Hosts of the flat rung: an sshd each on a loopback address, with a home of its own.
+
+Without namespaces nothing ends with its host: a keeper, the parent of the watchdog, adopts what the
+hosts leave running and ends it when the watchdog has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from ipexctl.errors import HostFailed
+from ipexctl.lab.cluster import config_text, folders, lab_plan, linux
+from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
+from ipexctl.lab.cluster.lab_spec import LabSpec
+from ipexctl.lab.cluster.processes import ENV
+
+
+def account() -> str:
+    """Who logs in: the user of this process, for sshd may let in nobody else."""
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def claim(spec: LabSpec, folder: Path) -> LabPlan:
+    """The first block of loopback addresses where one port is free for all hosts."""
+    for block in lab_plan.places(spec.name, ()):
+        plan = lab_plan.plan_loopback(spec, block, folder, account())
+        with suppress(OSError):
+            return lab_plan.with_port(plan, _free_port([host.address for host in plan.hosts]))
+    raise HostFailed("no free loopback addresses", hint="ipexctl lab down --all")
+
+
+def _free_port(addresses: list[str]) -> int:
+    sockets = [socket.socket() for _ in addresses]
+    try:
+        port = 0
+        for each, address in zip(sockets, addresses, strict=True):
+            each.bind((address, port))
+            port = each.getsockname()[1]
+        return port
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def start(folder: Path, plan: LabPlan, host: HostPlan, key: str = "host_key") -> int:
+    """Start the host's sshd; returns its pid when it listens."""
+    own = folder / "hosts" / host.name
+    for name in ("home", "root", "tmp"):
+        (own / name).mkdir(mode=0o700, exist_ok=True)
+    login = own / "login"
+    login.write_text(config_text.LOGIN)
+    login.chmod(0o700)
+    config = config_text.loopback_sshd_config(plan, host, folder, key)
+    (own / "sshd_config").write_text(config)
+    (own / "sshd.pid").unlink(missing_ok=True)
+    if not os.geteuid():
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd of root wants it, empty
+    sshd = shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"
+    argv = [sshd, "-D", "-f", str(own / "sshd_config"), "-E", str(own / "sshd.log")]
+    pid = subprocess.Popen(argv, env=ENV, stdin=subprocess.DEVNULL, start_new_session=True).pid
+    deadline = time.monotonic() + 20
+    while not (own / "sshd.pid").exists():
+        if os.waitpid(pid, os.WNOHANG)[0] or time.monotonic() > deadline:
+            said = (own / "sshd.log").read_text().strip().splitlines()[-1:] or ["sshd ended"]
+            raise HostFailed(f"{host.name} did not come up", why=said[0])
+        time.sleep(0.005)
+    return pid
+
+
+def members(host: HostPlan, sshd: int) -> set[int]:
+    """The host's processes: what descends from its sshd, and what has its home."""
+    return descendants(sshd) | {sshd} | {pid for pid in _pids() if _has_home(pid, host.home)}
+
+
+def descendants(top: int) -> set[int]:
+    parents: dict[int, list[int]] = {}
+    for pid in _pids():
+        with suppress(OSError):
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            parents.setdefault(int(stat[1]), []).append(pid)
+    found, new = set[int](), [top]
+    while new:
+        new = [child for pid in new for child in parents.get(pid, ()) if child not in found]
+        found.update(new)
+    return found
+
+
+def end(find: Callable[[], set[int]]) -> None:
+    """Kill all that `find` finds, again until it finds nothing: processes fork meanwhile."""
+    deadline = time.monotonic() + 20
+    while (found := find()) and time.monotonic() < deadline:
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        _reap()
+        time.sleep(0.005)
+
+
+def keep(folder: Path) -> None:
+    """Fork the watchdog and return in it; the parent outlives it, ends what is left, and exits."""
+    linux.adopt_orphans()
+    parent = os.getpid()
+    watchdog = os.fork()
+    if not watchdog:
+        linux.die_with_parent(signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+        return
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda got, _: os.kill(watchdog, got))
+    code = 1
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.wait()
+            if pid == watchdog:
+                code = os.waitstatus_to_exitcode(status)
+                break
+    end(lambda: descendants(parent))
+    folders.clear(folder)
+    os._exit(abs(code))
+
+
+def _reap() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _pids() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def _has_home(pid: int, home: str) -> bool:
+    try:
+        return f"HOME={home}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False

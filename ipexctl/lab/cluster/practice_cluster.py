@@ -1,0 +1,333 @@
+"""`Lab`: start, find, use and end a lab from Python. The command line stands on this."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ipexctl
+from ipexctl.base.located_errors import nearest
+from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.lab.cluster import config_text, folders, lab_network, machine_support, rungs, shapes
+from ipexctl.lab.cluster.folders import state_root
+from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
+from ipexctl.local.environment import environment
+from ipexctl.quick_dataclass import dataclass
+
+_ERRORS: dict[str, type[IpexctlError]] = {"input": InputError, "not-here": NotHere}
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """One host. `home` is its path on the host, `files` the same folder seen from here."""
+
+    name: str
+    address: str
+    home: str
+    sshd_log: Path
+    _folder: Path
+    _own_disk: bool
+    _lab: Lab
+
+    @property
+    def pid(self) -> int:
+        """Process 1 of the host as this machine numbers it; 0 while the host is down."""
+        return int(self._lab.status()[self.name][0])
+
+    @property
+    def files(self) -> Path:
+        if self._own_disk:
+            return Path(f"/proc/{self.pid}/root{self.home}")
+        return self._folder / ("root" if self.home == "/root" else "home")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab that is up."""
+
+    name: str
+    folder: Path
+    user: str
+    watchdog: int
+    link: str
+    addresses: tuple[str, ...]
+    rung: str
+    left_out: tuple[str, ...]
+    _uid: int
+    _switch: int
+
+    @classmethod
+    def up(
+        cls, spec: LabSpec, *, owner: int | None = None, root: Path | None = None, rung: str = ""
+    ) -> Lab:
+        """Start a lab, on the best rung unless one is given. With `owner` (a pid) the lab ends
+        when that process does."""
+        wanted = spec.checked()
+        rung = machine_support.check(wanted, rung)
+        spec, _ = rungs.fit(wanted, rung)
+        machine = shapes.read_machine()
+        for host in spec.hosts:
+            shapes.covers(host, machine)
+        if owner is not None:
+            os.close(machine_support.process(owner))
+        folder = folders.place(spec.name, root)
+        lock = _take(folder, tries=5)
+        if lock is None:
+            raise InputError(
+                f"lab '{spec.name}' is already up",
+                hint=f"{lab_command('down', spec.name)}   # ends it; or give another --name",
+            )
+        try:
+            folders.make(folder, json.dumps({**wanted.to_json(), "rung": rung}))
+            _start_watchdog(folder, lock, owner or 0)
+        finally:
+            os.close(lock)
+        return cls.open(spec.name, root=root)
+
+    @classmethod
+    def open(
+        cls, name: str, *, root: Path | None = None, verb: str = "status", words: Sequence[str] = ()
+    ) -> Lab:
+        """The running lab of that name. `verb` and `words`: what is to be done with it, for the
+        hint that names another lab."""
+        folder = folders.place(name, root)
+        if not is_up(folder) or not (folder / "state.json").exists():
+            why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
+            hint = lab_command("up", name)
+            if others := [each for each in names(root) if each != name]:
+                near = nearest(name, others) or others[0]
+                hint = f"{lab_command(verb, near, *words)}   # up: {', '.join(others)}"
+            raise InputError(f"lab '{name}' is not up", why=why, hint=hint)
+        state = json.loads((folder / "state.json").read_text())
+        return cls(
+            name=name,
+            folder=folder,
+            user=state["user"],
+            watchdog=state["watchdog"],
+            link=state["link"],
+            addresses=tuple(state["addresses"]),
+            rung=state["rung"],
+            left_out=tuple(state["left_out"]),
+            _uid=state["uid"],
+            _switch=state["switch"],
+        )
+
+    @property
+    def hostfile(self) -> Path:
+        return self.folder / "hostfile"
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.folder / "ssh_config"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    @property
+    def identity(self) -> Path:
+        return self.folder / "id_ed25519"
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The words of the hostfile: host names, or the addresses of a flat lab."""
+        return self.addresses or tuple(self.hosts)
+
+    @property
+    def hosts(self) -> Mapping[str, LabHost]:
+        state = json.loads((self.folder / "state.json").read_text())
+        return {name: self._host(name, *rest) for name, rest in state["hosts"].items()}
+
+    def _host(self, name: str, address: str, home: str, own_disk: bool) -> LabHost:
+        own = self.folder / "hosts" / name
+        return LabHost(name, address, home, own / "sshd.log", own, own_disk, self)
+
+    def status(self) -> dict[str, tuple[int, list[str]]]:
+        """Per host: process 1 (0 when down) and the faults it has now."""
+        return {name: (pid, faults) for name, (pid, faults) in self._ask("status").items()}
+
+    def fault(self, host: str, kind: str) -> None:
+        self._known(host)
+        if kind not in FAULTS:
+            command = lab_command("fault", self.name, host, nearest(kind, FAULTS) or "KIND")
+            known = f"kinds: {', '.join(FAULTS)}"
+            raise InputError(f"unknown fault '{kind}'", hint=f"{command}   # {known}")
+        self._ask("fault", host=host, kind=kind)
+
+    def heal(self, host: str) -> None:
+        """Undo every fault of the host; one that was killed starts again."""
+        self._known(host)
+        self._ask("heal", host=host)
+
+    def is_up(self) -> bool:
+        return is_up(self.folder)
+
+    def down(self) -> None:
+        """End the lab; returns when nothing of it is left."""
+        self._ask("down")
+        _wait_down(self.folder, self.link)
+
+    def shell_argv(self, host: str, argv: Sequence[str] = (), *, user: str = "") -> list[str]:
+        """A command that enters the host's namespaces without sshd."""
+        pid = self.status()[self._known(host)][0]
+        if not pid:
+            raise InputError(
+                f"{host} is not running",
+                hint=f"{lab_command('heal', self.name, host)}   # starts it again",
+            )
+        user = self.user if self.rung == rungs.FLAT else user or self.user
+        apart = user == "root" and self.rung != rungs.FLAT
+        home = "/root" if apart else self.hosts[host].home
+        clean = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
+        clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
+        inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
+        return [*self._way_in(pid, 0 if user == "root" else self._uid), *clean, *inside]
+
+    def _way_in(self, pid: int, uid: int) -> list[str]:
+        if self.rung == rungs.FLAT:
+            return []
+        spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+        if self.rung == rungs.FULL:
+            return [*spaces, "-S", str(uid), "-G", str(uid), "--"]
+        spaces += ["-U", "--preserve-credentials", "--"]
+        return [*spaces, *(rungs.as_user(self.rung, uid) if uid else ())]
+
+    def run_in(
+        self, host: str, argv: Sequence[str], *, user: str = "root", timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on the host without sshd, as root unless told otherwise."""
+        full = self.shell_argv(host, argv, user=user)
+        return subprocess.run(
+            full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+        )
+
+    def no_such_host(self, host: str) -> InputError:
+        hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
+        return InputError(f"no host '{host}' in lab '{self.name}'", hint=hint)
+
+    def _known(self, host: str) -> str:
+        if host not in self.hosts:
+            raise self.no_such_host(host)
+        return host
+
+    def _ask(self, op: str, **rest: str) -> Any:
+        return _ask(self.folder, {"op": op, **rest})
+
+
+def names(root: Path | None = None) -> list[str]:
+    """Labs that are up; what dead ones left in the state folder is removed."""
+    base = root or state_root()
+    return [name for name in folders.labs_in(base) if not remove_dead(base / name)]
+
+
+def is_up(folder: Path) -> bool:
+    """Whether a watchdog holds the lab's lock."""
+    lock = _take(folder) if folder.exists() else os.open("/", os.O_RDONLY)
+    if lock is not None:
+        os.close(lock)
+    return lock is None
+
+
+def remove_dead(folder: Path) -> bool:
+    """Remove a lab's files when its watchdog is gone; False when it is alive."""
+    lock = _take(folder)
+    if lock is None:
+        return False
+    folders.clear(folder)
+    _lock_path(folder).unlink(missing_ok=True)
+    os.close(lock)
+    return True
+
+
+def _lock_path(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.lock")
+
+
+def _take(folder: Path, tries: int = 1) -> int | None:
+    """The lab's lock as an open file, or None while a watchdog holds it.
+
+    More `tries` outlast another process that only looks whether the lab is up.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = _lock_path(folder)
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            tries -= 1
+            if tries:
+                time.sleep(0.05)
+                continue
+            return None
+        # Another starter may have removed the file between our open and our lock.
+        if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):
+            return lock
+        os.close(lock)
+
+
+def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
+    ready, say = os.pipe()
+    package = str(Path(ipexctl.__file__).parent.parent)
+    argv = [sys.executable, "-m", "ipexctl.lab.cluster.watchdog", str(folder), str(say), str(owner)]
+    with open(folder / "watchdog.log", "wb") as log:
+        subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(say, lock),
+            env={"PATH": config_text.PATH, "PYTHONPATH": package, "LANG": "C.UTF-8"},
+        )
+    os.close(say)
+    with open(ready) as pipe:
+        line = pipe.readline()
+    if not line:
+        why = (folder / "watchdog.log").read_text()[-2000:] if folder.exists() else ""
+        raise HostFailed("the lab did not start", why=why)
+    _unwrap(json.loads(line))
+
+
+def _ask(folder: Path, request: dict[str, str]) -> Any:
+    way = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(120)
+            client.connect(f"/proc/self/fd/{way}/control.sock")
+            client.sendall(json.dumps(request).encode() + b"\n")
+            line = client.makefile("r").readline()
+    except OSError as error:
+        raise HostFailed("the lab does not answer", why=str(error)) from None
+    finally:
+        os.close(way)
+    if not line:
+        raise HostFailed("the lab does not answer", why="its watchdog has ended")
+    return _unwrap(json.loads(line))
+
+
+def _unwrap(answer: dict[str, Any]) -> Any:
+    if "error" in answer:
+        slug, what, why, hint = answer["error"]
+        raise _ERRORS.get(slug, HostFailed)(what, why=why, hint=hint)
+    return answer["ok"]
+
+
+def _wait_down(folder: Path, link: str, seconds: float = 300) -> None:
+    """Removing the files takes its time: an environment on each host is gigabytes."""
+    deadline = time.monotonic() + seconds
+    while not remove_dead(folder):
+        if time.monotonic() > deadline:
+            raise HostFailed("the lab did not end", why=f"see {folder}/watchdog.log")
+        time.sleep(0.02)
+    lab_network.wait_gone(link)

@@ -1,0 +1,65 @@
+"""How real a practice cluster can be on this machine, and what each rung leaves out. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ipexctl.errors import InputError
+from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec
+
+FULL, USER, FLAT = RUNGS = ("full", "user", "flat")
+
+SENTENCES = {
+    FULL: "network namespaces, created by root",
+    USER: "user namespaces, which need no root",
+    FLAT: "sshd processes on loopback addresses of this machine, without namespaces",
+}
+
+# What a host of the flat rung cannot have: field of HostSpec -> word of the command line.
+_FLAT_HOST = {
+    "isa": "isa",
+    "sockets": "sockets",
+    "numa": "numa",
+    "smt": "smt",
+    "shm": "shm",
+    "nics": "nic",
+    "rate": "rate",
+    "disk": "disk",
+    "home": "home",
+    "python": "no-python",
+    "loopback_name": "loopback-name",
+}
+_FLAT_LAB = {"uplink": "--uplink", "names": "--names", "ipv6": "--ipv6"}
+
+
+def check_rung(word: str) -> None:
+    if word and word not in RUNGS:
+        raise InputError(f"unknown rung '{word}'", hint=f"use one of: {', '.join(RUNGS)}")
+
+
+def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
+    """What of `spec` the rung can simulate, and words for what it leaves out."""
+    if rung == FULL:
+        return spec, ()
+    left_out = ["--user root"] if spec.user == "root" else []
+    spec = replace(spec, user="trainer")
+    if rung == USER:
+        return spec, tuple(left_out)
+    if spec.flat:
+        raise InputError(
+            "the flat rung has no --flat lab", hint=f"start {min(spec.flat, 8)} hosts with -n"
+        )
+    plain = HostSpec()
+    for host in spec.hosts:
+        words = [w for f, w in _FLAT_HOST.items() if getattr(host, f) != getattr(plain, f)]
+        left_out += [f"{host.name}:{','.join(words)}"] if words else []
+    left_out += [word for name, word in _FLAT_LAB.items() if getattr(spec, name)]
+    hosts = tuple(HostSpec(name=host.name) for host in spec.hosts)
+    return replace(spec, hosts=hosts, uplink="", names=False, ipv6=False), tuple(left_out)
+
+
+def as_user(rung: str, uid: int) -> list[str]:
+    """What goes before a command of a host's root to run it as the host's account."""
+    if rung != USER:
+        return []
+    return ["unshare", "--user", f"--map-user={uid}", f"--map-group={uid}", "--"]

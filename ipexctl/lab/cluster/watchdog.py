@@ -1,0 +1,225 @@
+"""The process that owns a lab. Everything in a lab ends with it, even by kill -9.
+
+It holds nothing that outlives a process: namespaces have no names, hosts and the switch are its
+children and get SIGKILL from the kernel when it ends, loop devices free themselves with their
+last mount, and the cable to this machine goes with the switch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.lab.cluster import (
+    faults,
+    folders,
+    lab_network,
+    lab_plan,
+    linux,
+    machine_support,
+    plain_hosts,
+    rungs,
+)
+from ipexctl.lab.cluster import host_boot as boots
+from ipexctl.lab.cluster.host_boot import Running
+from ipexctl.lab.cluster.lab_spec import LabSpec
+
+
+class Watchdog:
+    """One lab: its switch, its hosts, and what has been done to them."""
+
+    breaks, mends = faults.BREAK, faults.MEND
+
+    def __init__(self, folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -> None:
+        self.folder, self.rung, self.left_out = folder, rung, left_out
+        self.switch = lab_network.start_switch()
+        self.plan = self._claim(spec)
+        self.hosts: dict[str, Running] = {}
+
+    def _claim(self, spec: LabSpec) -> lab_plan.LabPlan:
+        for block in lab_plan.places(spec.name, lab_network.taken()):
+            planned = lab_plan.plan_lab(spec, block, self.rung)
+            if lab_network.claim(planned.link, self.switch):
+                lab_network.open_switch(planned, self.switch)
+                return planned
+        raise HostFailed("no free address block in 10.64.0.0/10", hint="ipexctl lab down")
+
+    def open(self) -> None:
+        """Make keys and files, boot every host, say where things are in state.json."""
+        boots.write_client_files(self.folder, self.plan)
+        self.boot([h.name for h in self.plan.hosts])
+        self.save()
+
+    def boot(self, names: list[str]) -> None:
+        chosen = [h for h in self.plan.hosts if h.name in names]
+        for name, running in boots.boot(self.folder, self.plan, chosen, self.switch).items():
+            self.hosts[name] = running
+
+    def save(self) -> None:
+        text = json.dumps(boots.state(self.plan, self.switch, self.left_out), indent=1)
+        part = self.folder / "state.json.part"
+        part.write_text(text)
+        part.rename(self.folder / "state.json")
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request of the client; errors travel back as what / why / hint."""
+        try:
+            return {"ok": self._do(request)}
+        except IpexctlError as error:
+            return {"error": [error.slug, error.what, error.why, error.hint]}
+        except Exception as error:
+            return {"error": ["host-failed", f"the lab failed: {error}", repr(error), ""]}
+
+    def _do(self, request: dict[str, Any]) -> Any:
+        if request["op"] == "status":
+            return {name: [r.pid, sorted(r.faults)] for name, r in self.hosts.items()}
+        if request["op"] == "fault":
+            return faults.fault(self, request["host"], request["kind"])
+        if request["op"] == "heal":
+            return faults.heal(self, request["host"])
+        if request["op"] == "down":
+            return None
+        raise HostFailed(f"unknown lab request '{request['op']}'")
+
+    def collect(self) -> bool:
+        """Note hosts that ended by themselves; False when the switch did, and so the lab."""
+        for host in self.plan.hosts:
+            running = self.hosts.get(host.name)
+            if running and running.pid and _ended(running.pid):
+                self.hosts[host.name] = Running(0, running.faults | {"kill"})
+                lab_network.unplug_for_good(host, self.switch)
+        return not _ended(self.switch)
+
+    def close(self) -> None:
+        """End every host, the switch and the cable, and remove the files."""
+        pids = [r.pid for r in self.hosts.values() if r.pid]
+        lab_network.remove(self.plan.link)
+        for pid in [*pids, self.switch]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in [*pids, self.switch]:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        boots.unmount_disks(self.folder, self.plan)
+        folders.clear(self.folder)
+
+
+class FlatWatchdog(Watchdog):
+    """A lab whose hosts are sshd processes on loopback addresses."""
+
+    breaks, mends = faults.FLAT_BREAK, faults.FLAT_MEND
+
+    def __init__(self, folder: Path, spec: LabSpec, left_out: Sequence[str]) -> None:
+        self.folder, self.rung, self.left_out = folder, rungs.FLAT, left_out
+        self.switch, self.hosts = 0, {}
+        self.plan = plain_hosts.claim(spec, folder)
+
+    def boot(self, names: list[str]) -> None:
+        for host in self.plan.hosts:
+            if host.name in names:
+                self.hosts[host.name] = Running(plain_hosts.start(self.folder, self.plan, host))
+
+    def collect(self) -> bool:
+        for name, running in self.hosts.items():
+            if running.pid and _ended(running.pid):
+                self.hosts[name] = Running(0, running.faults | {"kill"})
+        return True
+
+    def close(self) -> None:
+        plain_hosts.end(lambda: plain_hosts.descendants(os.getpid()))
+
+
+def serve(dog: Watchdog, listener: socket.socket, owner: int) -> None:
+    """Answer requests until `down`, a signal, the end of the owner or of the switch."""
+    wake, waker = socket.socketpair()
+    for end in (wake, waker):
+        end.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    ends: set[int] = set()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda got, _: ends.add(got))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with selectors.DefaultSelector() as poll:
+        poll.register(wake, selectors.EVENT_READ)
+        poll.register(listener, selectors.EVENT_READ)
+        if owner:
+            poll.register(owner, selectors.EVENT_READ)
+        while dog.collect() and not ends:
+            ready = [key.fileobj for key, _ in poll.select()]
+            if owner in ready or (listener in ready and _one_request(dog, listener)):
+                return
+            with suppress(BlockingIOError):
+                wake.recv(4096)
+
+
+def _one_request(dog: Watchdog, listener: socket.socket) -> bool:
+    """Serve one client; True when it asked for the end of the lab."""
+    connection, _ = listener.accept()
+    with connection, suppress(OSError, ValueError):
+        connection.settimeout(5)
+        request = json.loads(connection.makefile("r").readline())
+        answer = dog.answer(request)
+        connection.sendall(json.dumps(answer).encode() + b"\n")
+        return bool(request["op"] == "down")
+    return False
+
+
+def _watchdog(folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -> Watchdog:
+    if rung == rungs.FLAT:
+        return FlatWatchdog(folder, spec, left_out)
+    if rung == rungs.USER:
+        linux.own_user(0)
+        linux.unshare(linux.CLONE_NEWNET)
+        linux.own_mounts()  # for the disks of hosts
+    return Watchdog(folder, spec, rung, left_out)
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def main(folder: Path, ready: int, owner: int) -> int:
+    """Bring the lab up, tell the starter by one JSON line on `ready`, then serve."""
+    os.umask(0o022)
+    wanted = json.loads((folder / "spec.json").read_text())
+    rung = wanted.pop("rung")
+    if rung == rungs.FLAT:
+        plain_hosts.keep(folder)
+    listener = socket.socket(socket.AF_UNIX)
+    # Names relative to the folder: a socket's path may have 107 letters at most.
+    os.chdir(folder)
+    listener.bind("control.sock")
+    listener.listen(16)
+    spec, left_out = rungs.fit(LabSpec.from_json(wanted), rung)
+    dog = None
+    try:
+        watch = machine_support.process(owner) if owner else 0
+        dog = _watchdog(folder, spec, rung, left_out)
+        dog.open()
+        os.write(ready, b'{"ok": null}\n')
+        os.close(ready)
+        serve(dog, listener, watch)
+    except IpexctlError as error:
+        fault = {"error": [error.slug, error.what, error.why, error.hint]}
+        os.write(ready, json.dumps(fault).encode() + b"\n")
+        return 1
+    finally:
+        if dog:
+            dog.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

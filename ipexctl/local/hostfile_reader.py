@@ -1,0 +1,100 @@
+"""Reading a hostfile, and what to say where there is none or it stands in the wrong place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ipexctl.base.located_errors import nearest_files
+from ipexctl.base.quoting import quote
+from ipexctl.errors import InputError, reason_of
+from ipexctl.inventory.hostfile_text import MAX_TEXT, parse_hostfile
+from ipexctl.inventory.text_encoding import decode
+
+USUAL = ("hostfile", "hosts", "hosts.txt", "hosts.yaml", "hosts.yml", "hosts.ini", "machinefile")
+NEW = "ipexctl init node1 node2   # writes a hostfile here"
+_SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
+_MOST = 10_000  # names of a folder that are looked at
+_LIKELY = 20  # files that are read
+
+
+def read(path: Path) -> str:
+    """Not more than a hostfile can have, so that a device or a data set ends soon."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TEXT + 1)
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except IsADirectoryError:
+        raise _folder(path) from None
+    except (OSError, ValueError) as e:
+        why = reason_of(e)
+        raise InputError(f"cannot read the hostfile {path}", why=why) from None
+    if len(data) > MAX_TEXT:
+        raise InputError(f"{path} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile")
+    return decode(data, str(path))
+
+
+def hostfile_here() -> str:
+    """A hostfile of a usual name in the current folder, else the only file of hosts whose name
+    says so; "" if there is none."""
+    words = ("host", "node", "machine", "cluster", "inventory")
+    named = [name for name in _files(Path()) if any(word in name.lower() for word in words)]
+    found = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
+    usual = next((name for name in USUAL if is_hostfile(name)), "")
+    return usual or (found[0] if len(found) == 1 else "")
+
+
+def is_hostfile(word: str) -> bool:
+    """Does this word name a file that reads as a hostfile?"""
+    if not word or not os.path.isfile(word):
+        return False
+    try:
+        parse_hostfile(read(Path(word)), word)
+    except InputError:
+        return False
+    return True
+
+
+def given_as_host(word: str) -> bool:
+    """Is this a hostfile that stands where a host name is expected? It may have a mistake in it."""
+    if not os.path.isfile(word):
+        return False
+    named_so = word in USUAL or word.endswith(_SUFFIXES) or "/" in word
+    return named_so or is_hostfile(word)
+
+
+def _missing(path: Path) -> InputError:
+    folder = Path.cwd() / path.parent
+    if not folder.is_dir():
+        what = f"cannot read the hostfile {path}: there is no folder {folder}"
+        return InputError(what, hint=NEW)
+    names = list(_files(folder))
+    near, usual = nearest_files(path.name, names), [name for name in USUAL if name in names]
+    why = f"similar names there: {', '.join(near)}" if near else ""
+    why = why or f"hostfiles there: {', '.join(usual)}" * bool(usual)
+    hint = [f"-f {quote((str(path.parent / name),))}" for name in [*near, *usual][:1]]
+    return InputError(
+        f"cannot read the hostfile {path}: there is no such file in {folder}",
+        why=why,
+        hint="\n".join([*hint, NEW]),
+    )
+
+
+def _folder(path: Path) -> InputError:
+    inside = [str(path / name) for name in USUAL if is_hostfile(str(path / name))]
+    return InputError(
+        f"cannot read the hostfile {path}: it is a folder",
+        hint=f"-f {quote((inside[0],))}" if inside else NEW,
+    )
+
+
+def _files(folder: Path) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry, _ in zip(entries, range(_MOST), strict=False):
+                if entry.is_file():
+                    yield entry.name
+    except OSError:
+        return

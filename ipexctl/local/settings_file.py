@@ -1,0 +1,113 @@
+"""ipexctl.toml -> settings that know where they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ipexctl.base import toml
+from ipexctl.base.located_errors import did_you_mean
+from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
+
+KINDS: dict[str, type] = {
+    "hostfile": str,
+    "ssh_config": str,
+    "root": str,
+    "forks": int,
+    "run.n": int,
+    "run.ppn": int,
+    "run.env": dict,
+    "prune.copies": int,
+    "prune.runs": int,
+    "prune.days": int,
+    "prune.spare_mb": int,
+    "prune.project_mb": int,
+    "prune.cache_mb": int,
+}
+FROM_ZERO = ("prune.runs", "prune.days")
+SECTIONS = ("run", "prune")
+PATHS = ("hostfile", "ssh_config")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`origin`: file:line, or the name of an environment variable. `project`: the path of the
+    project's file that has it, if one has."""
+
+    key: str
+    value: Any
+    origin: str
+    project: str = ""
+
+
+def parse_settings(text: str, source: str) -> dict[str, Setting]:
+    """Raises InputError for what is not TOML, not known, or of another type."""
+    try:
+        document = toml.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"{source}: invalid TOML", why=str(e)) from None
+    found = {}
+    for key, value in _flat(document):
+        origin = f"{source}:{_line(text, key)}"
+        if key not in KINDS:
+            what = f"{origin}: {key!r} is not a setting{did_you_mean(key, KINDS)}"
+            raise InputError(what, hint=f"available settings: {', '.join(KINDS)}")
+        found[key] = Setting(key, checked(key, value, origin), origin)
+    return found
+
+
+def checked(key: str, value: Any, origin: str) -> Any:
+    """The value, if it is of the right kind."""
+    if KINDS[key] is str and isinstance(value, str) and value and value.isprintable():
+        return value
+    least = 0 if key in FROM_ZERO else 1
+    if KINDS[key] is int and type(value) is int and least <= value < 1_000_000:
+        return value
+    if KINDS[key] is dict and isinstance(value, dict):
+        return _environment(value, origin)
+    kinds = {
+        str: "text in quotes",
+        int: f"a whole number from {least}",
+        dict: "a table: NAME = 'VALUE'",
+    }
+    raise InputError(f"{origin}: {key} must be {kinds[KINDS[key]]}")
+
+
+def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
+    for name, value in table.items():
+        if not _NAME.fullmatch(name) or not isinstance(value, str | int) or isinstance(value, bool):
+            raise InputError(
+                f"{origin}: run.env must map variable names to text or numbers",
+                hint=f'{name} = "{str(value).lower()}"' if isinstance(value, bool) else "",
+            )
+    return {name: str(value) for name, value in table.items()}
+
+
+def _flat(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """`[run]` n -> run.n"""
+    flat: list[tuple[str, Any]] = []
+    for key, value in document.items():
+        if key in SECTIONS and isinstance(value, dict):
+            flat += [(f"{key}.{name}", inner) for name, inner in value.items()]
+        else:
+            flat.append((key, value))
+    return flat
+
+
+def _line(text: str, key: str) -> int:
+    """The line of a key; the parser doesn't tell. 1 where it is written in an unusual way."""
+    section, _, name = key.rpartition(".")
+    current = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        head = re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line)
+        if head:
+            current = head[1]
+            if current in (name, key):
+                return number
+        for place, word in ((section, name), ("", key)):
+            if current == place and re.match(rf"""\s*["']?{re.escape(word)}["']?\s*[=.]""", line):
+                return number
+    return 1

@@ -1,0 +1,1 @@
+"""I/O with hosts: the fleet of a command, the agent on each host."""

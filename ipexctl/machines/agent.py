@@ -1,0 +1,284 @@
+"""One agent on one host: asked in frames, answered in frames; agent_start.py gets it there."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from ipexctl import trace
+from ipexctl.base.host_answer import REPORT, Answer
+from ipexctl.errors import HostFailed, Unreachable, printable
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines import agent_sources
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.wire.frames import BadFrame, Decoder, Frame, encode
+from ipexctl.machines.wire.outbox import Outbox
+from ipexctl.machines.wire.transport import SLOWEST, Channel, ChannelTimeout
+from ipexctl.quick_dataclass import dataclass
+
+ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together
+# Seconds that an operation may take, however often the host says meanwhile that it is alive.
+TOTAL = 600.0
+LONG = 7200.0  # one that builds, or waits for another command that holds a lock
+_TEXT_LIMIT = 1 << 16
+_SLUG = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an operation returned: its last frame."""
+
+    done: Answer
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Who answered: python (with version and path) or plain sh (with what it printed)."""
+
+    kind: str
+    python: tuple[int, ...] = ()
+    path: str = ""
+    bytecode: str = ""  # which one its Python has, in hexadecimal; "" if the host is far away
+    started: str = ""  # what was run as Python: a wrapper starts another one, `path`
+    sh_text: str = ""
+    sent: float = 0.0
+    received: float = 0.0
+    hung: tuple[str, ...] = ()  # Pythons that did not answer in time
+
+
+OnEvent = Callable[[Frame], None]
+
+
+@dataclass
+class Agent:
+    """`call` for one request at a time; `send` and `frames` for those who run their own loop."""
+
+    host: Host
+    channel: Channel
+    hello: Hello
+    _decoder: Decoder
+    _ready: list[Frame] = field(default_factory=list)
+    _next: int = 1
+    _taken: int = 0
+    _shipped: frozenset[str] = frozenset()
+    _bytecode: bool = False  # it gets modules as we have compiled them
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _beside: dict[int, Frame | None] = field(default_factory=dict)  # and how they ended
+    _outbox: Outbox | None = None
+    _asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # what is asked, since when
+
+    def write_behind(self, patience: float) -> None:
+        """From now on nothing that is sent waits until the host reads it; see Outbox."""
+        self._outbox = Outbox(self.channel, patience)
+
+    def start(
+        self,
+        op: str,
+        args: Mapping[str, Any] | None = None,
+        body: bytes = b"",
+        also: Iterable[str] = (),
+    ) -> int:
+        """Asks for an operation and returns its id at once. `also`: further ones that it calls."""
+        with self._lock:
+            number = self._next
+            self._next += 1
+            self._asked[number] = (op, time.monotonic())
+            self._ship(agent_sources.needed(op).union(*map(agent_sources.needed, also)))
+            self._write({**(args or {}), "id": number, "op": op}, body)
+        return number
+
+    def start_beside(self, op: str, args: Mapping[str, Any]) -> int:
+        """As `start`, for an operation that runs while others are called; `wait` for it later.
+        What it says meanwhile is not heard."""
+        number = self.start(op, args)
+        self._beside[number] = None
+        return number
+
+    def _ship(self, names: frozenset[str]) -> None:
+        """Modules that this agent did not get yet go ahead of the first request that needs them."""
+        if missing := names - self._shipped:
+            packed = agent_sources.packed(missing, bytecode=self._bytecode)
+            self._write({"id": 0, "sources": True}, packed)
+            self._shipped |= missing
+
+    def feed(self, number: int, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """A further frame for a running operation."""
+        with self._lock:
+            self._write({**header, "id": number}, body)
+
+    def call(
+        self,
+        op: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float = 60.0,
+        total: float = TOTAL,
+        on_event: OnEvent | None = None,
+    ) -> Reply:
+        """Asks and waits. `timeout` is how long the host may stay silent, `total` how long it may
+        take however much it says."""
+        number = self.start(op, args)
+        return self.wait(number, timeout=timeout, total=total, on_event=on_event)
+
+    def wait(
+        self,
+        number: int,
+        *,
+        timeout: float = 60.0,
+        total: float = TOTAL,
+        on_event: OnEvent | None = None,
+    ) -> Reply:
+        ended = self._beside.pop(number, None)
+        answers = self._answers(number, timeout, total, ANSWER_LIMIT)
+        for frame in self._of(number, iter([ended]) if ended else answers):
+            if "done" in frame.header:
+                return Reply(Answer(self.host.name, frame.header["done"]), frame.body)
+            if on_event:
+                on_event(frame)
+        raise AssertionError("an operation ends with done, or raises")
+
+    def answers(self, number: int, timeout: float, size: int) -> Iterator[Frame]:
+        """Frames of a transfer of `size` bytes, however many; its `done` is the last one."""
+        return self._of(number, self._answers(number, timeout, transfer_time(size), math.inf))
+
+    def _of(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
+        for frame in frames:
+            if (other := frame.header["id"]) != number:
+                if other in self._beside and ("done" in frame.header or "error" in frame.header):
+                    self._beside[other] = frame
+                continue
+            if "error" in frame.header:
+                raise failure(self.host, frame.header["error"])
+            if "done" in frame.header:
+                self._trace(number, frame.header.get("took"))
+            yield frame
+            if "done" in frame.header:
+                return
+        raise Unreachable(
+            f"{self.host.name}: the connection ended before the host answered",
+            why=tail(self.channel) or "it was cut, or the host went down",
+            hint=_once_back(self.host),
+        )
+
+    def _trace(self, number: int, took: object) -> None:
+        now, (op, asked) = time.monotonic(), self._asked.pop(number, ("", 0.0))
+        seconds = took if isinstance(took, float) and 0 <= took < now - asked else 0.0
+        trace.add(op, now - seconds, now, self.host.name, asked=round(now - asked, 6))
+
+    def frames(self, timeout: float | None = None) -> Iterator[Frame]:
+        """Frames as they come, until the channel ends."""
+        while True:
+            while self._ready:
+                yield self._ready.pop(0)
+            if not self._more(timeout):
+                return
+
+    def _answers(self, number: int, timeout: float, total: float, limit: float) -> Iterator[Frame]:
+        """Frames until one operation ends: a host that talks for ever, or of something else only,
+        comes to an end here."""
+        began, before, waited = time.monotonic(), self._taken, 0.0
+        while True:
+            while self._ready:
+                if self._ready[0].header["id"] == number:
+                    waited = 0.0
+                yield self._ready.pop(0)
+            left = began + total - time.monotonic()
+            if left <= 0:
+                raise Unreachable(
+                    f"{self.host.name}: sent data, but no complete answer within {total:.0f} s",
+                    why=tail(self.channel),
+                )
+            if self._taken - before > limit:
+                raise unreadable(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
+            if waited >= timeout:
+                raise self._silent(timeout)
+            asked = time.monotonic()
+            if not self._more(min(timeout - waited, left), timeout):
+                return
+            waited += time.monotonic() - asked
+
+    def _silent(self, timeout: float | None) -> Unreachable:
+        return Unreachable(
+            f"{self.host.name}: no answer for {timeout:.0f} s",
+            hint=login_command.ssh(self.host, "uptime"),
+        )
+
+    def _more(self, timeout: float | None, said: float | None = None) -> bool:
+        """Waits for further bytes; False when there are none to come. `said`: the limit of which
+        `timeout` is what is left."""
+        try:
+            data = self.channel.read(1 << 16, timeout)
+            self._taken += len(data)
+            self._ready += self._decoder.feed(data)
+        except ChannelTimeout:
+            raise self._silent(said or timeout) from None
+        except BadFrame as e:
+            raise unreadable(self.host, str(e), self.channel) from None
+        return bool(data)
+
+    def expect_frames_up_to(self, size: int) -> None:
+        """From now on a larger frame is nonsense."""
+        self._decoder.limit = size
+
+    def close(self) -> None:
+        self.channel.close()
+
+    def _write(self, header: Mapping[str, Any], body: bytes) -> None:
+        try:
+            (self._outbox or self.channel).write(encode(header, body))
+        except TimeoutError as e:
+            raise Unreachable(
+                f"{self.host.name}: {e}", why=tail(self.channel), hint=_once_back(self.host)
+            ) from None
+        except OSError as e:
+            raise Unreachable(
+                f"{self.host.name}: the connection was lost",
+                why=str(e) or "it was cut while data was being sent",
+                hint=_once_back(self.host),
+            ) from None
+
+
+def transfer_time(size: int) -> float:
+    return LONG + size / SLOWEST
+
+
+def _once_back(host: Host) -> str:
+    return f"{login_command.ssh(host, 'uptime')}   # once it answers, run the same command again"
+
+
+def failure(host: Host, error: Any) -> HostFailed:
+    """The host's own words as our error; it may say anything."""
+    said = error if isinstance(error, Mapping) else {}
+    what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
+    what = " ".join(what.split())  # further lines could pass for those of other hosts
+    hint = hint_of(host, hint) or REPORT * (slug == "agent-bug")
+    e = HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint)
+    e.slug = slug if _SLUG.fullmatch(slug) else HostFailed.slug
+    return e
+
+
+def hint_of(host: Host, text: str) -> str:
+    """What another machine suggests is shown as its words, not as ours: the user may paste it."""
+    if host.local:
+        return text
+    return "\n".join(f"the host suggests: {line}" for line in printable(text).splitlines() if line)
+
+
+def unreadable(host: Host, why: str, channel: Channel) -> HostFailed:
+    return HostFailed(
+        f"{host.name}: the agent sent an invalid reply ({why})", why=tail(channel), hint=REPORT
+    )
+
+
+def tail(channel: Channel) -> str:
+    return channel.stderr().decode("utf-8", "replace").strip()[-2000:]
+
+
+def text_of(value: Any) -> str:
+    return value[:_TEXT_LIMIT] if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""OpenSSH's own files and formats. Pure."""

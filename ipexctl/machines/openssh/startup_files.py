@@ -1,0 +1,39 @@
+"""The files that a login shell reads before it runs a command that comes over SSH."""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.errors import HostFailed
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.openssh import login_command
+
+USUAL = "~/.bashrc, for zsh ~/.zshenv"
+FILES = {
+    "bash": ("~/.bashrc", "/etc/bash.bashrc", "/etc/bashrc"),
+    "zsh": ("~/.zshenv", "/etc/zsh/zshenv", "/etc/zshenv"),
+    "tcsh": ("~/.tcshrc", "~/.cshrc", "/etc/csh.cshrc"),
+    "csh": ("~/.cshrc", "/etc/csh.cshrc"),
+    "fish": ("~/.config/fish/config.fish", "/etc/fish/config.fish"),
+}
+_BY_SHELL = " ".join(f'*/{shell}) f="{" ".join(files)}";;' for shell, files in FILES.items())
+# What plain sh runs to print the lines in them that may read the input of a command.
+FIND_READERS = f"case $SHELL in {_BY_SHELL.replace('~', '$HOME')} esac; " + (
+    'grep -nEs "(^|[;&|[:space:]])(read|readarray|mapfile|head|ssh)([[:space:]]|$)" /dev/null $f'
+)
+
+
+def readers(text: str) -> list[str]:
+    """`line 3 of /home/ann/.bashrc: read x` for what FIND_READERS printed, without comments."""
+    found = (re.match(r"(/[^:]+):(\d+):\s*([^#\s].*)", line) for line in text.splitlines())
+    return [f"line {m[2]} of {m[1]}: {m[3].strip()}" for m in found if m]
+
+
+def input_gone(host: Host, seen: str, likely: str = "") -> HostFailed:
+    """`seen`: how it is known. `likely`: which lines read it."""
+    return HostFailed(
+        f"{host.name}: a start-up file of the login shell reads the input of commands",
+        why=f"{seen}; likely {likely or f'`read` in {USUAL} or a file that it sources'}",
+        hint=f"{login_command.ssh(host, 'cat')} <<< ok   # should print ok; let what reads run in "
+        "interactive shells only: [[ $- == *i* ]] && read ...",
+    )

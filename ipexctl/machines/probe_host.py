@@ -1,0 +1,68 @@
+"""Asking hosts what they are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from ipexctl.facts import host_facts as core
+from ipexctl.facts.facts import ClockFacts, Facts
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent_start import Ahead
+from ipexctl.machines.target import ROOT
+from ipexctl.machines.wire.frames import Frame
+
+
+def probe(agent: Agent, root: str = ROOT) -> Facts:
+    """The facts of one host. Raises Unreachable or HostFailed."""
+    return probe_and_listen(agent, root, listen=False)[0]
+
+
+def question(
+    root: str = ROOT,
+    *,
+    listen: bool,
+    fs: str = "/",
+    env: str = "",
+    dns: bool = False,
+    load: bool = True,
+) -> Ahead:
+    """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests). `env`:
+    the key of the environment that is looked at; "": the current one. `dns`: name servers are
+    asked, and waited for where they are silent. `load`: a busy host looks who
+    computes, for 0.2 s."""
+    asked = {"root": root, "listen": listen, "fs": fs, "environment": env, "dns": dns}
+    asked["load"] = load
+    return Ahead("facts.probe.facts", asked)
+
+
+def probe_and_listen(
+    agent: Agent, root: str = ROOT, *, listen: bool = True, fs: str = "/"
+) -> tuple[Facts, int | None]:
+    """Facts, and the port on which the host listens until the agent ends (None: it does not)."""
+    if agent.hello.kind != "python":
+        return answer(agent, 0, 0.0, root)
+    sent = time.monotonic()
+    asked = question(root, listen=listen, fs=fs)
+    return answer(agent, agent.start(asked.op, asked.args), sent, root)
+
+
+def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Facts, int | None]:
+    """What the host says to our `question` of that number, which left at `sent` (monotonic)."""
+    name = agent.host.name
+    if agent.hello.kind != "python":
+        facts = core.from_sh(name, agent.hello.sh_text, root)
+        return replace(facts, hung=agent.hello.hung), None
+    clocks: list[ClockFacts | None] = []
+
+    def hear(frame: Frame) -> None:
+        if frame.header.get("event") == "clock" and not clocks:
+            received, now = time.monotonic(), time.time()
+            remote = frame.header.get("now")
+            clocks.append(core.clock(sent=sent, received=received, now=now, remote=remote))
+
+    reply = agent.wait(number, timeout=30.0, total=60.0, on_event=hear)
+    facts = core.from_json(name, reply.done, clocks[0] if clocks else None)
+    port = core.count_or_none(reply.done.get("port"))
+    facts = replace(facts, hung=agent.hello.hung)
+    return facts, port if port and port < 65536 else None

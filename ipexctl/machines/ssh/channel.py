@@ -1,0 +1,164 @@
+"""One command on a host, as a Channel of transport.py."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+from ipexctl.errors import Unreachable
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.ssh.link import Link, seconds_left
+from ipexctl.machines.wire.transport import (
+    WRITE_PATIENCE,
+    ChannelTimeout,
+    check_progress,
+    takes_nothing,
+)
+
+STDERR_KEPT = 1 << 16
+MIN_RTT = 148  # where tcpi_min_rtt is in Linux's struct tcp_info
+CHUNK = 32_000  # fits one SSH packet
+
+
+def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
+    import paramiko
+
+    try:
+        channel: Any = link.transport.open_session(timeout=seconds_left(deadline))
+        channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
+        bound(channel)
+        if request_exec(channel, command, deadline):
+            return channel
+        why = "sshd refused" if channel.closed else "sshd did not answer the request"
+    except (paramiko.SSHException, EOFError, OSError) as e:
+        why = str(e) or type(e).__name__
+    raise Unreachable(
+        f"{host.name}: logged in, but cannot run commands",
+        why=why,
+        hint=f"{login_command.ssh(host, 'true')}   # must end with exit code 0",
+    )
+
+
+def request_exec(channel: Any, command: str | bytes, deadline: float) -> bool:
+    """Channel.exec_command, but with a deadline."""
+    from paramiko.common import cMSG_CHANNEL_REQUEST
+    from paramiko.message import Message
+
+    message = Message()
+    message.add_byte(cMSG_CHANNEL_REQUEST)
+    message.add_int(channel.remote_chanid)
+    message.add_string("exec")
+    message.add_boolean(True)
+    message.add_string(command)
+    channel._event_pending()
+    channel.transport._send_user_message(message)
+    channel.event.wait(seconds_left(deadline))
+    return bool(channel.event_ready)
+
+
+def bound(channel: Any) -> None:
+    """Paramiko takes whatever comes, also what exceeds the window that it has granted."""
+    from paramiko import SSHException
+    from paramiko.buffered_pipe import BufferedPipe
+
+    class Bounded(BufferedPipe):  # type: ignore[type-arg]
+        def feed(self, data: bytes) -> None:
+            if len(self) + len(data) > 2 * window:
+                raise SSHException("more data than its window allows")  # it ends the connection
+            super().feed(data)
+
+    window, before = channel.in_window_size, channel.in_buffer
+    channel.in_buffer = Bounded()
+    if len(before):
+        channel.in_buffer.feed(before.empty())
+
+
+class _Tail:
+    """Takes a channel's stderr as it comes and keeps its end, so that it never fills the window."""
+
+    def __init__(self, channel: Any) -> None:
+        self.data = b""
+        self._channel = channel
+        self._owed = 0
+
+    def feed(self, data: bytes) -> None:
+        """Runs in Paramiko's thread, which must not wait for a key exchange it drives itself."""
+        self.data = (self.data + data)[-STDERR_KEPT:]
+        self._owed += len(data)
+        if self._channel.transport.clear_to_send.is_set():
+            grant, self._owed = self._channel._check_add_window(self._owed), 0
+            if grant:
+                grant_window(self._channel, grant)
+
+    def close(self) -> None:
+        return None
+
+
+def grant_window(channel: Any, size: int) -> None:
+    from paramiko.common import cMSG_CHANNEL_WINDOW_ADJUST
+    from paramiko.message import Message
+
+    message = Message()
+    message.add_byte(cMSG_CHANNEL_WINDOW_ADJUST)
+    message.add_int(channel.remote_chanid)
+    message.add_int(size)
+    channel.transport._send_user_message(message)
+
+
+class SshChannel:
+    """Channel (see transport.py) on one session."""
+
+    def __init__(self, host: Host, link: Link, channel: Any) -> None:
+        self._host, self._link, self._channel = host, link, channel
+        self._ready = threading.Event()
+        channel.in_buffer.set_event(self._ready)
+        channel.settimeout(WRITE_PATIENCE)
+
+    def write(self, data: bytes) -> None:
+        from paramiko import SSHException
+
+        began = time.monotonic()
+        for start in range(0, len(data), CHUNK):
+            chunk = data[start : start + CHUNK]
+            while chunk:
+                check_progress(began, start)
+                try:
+                    sent = self._channel.send(chunk)
+                except TimeoutError:
+                    raise takes_nothing() from None
+                except (SSHException, EOFError) as e:
+                    raise OSError(str(e)) from None
+                if not sent:
+                    raise OSError(f"{self._host.name} no longer reads")
+                chunk = chunk[sent:]
+
+    def read(self, size: int, timeout: float | None = None) -> bytes:
+        if not self._ready.wait(timeout):
+            raise ChannelTimeout
+        return bytes(self._channel.recv(size))
+
+    def stderr(self) -> bytes:
+        return bytes(self._channel.in_stderr_buffer.data)
+
+    def exit_status(self, timeout: float) -> int | None:
+        self._channel.status_event.wait(timeout)
+        status = self._channel.exit_status
+        return None if status < 0 else int(status)
+
+    def round_trip(self) -> float | None:
+        with contextlib.suppress(AttributeError, OSError, struct.error):  # jump hosts
+            info = self._link.wire.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, MIN_RTT + 4)
+            return float(struct.unpack_from("=I", info, MIN_RTT)[0]) / 1e6
+        return None
+
+    def close(self) -> None:
+        from paramiko import SSHException
+
+        with contextlib.suppress(SSHException, OSError, EOFError):  # the connection went first
+            self._channel.close()
+        self._link.close()

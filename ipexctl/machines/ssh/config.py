@@ -1,0 +1,230 @@
+"""Asks `ssh -G` how to reach each host, as rarely as it can."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import glob
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.errors import InputError, Unreachable
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.bounded_read import read_file
+from ipexctl.local.environment import environment
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.openssh.ssh_config import (
+    Answer,
+    Config,
+    Me,
+    for_another,
+    own_answer,
+    parse_config,
+    parse_jump,
+    read_answer,
+)
+from ipexctl.machines.ssh.unresolved import KnownNames
+
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+ASK_TIMEOUT = 20.0
+MAX_JUMPS = 8
+Hops = tuple[str, ...]  # `[user@]host[:port]` each, the nearest first
+
+
+def current_user() -> Me:
+    """OpenSSH takes the home folder from the user database, not from HOME; so do we.
+
+    A container may run as a user that is in no database. ssh itself then refuses to start.
+    """
+    env, uid = environment(), os.getuid()
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        name = env.get("USER") or env.get("LOGNAME") or str(uid)
+        return Me(name, env.get("HOME", "/"), uid, socket.gethostname(), dict(env), known=False)
+    return Me(entry.pw_name, entry.pw_dir, uid, socket.gethostname(), dict(env))
+
+
+class SshConfig:
+    """`answers` for the hosts of a command; asks again only for names it hasn't seen."""
+
+    def __init__(self, config_file: Path | None, *, program: str | None = "ssh") -> None:
+        self.me = current_user()
+        self._file = config_file
+        self._ssh = shutil.which(program) if program and self.me.known else None
+        self._config = self._read()
+        self._given: frozenset[str] = frozenset()
+
+    def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+        """One per host; what the hostfile says about user and port goes first.
+
+        A host with an address is asked about by that: it is what ssh would be given.
+        """
+        self._given |= {name for h in hosts for name in (h.name, h.address) if name}
+        asked = {h: self._question(h) for h in hosts}
+        wanted = list(dict.fromkeys(asked.values()))
+        if self._ssh is None:
+            found = {h: self._without_ssh(h) for h in wanted}
+        elif not self._config.plain:
+            found = self._one_by_one(wanted)
+        else:
+            found = self._by_class(wanted)
+        answers = {h: found[asked[h]] for h in hosts}
+        return {
+            h: replace(a, name=h.name, user=h.user or a.user, port=h.port or a.port, given=h)
+            for h, a in answers.items()
+        }
+
+    def names(self) -> tuple[str, ...]:
+        """Hosts that have a `Host` line of their own, in its order."""
+        return self._config.names
+
+    def known_names(self) -> KnownNames:
+        return KnownNames(self.names(), self._given)
+
+    def _question(self, host: Host) -> Host:
+        """Where only names decide, nothing but the name: no host must get another's user or port.
+
+        Elsewhere a `Match` may look at the user, and ssh has to know it.
+        """
+        name = host.address or host.name
+        return Host(name) if self._config.plain else replace(host, name=name)
+
+    def _by_class(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+        classes: dict[tuple[bool, ...], list[Host]] = {}
+        for host in hosts:
+            classes.setdefault(self._config.host_class(host.name), []).append(host)
+        found = self._one_by_one([members[0] for members in classes.values()])
+        alone: list[Host] = []
+        for first, *rest in classes.values():
+            for host in rest:
+                answer = for_another(found[first], self._config, host.name)
+                if answer:
+                    found[host] = answer
+                else:
+                    alone.append(host)
+        return found | self._one_by_one(alone)
+
+    def _one_by_one(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+        if len(hosts) <= 1:
+            return {h: self._ask(h) for h in hosts}
+        with ThreadPoolExecutor(min(8, len(hosts))) as pool:
+            return dict(zip(hosts, pool.map(self._ask, hosts), strict=True))
+
+    def _ask(self, host: Host) -> Answer:
+        argv = [str(self._ssh), "-G", "-T", *ssh_options(host, self._file)]
+        try:
+            done = subprocess.run(
+                [*argv, "--", host.name],
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=ASK_TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise InputError(
+                f"{host.name}: ssh_config was not read in {ASK_TIMEOUT:.0f} s",
+                hint=f"{self._check(host)}   # a `Match exec` that hangs?",
+            ) from None
+        if done.returncode:
+            raise InputError(
+                f"{host.name}: ssh cannot read its configuration",
+                why=done.stderr.decode("utf-8", "replace").strip(),
+                hint=self._check(host),
+            )
+        return read_answer(done.stdout.decode("utf-8", "replace"), host.name, self._config)
+
+    def _check(self, host: Host) -> str:
+        file = ("-F", str(self._file)) if self._file else ()
+        return login_command.ssh(host, options=("-G", *file))
+
+    def _without_ssh(self, host: Host) -> Answer:
+        if any(s.key == "match" for s in self._config.settings):
+            raise InputError(
+                "ssh_config has `Match` lines, and only the ssh program can evaluate them",
+                hint="install the OpenSSH client, or name a file without Match: -F FILE",
+            )
+        return own_answer(self._config, host.name, self.me.user or getpass.getuser())
+
+    def _read(self) -> Config:
+        folder = Path(self.me.home, ".ssh")
+        if self._file is None:
+            files = [(folder / "config", folder), (SYSTEM_CONFIG, SYSTEM_CONFIG.parent)]
+        elif str(self._file) == "none":
+            files = []
+        elif self._file.exists():
+            files = [(self._file, folder)]
+        else:
+            raise InputError(
+                f"there is no SSH configuration file {self._file}",
+                hint="correct the path; without -F, ipexctl reads ~/.ssh/config",
+            )
+        return parse_config(
+            (text, _Includes(base, self.me)) for file, base in files for text in _texts([str(file)])
+        )
+
+
+class _Includes:
+    """Follows an Include line: relative to the folder ssh uses, ~ and wildcards as ssh does."""
+
+    def __init__(self, base: Path, me: Me) -> None:
+        self._base, self._home = base, me.home
+
+    def __call__(self, word: str) -> Sequence[str]:
+        if word.startswith("~/"):
+            word = self._home + word[1:]
+        return _texts(sorted(glob.glob(os.path.join(self._base, word))))  # noqa: PTH118, PTH207
+
+
+def _texts(paths: Iterable[str]) -> list[str]:
+    found = []
+    for path in paths:
+        try:
+            found.append(read_file(Path(path)).decode("utf-8", "surrogateescape"))
+        except OSError as e:
+            if e.errno == errno.EFBIG:
+                raise InputError(f"{path}: {e.strerror}") from None
+            continue  # ssh itself ignores what isn't there, and complains about the rest
+    return found
+
+
+# --- jump hosts ----------------------------------------------------------------------------------
+
+
+def ssh_options(host: Host, config_file: Path | None) -> list[str]:
+    """What a hostfile and -F say, in ssh's words."""
+    argv = ["-F", str(config_file)] if config_file else []
+    if host.user:
+        argv += ["-l", host.user]
+    if host.port:
+        argv += ["-p", str(host.port)]
+    return argv
+
+
+def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
+    """The whole way: the first hop may have a ProxyJump of its own, and so on."""
+    hops = answer.proxy_jump
+    while hops:
+        before = ask(hop_host(hops[0])).proxy_jump
+        if not before or hops[0] in before:  # `Host *` gives the jump host itself as its jump
+            break
+        hops = (*before, *hops)
+        if len(hops) > MAX_JUMPS:
+            raise Unreachable(
+                f"{answer.name}: ProxyJump is circular",
+                why=" -> ".join(hops),
+                hint=f"{login_command.ssh(answer.given, options=('-G',))} | grep -i proxyjump",
+            )
+    return hops
+
+
+def hop_host(hop: str) -> Host:
+    name, user, port = parse_jump(hop)
+    return Host(name, user=user, port=port)

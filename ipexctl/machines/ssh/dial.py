@@ -1,0 +1,255 @@
+"""Bytes to a host's SSH port, up to the first line it says. No SSH library in here."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import queue
+import re
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ipexctl.errors import Unreachable
+from ipexctl.local.environment import environment
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.openssh.ssh_config import Answer
+from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
+from ipexctl.quick_dataclass import dataclass
+
+BANNER_LIMIT = 1 << 16
+SEE_SSHD = "systemctl status ssh sshd; ss -tln"
+_FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
+_FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+_NO_ROUTE = (errno.ENETUNREACH, errno.ENETDOWN)
+_NO_ANSWER = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN)
+
+# A host that vanished is noticed by the kernel, which costs us nothing: idle connections are asked
+# after 15 s and given up 15 s later, sent data may stay unconfirmed for 30 s.
+_KEEPALIVE = (
+    ("TCP_KEEPIDLE", 15),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 30_000),
+)
+
+
+Names = Callable[[], KnownNames]
+
+
+class Dropped(Exception):
+    """The host closed the connection before it said anything of SSH: worth another try."""
+
+
+@dataclass
+class Wire:
+    """What an SSH library needs of a socket.
+
+    The first lines of both sides are exchanged by us: the host's was looked at and comes again,
+    and the library's own is not sent twice.
+    """
+
+    sock: Any  # a socket, or a channel through a jump host
+    seen: bytes = b""
+    said: bytes = b""
+    finish: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.recv: Callable[[int], bytes] = self._again if self.seen else self.sock.recv
+        self.send: Callable[[bytes], int] = self._once if self.said else self.sock.send
+        self.settimeout: Callable[[float | None], None] = self.sock.settimeout
+
+    def close(self) -> None:
+        """Wakes whoever waits in recv, then closes."""
+        for end in (lambda: self.sock.shutdown(socket.SHUT_RDWR), self.sock.close):
+            with contextlib.suppress(Exception):  # a jump host's channel raises what it likes
+                end()
+        self.finish()
+
+    @property
+    def _closed(self) -> bool:  # Paramiko asks sockets for this
+        return bool(self.sock._closed)
+
+    def _once(self, data: bytes) -> int:
+        if data != self.said:
+            raise OSError(f"{data[:80]!r} instead of the greeting that was sent")
+        self.said = b""
+        self.send = self.sock.send
+        return len(data)
+
+    def _again(self, size: int) -> bytes:
+        data, self.seen = self.seen[:size], self.seen[size:]
+        if not self.seen:
+            self.recv = self.sock.recv
+        return data
+
+
+def dial(answer: Answer, deadline: float, names: Names = KnownNames) -> Wire:
+    """A TCP connection to the host's SSH port. `names`: what its name may have been meant to be."""
+    limit = deadline
+    if answer.connect_timeout:
+        limit = min(deadline, time.monotonic() + answer.connect_timeout)
+    addresses = _resolve(answer, limit, names)
+    for i, (family, address) in enumerate(addresses):
+        left = max(0.05, limit - time.monotonic()) / (len(addresses) - i)
+        try:
+            return Wire(_connect(family, address, left))
+        except OSError as e:
+            error = e
+    raise _explain(answer, str(addresses[-1][1][0]), error)
+
+
+def dial_command(command: str) -> Wire:
+    """A ProxyCommand of the user's own ssh_config, run by their shell as OpenSSH runs it."""
+    ours, theirs = socket.socketpair()
+    shell = environment().get("SHELL") or "/bin/sh"
+    with theirs:
+        process = subprocess.Popen(
+            [shell, "-c", f"exec {command}"],
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return Wire(ours, finish=lambda: _end(process))
+
+
+def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
+    """Sends our first line and waits for the host's: neither side needs the other's to speak.
+
+    Raises Dropped, or Unreachable with what the host said.
+    """
+    with contextlib.suppress(OSError):  # who hangs up may have said why: the reading below tells
+        wire.sock.settimeout(max(0.01, deadline - time.monotonic()))
+        wire.sock.sendall(line)
+    seen = b""
+    while not _FIRST_LINE.search(seen):
+        try:
+            wire.sock.settimeout(max(0.01, deadline - time.monotonic()))
+            data = wire.sock.recv(255)
+        except TimeoutError:
+            if answer.proxy_command and not seen:
+                raise Unreachable(
+                    f"{answer.name}: no answer through its ProxyCommand",
+                    why="the host is down, or the proxy cannot reach it",
+                    hint=login_command.debug(answer.given),
+                ) from None
+            raise Unreachable(
+                f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
+                why="another service listens there, or sshd hangs or is overloaded",
+                hint=login_command.debug(answer.given),
+            ) from None
+        except OSError as e:  # a reset, where our line came to a closed door
+            if not seen:
+                raise Dropped(str(e)) from None
+            data = b""
+        seen += data
+        if not data or len(seen) > BANNER_LIMIT:
+            raise _no_ssh(answer, seen)
+    wire.seen, wire.said = seen, line
+    wire.__post_init__()
+
+
+def _no_ssh(answer: Answer, seen: bytes) -> Exception:
+    text = seen.decode("utf-8", "replace").strip()
+    if text.startswith("Not allowed"):
+        return Unreachable(
+            f"{answer.name}: sshd temporarily refuses connections from this machine",
+            why=f"it said: {text[:200]} (PerSourcePenalties, after failed logins)",
+            hint="wait a minute, and fix the logins that fail",
+        )
+    if not text or text.startswith("Exceeded"):
+        return Dropped(text)
+    return Unreachable(
+        f"{answer.name}: port {answer.port} does not speak SSH", why=f"it said: {text[:200]}"
+    )
+
+
+def _connect(family: int, address: tuple[Any, ...], timeout: float) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout)
+        sock.connect(address)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _resolve(answer: Answer, deadline: float, names: Names) -> list[tuple[int, tuple[Any, ...]]]:
+    """getaddrinfo has no time limit of its own, so it runs beside us."""
+    family = _FAMILIES.get(answer.address_family, socket.AF_UNSPEC)
+    try:
+        found = socket.getaddrinfo(
+            answer.hostname,
+            answer.port,
+            family,
+            socket.SOCK_STREAM,
+            flags=socket.AI_NUMERICHOST,
+        )
+    except socket.gaierror:
+        found = _ask_resolver(answer, family, deadline, names)
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def _ask_resolver(answer: Answer, family: int, deadline: float, names: Names) -> list[Any]:
+    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            results.put(
+                socket.getaddrinfo(answer.hostname, answer.port, family, socket.SOCK_STREAM)
+            )
+        except (OSError, UnicodeError) as e:
+            results.put(e)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        found = results.get(timeout=max(0.05, deadline - time.monotonic()))
+    except queue.Empty:
+        found = "the name server gave no answer in time"
+    if isinstance(found, list):
+        return found
+    why = getattr(found, "strerror", None) or str(found)
+    raise unresolved(answer.given, answer.hostname, why, names())
+
+
+def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
+    where = f"{address} port {answer.port}"
+    if isinstance(error, ConnectionRefusedError):
+        return Unreachable(
+            f"{answer.name}: {where} refused the connection",
+            why="sshd is not running or is listening on another port, or a firewall is rejecting "
+            "the connection",
+            hint=f"on {answer.name}: {SEE_SSHD}",
+        )
+    if isinstance(error, TimeoutError) or error.errno in _NO_ANSWER:
+        return Unreachable(
+            f"{answer.name}: no answer from {where}",
+            why="the host is down, the address is wrong, or a firewall drops the packets",
+            hint=f"ping {address}",
+        )
+    if error.errno in _NO_ROUTE:
+        return Unreachable(
+            f"{answer.name}: there is no route to {address}",
+            why=str(error),
+            hint=f"ip route get {address}",
+        )
+    return Unreachable(f"{answer.name}: cannot connect to {where}", why=str(error))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(2)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

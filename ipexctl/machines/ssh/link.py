@@ -1,0 +1,242 @@
+"""One connection: Paramiko's transport, told to be quick and quiet."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ipexctl.errors import Unreachable
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.openssh.host_certificates import SUFFIX
+from ipexctl.machines.openssh.ssh_config import Answer
+from ipexctl.machines.ssh.dial import Dropped, Wire
+from ipexctl.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import paramiko
+
+WEAK = ("3des", "md5")
+LARGEST_PACKET = 1 << 18  # as OpenSSH
+LONGEST_LIST = 64  # of extensions, of questions at a login
+LISTS = {7: 0, 60: 3}  # EXT_INFO, USERAUTH_INFO_REQUEST: the texts before the length of its list
+LARGEST_PRIME = 4096  # bits: with more, one exchange of keys takes a second, and nothing else runs
+EXCHANGES = 10  # with primes of the host's choice, and one more each second
+IDLE_WAKEUP = 10.0  # how often an idle connection's thread looks around
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the host is asked to show: a certificate, or one of the key types on record."""
+
+    certificate: bool = False
+    known_types: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Link:
+    """A Paramiko transport, and what it stands on."""
+
+    answer: Answer
+    transport: paramiko.Transport
+    wire: Wire
+    on_close: Callable[[Link], None]
+
+    @classmethod
+    def start(
+        cls,
+        answer: Answer,
+        wire: Wire,
+        wanted: Wanted,
+        on_close: Callable[[Link], None],
+    ) -> Link:
+        return cls(answer, _new_transport(answer, wire, wanted), wire, on_close)
+
+    def exchange_keys(self, deadline: float) -> None:
+        """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
+        done = threading.Event()
+        self.transport.start_client(event=done)
+        if done.wait(seconds_left(deadline)) and self.transport.is_active():
+            return
+        error = self.transport.get_exception()
+        self.close()
+        raise _no_exchange(self.answer, error)
+
+    def host_key(self) -> tuple[str, bytes]:
+        """The type and the blob (of a certificate, where the host showed one); the host has proved
+        in the key exchange that it has this key."""
+        key: Any = self.transport.get_remote_server_key()
+        if key.public_blob:
+            return str(key.public_blob.key_type), bytes(key.public_blob.key_blob)
+        return str(key.get_name()), bytes(key.asbytes())
+
+    def close(self) -> None:
+        """Returns at once; Paramiko's thread sees the end of the socket and cleans up itself."""
+        self.wire.close()
+        self.on_close(self)
+
+
+def seconds_left(deadline: float) -> float:
+    """Seconds until then, and never none: what is already here is still taken."""
+    return max(0.05, deadline - time.monotonic())
+
+
+def load() -> None:
+    """Paramiko without Invoke, which it wants for one line of an ssh_config and which costs half of
+    its start: our configurations are read by ssh itself."""
+    if "paramiko" not in sys.modules and "invoke" not in sys.modules:
+        sys.modules["invoke"] = None  # type: ignore[assignment]  # an import fails, and it goes on
+        try:
+            import paramiko  # noqa: F401
+        finally:
+            del sys.modules["invoke"]
+    _silence()
+
+
+def _silence() -> None:
+    """Paramiko logs tracebacks of ordinary network trouble; we say it in our own words."""
+    logger = logging.getLogger("paramiko")
+    logger.propagate = False
+    logger.setLevel(logging.CRITICAL + 1)
+
+
+@cache
+def greeting() -> bytes:
+    """The line with which Paramiko opens a conversation."""
+    import paramiko
+
+    library: Any = paramiko.Transport
+    return f"SSH-{library._PROTO_ID}-{library._CLIENT_ID}\r\n".encode()
+
+
+@cache
+def _packetizer() -> Any:
+    import paramiko.packet
+
+    class Packetizer(paramiko.packet.Packetizer):
+        """Without the thread that Paramiko starts per connection as an alarm: we have deadlines."""
+
+        def start_handshake(self, timeout: float) -> None:
+            return None
+
+        def complete_handshake(self) -> None:
+            return None
+
+        def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+            """Of a packet whose length the other side has named."""
+            if n > LARGEST_PACKET:
+                raise paramiko.SSHException(f"a packet of {n:,} bytes")
+            return bytes(super().read_all(n, check_rekey))
+
+        def read_message(self) -> tuple[int, Any]:
+            """Paramiko goes through a list as far as its length says, be there anything or not."""
+            kind, message = super().read_message()
+            if kind in LISTS:
+                for _ in range(LISTS[kind]):
+                    message.get_binary()
+                if message.get_int() > LONGEST_LIST:
+                    raise paramiko.SSHException("a list without end")
+                message.rewind()
+            return kind, message
+
+    return Packetizer
+
+
+@cache
+def _transport_class() -> Any:
+    import paramiko
+    from paramiko.kex_gex import KexGexSHA256
+
+    class Exchange(KexGexSHA256):
+        max_bits = LARGEST_PRIME
+
+        def _parse_kexdh_gex_group(self, message: Any) -> None:
+            transport: Any = self.transport
+            transport.exchanges += 1
+            if transport.exchanges > EXCHANGES + time.monotonic() - transport.began:
+                raise paramiko.SSHException("the host keeps requesting new keys")
+            prime = message.get_mpint()
+            if prime < 0 or not self.min_bits <= prime.bit_length() <= LARGEST_PRIME:
+                raise paramiko.SSHException("a prime of a size that was not requested")
+            message.rewind()
+            super()._parse_kexdh_gex_group(message)  # type: ignore[misc]
+
+    class Transport(paramiko.Transport):
+        """Asks for the kinds of host keys that we say, in our order."""
+
+        host_key_algorithms: tuple[str, ...] = ()
+        exchanges, began = 0, 0.0
+        _kex_info = {**paramiko.Transport._kex_info, Exchange.name: Exchange}  # type: ignore[attr-defined]
+
+        @property
+        def preferred_keys(self) -> tuple[str, ...]:
+            return self.host_key_algorithms
+
+    return Transport
+
+
+def _new_transport(answer: Answer, wire: Wire, wanted: Wanted) -> paramiko.Transport:
+    transport: Any = _transport_class()(wire, packetizer_class=_packetizer())
+    for word, allowed in (("Ciphers", answer.ciphers), ("MACs", answer.macs), ("Kex", answer.kex)):
+        name = f"_preferred_{word.lower()}"
+        setattr(transport, name, _allowed(answer.name, word, getattr(transport, name), allowed))
+    transport.began = time.monotonic()
+    wire.settimeout(IDLE_WAKEUP)
+    transport.host_key_algorithms = host_key_algorithms(transport._preferred_keys, wanted)
+    transport._preferred_ciphers = _first(
+        transport._preferred_ciphers, ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
+    )
+    return transport  # type: ignore[no-any-return]
+
+
+def _allowed(
+    host: str, word: str, offered: Sequence[str], allowed: Sequence[str]
+) -> tuple[str, ...]:
+    """What ssh_config allows of what Paramiko has, without what is broken."""
+    sound = [a for a in offered if not any(weak in a for weak in WEAK)]
+    found = tuple(a for a in sound if {a, a.removesuffix("@libssh.org")} & {*(allowed or sound)})
+    if not found:
+        key = "KexAlgorithms" if word == "Kex" else word
+        raise Unreachable(
+            f"{host}: ssh_config allows no {key} that ipexctl supports",
+            why=f"{key} {','.join(allowed)}; known: {','.join(sound)}",
+            hint="--transport openssh   # the ssh program itself",
+        )
+    return found
+
+
+def host_key_algorithms(offered: Sequence[str], wanted: Wanted) -> tuple[str, ...]:
+    """The host shall show what we can judge, not another of its keys (OpenSSH does the same)."""
+    types = {"rsa-sha2" if t == "ssh-rsa" else t for t in wanted.known_types}
+    plain = _first(offered, [a for a in offered if a in types or a[:8] in types])
+    return (*(a + SUFFIX for a in offered if wanted.certificate and a != "ssh-rsa"), *plain)
+
+
+def _first(algorithms: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+    """Only the order changes: what isn't offered by the library is never asked for."""
+    front = [a for a in wanted if a in algorithms]
+    return (*front, *(a for a in algorithms if a not in front))
+
+
+def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
+    import paramiko
+
+    if error is None:
+        return Unreachable(
+            f"{answer.name}: the SSH key exchange did not finish in time",
+            why="the host is overloaded, or a firewall lets only small packets pass (MTU)",
+            hint=login_command.debug(answer.given),
+        )
+    if isinstance(error, EOFError | ConnectionError):
+        return Dropped(str(error))
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return Unreachable(
+            f"{answer.name}: the host and ipexctl have no SSH algorithm in common",
+            why=str(error),
+            hint="update the host's OpenSSH, or this machine's paramiko",
+        )
+    return Unreachable(f"{answer.name}: the SSH key exchange failed", why=str(error))

@@ -1,0 +1,371 @@
+"""Logging in: private keys, the agent, the password of --ask-pass, and what went wrong."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import copy
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ipexctl.errors import Unreachable
+from ipexctl.local.environment import environment
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.openssh.host_certificates import parse_certificate
+from ipexctl.machines.openssh.ssh_config import DEFAULTS, Answer, Me, expand
+from ipexctl.machines.ssh.link import Link, seconds_left
+from ipexctl.machines.ssh.secrets import Secrets
+from ipexctl.quick_dataclass import dataclass
+
+AGENT_TIMEOUT = 30.0  # somebody may have to touch a hardware key
+DEFAULT_KEYS = tuple(
+    f"~/.ssh/id_{kind}" for kind in ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "dsa")
+)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A key to try. `key` is Paramiko's, or our own around the agent's."""
+
+    label: str
+    key: Any
+
+
+@dataclass(frozen=True)
+class Candidates:
+    keys: tuple[_Candidate, ...]
+    skipped: tuple[str, ...]  # why other keys are not tried
+    locked: tuple[str, ...] = ()  # files whose passphrase nobody told yet
+
+
+_Method = Callable[[Any, str, Any, float], bool]
+_Asked = tuple[tuple[str, ...], tuple[str, ...], bool, str]
+
+
+class KeyRing:
+    """Private keys are parsed once, and the agent is asked once, for all hosts together."""
+
+    def __init__(self, me: Me, secrets: Secrets) -> None:
+        self._me = me
+        self._secrets = secrets
+        self._opened: dict[str, Any] = {}
+        self._found: dict[_Asked, Candidates] = {}
+        self._lock = threading.Lock()
+
+    def candidates(self, answer: Answer) -> Candidates:
+        asked = (
+            tuple(expand(path, answer, self._me) for path in answer.identity_files),
+            tuple(expand(path, answer, self._me) for path in answer.certificate_files),
+            answer.identities_only,
+            self._agent_path(answer),
+        )
+        with self._lock:
+            if asked not in self._found:
+                self._found[asked] = self._collect(*asked)
+            return self._found[asked]
+
+    def unlock(self, answers: Sequence[Answer]) -> None:
+        """Asks for passphrases, each once: of keys that ssh_config names, or where nothing else
+        could let us in. A key in the agent needs none."""
+        defaults = {expand(path, DEFAULTS, self._me) for path in DEFAULT_KEYS}
+        for answer in answers:
+            found = self.candidates(answer)
+            alone = not found.keys and not self._secrets.ask_pass
+            for path in found.locked:
+                if path not in defaults or alone:
+                    key = self._secrets.open(path, _key_with(path))
+                    if key:
+                        self._opened[path] = key
+                        self._found.clear()
+
+    def _agent_path(self, answer: Answer) -> str:
+        named = answer.identity_agent
+        if named.lower() == "none":
+            return ""
+        if named in ("", "SSH_AUTH_SOCK"):
+            return self._me.env.get("SSH_AUTH_SOCK", "")
+        if named.startswith("$"):
+            return self._me.env.get(named[1:].strip("{}"), "")
+        return expand(named, answer, self._me)
+
+    def _collect(
+        self, files: tuple[str, ...], certificates: tuple[str, ...], only: bool, agent: str
+    ) -> Candidates:
+        """In ssh's order: sshd hangs up after a few keys (MaxAuthTries), so those that somebody
+        put into the agent go before files that only lie there."""
+        held, skipped = _agent_keys(agent)
+        named: list[_Candidate] = []  # by ssh_config, and in the agent
+        alone: list[_Candidate] = []  # in a file only
+        locked: list[str] = []
+        for path in files:
+            if path == "none":
+                continue
+            key, reason = (self._opened[path], "") if path in self._opened else _load_key(path)
+            blob = key.asbytes() if key else _public_blob(path)
+            in_agent = [k for k in held if blob and k.bare == blob]
+            held = [k for k in held if k not in in_agent]
+            for usable in [key] if key else in_agent:
+                kind = named if in_agent else alone
+                kind += _with_certificates(path, usable, (f"{path}-cert.pub", *certificates))
+            if reason and not key and not in_agent:
+                skipped.append(reason)
+                locked += [path] if "ssh-add" in reason else []
+        for other in [] if only else held:
+            named += _with_certificates(f"agent: {other.comment}", other, certificates)
+        rank = {path: number for number, path in enumerate(certificates)}
+        keys = sorted([*named, *alone], key=lambda c: rank.get(c.label, len(rank)))
+        paths = [path for path in files if path != "none"]
+        if paths and not keys and not skipped:
+            skipped.append(f"no such key file: {', '.join(paths)}")
+        return Candidates(tuple(keys), tuple(skipped), tuple(locked))
+
+
+class _AgentKey:
+    """A key that stays in the agent. One conversation at a time, since all hosts share the line."""
+
+    public_blob: Any = None
+
+    def __init__(self, key: Any, lock: threading.Lock) -> None:
+        self.comment = key.comment
+        self._key, self._lock = key, lock
+        cert = parse_certificate(bytes(key.blob))
+        self.bare = cert.key if cert else bytes(key.blob)
+
+    def get_name(self) -> str:
+        return str(self._key.name)
+
+    def asbytes(self) -> bytes:
+        return bytes(self._key.blob)
+
+    def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> Any:
+        with self._lock:
+            return self._key.sign_ssh_data(data, algorithm)
+
+
+def _agent_keys(path: str) -> tuple[list[_AgentKey], list[str]]:
+    """The agent's keys, and a word if it can't be asked."""
+    from paramiko import SSHException
+    from paramiko.agent import AgentSSH
+
+    if not path:
+        return [], []
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.settimeout(AGENT_TIMEOUT)
+    agent: Any = AgentSSH()
+    try:
+        line.connect(path)
+        agent._connect(line)
+    except (OSError, SSHException) as e:
+        line.close()
+        return [], [f"the agent at {path} does not answer ({e})"]
+    lock = threading.Lock()
+    return [_AgentKey(k, lock) for k in agent.get_keys()], []
+
+
+def _load_key(path: str) -> tuple[Any, str]:
+    """The key, or None and why not; a default file that isn't there needs no word."""
+    import paramiko
+
+    try:
+        mode = Path(path).stat().st_mode
+        if mode & 0o077 and Path(path).stat().st_uid == os.getuid():
+            return None, f"{path} can be read by others, so ssh would refuse it (chmod 600 {path})"
+        return paramiko.PKey.from_path(path), ""
+    except FileNotFoundError:
+        return None, ""
+    except (TypeError, paramiko.PasswordRequiredException):
+        return None, f"{path} has a passphrase and is not in the agent (ssh-add {path})"
+    except Exception as e:  # the parsers below raise whatever they like about a broken file
+        return None, f"{path} cannot be read ({e or type(e).__name__})"
+
+
+def _key_with(path: str) -> Callable[[bytes], Any]:
+    """Opens the key file with a passphrase; None when it is the wrong one."""
+    import paramiko
+
+    def load(passphrase: bytes) -> Any:
+        with contextlib.suppress(Exception):  # each key format has its own word for "wrong"
+            given: Any = passphrase
+            return paramiko.PKey.from_path(path, given)
+        return None
+
+    return load
+
+
+def _with_certificates(label: str, key: Any, files: tuple[str, ...]) -> list[_Candidate]:
+    """A key's certificates first, as ssh does; the host may know the bare key as well."""
+    bare = copy.copy(key)
+    bare.public_blob = None
+    found = []
+    for path in dict.fromkeys(files):
+        blob = _public_blob(path)
+        cert = parse_certificate(blob)
+        if cert and cert.key == (key.bare if isinstance(key, _AgentKey) else bare.asbytes()):
+            certified = copy.copy(key)
+            certified.public_blob = _certificate_of(blob)
+            found.append(_Candidate(path, certified))
+    return [*found, _Candidate(label, bare)]
+
+
+def _certificate_of(blob: bytes) -> Any:
+    from paramiko import Message
+    from paramiko.pkey import PublicBlob
+
+    return PublicBlob.from_message(Message(blob))
+
+
+def _public_blob(path: str) -> bytes:
+    try:
+        words = Path(path.removesuffix(".pub") + ".pub").read_text("utf-8").split()
+        return base64.b64decode(words[1])
+    except (OSError, ValueError, IndexError):
+        return b""
+
+
+def authenticate(link: Link, candidates: Candidates, deadline: float, password: str | None) -> None:
+    """Every key in turn, then the password the user gave, until one is taken."""
+    login = _Login(link, deadline)
+    waiting = list(candidates.keys)
+    while waiting and login.takes("publickey"):
+        candidate = waiting.pop(0)
+        login.attempt(candidate.label, _public_key, candidate.key)
+    untried = [c.label for c in waiting] + ["the password"] * (password is not None)
+    if untried and login.tried and not link.transport.is_active():
+        raise _hung_up(login, untried)
+    if password is not None:
+        if login.takes("password"):
+            login.attempt("the password", _password, password)
+        if "password" not in login.allowed and "keyboard-interactive" in login.allowed:
+            login.attempt("the password, when asked", _interactive, password)
+    if not login.done:
+        raise _auth_failed(login, candidates.skipped, with_password=password is not None)
+
+
+class _Login:
+    """What was tried on one connection, and what the host said to it."""
+
+    def __init__(self, link: Link, deadline: float) -> None:
+        self.link, self.deadline = link, deadline
+        self.tried: list[str] = []
+        self.allowed: list[str] = []
+        self.error: Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.link.transport.is_authenticated()
+
+    def takes(self, method: str) -> bool:
+        """Is it worth trying? The host names its methods with its first refusal."""
+        if self.done or not self.link.transport.is_active():
+            return False
+        return not self.allowed or method in self.allowed
+
+    def attempt(self, label: str, method: _Method, what: Any) -> None:
+        import paramiko
+
+        self.tried.append(label)
+        transport = self.link.transport
+        try:
+            finished = method(transport, self.link.answer.user, what, self.deadline)
+        except (paramiko.SSHException, EOFError, OSError) as e:
+            self.error, finished = e, True
+        if self.done:
+            return
+        if not finished:
+            raise _auth_timeout(self.link.answer, label)
+        self.error = transport.get_exception() or self.error
+        self.allowed = list(getattr(self.error, "allowed_types", self.allowed))
+
+
+# Each gives False when the host didn't answer in time.
+
+
+def _public_key(transport: Any, user: str, key: Any, deadline: float) -> bool:
+    done = threading.Event()
+    transport.auth_publickey(user, key, event=done)
+    return done.wait(seconds_left(deadline))
+
+
+def _password(transport: Any, user: str, password: str, deadline: float) -> bool:
+    done = threading.Event()
+    transport.auth_password(user, password, event=done, fallback=False)
+    return done.wait(seconds_left(deadline))
+
+
+def _interactive(transport: Any, user: str, password: str, deadline: float) -> bool:
+    """One hidden prompt gets the password; whoever asks for more is refused."""
+    from paramiko import SSHException
+
+    told: list[str] = []
+
+    def handler(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
+        if not prompts:
+            return []
+        if told or len(prompts) > 1 or prompts[0][1]:
+            raise SSHException(f"the host asks for more than a password: {prompts[0][0]}")
+        told.append("once")
+        return [password]
+
+    transport.auth_timeout = seconds_left(deadline)  # Paramiko takes no event here
+    try:
+        transport.auth_interactive(user, handler)
+    except SSHException:
+        if time.monotonic() >= deadline:
+            return False
+        raise
+    return True
+
+
+def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool) -> Unreachable:
+    answer, error = login.link.answer, login.error
+    why = [f"tried: {', '.join(login.tried)}" if login.tried else "there is no key to try"]
+    why += skipped
+    if login.allowed:
+        why.append(f"the host accepts: {', '.join(login.allowed)}")
+    elif error and ("disconnect" in str(error).lower() or "more than a password" in str(error)):
+        why.append(str(error))
+    if environment().get("SLURM_JOB_ID"):
+        why.append("this is a Slurm job: on some clusters srun reaches its nodes and SSH does not")
+    return Unreachable(
+        f"{answer.name}: cannot log in as {answer.user}",
+        why="\n".join(why),
+        hint=_login_hint(login, skipped, with_password=with_password),
+    )
+
+
+def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
+    answer, count = login.link.answer, len(login.tried)
+    keys = f"{count} {'key' if count == 1 else 'keys'}"
+    return Unreachable(
+        f"{answer.name}: the host closed the connection after {keys}",
+        why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(untried)}\n"
+        "sshd accepts at most MaxAuthTries keys per connection",
+        hint=f"in ssh_config, under Host {login_command.where(answer.given)}: "
+        "IdentitiesOnly yes, and IdentityFile THE-RIGHT-KEY",
+    )
+
+
+def _login_hint(login: _Login, skipped: tuple[str, ...], *, with_password: bool) -> str:
+    locked = [word for word in skipped if "ssh-add" in word]
+    if locked:
+        return "ssh-add " + locked[0].split()[0]
+    answer = login.link.answer
+    by_word = {"password", "keyboard-interactive"}
+    if login.allowed and "publickey" not in login.allowed and by_word & set(login.allowed):
+        beyond = "--transport openssh, after ssh -M has logged in"
+        return beyond if with_password else "--ask-pass"
+    return login_command.copy_id(answer.given, answer.user)
+
+
+def _auth_timeout(answer: Answer, label: str) -> Unreachable:
+    return Unreachable(
+        f"{answer.name}: the host did not answer the login as {answer.user} in time",
+        why=f"sshd is checking the key {label}; it may be waiting for a directory, DNS or PAM "
+        "service",
+        hint=login_command.debug(answer.given),
+    )

@@ -1,0 +1,296 @@
+"""Hosts over the ssh program, one process each: for logins that only ssh itself knows.
+
+Kerberos, hardware keys, second factors through a ControlMaster. Slower than `machines/ssh`, and its
+errors are text. Whatever ssh_config says, ssh must know the host's key and never asks anything.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+import shlex
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ipexctl.base.quoting import quote
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.openssh import login_command, startup_files
+from ipexctl.machines.openssh.ssh_config import Answer
+from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
+from ipexctl.machines.ssh.dial import SEE_SSHD, Names
+from ipexctl.machines.ssh.host_keys import own_known_hosts
+from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
+from ipexctl.machines.wire.transport import Channel, ChannelTimeout, PipeChannel, allow_files
+from ipexctl.quick_dataclass import dataclass
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
+NOISE_LIMIT = 1 << 20
+INPUT_WAIT = 1.0  # seconds at the end in which a command that waits for input gets some
+SSH_FAILED = 255  # ssh's own exit code for everything that isn't the command's
+_FORCED = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "UpdateHostKeys=no",  # nothing but `trust` writes keys
+    "CheckHostIP=no",
+    "NoHostAuthenticationForLocalhost=no",
+    "VerifyHostKeyDNS=no",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "RemoteCommand=none",
+    "LogLevel=ERROR",
+    "ServerAliveInterval=10",
+    "ServerAliveCountMax=3",
+)
+
+
+class OpenSshTransport:
+    """`hosts` are resolved at once, so that a broken ssh_config is reported before any work."""
+
+    def __init__(self, hosts: tuple[Host, ...], config_file: Path | None = None) -> None:
+        program = shutil.which("ssh")
+        if program is None:
+            raise NotHere(
+                "--transport openssh needs the ssh program, which is not installed",
+                hint="apt install openssh-client, or leave --transport out",
+            )
+        self._program = program
+        self._file = config_file
+        self._config = SshConfig(config_file)
+        self._answers = self._config.answers(hosts)
+        allow_files(len(hosts))
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        """sshd drops some of many at once (MaxStartups): then again, until the deadline."""
+        deadline = time.monotonic() + timeout
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return self._try(host, command, deadline)
+            except _Dropped as e:
+                rest = pause * random.uniform(0.5, 1.5)
+                if time.monotonic() + rest >= deadline:
+                    raise e.told from None
+            time.sleep(rest)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
+        """RemoteTransport.attend; ssh itself says what is wrong."""
+        argv = self._argv(host, timeout, "-t" if pty else "-T")
+        code = subprocess.call((*argv, "--", host.address or host.name, command))
+        return code if code >= 0 else 128 - code
+
+    def options(self, host: Host, timeout: float) -> tuple[str, ...]:
+        """For another program that uses ssh or sftp: the way there, and the keys to verify. User
+        and port are left to that program."""
+        words = self._argv(host, timeout)[1:]
+        pairs = zip(words[::2], words[1::2], strict=True)
+        return tuple(word for pair in pairs if pair[0] in ("-F", "-o") for word in pair)
+
+    def close(self) -> None:
+        return None
+
+    def _try(self, host: Host, command: str, deadline: float) -> Channel:
+        marker = "ipexctl" + secrets.token_hex(8)
+        left = max(1.0, deadline - time.monotonic())
+        # `echo` and `;` mean the same to sh, csh and fish
+        argv = (*self._argv(host, left, "-T"), "--", host.address or host.name)
+        argv += (f"echo {marker}; {command}",)
+        channel = _SshProcess(argv)
+        try:
+            if channel.speaks(marker, deadline - INPUT_WAIT):
+                return channel
+            if channel.exit_status(0.0) is None:
+                with suppress(OSError):
+                    channel.write(b"\n")
+                if channel.speaks(marker, deadline):
+                    seen = f"it was silent for {left - INPUT_WAIT:.0f} s, until it got a line"
+                    raise startup_files.input_gone(host, seen)
+            raise explain(host, channel.exit_status(0.0), _words(channel), self._config.known_names)
+        except BaseException:
+            channel.close()
+            raise
+
+    def _argv(
+        self, host: Host, left: float, *words: str, via: Hops | None = None
+    ) -> tuple[str, ...]:
+        argv = [self._program, *words, *ssh_options(host, self._file)]
+        timeout = max(1, math.floor(left) - 1)  # so that ssh still tells why
+        answer = self._answer(host)
+        options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(answer)]
+        hops = jump_chain(answer, self._answer) if via is None else via
+        if hops:
+            options.append(f"ProxyCommand={self._to_last(hops, left)}")
+        elif not answer.proxy_command:
+            options.append("ProxyJump=none")  # not to itself, by a `Host *`
+        return (*argv, *(word for option in options for word in ("-o", option)))
+
+    def _to_last(self, hops: Hops, left: float) -> str:
+        """What ssh would do for ProxyJump, but with our options: its own ssh would have only -F.
+
+        The shell reads it after the ssh that is given it has replaced its % tokens.
+        """
+        host = hop_host(hops[-1])
+        argv = (*self._argv(host, left, "-T", via=hops[:-1]), "-W")
+        words = " ".join(shlex.quote(word) for word in argv).replace("%", "%%")
+        return f"{words} '[%h]:%p' {shlex.quote(host.name).replace('%', '%%')}"
+
+    def _answer(self, host: Host) -> Answer:
+        return self._answers.get(host) or self._config.answers([host])[host]
+
+
+class _SshProcess(PipeChannel):
+    """The channel of a running ssh."""
+
+    patience = 0.0  # until the command has spoken there is nothing to wait for
+
+    def __init__(self, argv: tuple[str, ...]) -> None:
+        super().__init__(argv)
+        self._first = b""
+
+    def speaks(self, marker: str, deadline: float) -> bool:
+        """Waits until the login is through. False: ssh failed. What follows the marker is kept;
+        without a marker, all that was printed."""
+        wanted = marker.encode("ascii") + b"\n"
+        while wanted not in self._first and len(self._first) < NOISE_LIMIT:
+            left = deadline - time.monotonic()
+            try:
+                data = super().read(1 << 16, max(0.0, left))
+            except ChannelTimeout:
+                return False
+            if not data:
+                # A login shell that runs nothing is the command's failure, not ssh's.
+                return self.exit_status(1.0) != SSH_FAILED
+            self._first += data
+        self.patience = PipeChannel.patience
+        self._first = self._first.partition(wanted)[2]
+        return True
+
+    def read(self, size: int, timeout: float | None = None) -> bytes:
+        if self._first:
+            data, self._first = self._first[:size], self._first[size:]
+            return data
+        return super().read(size, timeout)
+
+
+class _Dropped(Exception):
+    """The host hung up before it had said who it is: worth another try."""
+
+    def __init__(self, told: Unreachable) -> None:
+        super().__init__(told.what)
+        self.told = told
+
+
+# --- what ssh says, as our errors ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Saying:
+    """`said` in ssh's words: what it means, and the next thing to type (fields: `_commands`)."""
+
+    said: str
+    means: str
+    hint: str
+    kind: type[Unreachable] = Unreachable
+    again: bool = False
+
+
+_SAYINGS = (
+    _Saying(
+        "REVOKED HOST KEY", "its host key is revoked", "find out who revoked it", HostKeyChanged
+    ),
+    _Saying(
+        "IDENTIFICATION HAS CHANGED",
+        "its host key has changed",
+        "ssh-keygen -R {key}   # only when you know why it changed",
+        HostKeyChanged,
+    ),
+    _Saying(
+        "host key is known for",
+        "its host key is not trusted yet",
+        "ipexctl trust -H {name}",
+        HostKeyUnknown,
+    ),
+    _Saying("Host key verification failed", "its host key is refused", "{debug}"),
+    _Saying("Connection refused", "the host refused the connection", "on {name}: " + SEE_SSHD),
+    _Saying(
+        "during banner exchange",
+        "its port accepts connections but sends no SSH banner",
+        "{debug}",
+    ),
+    _Saying("timed out", "no answer", "ping {where}"),
+    _Saying("No route to host", "there is no route to the host", "ip route get {where}"),
+    _Saying("Network is unreachable", "there is no route to the host", "ip route get {where}"),
+    _Saying(
+        "Permission denied",
+        "the login failed",
+        "{true}   # must work without a prompt\n"
+        "if it does not: {copy}; with Kerberos, run kinit first",
+    ),
+    _Saying("Too many authentication failures", "the login failed", "{debug}"),
+    _Saying("banner line contains invalid", "its port does not speak SSH", "{debug}"),
+    _Saying("invalid format", "its port does not speak SSH", "{debug}"),
+    _Saying(
+        "Not allowed at this time",
+        "sshd temporarily refuses connections from this machine",
+        "wait a minute",
+    ),
+    _Saying(
+        "kex_exchange_identification",
+        "the host closed the connection before the SSH handshake",
+        "{debug}",
+        again=True,
+    ),
+    _Saying(
+        "Connection reset by",
+        "the host closed the connection before the SSH handshake",
+        "{debug}",
+        again=True,
+    ),
+)
+
+
+def explain(
+    host: Host, status: int | None, said: str, names: Names = KnownNames
+) -> Unreachable | _Dropped:
+    """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
+    if "Could not resolve hostname" in said:
+        return unresolved(host, login_command.where(host), said, names())
+    found = next((s for s in _SAYINGS if s.said in said), None)
+    if found:
+        hint = found.hint.format(**_commands(host))
+        error = found.kind(f"{host.name}: {found.means}", why=said, hint=hint)
+        return _Dropped(error) if found.again else error
+    hint = login_command.debug(host)
+    if status is None:
+        return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint)
+    return Unreachable(f"{host.name}: ssh failed (exit {status})", why=said, hint=hint)
+
+
+def _commands(host: Host) -> dict[str, str]:
+    where = login_command.where(host)
+    return {
+        "name": host.name,
+        "where": where,
+        "key": quote((f"[{where}]:{host.port}" if host.port else where,)),
+        "debug": login_command.debug(host),
+        "true": login_command.ssh(host, "true"),
+        "copy": login_command.copy_id(host),
+    }
+
+
+def _words(channel: Channel) -> str:
+    lines = channel.stderr().decode("utf-8", "replace").splitlines()
+    return "\n".join(line.strip() for line in lines if line.strip("@ \r"))[-2000:]
+
+
+def _known_hosts(answer: Answer) -> str:
+    """The files that ssh_config names, and ours. ssh expands ~ and tokens in them itself."""
+    named = [path for path in answer.user_known_hosts if path != "none"]
+    own = str(own_known_hosts()).replace("%", "%%")
+    return "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in (*named, own))

@@ -1,0 +1,227 @@
+"""A command on the host, connected to our stdin, stdout and stderr byte by byte.
+
+Paramiko's thread decrypts what the host sends and never waits: it appends to an Inbox. One thread
+for each of stdout and stderr writes what is in it, and only then lets the host send more.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ipexctl.errors import IpexctlError, Unreachable
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.ssh.channel import CHUNK, grant_window, request_exec
+from ipexctl.machines.ssh.link import Link
+
+STDIN, STDOUT, STDERR = range(3)
+NO_STATUS = 255  # the connection ended before the command did; ssh uses the same code
+BROKEN_PIPE = 128 + signal.SIGPIPE
+WRITE_SIZE = 1 << 18
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def run(host: Host, link: Link, command: str, timeout: float) -> int:
+    """Runs `command` with our stdin, stdout and stderr. Its exit code."""
+    from paramiko import SSHException
+
+    translate_exit_signal(link.transport)
+    try:
+        channel: Any = link.transport.open_session(timeout=timeout)
+    except (SSHException, EOFError, OSError):
+        raise connection_lost(host) from None
+    try:
+        writers = _start(host, channel, command, timeout)
+        for writer in writers:
+            writer.join()
+        channel.status_event.wait()
+    except KeyboardInterrupt:
+        request = threading.Thread(target=_interrupt, args=(channel,), daemon=True)
+        request.start()
+        request.join(1.0)  # a connection that takes no more must not keep us
+        raise
+    for writer in writers:
+        if writer.error:
+            return _closed_stream(writer.stream, writer.error)
+    if not channel.eof_received and not link.transport.is_active():
+        raise connection_lost(host)
+    return int(channel.exit_status) if channel.exit_status >= 0 else NO_STATUS
+
+
+def _start(host: Host, channel: Any, command: str, timeout: float) -> tuple[_Writer, _Writer]:
+    from paramiko import SSHException
+
+    output, errors = _Inbox(), _Inbox()
+    channel.in_buffer, channel.in_stderr_buffer = output, errors  # before there is any data
+    try:
+        # bytes of an argument that are not UTF-8 came as surrogates
+        line = command.encode("utf-8", "surrogateescape")
+        accepted = request_exec(channel, line, time.monotonic() + timeout)
+    except (SSHException, EOFError, OSError):
+        raise connection_lost(host) from None
+    if not accepted:
+        raise connection_lost(host)
+    writers = (_Writer(channel, output, STDOUT), _Writer(channel, errors, STDERR))
+    for writer in writers:
+        writer.start()
+    threading.Thread(target=_send_stdin, args=(channel,), daemon=True).start()
+    return writers
+
+
+def _interrupt(channel: Any) -> None:
+    """Ctrl-C ends the command, too, where sshd passes signals on (OpenSSH 7.9 and newer)."""
+    from paramiko import SSHException
+    from paramiko.common import cMSG_CHANNEL_REQUEST
+    from paramiko.message import Message
+
+    message = Message()
+    message.add_byte(cMSG_CHANNEL_REQUEST)
+    message.add_int(channel.remote_chanid)
+    message.add_string("signal")
+    message.add_boolean(False)  # no reply is wanted
+    message.add_string("INT")
+    with contextlib.suppress(SSHException, EOFError, OSError):
+        channel.transport._send_user_message(message)
+
+
+def connection_lost(host: Host) -> Unreachable:
+    hint = login_command.ssh(host, "uptime")
+    return Unreachable(f"{host.name}: the connection was lost", hint=hint)
+
+
+class _Inbox:
+    """Takes the place of a channel's buffer: chunks are kept as they come, never copied."""
+
+    def __init__(self) -> None:
+        self._chunks: collections.deque[bytes] = collections.deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def feed(self, data: bytes) -> None:
+        with self._changed:
+            self._chunks.append(data)
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def take(self, size: int) -> list[bytes]:
+        """Chunks of about `size` bytes together; none at the end."""
+        with self._changed:
+            while not self._chunks and not self._closed:
+                self._changed.wait()
+            taken, left = [], size
+            while self._chunks and left > 0:
+                taken.append(self._chunks.popleft())
+                left -= len(taken[-1])
+            return taken
+
+
+class _Writer(threading.Thread):
+    """Copies an Inbox to one of our streams; `error` is what the stream refused with."""
+
+    def __init__(self, channel: Any, inbox: _Inbox, stream: int) -> None:
+        super().__init__(daemon=True)
+        self._channel, self._inbox, self.stream = channel, inbox, stream
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        from paramiko import SSHException
+
+        while chunks := self._inbox.take(WRITE_SIZE):
+            try:
+                _write_all(self.stream, chunks)
+            except OSError as e:
+                self.error = e
+            # without a connection, what has arrived is still written
+            with contextlib.suppress(SSHException, EOFError, OSError):
+                if self.error:
+                    self._channel.close()  # ends the other writer, too
+                    break
+                grant = self._channel._check_add_window(sum(map(len, chunks)))
+                if grant:
+                    grant_window(self._channel, grant)
+
+
+def _write_all(stream: int, chunks: list[bytes]) -> None:
+    view = memoryview(b"".join(chunks) if len(chunks) > 1 else chunks[0])
+    while view:
+        view = view[_patiently(stream, select.POLLOUT, os.write, view) :]
+
+
+def _send_stdin(channel: Any) -> None:
+    """Until its end, which the command sees, or until the command reads no more."""
+    from paramiko import SSHException
+
+    try:
+        while data := _read_stdin():
+            while data:
+                sent = channel.send(data)
+                if not sent:
+                    return
+                data = data[sent:]
+        channel.shutdown_write()
+    except (SSHException, EOFError, OSError):
+        return  # the main thread finds out why
+
+
+def _read_stdin() -> bytes:
+    try:
+        return _patiently(STDIN, select.POLLIN, os.read, CHUNK)
+    except OSError:  # it cannot be read: a directory, a terminal that hung up
+        return b""
+
+
+def _patiently(stream: int, event: int, call: Callable[[int, A], R], argument: A) -> R:
+    """Another program may have made the stream non-blocking."""
+    while True:
+        try:
+            return call(stream, argument)
+        except BlockingIOError:
+            ready = select.poll()
+            ready.register(stream, event)
+            ready.poll()
+
+
+def _closed_stream(stream: int, error: OSError) -> int:
+    if error.errno != errno.EPIPE:
+        name = "stdout" if stream == STDOUT else "stderr"
+        raise IpexctlError(f"{name}: {error.strerror}")
+    return BROKEN_PIPE
+
+
+def translate_exit_signal(transport: Any) -> None:
+    """Paramiko ignores the signal that ended a command: make it an exit code as a shell does."""
+    from paramiko.common import MSG_CHANNEL_REQUEST
+
+    handlers = transport._channel_handler_table
+    others = handlers[MSG_CHANNEL_REQUEST]
+
+    def request(channel: Any, message: Any) -> None:
+        start = message.packet.tell()
+        if message.get_text() != "exit-signal":
+            message.packet.seek(start)
+            others(channel, message)
+            return
+        message.get_boolean()  # whether a reply is wanted: never
+        channel.exit_status = _signal_code(message.get_text())
+        channel.status_event.set()
+
+    transport._channel_handler_table = {**handlers, MSG_CHANNEL_REQUEST: request}
+
+
+def _signal_code(name: str) -> int:
+    found = getattr(signal, f"SIG{name}", None)
+    return 128 + found if isinstance(found, signal.Signals) else NO_STATUS

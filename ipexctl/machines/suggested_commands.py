@@ -1,0 +1,129 @@
+"""Suggested commands carry the user's own options, so that they can be copied as they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.base import quoting
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.doctor.report.finding import Finding
+from ipexctl.env.choice.env_choice import EnvChoice
+from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.project_lock import lock_here
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.run.outcome import retry_command
+from ipexctl.run.outcome.retry_command import Typed
+
+# The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
+# One that names its hosts is left alone.
+_OURS = re.compile(
+    r"\bipexctl (install|doctor|trust|env (?:ls|diff|rm)|data (?:push|ls|rm)|ps(?: -a)?"
+    r"|(?:attach|fetch|logs|stop|wait|rm) [\w@.-]+)(?![\w.-])(?: -H \S+(?!\S))?"
+    r"(?!(?: [^\s;)#]+)* (?:-[fHFlx]|--root|--ask-pass)\b)"
+)
+_SSH = re.compile(r"^(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)
+_MOST = 4
+
+
+def options(target: Target) -> tuple[str, ...]:
+    """How the user named the hosts and the way to them, without what ipexctl.toml says anyway."""
+    known = target.configured
+    argv = ["-f", str(target.hostfile)] if target.hostfile and "hostfile" not in known else []
+    argv += ["-H", ",".join(target.hosts)] if target.hosts else []
+    needed = target.ssh_config and "ssh_config" not in known
+    argv += ["-F", str(target.ssh_config)] if needed else []
+    for option, patterns in (("-l", target.limit), ("-x", target.exclude)):
+        argv += [word for pattern in patterns for word in (option, pattern)]
+    return (*argv, "--ask-pass") if target.ask_pass else tuple(argv)
+
+
+def command(target: Target, verb: str, root: str = ROOT) -> str:
+    """`ipexctl VERB` for the same hosts."""
+    own = options(target) if verb == "trust" else _all_options(target, root)
+    if verb.startswith("logs "):  # its -f is --follow
+        own = tuple("--hostfile" if word == "-f" else word for word in own)
+    return quoting.quote(("ipexctl", *verb.split(), *own))
+
+
+def install_command(target: Target, choice: EnvChoice | None, root: str = ROOT) -> str:
+    """`ipexctl install` of the lock that the command goes by, from the folder where it is used."""
+    if not choice or not choice.lock or lock_here() == Path(choice.lock):
+        return command(target, "install", root)
+    if target.hostfile:
+        target = replace(target, hostfile=target.hostfile.absolute())
+    if target.ssh_config:
+        target = replace(target, ssh_config=target.ssh_config.absolute())
+    there = quoting.quote(("cd", str(Path(choice.shown).parent)))
+    return f"{there} && {command(replace(target, configured=frozenset()), 'install', root)}"
+
+
+@contextmanager
+def installing(target: Target, choice: EnvChoice | None, root: str = ROOT) -> Iterator[None]:
+    """Inside, a host may lack the environment: what installs it is known here, not there."""
+    try:
+        yield
+    except HostFailed as e:
+        if e.slug == "not-installed":
+            e.hint = install_command(target, choice, root)
+        raise
+
+
+def _all_options(target: Target, root: str) -> tuple[str, ...]:
+    way = () if target.transport == "paramiko" else ("--transport", target.transport)
+    usual = root == ROOT or "root" in target.configured
+    return (*options(target), *way, *(() if usual else ("--root", root)))
+
+
+def with_options(
+    findings: Iterable[Finding], target: Target, root: str = ROOT
+) -> tuple[Finding, ...]:
+    """Findings whose commands of ours work with the user's options."""
+    own = _all_options(target, root)
+    return tuple(replace(f, fix=f.fix.with_options(own)) for f in findings)
+
+
+def spelled(text: str, target: Target, root: str = ROOT) -> str:
+    """The hint with our own commands, and ssh's, as they work with the user's options."""
+    text = _OURS.sub(lambda found: command(target, found[1], root), text)
+    if not target.ssh_config:
+        return text
+    config = quoting.quote(("-F", str(target.ssh_config)))
+    return _SSH.sub(lambda found: f"{found[1]} {config} ", text)
+
+
+def spelled_error(error: IpexctlError, target: Target, root: str = ROOT) -> IpexctlError:
+    error.hint = spelled(error.hint, target, root)
+    return error
+
+
+def spelled_downs(downs: Sequence[HostDown], target: Target, root: str = ROOT) -> list[HostDown]:
+    return [replace(down, hint=spelled(down.hint, target, root)) for down in downs]
+
+
+def merged_hints(downs: Sequence[HostDown]) -> str:
+    """The hints of several hosts, each once and not for hundreds of hosts."""
+    hints = list(dict.fromkeys(down.hint for down in downs if down.hint))
+    more = [f"# and {len(hints) - _MOST} more like these"] if len(hints) > _MOST else []
+    return "\n".join([*hints[:_MOST], *more])
+
+
+def without(typed: Typed, hosts: Sequence[str]) -> str:
+    """The command as it was typed, for the other hosts."""
+    names = fold(hosts)
+    again = retry_command.command(typed, (names,), None) if hosts else ""
+    return f"{again}   # without {names}" if again else ""
+
+
+def other_pythons(agents: Iterable[Agent]) -> Iterator[str]:
+    """Hosts where another Python answers than the one that the hostfile names."""
+    for agent in agents:
+        asked, path = agent.host.python, agent.hello.path
+        used = (path, agent.hello.started)
+        if asked and path and asked not in (*used, *(p.rpartition("/")[2] for p in used)):
+            yield f"{agent.host.name}: python={asked} was asked for, but {path} is used"

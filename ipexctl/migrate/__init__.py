@@ -1,0 +1,1 @@
+"""`ipexctl migrate`: uses of the discontinued Intel stack, and what replaces them."""

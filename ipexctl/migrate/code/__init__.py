@@ -1,0 +1,1 @@
+"""Readers of code and settings, and the rules. Pure."""

@@ -1,0 +1,121 @@
+"""rules.toml -> rules. What `ipexctl migrate` reports and the preflight of a run warns about."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import Any
+
+from ipexctl.base import toml
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """rules.toml says what each field means."""
+
+    id: str
+    kind: str
+    names: tuple[str, ...]
+    text: str
+    source: str
+    file: str
+    example: str
+    since: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    value: str = ""
+    use: str = ""
+    keyword: str = ""
+    lines: tuple[str, ...] = ()
+    edit: str = ""
+    to: str = ""
+    calls: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ()
+    install: str = ""
+    pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        first = next((f"{name} {version}" for name, version in self.versions.items()), "")
+        object.__setattr__(self, "since", self.since or first)
+        pattern = "|".join(map(fnmatch.translate, self.names))
+        object.__setattr__(self, "pattern", re.compile(pattern))
+
+    def first_versions(self) -> dict[str, tuple[int, ...]]:
+        return {name: version_of(text) for name, text in self.versions.items()}
+
+    def says(self, name: str, since: str = "") -> str:
+        """What is wrong with it. `since`: in place of the rule's own words."""
+        return self.text.format(name=name, since=since or self.since)
+
+    def matches(self, name: str, value: str = "") -> bool:
+        return bool(self.pattern.match(name)) and (
+            not self.value or any(v in value for v in self.value.split("|"))
+        )
+
+
+@dataclass(frozen=True)
+class Rules:
+    all: tuple[Rule, ...]
+    trainer_arguments: frozenset[str] = frozenset()
+    by_kind: Mapping[str, tuple[Rule, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        kinds = dict.fromkeys(rule.kind for rule in self.all)
+        found = {kind: tuple(r for r in self.all if r.kind == kind) for kind in kinds}
+        object.__setattr__(self, "by_kind", found)
+
+    def find(self, kind: str, name: str, value: str = "") -> Rule | None:
+        """The first that matches: special names stand before general ones."""
+        return next((r for r in self.of(kind) if r.matches(name, value)), None)
+
+    def argument(self, name: str, value: object) -> Rule | None:
+        """Of TrainingArguments: one that only some values make obsolete needs just that value."""
+        rule = self.find("argument", name, str(value))
+        return rule if rule and rule.value in ("", value) else None
+
+    def of(self, kind: str) -> tuple[Rule, ...]:
+        return self.by_kind.get(kind, ())
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def parse(text: str) -> Rules:
+    raw = toml.loads(text)
+    return Rules(tuple(map(_rule, raw["rule"])), frozenset(raw["trainer_arguments"]))
+
+
+def _rule(raw: dict[str, Any]) -> Rule:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
+    return Rule(**values)
+
+
+BEGIN, END = "<!-- rules: made by tools/gen_docs.py -->", "<!-- end of rules -->"
+
+
+def updated(text: str, rules: Iterable[Rule]) -> str:
+    """docs/migrate.md with the table of the rules as they are."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
+    lines = ["| rule | finds | since | replacement | `--write` | source |", "|" + "---|" * 6]
+    lines += [
+        f"| {r.id} | {_found(r)} | {r.since} | {_cell(r.use) or 'none: remove it'} | "
+        f"{'yes' if r.edit else 'no'} | {_cell(r.source)} |"
+        for r in rules
+    ]
+    return f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}"
+
+
+def _found(rule: Rule) -> str:
+    names = ", ".join(f"`{name}`" for name in rule.names)
+    value = f" with `{_cell(rule.value)}`" if rule.value else ""
+    return f"{rule.kind} {names}{value}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,250 @@
+"""migrate: files or a command line of the discontinued Intel stack -> what they become today."""
+
+from __future__ import annotations
+
+import os
+import tokenize
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
+from io import BytesIO
+from pathlib import Path
+
+from ipexctl.base import quoting
+from ipexctl.errors import InputError, reason_of
+from ipexctl.local import bounded_read
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.hostfile_reader import is_hostfile
+from ipexctl.migrate.code import file_kinds, migrate_finding
+from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading
+from ipexctl.migrate.code.shell_code import Around, ShellReader
+from ipexctl.project.files.project_files import CACHES, ENVIRONMENT_SIGNS
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.script_files import accelerate_file
+from ipexctl.run.script_files.checkpoint_modules import modules_of
+from ipexctl.run.script_files.script_sources import read_sources
+from ipexctl.run.script_files.training_script import training_script
+from ipexctl.shipped_tables import migration_rules, migration_tables
+from ipexctl.user_code.launchers.line_request import LineRequest, Refuse
+from ipexctl.user_code.source import Source
+from ipexctl.user_code.typed_word import as_typed
+
+MAX_FILES = 10_000
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """One file, or the command line (`path` is ""). `after`: with the safe edits."""
+
+    path: str
+    reading: Reading
+    before: str = ""
+    after: str = ""
+    written: bool = False
+
+    @property
+    def remaining(self) -> tuple[Finding, ...]:
+        findings = self.reading.findings
+        return tuple(f for f in findings if not f.edit) if self.written else findings
+
+
+@dataclass(frozen=True)
+class Migration:
+    """`skipped`: path and reason of what could not be read."""
+
+    files: tuple[Migrated, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    read: int = 0
+    words: tuple[str, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> int:
+        return int(any(file.remaining for file in self.files))
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A file's text, and how it becomes bytes again."""
+
+    text: str
+    encoding: str
+    bom: bytes = b""
+
+    def encoded(self, text: str) -> bytes:
+        return self.bom + text.encode(self.encoding)
+
+
+def migrate(words: Sequence[str], *, write: bool = False) -> Migration:
+    """`words`: files and folders, or a command line. Raises InputError."""
+    if missing := _missing(words):
+        return _of_command(words, missing, write=write)
+    found, skipped, read = list[Migrated](), list[tuple[str, str]](), 0
+    for path, named in _files(words):
+        try:
+            one = _of_file(path, named=named, write=write)
+        except (OSError, ValueError) as e:
+            skipped.append((str(path), reason_of(e)))
+            continue
+        if one:
+            read += 1
+            found += [one] if one.reading.findings or one.reading.commands else []
+            skipped += [(one.path, one.reading.unread)] if one.reading.unread else []
+    return Migration(tuple(found), tuple(skipped), read, tuple(words))
+
+
+def _missing(words: Sequence[str]) -> str:
+    """The first word that is not a path here; "" if all are."""
+    return next((word for word in words if not os.path.lexists(word)), "")
+
+
+# --- a command line ------------------------------------------------------------------------------
+
+
+def _of_command(words: Sequence[str], missing: str, *, write: bool) -> Migration:
+    if words[0].endswith(".py") and os.path.exists(words[0]):
+        words = ("python3", *words)
+    alone = words[0] if len(words) == 1 else ""
+    shell = ShellReader(migration_tables(), _around(Path()), edits=False, always=True)
+    reading = shell.read(alone) if alone else shell.of([as_typed(words)], lambda offset: 1)
+    if not reading.commands and not reading.findings:
+        raise InputError(
+            f"{missing}: no such file or folder",
+            why="it is not a command that starts a Python script either",
+            hint="ipexctl migrate train.py run.sh   # files and folders\n"
+            "ipexctl migrate mpirun -n 2 python3 train.py   # a command line",
+        )
+    if write:
+        raise InputError(
+            "--write changes files, but you gave a command line",
+            hint=f"ipexctl migrate {alone or quoting.quote(tuple(words))}",
+        )
+    return Migration((Migrated("", reading),), read=1, words=tuple(words))
+
+
+def _around(folder: Path) -> Around:
+    """Files that a line names, as seen from its own folder or from here."""
+
+    def path_of(name: str) -> Path | None:
+        tried = (folder / name, Path(name))
+        return next((p for p in tried if p.is_file() and not p.is_symlink()), None)
+
+    def source(name: str) -> Source | None:
+        path = path_of(name) if name else None
+        sources = read_sources(path.parent, "", (path.name,)) if path else []
+        if not sources:
+            return None
+        options = frozenset[str]().union(*(one.options for one in sources))
+        parsers = tuple(parser for one in sources for parser in one.parsers)
+        return replace(sources[0], options=options, parsers=parsers)
+
+    def config(name: str, refuse: Refuse) -> LineRequest | None:
+        path = path_of(name)
+        try:
+            return accelerate_file.read(path, refuse) if path else None
+        except InputError as e:
+            refuse(e, name, e.what)
+            return LineRequest(name)
+
+    return Around(source, config)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def _files(words: Sequence[str]) -> Iterator[tuple[Path, bool]]:
+    """Each file, and whether it was named itself."""
+    for word in words:
+        path = Path(word)
+        if path.is_dir() and not path.is_symlink():
+            yield from ((found, False) for found in _below(path))
+        else:
+            yield path, True
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Regular files, without those of caches, environments and hidden folders."""
+    count = 0
+    for root, folders, names in os.walk(folder):
+        if any(sign in (*folders, *names) for sign in ENVIRONMENT_SIGNS):
+            folders.clear()
+            continue
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in CACHES)
+        for name in sorted(names):
+            path = Path(root, name)
+            if not path.is_symlink() and path.is_file():
+                count += 1
+                if count > MAX_FILES:
+                    raise InputError(
+                        f"{folder} has more than {MAX_FILES} files",
+                        hint="name the folders with your own code",
+                    )
+                yield path
+
+
+def _of_file(path: Path, *, named: bool, write: bool) -> Migrated | None:
+    """None for a file of another kind. Raises OSError or ValueError if it cannot be read."""
+    if path.is_symlink():
+        raise ValueError("a symbolic link: name the file that it points to")
+    kind = file_kinds.kind_of(path.name)
+    if not kind and ("." not in path.name or named):
+        first = bounded_read.read_prefix(path, 256).partition(b"\n")[0].decode("latin-1")
+        kind = file_kinds.kind_of(path.name, first)
+    if not kind:
+        return _of_hostfile(path) if named else None
+    if kind == "checkpoint":
+        return _of_checkpoint(path)
+    data = bounded_read.read_file(path)
+    read = _text_of(data, kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the user's code
+        script = training_script(path.parent) if kind == "yaml" else ""
+        around = _around(path.parent)
+        reading = file_kinds.read_file(kind, read.text, migration_tables(), around, script)
+    if kind == "yaml" and named and not reading.commands and is_hostfile(str(path)):
+        return _of_hostfile(path)
+    after = migrate_finding.edited(read.text, reading.findings)
+    changed = write and after != read.text
+    if changed:
+        mode = path.stat().st_mode & 0o7777
+        write_atomic(path, read.encoded(after), mode=mode)
+    if named and kind == "python" and not reading.unread:
+        own = Command(1, "python", quoting.quote_for_pasting(("ipexctl", "run", str(path))))
+        reading = replace(reading, commands=(own, *reading.commands))
+    return Migrated(str(path), reading, read.text, after, changed)
+
+
+def _of_checkpoint(path: Path) -> Migrated:
+    rules = migration_rules()
+    ruled = ((module, rules.find("pickle", module)) for module in modules_of(path))
+    findings = (migrate_finding.found(rule, module, 1) for module, rule in ruled if rule)
+    return Migrated(str(path), Reading(tuple(findings)))
+
+
+def _of_hostfile(path: Path) -> Migrated:
+    if not is_hostfile(str(path)):
+        raise ValueError("not a kind of file that migrate reads")
+    words = ("ipexctl", "run", "-f", str(path), training_script(path.parent))
+    command = Command(1, "hostfile", quoting.quote_for_pasting(words))
+    return Migrated(str(path), Reading(commands=(command,)))
+
+
+def _text_of(data: bytes, kind: str) -> _Text:
+    """UTF-8; of Python what its coding line says; else each byte is kept as it is."""
+    bom = _BOM if data.startswith(_BOM) else b""
+    data = data.removeprefix(_BOM)
+    if b"\0" in data:
+        raise ValueError("not a text file")
+    encoding = "utf-8"
+    if kind == "python" and not bom:
+        try:
+            encoding = tokenize.detect_encoding(BytesIO(data).readline)[0]
+        except SyntaxError as e:
+            raise ValueError(f"not UTF-8, and no line says which encoding it is: {e.msg}") from None
+    try:
+        return _Text(data.decode(encoding), encoding, bom)
+    except UnicodeDecodeError as e:
+        if kind == "python":
+            line = data.count(b"\n", 0, e.start) + 1
+            raise ValueError(f"line {line} is not {encoding}: {e.reason}") from None
+        return _Text(data.decode("latin-1"), "latin-1", bom)

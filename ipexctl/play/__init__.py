@@ -1,0 +1,1 @@
+"""`ipexctl play`: the steps of a play on every host."""

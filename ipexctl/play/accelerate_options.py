@@ -1,0 +1,41 @@
+"""An Accelerate config beside the arguments of a run step, which go first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+
+from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.script_files.accelerate_file import read
+from ipexctl.user_code.launchers.line_request import TypedOptions, merged
+
+
+@dataclass(frozen=True)
+class ConfigOptions:
+    """What the config adds."""
+
+    n: int | None = None
+    ppn: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def config_options(
+    path: Path, env: Mapping[str, str], counts: str, note: Callable[[str], None]
+) -> ConfigOptions:
+    """`counts`: what the step says of ranks, "" for nothing. The hosts are those of the play."""
+    own = TypedOptions(env=frozenset(env), hosts="the hosts of the play", counts=counts)
+    made = merged((read(path),), own)
+    for text in made.note():
+        note(f"{path}: {text}")
+    numbers: dict[str, int | None] = {"-n": None, "-ppn": None}
+    added = {}
+    for name, value in zip(made.options[::2], made.options[1::2], strict=True):
+        if name == "--env":
+            key, _, added[key] = value.partition("=")
+        elif name in numbers and value.isdigit():
+            numbers[name] = int(value)
+        else:
+            raise InputError(f"{path}: {name} {value} cannot be written into a play")
+    return ConfigOptions(numbers["-n"], numbers["-ppn"], added)

@@ -1,0 +1,1 @@
+"""The options of `play`, and what it prints."""

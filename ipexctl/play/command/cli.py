@@ -1,0 +1,177 @@
+"""The options of play."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Json, Root, on_hosts, print_json
+from ipexctl.errors import InputError
+
+if TYPE_CHECKING:
+    from ipexctl.play.play_report import PlayReport
+
+PLAYS = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PLAY...", help="Play files or names of shipped plays, in the order to run them."
+    ),
+]
+
+
+@on_hosts(names=False)
+def play(
+    plays: PLAYS = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("-t", "--tags", metavar="TAGS", help="Run only steps with these tags."),
+    ] = None,
+    skip_tags: Annotated[
+        list[str] | None,
+        typer.Option("--skip-tags", metavar="TAGS", help="Skip steps with these tags."),
+    ] = None,
+    extra: Annotated[
+        list[str] | None,
+        typer.Option("-e", "--extra", metavar="NAME=VALUE", help="Set a variable (repeatable)."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("-C", "--check", help="Show what would change; change nothing.")
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("-D", "--diff", help="Show the changed lines in files.")
+    ] = False,
+    first: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            "--start-at-task",
+            metavar="STEP",
+            help="Start at this step (name or number).",
+        ),
+    ] = "",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Skip `sh` and `run` steps that are already done."),
+    ] = False,
+    ask_sudo_pass: Annotated[
+        bool,
+        typer.Option(
+            "-K",
+            "--ask-sudo-pass",
+            "--ask-become-pass",
+            help="Ask once for the sudo password of all hosts.",
+        ),
+    ] = False,
+    sudo_password_file: Annotated[
+        str,
+        typer.Option(
+            "--sudo-password-file",
+            "--become-password-file",
+            metavar="FILE",
+            help="Read the sudo password from a file that only you can read.",
+        ),
+    ] = "",
+    list_steps: Annotated[
+        bool,
+        typer.Option(
+            "--list-steps",
+            "--list-tasks",
+            "--syntax-check",
+            help="List the steps and exit.",
+        ),
+    ] = False,
+    list_modules: Annotated[
+        bool, typer.Option("--list-modules", help="List the kinds of steps and exit.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run the steps of a play on every host."""
+    from ipexctl.base.quoting import quote
+    from ipexctl.play.command import play_recap as ui
+    from ipexctl.play.command.play_screen import PlayScreen
+    from ipexctl.play.play import PlayOptions, refuse_unknown, run_play
+    from ipexctl.play.play_files import read_play_file
+    from ipexctl.play.steps import all_steps
+    from ipexctl.play.text.play_reader import read_play
+    from ipexctl.play.text.step_choice import StepChoice
+    from ipexctl.terminal.console import stdout_console
+
+    if list_modules:
+        for keyword, kind in all_steps().items():
+            print(f"{keyword:<10} {(kind.__doc__ or '').strip().splitlines()[0]}")
+        return
+    if not plays:
+        raise InputError("no play given", hint="ipexctl play FILE")
+    found = [read_play(*read_play_file(word), all_steps()) for word in plays]
+    choice = StepChoice(_words(tags), _words(skip_tags), first)
+    if list_steps:
+        print("\n".join(line for one in found for line in ui.step_lines(one, choice)))
+        return
+    pairs = dict(map(_pair, extra or ()))
+    refuse_unknown(pairs, found)
+    options = PlayOptions(
+        root, check, diff, choice, pairs, _password(sudo_password_file, ask=ask_sudo_pass), resume
+    )
+    console = stdout_console()
+    reports: list[PlayReport] = []
+    masks: list[Callable[[str], str]] = []
+    for one in found:
+        screen = PlayScreen(console, diff, quiet=json, check=check)
+        with screen.live():
+            report = run_play(one, target, options, screen.listener, screen.started)
+        screen.finish()
+        masks.append(screen.masked)
+        reports.append(report)
+        if not json:
+            typed = [word for word in sys.argv[1:] if word != "--resume"]
+            ui.show_recap(report, console, quote(("ipexctl", *typed)))
+        if report.failures:
+            break
+    if json:
+        print_json(ui.play_document(reports, lambda text: reduce(_apply, masks, text)))
+    raise typer.Exit(next((r.exit_code for r in reversed(reports) if r.exit_code), 0))
+
+
+def _apply(text: str, mask: Callable[[str], str]) -> str:
+    return mask(text)
+
+
+def _words(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if text.startswith("@"):
+        why = "variable files are not supported"
+        raise InputError(
+            f"-e {text}: expected NAME=VALUE",
+            why=why,
+            hint="set them under vars in the play, or as host variables in the inventory",
+        )
+    if not sign or not name.isidentifier():
+        why = "JSON is not read" if text.startswith("{") else ""
+        raise InputError(f"-e {text}: expected NAME=VALUE", why=why, hint="-e lr=0.1 -e n=16")
+    return name, value
+
+
+def _password(file: str, *, ask: bool) -> str:
+    import getpass
+
+    from ipexctl.play.password_file import read_password
+
+    if file and ask:
+        raise InputError("--ask-sudo-pass and --sudo-password-file cannot be combined")
+    if file or not ask:
+        return read_password(file) if file else ""
+    if not sys.stdin.isatty():
+        what = "cannot ask for the sudo password: stdin is not a terminal"
+        raise InputError(what, hint="--sudo-password-file FILE")
+    return getpass.getpass("sudo password: ")

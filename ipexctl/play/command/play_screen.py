@@ -1,0 +1,192 @@
+"""What `play` shows: a line for each step, what failed at once, and the recap."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.base.sizes import duration
+from ipexctl.errors import printable
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.play.host_batch import Listener
+from ipexctl.play.play import PlayStart
+from ipexctl.play.text.play_values import PlayStep, State, StepOutcome
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.terminal.console import is_dumb, print_lines
+
+COLOURS = {
+    State.OK: "green",
+    State.CHANGED: "yellow",
+    State.WOULD_CHANGE: "yellow",
+    State.UNKNOWN: "magenta",
+    State.SKIPPED: "cyan",
+    State.IGNORED: "cyan",
+    State.FAILED: "red",
+    State.UNREACHABLE: "bold red",
+}
+_SHOWN_HOSTS = 3
+_LIVE_LINES = 8
+
+
+@dataclass
+class PlayScreen:
+    """Hears of the steps from the hosts' threads. A step is printed once all its hosts are done."""
+
+    console: Console
+    diff: bool = False
+    quiet: bool = False
+    check: bool = False  # hosts that fail go on
+    _start: PlayStart | None = None
+    _found: dict[int, list[StepOutcome]] = field(default_factory=dict)
+    _printed: set[int] = field(default_factory=set)
+    _stopped: set[str] = field(default_factory=set)
+    _told: set[tuple[int, str, str]] = field(default_factory=set)
+    _at: dict[str, tuple[str, float]] = field(default_factory=dict)  # what hosts do, since when
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def listener(self) -> Listener:
+        return Listener(self.begin, self.line, self.end)
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """On a terminal, a line for each host that works stands below the others."""
+        if self.quiet or not self.console.is_terminal or is_dumb():
+            yield
+            return
+        from rich.live import Live
+
+        with Live(
+            console=self.console, get_renderable=self._working, refresh_per_second=4, transient=True
+        ):
+            yield
+
+    def _working(self) -> Text:
+        now = time.monotonic()
+        groups: dict[tuple[str, int], list[str]] = {}
+        for host, (what, began) in sorted(self._at.items()):
+            groups.setdefault((what, int(now - began)), []).append(host)
+        lines = [
+            f"{fold(hosts)}  {title}" + (f"  {duration(seconds)}" if seconds else "")
+            for (title, seconds), hosts in groups.items()
+        ]
+        more = [f"{len(lines) - _LIVE_LINES} more"] if len(lines) > _LIVE_LINES else []
+        text = Text("\n".join([*lines[:_LIVE_LINES], *more]), "dim")
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
+
+    def begin(self, host: str, step: PlayStep) -> None:
+        with self._lock:
+            self._at[host] = (f"{step.number} {step.title}", time.monotonic())
+
+    def started(self, start: PlayStart) -> None:
+        self._start = start
+        self._found, self._printed, self._stopped, self._told = {}, set(), set(), set()
+        self._at = dict.fromkeys(start.hosts, ("connecting", time.monotonic()))
+        hosts, steps = len(start.hosts), len(start.steps)
+        title = f"{start.play.name or start.play.source}: "
+        counted = f"{steps} step{'s' * (steps != 1)} on {hosts} host{'s' * (hosts != 1)}"
+        self._print([Text(title, "bold") + Text(f"{counted} ({fold(start.hosts)})")])
+
+    def line(self, host: str, step: PlayStep, text: str) -> None:
+        with self._lock:
+            self._print([Text(f"{host or 'all'} | ", "dim") + Text(self.masked(text))])
+
+    def end(self, outcome: StepOutcome) -> None:
+        with self._lock:
+            self._at.pop(outcome.host, None)
+            self._found.setdefault(outcome.step.number, []).append(outcome)
+            if outcome.state.stops or outcome.state is State.IGNORED:
+                goes_on = self.check and outcome.state is not State.UNREACHABLE
+                self._stopped |= {outcome.host} if outcome.state.stops and not goes_on else set()
+                self._print(self._failure(outcome))
+            self._print_ended()
+
+    def finish(self) -> None:
+        """Steps that not all hosts came to."""
+        with self._lock:
+            for number in sorted(self._found.keys() - self._printed):
+                self._print_step(number)
+
+    # -- printing; the caller holds the lock --
+
+    def _print(self, lines: Sequence[Text]) -> None:
+        if not self.quiet:
+            print_lines(self.console, lines)
+
+    def masked(self, text: str) -> str:
+        return printable(self._start.mask(text) if self._start else text)
+
+    def _print_ended(self) -> None:
+        """In the order of the play: a step waits for those before it, and for all its hosts."""
+        assert self._start
+        for number, hosts in self._start.on.items():
+            if number in self._printed:
+                continue
+            found = self._found.get(number, ())
+            if hosts - self._stopped - {outcome.host for outcome in found}:
+                break
+            if found:
+                self._print_step(number)
+
+    def _print_step(self, number: int) -> None:
+        self._printed.add(number)
+        assert self._start
+        order = {host: i for i, host in enumerate(self._start.hosts)}
+        outcomes = sorted(self._found[number], key=lambda o: order.get(o.host, 0))
+        step = outcomes[0].step
+        title = Text(f"{number:>3} ", "dim") + Text(f"{step.title:<32}  ")
+        counts = Counter(o.state for o in outcomes)
+        words = Text(", ").join(
+            Text(f"{n} {state.value}", COLOURS[state]) for state, n in counts.items()
+        )
+        self._print([title + words + Text(self._details(outcomes), "dim")])
+        if self.diff:
+            hosts: dict[str, list[str]] = {}
+            for outcome in outcomes:
+                if outcome.diff:
+                    hosts.setdefault(self.masked(outcome.diff), []).append(outcome.host)
+            for diff, names in hosts.items():
+                self._print(_diff_lines(diff, names))
+
+    def _details(self, outcomes: Sequence[StepOutcome]) -> str:
+        """What changed, where it is the same on all hosts; else by host."""
+        told = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops}
+        if not told:
+            return ""
+        texts = set(told.values())
+        if len(texts) == 1 and len(told) == len(outcomes):
+            return f"  {self.masked(texts.pop())}"
+        groups = {text: [h for h, t in told.items() if t == text] for text in texts}
+        parts = [f"{fold(hosts)}: {self.masked(text)}" for text, hosts in sorted(groups.items())]
+        more = f"; {len(parts) - _SHOWN_HOSTS} more" if len(parts) > _SHOWN_HOSTS else ""
+        return "  " + "; ".join(parts[:_SHOWN_HOSTS]) + more
+
+    def _failure(self, outcome: StepOutcome) -> list[Text]:
+        style, place = COLOURS[outcome.state], outcome.step.place
+        head = f"{outcome.host}: {outcome.state.value}: {outcome.step.title} "
+        said = (outcome.step.number, outcome.detail, outcome.why)
+        if said in self._told:
+            return [Text(head, style) + Text("(for the same reason)", "dim")]
+        self._told.add(said)
+        lines = [Text(head, style) + Text(f"({place.source}:{place.line})", "dim")]
+        lines += [Text(f"  {line}") for line in self.masked(outcome.detail).splitlines()]
+        for label, text in (("why", outcome.why), ("try", outcome.hint)):
+            for i, line in enumerate(self.masked(text).splitlines()[-12:]):
+                lines.append(Text(f"  {label + ':' if i == 0 else '':5}{line}"))
+        return lines
+
+
+def _diff_lines(diff: str, hosts: Sequence[str]) -> list[Text]:
+    lines = [Text(f"    {fold(hosts)}", "dim")]
+    for line in diff.splitlines():
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        lines.append(Text(f"    {printable(line)}", style))
+    return lines

@@ -1,0 +1,196 @@
+"""Steps that a host does for itself: one request for those that follow each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.located_errors import Bad
+from ipexctl.base.values import plain, texts
+from ipexctl.errors import IpexctlError
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import LONG, hint_of, text_of
+from ipexctl.machines.fleet import SILENCE, Fleet
+from ipexctl.machines.wire.frames import Frame
+from ipexctl.play.steps.step_kinds import HostStep, LocalFiles
+from ipexctl.play.text.check_prediction import Looked, predict
+from ipexctl.play.text.interpolation import Scope, as_written
+from ipexctl.play.text.play_values import PlayStep, State, StepOutcome
+from ipexctl.quick_dataclass import dataclass
+
+OP = "play.batch.steps"
+PIECE = 1 << 20
+TOTAL = 7 * 24 * LONG  # a step of a play may train for days
+
+
+@dataclass(frozen=True)
+class BoundStep:
+    """A step with its values on one host; `bound` None: it is skipped, and why. `refused`: by sudo,
+    of a step with ignore_errors."""
+
+    step: PlayStep
+    bound: HostStep | None
+    skipped: str = ""
+    refused: IpexctlError | None = None
+    scope: Scope = Scope({})
+
+
+@dataclass(frozen=True)
+class Listener:
+    """What is heard while hosts work; called from their threads."""
+
+    begin: Callable[[str, PlayStep], None]
+    line: Callable[[str, PlayStep, str], None]
+    end: Callable[[StepOutcome], None]
+
+
+@dataclass
+class HostBatches:
+    """`pending`: by host, what the steps of a check would have written so far."""
+
+    fleet: Fleet
+    listener: Listener
+    check: bool
+    diff: bool
+    password: str = field(default="", repr=False)
+    pending: dict[str, set[str]] = field(default_factory=dict)
+
+    def run(self, host: Host, steps: Sequence[BoundStep]) -> list[StepOutcome]:
+        """What became of the steps, as far as they came. A host that is lost is a value."""
+        batch = _Batch(self, host, steps)
+        for one in steps:
+            if e := one.refused:
+                batch.ended(one.step, State.IGNORED, e.what, e.why, e.hint)
+            elif one.bound is None:
+                batch.ended(one.step, State.SKIPPED, one.skipped)
+        wanted = [one for one in steps if one.bound]
+        if wanted:
+            try:
+                batch.ask(wanted)
+            except IpexctlError as e:
+                batch.lost(HostDown(host.name, e.slug, e.what, e.why, e.hint))
+        return batch.outcomes
+
+    def require_sudo(self, host: Host) -> None:
+        """Raises HostFailed where a step of sudo would be refused."""
+        asked = {"password": self.password}
+        self.fleet.agents[host].call("play.batch.sudo", asked, timeout=SILENCE)
+
+
+class _Batch:
+    """One request to one host, and what it says meanwhile."""
+
+    def __init__(self, batches: HostBatches, host: Host, steps: Sequence[BoundStep]) -> None:
+        self._of, self._host = batches, host
+        self._steps = {one.step.number: one.step for one in steps}
+        self._files = LocalFiles()
+        self._current: PlayStep | None = None
+        self._number = 0
+        self._began = time.monotonic()
+        self.outcomes: list[StepOutcome] = []
+
+    def ask(self, wanted: Sequence[BoundStep]) -> None:
+        agent = self._of.fleet.agents[self._host]
+        requests, modules = [], set()
+        for one in wanted:
+            assert one.bound
+            modules.add(f"play.{one.bound.module}.apply")
+            requests.append(self._request(one.step, one.bound, one.scope))
+        args = {
+            "steps": requests, "check": self._of.check, "diff": self._of.diff,
+            "password": self._of.password,
+        }  # fmt: skip
+        self._number = agent.start(OP, args, also=sorted(modules))
+        agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._hear)
+
+    def _request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
+        try:
+            args = bound.request(self._files, scope)
+        except Bad as e:
+            raise Bad(f"{step.kind}: {e.what}", why=e.why, hint=e.hint).placed(step.place) from None
+        return {
+            "number": step.number, "module": bound.module, "args": args, "sudo": step.sudo,
+            "ignore_errors": step.ignore_errors, "retries": step.retries, "delay": step.delay,
+        }  # fmt: skip
+
+    def _hear(self, frame: Frame) -> None:
+        said = frame.header
+        step = self._steps.get(said.get("number", 0))
+        event = said.get("event")
+        if event == "need":
+            self._send(text_of(said.get("sha256")))
+        elif step is None:
+            return
+        elif event == "begin":
+            self._current, self._began = step, time.monotonic()
+            self._of.listener.begin(self._host.name, step)
+        elif event == "line":
+            self._of.listener.line(self._host.name, step, text_of(said.get("text")))
+        elif event == "end":
+            self._end(step, said)
+
+    def _send(self, sha256: str) -> None:
+        """Only what a step of this request named, and as it was then."""
+        agent = self._of.fleet.agents[self._host]
+        path = self._files.paths.get(sha256, Path("/dev/null"))
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                agent.feed(self._number, {"part": True}, piece)
+        agent.feed(self._number, {"last": True})
+
+    def _end(self, step: PlayStep, said: Mapping[str, Any]) -> None:
+        failure = said.get("failure")
+        changed = said.get("changed")
+        looked = Looked(
+            changed if changed is None else changed is True,
+            failure is not None,
+            texts(said.get("reads")),
+            texts(said.get("writes")),
+        )
+        detail, why, hint = plain(said.get("detail")), "", ""
+        if isinstance(failure, Mapping):
+            told = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
+            detail, why, hint = told
+            hint = hint_of(self._host, hint)
+        state = self._state(looked)
+        if self._of.check:
+            pending = self._of.pending.setdefault(self._host.name, set())
+            state = predict(looked, pending)
+            if looked.failed and state is State.WOULD_CHANGE:
+                detail, why, hint = plain(said.get("detail")), "", ""
+            elif state is State.UNKNOWN and (looked.failed or looked.changed is False):
+                detail, why, hint = "an earlier step may change this", "", ""
+            if state in (State.WOULD_CHANGE, State.UNKNOWN):
+                pending.update(looked.writes)
+        if state is State.FAILED and step.ignore_errors:
+            state = State.IGNORED
+        self.ended(step, state, detail, why, hint, text_of(said.get("diff")))
+
+    def _state(self, looked: Looked) -> State:
+        if looked.failed:
+            return State.FAILED
+        return State.CHANGED if looked.changed else State.OK
+
+    def ended(
+        self, step: PlayStep, state: State, detail: str = "", why: str = "", hint: str = "",
+        diff: str = "",
+    ) -> None:  # fmt: skip
+        seconds = time.monotonic() - self._began
+        outcome = StepOutcome(step, self._host.name, state, detail, why, hint, diff, seconds)
+        self._began = time.monotonic()
+        self._current = None
+        self.outcomes.append(outcome)
+        self._of.listener.end(outcome)
+
+    def lost(self, down: HostDown) -> None:
+        """The step that ran, or the first one that had not begun, is the one that failed."""
+        done = {outcome.step.number for outcome in self.outcomes}
+        left = [step for number, step in self._steps.items() if number not in done]
+        step = self._current or (left[0] if left else None)
+        if step:
+            state = State(down.state.value)
+            self.ended(step, state, down.brief, down.why, down.hint)

@@ -1,0 +1,61 @@
+"""Where a play is: a path, or the name of one that ipexctl brings with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ipexctl.base.located_errors import did_you_mean
+from ipexctl.base.quoting import quote
+from ipexctl.errors import InputError, reason_of
+from ipexctl.inventory.text_encoding import decode
+from ipexctl.local.bounded_read import read_file
+from ipexctl.local.ownership import closing, untrusted_above, untrusted_reason
+
+SUFFIXES = (".yaml", ".yml")
+
+
+def shipped_plays() -> dict[str, Path]:
+    """The plays that come with ipexctl, by name."""
+    folder = Path(__file__).parents[1] / "playbooks"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def read_play_file(word: str) -> tuple[str, str]:
+    """The text of a play, and what messages call it. Raises InputError.
+
+    A bare name is a shipped play, whatever is in the current folder: files have a / or a suffix.
+    """
+    path = Path(word)
+    shipped = shipped_plays().get(word)
+    if path.suffix == ".py":
+        what = f"{word} is a Python script, not a play"
+        raise InputError(what, hint=f"ipexctl run {quote((word,))}")
+    if not shipped and "/" not in word and not path.suffix:
+        raise _missing(word)
+    # looked at before it is read: who can replace a folder above may put ours back afterwards
+    untrusted = "" if shipped else untrusted_reason(path) or untrusted_above(path)
+    try:
+        text = decode(read_file(shipped or path), word)
+    except FileNotFoundError:
+        raise _missing(word) from None
+    except (OSError, ValueError) as e:
+        why = reason_of(e)
+        raise InputError(f"cannot read the play {word}", why=why) from None
+    if untrusted:
+        copy = f"read it first, then: cp {quote((word,))} into your own folder"
+        raise InputError(
+            f"{word}: {untrusted}",
+            why="a play runs commands on all hosts",
+            hint=closing(path, untrusted) or copy,
+        )
+    return text, word
+
+
+def _missing(word: str) -> InputError:
+    if Path(word).is_file():
+        what = f"there is no shipped play {word!r}"
+        return InputError(what, hint=f"{quote(('./' + word,))} for the file in this folder")
+    here = [p.name for p in Path().iterdir() if p.suffix in SUFFIXES]
+    near = did_you_mean(word, [*shipped_plays(), *here])
+    what = f"cannot read the play {word}: there is no such file{near}"
+    return InputError(what, hint=f"shipped plays: {', '.join(shipped_plays())}")

@@ -1,0 +1,65 @@
+"""Which hosts a play is for, and which of them each step is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ipexctl.base.located_errors import Bad
+from ipexctl.base.place import Place
+from ipexctl.errors import InputError
+from ipexctl.inventory.host_patterns import Known, select
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.last_outcome import last_states
+from ipexctl.machines.target import Target, all_hosts, inventory
+from ipexctl.play.text.play_values import Play, PlayStep
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class PlayHosts:
+    """`on`: by the number of a step, the names of its hosts."""
+
+    inventory: Inventory
+    on: Mapping[int, frozenset[str]]
+
+    def of(self, step: PlayStep) -> tuple[Host, ...]:
+        names = self.on[step.number]
+        return tuple(host for host in self.inventory.hosts if host.name in names)
+
+
+def play_hosts(play: Play, target: Target) -> PlayHosts:
+    """Raises InputError."""
+    return of_inventory(play, inventory(target), all_hosts(target))
+
+
+def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHosts:
+    """Patterns of the play mean hosts of the whole inventory; --limit and -x choose from those."""
+    known = last_states(everyone)
+    hosts = wanted
+    if play.hosts:
+        meant = _names(everyone, play.hosts, known, "hosts", play.hosts_place)
+        hosts = replace(wanted, hosts=tuple(h for h in wanted.hosts if h.name in meant))
+    if not hosts.hosts:
+        raise InputError(
+            f"{play.source}: --limit and -x select no host of this play",
+            why=f"hosts: {play.hosts}",
+        )
+    all_names = frozenset(host.name for host in hosts.hosts)
+    on = {
+        step.number: all_names & _names(everyone, step.on, known, "on", step.place)
+        if step.on
+        else all_names
+        for step in play.all_steps
+    }
+    return PlayHosts(hosts, on)
+
+
+def _names(
+    everyone: Inventory, pattern: str, known: Known, key: str, place: Place | None
+) -> frozenset[str]:
+    try:
+        found = select(everyone, (pattern,), (), known, option=key)
+    except InputError as e:
+        raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint).placed(place) from None
+    return frozenset(host.name for host in found.hosts)

@@ -1,0 +1,138 @@
+"""What the names of a play stand for, host by host."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+
+from ipexctl.base.located_errors import Bad
+from ipexctl.base.place import Place
+from ipexctl.base.yaml_nodes import Mapping as MappingNode
+from ipexctl.base.yaml_nodes import Node, Scalar
+from ipexctl.base.yaml_nodes import Sequence as SequenceNode
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.bounded_read import read_file
+from ipexctl.local.environment import environment
+from ipexctl.play.text.fact_values import NAMES, fact_values
+from ipexctl.play.text.interpolation import Scope, expanded, names_in
+from ipexctl.play.text.play_values import Play
+from ipexctl.quick_dataclass import dataclass
+
+ANY_NAME = "*"
+
+
+def read_names(play: Play) -> set[str]:
+    """The variables that are declared, or stand anywhere in a step, its templates or a condition.
+    Where the path of a template is known only on a host, ANY_NAME is one of them."""
+    nodes = [node for step in play.all_steps for node in (step.node, step.when, step.item) if node]
+    conditions = [step.when for step in play.all_steps if isinstance(step.when, MappingNode)]
+    texts = [text for node in nodes for text in _texts(node)]
+    texts += [text for text, _ in play.vars.values()]
+    texts += [_template(step.node) for step in play.all_steps if step.kind == "copy"]
+    found = {name for text in texts if "${" in text for name in _names(text)}
+    return found | set(play.vars) | {key.text for node in conditions for key, _ in node.items}
+
+
+def _template(node: Node) -> str:
+    src = node.get("src") if isinstance(node, MappingNode) and node.get("template") else None
+    if not isinstance(src, Scalar):
+        return ""
+    if "${" in src.text:
+        return f"${{{ANY_NAME}}}"
+    with suppress(OSError, ValueError):  # it is said when the step is checked
+        return read_file(Path(src.text).expanduser()).decode()
+    return ""
+
+
+def _names(text: str) -> Iterator[str]:
+    with suppress(Bad):  # it is said, with its place, when the step is read
+        yield from (name for name, _ in names_in(text))
+
+
+def _texts(node: Node) -> Iterator[str]:
+    if isinstance(node, Scalar):
+        yield node.text
+    elif isinstance(node, SequenceNode):
+        for item in node.items:
+            yield from _texts(item)
+    else:
+        for _, value in node.items:
+            yield from _texts(value)
+
+
+def _items(item: Node | None) -> Iterator[tuple[str, Scalar]]:
+    if isinstance(item, Scalar):
+        yield "item", item
+    elif isinstance(item, MappingNode):
+        for key, value in item.items:
+            if isinstance(value, Scalar):
+                yield f"item.{key.text}", value
+
+
+@dataclass
+class PlayScope:
+    """Variables: the loop's item, -e, the host's, the play's. Facts once they are known."""
+
+    play: Play
+    extra: Mapping[str, str]
+    facts: dict[str, Facts] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    hosts: tuple[Host, ...] = ()  # of the play, to say which of them has a variable
+
+    def __post_init__(self) -> None:
+        here = environment()
+        self._around = {
+            f"{kind}.{name}": value for name, value in here.items() for kind in ("env", "secret")
+        }
+
+    def on(self, host: Host, item: Node | None = None) -> Scope:
+        """`item`: of the step's loop."""
+        facts = self.facts.get(host.name)
+        own: dict[str, str] = {}
+        items: dict[str, str] = {}
+        values = ChainMap(
+            items,
+            {"host": host.name},
+            dict(self.extra),
+            dict(host.vars),
+            own,
+            fact_values(facts) if facts else {},
+            self._around,
+        )
+        scope = Scope(
+            values, tuple(NAMES), set() if facts else set(NAMES), self.used, self._owners()
+        )
+        for name, (text, place) in self.play.vars.items():
+            self._set(own, scope, name, text, place)
+        for name, node in _items(item):
+            self._set(items, scope, name, node.text, node.place)
+        return scope
+
+    def _set(self, own: dict[str, str], scope: Scope, name: str, text: str, place: Place) -> None:
+        """A variable of the play may use those above it."""
+        try:
+            value = expanded(text, scope)
+        except Bad as e:
+            later = any(f"${{{other}}}" in text for other in self.play.vars if other not in own)
+            why = "a variable may use those above it" if later else e.why
+            raise Bad(f"{name}: {e.what}", why=why, hint=e.hint, at=e.at).placed(place) from None
+        if value is None:
+            scope.pending.add(name)
+        else:
+            own[name] = value
+
+    def _owners(self) -> dict[str, str]:
+        names = {name for host in self.hosts for name, _ in host.vars}
+        return {n: fold(h.name for h in self.hosts if n in dict(h.vars)) for n in names}
+
+    def names(self, hosts: Iterable[Host]) -> set[str]:
+        """Variables that at least one host has."""
+        return {*self.extra, *self.play.vars, *(n for host in hosts for n, _ in host.vars)}
+
+    def masked(self, text: str) -> str:
+        return Scope(self._around, used=self.used).masked(text)

@@ -1,0 +1,103 @@
+"""A run inside a play: its ranks' lines as they come, and what it means for each host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ipexctl.base.sizes import duration
+from ipexctl.errors import Interrupted
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.machines.suggested_commands import command
+from ipexctl.play.steps.step_kinds import Acting, Result
+from ipexctl.play.text.play_values import State
+from ipexctl.run.outcome.outcome import Left, RunResult, Tally, known_cause
+from ipexctl.run.outcome.rank_exchange import sentence
+from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.output.short_paths import shortened
+from ipexctl.run.output.short_traceback import short_traceback
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.shipped_tables import failures
+
+
+class RunLines:
+    """A View: every line goes to `say`, with the rank in front."""
+
+    lossy = False
+
+    def __init__(self, on: Acting) -> None:
+        self._say = on.say
+
+    def note(self, text: str) -> None:
+        self._say("", text)
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.note(f"run {run_id}: {ranks_of(plan)}")
+        for text in plan.notes:
+            self.note(text)
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        for text in texts:
+            self._say(host, f"r{rank:02d} | {shortened(without_colour(text))}")
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        self.lines(host, rank, [text])
+
+    def dropped(self, lines: int) -> None:
+        raise AssertionError("nothing is left out")
+
+    def tick(self, tally: Tally) -> None:
+        return None
+
+    def failed(self, rank: int) -> None:
+        return None
+
+    def result(self, result: RunResult) -> None:
+        if result.exchange and result.exchange.alarming:
+            self.note(f"warning: {sentence(result.exchange, result.plan.world_size)}")
+        if result.gpu_check:
+            self.note(f"warning: the script ended itself: {result.gpu_check}")
+        for text in (*result.kept.trouble, *result.kept.outputs):
+            self.note(text)
+
+    def close(self) -> None:
+        return None
+
+
+def ranks_of(plan: LaunchPlan) -> str:
+    n = plan.world_size
+    return f"{n} rank{'s' * (n != 1)} on {fold(host.host for host in plan.hosts)}"
+
+
+def run_results(on: Acting, ended: RunResult | Left) -> dict[str, Result]:
+    if isinstance(ended, Left):
+        hint = command(on.fleet.target, f"attach {ended.run_id}", on.fleet.root)
+        if ended.why:
+            return dict.fromkeys(on.hosts, Result(State.FAILED, ended.why, hint=hint))
+        return dict.fromkeys(on.hosts, Result(State.CHANGED, f"started run {ended.run_id}"))
+    if ended.ended_by == "interrupted":
+        raise Interrupted(f"{ended.cause}; run {ended.run_id} has ended")
+    if ended.exit_code == 0:
+        took = f"run {ended.run_id}, {ranks_of(ended.plan)} in {duration(ended.seconds)}"
+        used = {host.host for host in ended.plan.hosts}
+        idle = Result(State.OK, "no ranks on this host")
+        return {h: Result(State.CHANGED, took) if h in used else idle for h in on.hosts}
+    return _failed(on, ended)
+
+
+def _failed(on: Acting, ended: RunResult) -> dict[str, Result]:
+    """The host of the first cause gets the reasons, the others a line: the step needs them all."""
+    known = known_cause(ended, failures)
+    first = ended.first.host if ended.first else next(iter(sorted(ended.lost)), on.hosts[0])
+    said = short_traceback([without_colour(text) for text in ended.last_words])
+    why = [shortened(text) for text in said]
+    found = {}
+    for host in on.hosts:
+        state = State.UNREACHABLE if host in ended.lost else State.FAILED
+        if host == first:
+            why += [known.why] if known else []
+            logs = command(on.fleet.target, f"logs {ended.run_id}", on.fleet.root)
+            hint = f"{known.fix}\n{logs}" if known else logs
+            found[host] = Result(state, f"run {ended.run_id}: {ended.cause}", "\n".join(why), hint)
+        else:
+            found[host] = Result(state, f"run {ended.run_id} failed, first on {first}")
+    return found

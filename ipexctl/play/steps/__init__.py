@@ -1,0 +1,24 @@
+"""One module for each step: one that is added here is in the docs, the schema and --list-modules.
+
+A step of the kind HostStep has its other half, `apply`, in ipexctl/remote/play.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+
+from ipexctl.play.text.step_schema import Step
+
+
+@cache
+def all_steps() -> dict[str, type[Step]]:
+    """Keyword -> step."""
+    found: dict[str, type[Step]] = {}
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        for value in vars(import_module(module.name)).values():
+            own = isinstance(value, type) and issubclass(value, Step) and value.keyword
+            if own and value.__module__.endswith(module.name):
+                found[value.keyword] = value
+    return dict(sorted(found.items()))

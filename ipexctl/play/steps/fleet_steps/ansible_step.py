@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
+from ipexctl.play.text.ansible_recap import AnsibleHost, read_recap
+from ipexctl.play.text.play_values import State
+from ipexctl.play.text.step_schema import arg
+from ipexctl.play.verb_calls import target_of
+from ipexctl.quick_dataclass import dataclass
+
+_LAST_LINES = 5
+_OLDEST = (3, 9)  # Python on hosts: ansible-core 2.19 asks for 3.8, later ones for more
+
+
+@dataclass(frozen=True)
+class Ansible(FleetStep):
+    """Run a playbook with the `ansible-playbook` program on this machine.
+
+    Ansible gets the hosts of the step with their groups, users, ports and Pythons, and the host
+    keys that ipexctl accepts. With --check it runs in its own check mode: tasks that it skips
+    there make the result "unknown", and tasks with `check_mode: false` do run.
+    """
+
+    keyword = "ansible"
+    main = "playbook"
+    example = "ansible: {playbook: site.yml, extra: {release: '4'}, tags: [base]}"
+
+    playbook: str = arg("Ansible playbook on this machine.")
+    extra: dict[str, str] = arg("Extra variables.", {})
+    tags: tuple[str, ...] = arg("Only tasks with these tags.", ())
+    skip_tags: tuple[str, ...] = arg("Leave out tasks with these tags.", ())
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.play.ansible_program import Playbook, run_playbook
+
+        lines: list[str] = []
+
+        def say(line: str) -> None:
+            lines.append(line)
+            if line.strip():
+                on.say("", line)
+
+        wanted = Playbook(
+            Path(self.playbook).expanduser(), self.extra, self.tags, self.skip_tags, on.check,
+            _pythons(on),
+        )  # fmt: skip
+        hosts = on.fleet.hosts
+        hosts = replace(hosts, hosts=tuple(h for h in hosts.hosts if h.name in on.hosts))
+        code = run_playbook(wanted, target_of(on), hosts, say)
+        recap = read_recap(lines)
+        return {name: _result(on, recap.get(name), code, lines) for name in on.hosts}
+
+
+def _pythons(on: Acting) -> dict[str, str]:
+    """Those that our agents run with: Ansible itself may take one that does not start."""
+    found = {host.name: agent.hello for host, agent in on.fleet.agents.items()}
+    return {name: hello.path for name, hello in found.items() if hello.python >= _OLDEST}
+
+
+def _result(on: Acting, host: AnsibleHost | None, code: int, lines: list[str]) -> Result:
+    if host is None and code == 0:
+        return Result(State.SKIPPED, "the playbook has no tasks for this host")
+    if host is None:
+        last = [line for line in lines if line.strip()][-_LAST_LINES:]
+        return Result(State.FAILED, f"ansible-playbook ended with code {code}", "\n".join(last))
+    counts = f"ok={host.ok} changed={host.changed} skipped={host.skipped}"
+    if host.unreachable or host.failed:
+        state = State.UNREACHABLE if host.unreachable else State.FAILED
+        if on.check and not host.unreachable:  # it may need what a task before it would make
+            return Result(State.UNKNOWN, f"task {host.task!r} fails in check mode")
+        detail = f"task {host.task!r} failed" if host.failed else "Ansible could not log in"
+        return Result(state, f"{detail} ({counts})", host.words)
+    if on.check:
+        unsure = State.UNKNOWN if host.skipped or host.ignored or host.rescued else State.OK
+        return Result(State.WOULD_CHANGE if host.changed else unsure, counts)
+    return Result(State.CHANGED if host.changed else State.OK, counts)

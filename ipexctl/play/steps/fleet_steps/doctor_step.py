@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from ipexctl.base.host_outcome import without_host
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
+from ipexctl.play.text.play_values import State
+from ipexctl.play.text.step_schema import arg
+from ipexctl.play.verb_calls import target_of
+from ipexctl.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ipexctl.doctor.report.report import Report
+
+_FAILING = {"fail": (Severity.FAIL,), "warn": (Severity.FAIL, Severity.WARN)}
+_SHOWN = (Severity.FAIL, Severity.WARN)
+
+
+@dataclass(frozen=True)
+class Doctor(FleetStep):
+    """Check the hosts for problems that break or slow down training.
+
+    It changes nothing. A finding about several hosts together counts for each of them.
+    """
+
+    keyword = "doctor"
+    example = "doctor: {level: std, fail_on: warn}"
+    writes: ClassVar[tuple[str, ...]] = ()
+
+    level: Literal["quick", "std"] = arg(
+        "quick: facts and connections; std: measurements as well.", "quick"
+    )
+    fail_on: Literal["fail", "warn"] = arg(
+        "Lowest severity of a finding that fails a host.", "fail"
+    )
+    python: str = arg("Python on the hosts; its torch is benchmarked at level std.", "")
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.doctor.doctor import Options, examine
+
+        options = Options(on.fleet.root, self.level, self.python)
+        report = examine(target_of(on), on.fleet.root, options)
+        for finding in report.findings:
+            if finding.severity in _SHOWN:
+                on.say(finding.host, f"{finding.severity.value} {finding.id} {_words(finding)}")
+        return {name: self.judged(report, name) for name in on.hosts}
+
+    def judged(self, report: Report, host: str) -> Result:
+        if down := report.down_of(host):
+            return Result(State(down.state.value), down.brief, down.why, down.hint)
+        found = (*report.findings_of(host), *report.findings_of(""))
+        failing = [f for f in found if f.severity in _FAILING[self.fail_on]]
+        if not failing:
+            return Result(State.OK, _named([f for f in found if f.severity in _SHOWN]))
+        first = failing[0]
+        why = "\n".join(filter(None, (first.evidence, first.why)))
+        detail = "\n".join(f"{f.id} {_words(f)}" for f in failing)
+        return Result(State.FAILED, detail, why, str(first.fix))
+
+
+def _words(finding: Finding) -> str:
+    return without_host(finding.host, finding.title)
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "no warnings"
+    many = f"{len(findings)} warning{'s' * (len(findings) != 1)}"
+    return f"{many}: {', '.join(dict.fromkeys(f.id for f in findings))}"

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import SILENCE, fan_out
+from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
+from ipexctl.play.text.play_values import State
+from ipexctl.play.text.step_schema import Seconds, arg
+from ipexctl.quick_dataclass import dataclass
+
+_PAUSE = 3.0
+
+
+@dataclass(frozen=True)
+class Reboot(FleetStep):
+    """Reboot the hosts, and wait until each answers again with a new boot id."""
+
+    keyword = "reboot"
+    example = "reboot: {timeout: 15m}"
+
+    timeout: Seconds = arg("Maximum time for a host to come back.", Seconds(600))
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        if on.check:
+            return dict.fromkeys(on.hosts, Result(State.WOULD_CHANGE, "reboot"))
+        hosts = [host for host in on.fleet.alive if host.name in on.hosts]
+        found = fan_out(hosts, lambda host: self._one(host, on), forks=on.fleet.target.forks)
+        return {
+            host.name: Result(State(one.state.value), one.brief, one.why, one.hint)
+            if isinstance(one, HostDown)
+            else one
+            for host, one in found.items()
+        }
+
+    def _one(self, host: Host, on: Acting) -> Result:
+        agent = on.fleet.agents[host]
+        began = time.monotonic()
+        asked = {"password": on.password}
+        before = agent.call("play.reboot.begin", asked, timeout=SILENCE).done.text("boot_id")
+        on.say(host.name, "reboots")
+        while time.monotonic() - began < self.timeout:
+            time.sleep(_PAUSE)
+            try:
+                now = on.fleet.reconnect(host).call("play.reboot.boot_id").done.text("boot_id")
+            except IpexctlError:
+                continue
+            if now != before:
+                return Result(State.CHANGED, f"back after {time.monotonic() - began:.0f} s")
+        raise HostFailed(
+            f"{host.name}: did not come back within {self.timeout:.0f} s of its reboot",
+            why="it does not answer, or did not reboot",
+            hint="look at its console; then the same command with --from the step after this one",
+        )

@@ -1,0 +1,93 @@
+"""The two kinds of steps: those that a host does for itself, and those that need all hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ipexctl.base.located_errors import Bad
+from ipexctl.machines.fleet import Fleet
+from ipexctl.play.text.check_prediction import ANY
+from ipexctl.play.text.interpolation import Scope
+from ipexctl.play.text.play_values import State
+from ipexctl.play.text.step_schema import Step
+from ipexctl.quick_dataclass import dataclass
+
+MOST_TEXT = 16 << 20
+
+
+@dataclass
+class LocalFiles:
+    """Files of this machine that steps put on hosts, by their SHA-256; and the size of the texts
+    that are in the request itself."""
+
+    paths: dict[str, Path] = field(default_factory=dict)
+    texts: int = 0
+
+    def add_text(self, text: str) -> str:
+        """Returns its SHA-256."""
+        data = text.encode()
+        self.texts += len(data)
+        if self.texts > MOST_TEXT:
+            raise Bad(f"templates of consecutive steps exceed {MOST_TEXT >> 20} MiB together")
+        return hashlib.sha256(data).hexdigest()
+
+    def add(self, path: Path) -> str:
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        self.paths[digest.hexdigest()] = path
+        return digest.hexdigest()
+
+
+class HostStep(Step):
+    """Done by `apply` of a module in remote/play. Consecutive ones go as one request."""
+
+    module: ClassVar[str]
+
+    def validate_files(self, scope: Scope) -> None:
+        """Raises Bad or InputError for content of this machine's files that cannot be used."""
+
+    def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
+        """The arguments of `apply`. Raises Bad for what is missing on this machine."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step that needs all hosts did on one of them."""
+
+    state: State
+    detail: str = ""
+    why: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Acting:
+    """What a FleetStep acts on: the hosts of `fleet` named in `hosts`, in hostfile order."""
+
+    fleet: Fleet
+    hosts: tuple[str, ...]
+    check: bool
+    say: Callable[[str, str], None]  # host ("" all), a line of output
+    password: str = field(default="", repr=False)  # for sudo
+
+
+class FleetStep(Step):
+    """Done from here, on all hosts together. For `reads`, `writes`: play/text/check_prediction."""
+
+    reads: ClassVar[tuple[str, ...]] = (ANY,)
+    writes: ClassVar[tuple[str, ...]] = (ANY,)
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        """By host name. With --check nothing is changed, and what is not known is UNKNOWN.
+
+        An IpexctlError fails the step on all its hosts.
+        """
+        raise NotImplementedError

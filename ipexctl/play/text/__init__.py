@@ -1,0 +1,1 @@
+"""A play's text, values and conditions. Pure."""

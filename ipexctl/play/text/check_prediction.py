@@ -1,0 +1,54 @@
+"""What --check can say of a step, given what the steps before it would change on that host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ipexctl.play.text.play_values import State
+from ipexctl.quick_dataclass import dataclass
+
+ANY, PACKAGES = "any", "packages"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a host found. `changed` None: it cannot know. `failed`: the step would fail on the host
+    as it is now; if it has `changed`, too, not once an earlier step has made what it reads.
+    `reads` and `writes` are `path:/x`, `service:x`, `packages` or `any`. Whether the step acts at
+    all is decided by a read `exists:/x`, or `any`."""
+
+    changed: bool | None
+    failed: bool = False
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+def predict(looked: Looked, pending: Iterable[str]) -> State:
+    """`pending`: what earlier steps would write, or may. A change that is due stays due; what looks
+    unchanged or fails now may be different by then."""
+    pending = set(pending)
+    later = any(_overlap(mine, theirs) for mine in looked.reads for theirs in pending)
+    if looked.failed and not later and PACKAGES not in pending:
+        return State.FAILED
+    if looked.changed and not _decided(looked.reads, pending):
+        return State.WOULD_CHANGE
+    unknown = looked.changed is None or looked.failed or looked.changed or later
+    return State.UNKNOWN if unknown else State.OK
+
+
+def _decided(reads: Iterable[str], pending: Iterable[str]) -> bool:
+    """Does an earlier step decide whether this one acts at all?"""
+    deciding = [mine for mine in reads if mine == ANY or mine.startswith(_EXISTS)]
+    return any(_overlap(mine, theirs) for mine in deciding for theirs in pending)
+
+
+_EXISTS = "exists:"
+
+
+def _overlap(mine: str, theirs: str) -> bool:
+    mine = f"path:{mine.removeprefix(_EXISTS)}" if mine.startswith(_EXISTS) else mine
+    if ANY in (mine, theirs) or mine == theirs:
+        return True
+    if not (mine.startswith("path:") and theirs.startswith("path:")):
+        return False
+    return mine.startswith(theirs.rstrip("/") + "/") or theirs.startswith(mine.rstrip("/") + "/")

@@ -1,0 +1,91 @@
+"""docs/play-steps.md and docs/schema/play.json, from the steps themselves."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ipexctl.play.text.play_keywords import PLAY_KEYS, STEP_KEYS
+from ipexctl.play.text.step_schema import Step, argument_schema, arguments, described, json_schema
+
+_HEAD = """\
+# Steps of plays
+
+For the keys that can accompany a step's keyword, see [plays](plays.md). An argument in **bold**
+is required; the one marked `*` can be given directly after the keyword, with other arguments
+alongside it:
+
+    - sh: make
+      creates: build
+
+A single value is treated as a one-element list.
+"""
+
+
+def steps_page(steps: Mapping[str, type[Step]]) -> str:
+    lines = [_HEAD]
+    lines.append(" ".join(f"[{keyword}](#{keyword})" for keyword in steps) + "\n")
+    for keyword, kind in steps.items():
+        lines += _step(keyword, kind)
+    return "\n".join(lines)
+
+
+def _step(keyword: str, kind: type[Step]) -> Iterator[str]:
+    yield f"## {keyword}\n"
+    paragraphs = textwrap.dedent("    " + (kind.__doc__ or "")).strip().split("\n\n")
+    for paragraph in paragraphs:
+        yield " ".join(paragraph.split()) + "\n"
+    yield textwrap.indent(f"- {kind.example}", "    ") + "\n"
+    if not arguments(kind):
+        yield "It has no arguments.\n"
+        return
+    yield "| argument | | default | |\n|---|---|---|---|"
+    for about in arguments(kind).values():
+        name = f"**{about.name}**" if about.required else about.name
+        mark = " `*`" if about.name == kind.main else ""
+        default = "" if about.required else _default(about.default)
+        doc = about.doc.replace("|", "\\|")
+        yield f"| {name}{mark} | {described(about.kind)} | {default} | {doc} |"
+    yield ""
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ("", (), {}):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
+    beside = {key: {**schema, "description": doc} for key, (doc, schema) in STEP_KEYS.items()}
+    kinds = {keyword: json_schema(kind) for keyword, kind in steps.items()}
+    for kind in steps.values():
+        for about in arguments(kind).values() if kind.main else ():
+            if about.name not in (kind.main, *kinds):  # sh: make, with creates: ... beside it
+                beside.setdefault(about.name, {**argument_schema(about), "description": about.doc})
+    play = {
+        "type": "object",
+        "properties": {k: {**schema, "description": doc} for k, (doc, schema) in PLAY_KEYS.items()},
+        "required": ["steps"],
+        "additionalProperties": False,
+    }
+    bare = [k for k, kind in steps.items() if not any(a.required for a in arguments(kind).values())]
+    step = {
+        "anyOf": [
+            {"enum": bare},
+            {
+                "type": "object",
+                "properties": {**kinds, **beside},
+                "additionalProperties": False,
+                "oneOf": [{"required": [keyword]} for keyword in steps],
+            },
+        ]
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A play of ipexctl",
+        "anyOf": [play, {"type": "array", "items": play, "minItems": 1, "maxItems": 1}],
+        "$defs": {"step": step},
+    }

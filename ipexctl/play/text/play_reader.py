@@ -1,0 +1,365 @@
+"""A play's YAML -> Play. Read strictly: what is unknown is refused with its place.
+
+The arguments of a step stay nodes until its values on a host are known; step_schema reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from collections.abc import Mapping as Values
+from dataclasses import field, replace
+
+from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, nearest
+from ipexctl.base.place import Place
+from ipexctl.base.yaml_nodes import MAX_TEXT, Mapping, Node, Scalar, Sequence, read_yaml
+from ipexctl.errors import is_shown
+from ipexctl.play.text.conditions import check_condition
+from ipexctl.play.text.play_keywords import PLAY_KEYS, STEP_KEYS
+from ipexctl.play.text.play_values import Play, PlayStep
+from ipexctl.play.text.step_schema import Seconds, Step, arguments, scalar_as, shape
+from ipexctl.quick_dataclass import dataclass
+
+Kinds = Values[str, type[Step]]  # by keyword
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_RESERVED = ("host", "fact", "env", "secret", "item")
+# what Ansible calls it, and what to write here
+HABITS = {
+    "tasks": "steps", "become": "sudo", "with_items": "loop", "with_list": "loop",
+    "register": "nothing: write the decision in Python (docs/python.md)",
+    "gather_facts": "nothing: facts are gathered when a step needs them",
+    "block": "nothing: one list of steps", "roles": "several files (ipexctl play a.yaml b.yaml)",
+    "shell": "sh", "command": "sh", "raw": "sh", "apt": "package", "dnf": "package",
+    "yum": "package", "pip": "install", "lineinfile": "line", "systemd": "service",
+    "get_url": "get", "wait_for": "wait",
+    "template": "copy with template: true",
+    "synchronize": "data, or copy", "fail": "assert", "delegate_to": "on",
+    "become_user": "nothing: sudo is for root", "debug": "sh with echo", "uri": "get",
+    "wait_for_connection": "nothing: reboot waits",
+    "script": "copy, then sh", "git": "sh with creates", "unarchive": "get, then sh with creates",
+    "set_fact": "vars", "ignore_unreachable": "ignore_errors", "import_playbook": "several files",
+    "environment": "env of a sh step", "pre_tasks": "steps", "post_tasks": "steps",
+    "remote_user": "user@ in the hostfile, or ssh_config", "vars_files": "vars, or -e NAME=VALUE",
+    "until": "retries and delay", "changed_when": "changes of a sh step",
+    "failed_when": "unless, or assert", "max_fail_percentage": "any_errors_fatal",
+    "no_log": "nothing: ${secret.NAME} is masked in all output", "run_once": "on: HOST",
+    "local_action": "nothing: it would be Python (docs/python.md)",
+    "args": "arguments below the keyword", "with_dict": "loop",
+    "with_fileglob": "copy of a folder",
+    "strategy": "nothing: hosts wait for each other only where they must",
+    "become_method": "nothing: it is sudo", "include_tasks": "several files",
+    "import_tasks": "several files", "import_role": "several files",
+    "include_role": "several files", "vars_prompt": "-e NAME=VALUE, or ${secret.NAME}",
+    "connection": "nothing: no -f and no -H is this machine",
+    "async": "nothing: run detaches with detach: true",
+    "directory": "file: {path: ..., state: "
+                 "directory}", "mkdir": "file: {path: ..., state: directory}",
+    "folder": "file: {path: ..., state: directory}",
+}  # fmt: skip
+
+
+@dataclass
+class _Reader:
+    source: str
+    kinds: Kinds
+    sudo: bool = False
+    number: int = 0
+    looped: int = 0  # characters of all steps with loops
+    handler: str = ""  # whose steps are read
+    notified: list[Scalar] = field(default_factory=list)
+    errors: FoundErrors = field(default_factory=FoundErrors)
+
+    # -- a play --
+
+    def play(self, root: Node) -> Play:
+        root = self._only_one(root)
+        if not isinstance(root, Mapping):
+            what = f"expected a play with steps, not {shape(root)}"
+            raise Bad(what, hint="steps:\n  - sh: hostname").placed(root.place)
+        for key, _ in root.items:
+            with self.errors.kept():
+                self._known(key, PLAY_KEYS, "a play")
+        self.sudo = self._flag(root, "sudo")
+        steps = root.get("steps")
+        if steps is None:
+            self.errors.raise_all()  # they may be called otherwise
+            what = "this play has no steps"
+            raise Bad(what, hint="steps:\n  - sh: hostname").placed(root.place)
+        return Play(
+            self.source,
+            tuple(self._steps(steps, "steps")),
+            self._text(root, "name"),
+            self._pattern(root.get("hosts")),
+            self._vars(root.get("vars")),
+            self._handlers(root.get("handlers")),
+            self._flag(root, "any_errors_fatal"),
+            self._count(root, "serial"),
+            node.place if (node := root.get("hosts")) else None,
+        )
+
+    def _only_one(self, root: Node) -> Node:
+        """Ansible's files are lists of plays."""
+        if isinstance(root, Sequence) and len(root.items) == 1:
+            return root.items[0]
+        if isinstance(root, Sequence):
+            what = f"a file holds one play, but this list has {len(root.items)} entries"
+            raise Bad(
+                what, hint="ipexctl play a.yaml b.yaml   # several, one after the other"
+            ).placed(root.place)
+        return root
+
+    def _vars(self, node: Node | None) -> dict[str, tuple[str, Place]]:
+        found = {}
+        for key, value in self._items(node, "vars"):
+            if not _NAME.fullmatch(key.text) or key.text in _RESERVED:
+                what = f"{key.text[:64]!r} cannot be the name of a variable"
+                why = f"these names are reserved: {', '.join(_RESERVED)}"
+                if key.text not in _RESERVED:
+                    why = _NAME_RULE
+                raise Bad(what, why=why).placed(key.place)
+            if not isinstance(value, Scalar):
+                what = f"{key.text}: a variable holds text, not {shape(value)}"
+                raise Bad(what, hint="write the list into the argument of a step").placed(
+                    value.place
+                )
+            found[key.text] = (value.text, value.place)
+        return found
+
+    def _handlers(self, node: Node | None) -> dict[str, tuple[PlayStep, ...]]:
+        found = {}
+        for key, value in self._items(node, "handlers"):
+            self.handler = self._name(key)
+            found[self.handler] = tuple(self._steps(value, f"handler {key.text[:64]}"))
+        return found
+
+    def _name(self, key: Scalar) -> str:
+        try:
+            return _one_line(key.text)
+        except Bad as e:
+            raise e.placed(key.place) from None
+
+    # -- a step --
+
+    def _steps(self, node: Node, what: str) -> Iterator[PlayStep]:
+        if not isinstance(node, Sequence):
+            said = f"{what}: expected a list of steps, not {shape(node)}"
+            raise Bad(said, hint="- sh: hostname").placed(node.place)
+        for item in node.items:
+            with self.errors.kept():
+                yield from self._repeated(self._step(item), item)
+
+    def _repeated(self, step: PlayStep, node: Node) -> Iterator[PlayStep]:
+        """A step for each item of its loop. The play is then no larger than a file may be."""
+        loop = node.get("loop") if isinstance(node, Mapping) else None
+        if loop is None:
+            yield step
+            return
+        if not isinstance(loop, Sequence) or not loop.items:
+            found = "an empty list" if isinstance(loop, Sequence) else shape(loop)
+            raise Bad(f"loop: expected a list, not {found}", hint="loop: [a, b]").placed(loop.place)
+        self.looped += len(loop.items) * _size(step.node)
+        if self.looped > MAX_TEXT:
+            what = f"loop: with all its items, the play is larger than {MAX_TEXT >> 20} MiB"
+            raise Bad(what).placed(loop.place)
+        for n, item in enumerate(loop.items):
+            _check_item(item)
+            self.number += n > 0
+            yield replace(step, number=self.number, item=item)
+
+    def _step(self, node: Node) -> PlayStep:
+        if isinstance(node, Scalar) and node.text in self.kinds:  # `- doctor`
+            node = Mapping(((node, Scalar("", node.place, null=True)),), node.place)
+        if not isinstance(node, Mapping):
+            near = nearest(node.text, self.kinds) if isinstance(node, Scalar) else ""
+            what = f"expected KEYWORD: ARGUMENTS, not {shape(node)}"
+            hint = f"- {self.kinds[near].example}" if near else "- sh: hostname"
+            raise Bad(what, hint=hint).placed(node.place)
+        found = [(key, value) for key, value in node.items if key.text in self.kinds]
+        beside = self._arguments_beside(found, node)
+        found = [entry for entry in found if entry[0] not in beside]
+        for key, _ in node.items:
+            if key.text not in (*self.kinds, *STEP_KEYS) and key not in beside:
+                self._refuse_outside(key, found)
+                own = [name for word, _ in found for name in arguments(self.kinds[word.text])]
+                self._known(key, STEP_KEYS, "a step", (*own, *STEP_KEYS, *self.kinds))
+        if len(found) != 1:
+            said = " and ".join(key.text for key, _ in found)
+            what = (
+                f"a step takes only one keyword, but this one has {said}" if found else _NO_KEYWORD
+            )
+            hint = f"one of: {', '.join(sorted(self.kinds))}"
+            raise Bad(what, hint="use a separate step for each" if found else hint).placed(
+                node.place
+            )
+        key, value = found[0]
+        if beside:
+            main = Scalar(self.kinds[key.text].main, key.place)
+            value = Mapping(((main, value), *beside.items()), value.place)
+        self.number += 1
+        when = node.get("when")
+        if when is not None:
+            check_condition(when)
+        told = node.get("notify")
+        names = told.items if isinstance(told, Sequence) else (told,)
+        self.notified += [name for name in names if isinstance(name, Scalar)]
+        return PlayStep(
+            self.number, key.text, value, key.place,
+            self._text(node, "name"), frozenset(self._words(node, "tags")), when,
+            self._pattern(node.get("on")),
+            self._flag(node, "sudo", default=self.sudo), tuple(self._words(node, "notify")),
+            self._flag(node, "ignore_errors"), self._count(node, "retries"),
+            self._delay(node), handler=self.handler,
+        )  # fmt: skip
+
+    def _arguments_beside(
+        self, found: list[tuple[Scalar, Node]], node: Mapping
+    ) -> dict[Scalar, Node]:
+        """`sh: make` with `creates: ...` beside it, where the value alone is the main argument.
+
+        An argument may be called as a keyword is: `env`.
+        """
+        for key, value in found:
+            kind = self.kinds[key.text]
+            own = set(arguments(kind)) - {kind.main} - set(STEP_KEYS) if kind.main else set()
+            if isinstance(value, Mapping) or not all(k is key or k.text in own for k, _ in found):
+                continue
+            return {k: v for k, v in node.items if k is not key and k.text in own}
+        return {}
+
+    def _refuse_outside(self, key: Scalar, found: list[tuple[Scalar, Node]]) -> None:
+        for keyword, value in found:
+            if key.text not in arguments(self.kinds[keyword.text]):
+                continue
+            what = f"{key.text} is an argument of {keyword.text}, and must be indented below it"
+            hint = f"{keyword.text}:\n    {key.text}: ...   # indented below {keyword.text}"
+            if isinstance(value, Mapping):
+                hint = f"{key.text}: ... with the other arguments of {keyword.text}"
+            raise Bad(what, hint=hint).placed(key.place)
+
+    def check_notified(self, play: Play) -> None:
+        for name in self.notified:
+            if name.text not in play.handlers:
+                near = did_you_mean(name.text, play.handlers)
+                what = f"there is no handler {name.text[:64]!r}{near}"
+                hint = "" if near else f"handlers:\n  {name.text[:64]}: [...]"
+                with self.errors.kept():
+                    raise Bad(what, hint=hint).placed(name.place)
+
+    # -- values --
+
+    def _known(
+        self, key: Scalar, known: Collection[str], what: str, near: Collection[str] = ()
+    ) -> None:
+        if key.text in known:
+            return
+        base = key.text.rpartition(".")[2]
+        habit = HABITS.get(base)
+        if base != key.text and base in self.kinds and not habit:
+            habit = base
+        if key.text in self.kinds and known is PLAY_KEYS:
+            raise Bad(f"{key.text} is a step", hint=f"steps:\n  - {key.text}: ...").placed(
+                key.place
+            )
+        hint = f"use {habit} instead of {key.text}" if habit else ""
+        if habit and habit.startswith(_NOTHING):
+            hint = f"leave it out: {habit.removeprefix(_NOTHING)}"
+        said = "" if habit else did_you_mean(key.text, near or known)
+        raise Bad(f"unknown key {key.text[:64]!r} in {what}{said}", hint=hint).placed(key.place)
+
+    def _items(self, node: Node | None, what: str) -> tuple[tuple[Scalar, Node], ...]:
+        if node is None or (isinstance(node, Scalar) and node.null):
+            return ()
+        if not isinstance(node, Mapping):
+            said = f"{what}: expected NAME: VALUE, not {shape(node)}"
+            raise Bad(said).placed(node.place)
+        return node.items
+
+    def _scalar(self, node: Mapping, key: str, read: Callable[[str], object]) -> object:
+        found = node.get(key)
+        if found is None or (isinstance(found, Scalar) and found.null):
+            return read("")
+        if not isinstance(found, Scalar):
+            raise Bad(f"{key}: expected one value, not {shape(found)}").placed(found.place)
+        try:
+            return read(found.text)
+        except Bad as e:
+            raise Bad(f"{key}: {e.what}", hint=e.hint).placed(found.place) from None
+
+    def _text(self, node: Mapping, key: str) -> str:
+        return str(self._scalar(node, key, _one_line))
+
+    def _flag(self, node: Mapping, key: str, *, default: bool = False) -> bool:
+        return bool(self._scalar(node, key, lambda t: scalar_as(bool, t) if t else default))
+
+    def _count(self, node: Mapping, key: str) -> int:
+        def read(text: str) -> int:
+            number = int(scalar_as(int, text)) if text else 0
+            if number < 0:
+                raise Bad(f"{number} is negative")
+            return number
+
+        return int(str(self._scalar(node, key, read)))
+
+    def _delay(self, node: Mapping) -> float:
+        return float(
+            str(self._scalar(node, "delay", lambda t: scalar_as(Seconds, t) if t else 5.0))
+        )
+
+    def _words(self, node: Mapping, key: str) -> Iterator[str]:
+        found = node.get(key)
+        for item in found.items if isinstance(found, Sequence) else [found] if found else []:
+            if not isinstance(item, Scalar) or not item.text:
+                raise Bad(f"{key}: expected names", hint=f"{key}: [a, b]").placed(item.place)
+            yield from (w.strip() for w in item.text.split(",")) if key == "tags" else [item.text]
+
+    def _pattern(self, node: Node | None) -> str:
+        if node is None or (isinstance(node, Scalar) and node.null):
+            return ""
+        items = node.items if isinstance(node, Sequence) else (node,)
+        texts = [item.text for item in items if isinstance(item, Scalar) and item.text]
+        if len(texts) != len(items):
+            what = "expected a host pattern"
+            raise Bad(what, hint="node[01-04], @group or all").placed(node.place)
+        return ",".join(texts)
+
+
+def _size(node: Node) -> int:
+    if isinstance(node, Scalar):
+        return len(node.text) + 1
+    if isinstance(node, Sequence):
+        return sum(map(_size, node.items))
+    return sum(_size(key) + _size(value) for key, value in node.items)
+
+
+def _check_item(node: Node) -> None:
+    values = node.items if isinstance(node, Mapping) else (("item", node),)
+    for key, value in values:
+        if isinstance(key, Scalar) and not _NAME.fullmatch(key.text):
+            named = Bad(f"loop: {key.text[:64]!r} cannot be a name", why=_NAME_RULE)
+            raise named.placed(key.place)
+        if not isinstance(value, Scalar) or value.null:
+            what = f"loop: an item is a value or a mapping of values, not {shape(value)}"
+            hint = "loop: [{name: a, size: 1}, {name: b, size: 2}]"
+            raise Bad(what, hint=hint).placed(value.place)
+
+
+_NOTHING = "nothing: "
+_NAME_RULE = "a name consists of letters, digits and _, at most 64"
+_NO_KEYWORD = "this step has no keyword"
+
+
+def _one_line(text: str) -> str:
+    if not all(map(is_shown, text.strip())):
+        raise Bad("line breaks and control characters are not allowed in a name")
+    return text.strip()
+
+
+def read_play(text: str, source: str, kinds: Kinds) -> Play:
+    """`kinds`: the steps there are. Raises InputError with the place."""
+    reader = _Reader(source, kinds)
+    root = read_yaml(text, source, "a play")
+    with reader.errors.kept():
+        play = reader.play(root)
+        reader.check_notified(play)
+    reader.errors.raise_all()
+    return play

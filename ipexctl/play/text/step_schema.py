@@ -1,0 +1,340 @@
+"""A step's dataclass <-> YAML: arguments are read by the types of its fields, with their places.
+
+A step is a frozen dataclass. Its docstring is its documentation, `arg(...)` that of each argument.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
+
+from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.sizes import seconds_of
+from ipexctl.base.yaml_nodes import Mapping as MappingNode
+from ipexctl.base.yaml_nodes import Node, Scalar, Sequence
+from ipexctl.errors import InputError
+from ipexctl.play.text.interpolation import Scope, expanded, for_shell
+from ipexctl.quick_dataclass import dataclass
+
+_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
+
+_NUL = "a value cannot contain a NUL character"
+
+
+class Seconds(float):
+    """A duration: 90, 90s, 10m, 1h30m."""
+
+
+class Code(str):
+    """Shell code: names in it become variables of the shell. See interpolation.for_shell."""
+
+    variables: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} {dict(self.variables)}"
+
+
+def shell_variables(*codes: str) -> dict[str, str]:
+    """The variables that a shell needs for these. Code that a program made itself has none."""
+    found: dict[str, str] = {}
+    for code in codes:
+        found.update(code.variables if isinstance(code, Code) else {})
+    return found
+
+
+class Step:
+    """Base of the steps. `main` names the argument that may stand alone: `sh: make`."""
+
+    keyword: ClassVar[str] = ""
+    main: ClassVar[str] = ""
+    example: ClassVar[str] = ""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it was done cannot be looked up on the host: --resume goes by the journal."""
+        return False
+
+    def check(self) -> None:
+        """Raises Bad where arguments contradict each other."""
+
+    @property
+    def local_files(self) -> Mapping[str, str]:
+        """Argument -> file or folder of this machine that it needs."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Argument:
+    name: str
+    kind: Any
+    doc: str
+    required: bool
+    default: Any = None
+    field: str = ""
+
+
+S = TypeVar("S", bound=Step)
+
+
+def arg(doc: str, default: Any = dataclasses.MISSING, *, name: str = "") -> Any:
+    """A field with its documentation. `name`: in YAML, where it is a word of Python."""
+    meta = {"doc": doc, "name": name}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=meta)
+    return dataclasses.field(default=default, metadata=meta)
+
+
+_ARGUMENTS: dict[Any, dict[str, Argument]] = {}
+
+
+def arguments(kind: Any) -> dict[str, Argument]:
+    """By the name in YAML. `field` is that of the dataclass, which may have an underscore more."""
+    if kind not in _ARGUMENTS:
+        _ARGUMENTS[kind] = _arguments(kind)
+    return _ARGUMENTS[kind]
+
+
+def _arguments(kind: Any) -> dict[str, Argument]:
+    hints = typing.get_type_hints(kind)
+    found = {}
+    for field in dataclasses.fields(kind):
+        factory = field.default_factory
+        required = field.default is dataclasses.MISSING and factory is dataclasses.MISSING
+        default = factory() if factory is not dataclasses.MISSING else field.default
+        name = field.metadata.get("name") or field.name
+        found[name] = Argument(
+            name,
+            hints[field.name],
+            field.metadata["doc"],
+            required,
+            None if required else default,
+            field.name,
+        )
+    return found
+
+
+# --- YAML -> step --------------------------------------------------------------------------------
+
+
+def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
+    """The step with its values on one host. None: some are not known yet, the rest is right.
+
+    Raises InputError with file, line and column.
+    """
+    values: dict[str, Any] = {}
+    complete = True
+    for name, value in _given(kind, node):
+        about = arguments(kind)[name]
+        try:
+            read = _read(about.kind, value, scope)
+        except Bad as e:
+            raise _located(e, f"{name}: ", value, scope) from None
+        complete = complete and read is not None
+        values[about.field] = read
+    missing = [a.name for a in arguments(kind).values() if a.required and a.field not in values]
+    if missing:
+        what = f"{kind.keyword} requires {_quoted(missing)}"
+        raise Bad(what, hint=kind.example).placed(node.place)
+    if not complete:
+        return None
+    step = kind(**values)
+    try:
+        step.check()
+    except Bad as e:
+        raise _located(e, f"{kind.keyword}: ", node, scope) from None
+    return step
+
+
+def _located(error: Bad, prefix: str, node: Node, scope: Scope) -> InputError:
+    place = node.place_at(error.at) if isinstance(node, Scalar) else node.place
+    why, hint = scope.masked(error.why), scope.masked(error.hint)
+    return Bad(scope.masked(prefix + error.what), why=why, hint=hint).placed(place)
+
+
+def _quoted(names: list[str]) -> str:
+    words = " and ".join(map(repr, names))
+    return f"the argument {words}" if len(names) == 1 else f"the arguments {words}"
+
+
+def _arguments_of(kind: type[Step]) -> str:
+    known = list(arguments(kind))
+    if len(known) == 1:
+        return f"the only argument of {kind.keyword}: {known[0]}"
+    return f"arguments of {kind.keyword}: {', '.join(known)}"
+
+
+def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
+    """Arguments by name; a value alone is that of the main one."""
+    if not isinstance(node, MappingNode):
+        if isinstance(node, Scalar) and node.null:
+            return
+        if not kind.main:
+            what = f"{kind.keyword} takes arguments in the form NAME: VALUE"
+            raise Bad(what, hint=kind.example).placed(node.place)
+        yield kind.main, node
+        return
+    known = arguments(kind)
+    for key, value in node.items:
+        if key.text not in known:
+            what = (
+                f"{kind.keyword} has no argument {key.text[:64]!r}{did_you_mean(key.text, known)}"
+            )
+            raise Bad(what, hint=_arguments_of(kind)).placed(key.place)
+        yield key.text, value
+
+
+def _read(kind: Any, node: Node, scope: Scope) -> Any:
+    if node.tag:
+        raise Bad(f"unknown YAML tag {node.tag[:40]}", hint="put the value in quotes if it is text")
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _read(next(k for k in inner if k is not type(None)), node, scope)
+    if origin is tuple:
+        return _list(inner[0], node, scope)
+    if origin is dict:
+        return _dict(inner[1], node, scope)
+    if not isinstance(node, Scalar):
+        raise Bad(f"expected {described(kind)}, not {shape(node)}")
+    if node.null:
+        what = f"{node.text} means no value in YAML" if node.text else "the value is missing"
+        home = node.text == "~"
+        hint = "'~' in quotes for the home folder" if home else "'' for an empty string"
+        raise Bad(what, hint=hint)
+    if kind is Code:
+        return _code(node.text, scope)
+    text = expanded(node.text, scope)
+    return None if text is None else scalar_as(kind, text)
+
+
+def scalar_as(kind: Any, text: str) -> Any:
+    """A value of this type. Raises Bad."""
+    if get_origin(kind) is Literal:
+        if text not in get_args(kind):
+            near = did_you_mean(text, get_args(kind))
+            raise Bad(
+                f"{text[:64]!r} is not one of {', '.join(filter(None, get_args(kind)))}{near}"
+            )
+        return text
+    if kind is bool:
+        if text.lower() not in (*_TRUE, *_FALSE):
+            raise Bad(f"{text[:64]!r} is not true or false")
+        return text.lower() in _TRUE
+    if kind is Seconds:
+        seconds = seconds_of(text)
+        if seconds is None:
+            raise Bad(f"{text[:64]!r} is not a duration such as 90, 90s, 10m or 1h30m")
+        return Seconds(seconds)
+    if kind is int:
+        if not re.fullmatch("-?[0-9]{1,15}", text, re.ASCII):
+            raise Bad(f"{text[:64]!r} is not a decimal whole number")
+        return int(text)
+    if "\0" in text:
+        raise Bad(_NUL)
+    return text
+
+
+def _code(text: str, scope: Scope) -> Code | None:
+    found = for_shell(text, scope)
+    if found is None:
+        return None
+    if "\0" in "".join((found[0], *found[1].values())):
+        raise Bad(_NUL)
+    code = Code(found[0])
+    code.variables = found[1]
+    return code
+
+
+def _list(kind: Any, node: Node, scope: Scope) -> Any:
+    """A value alone is a list of one."""
+    if isinstance(node, MappingNode):
+        raise Bad("expected a list, not a mapping")
+    nodes = node.items if isinstance(node, Sequence) else () if node.null else (node,)
+    found = tuple(_placed(kind, item, scope) for item in nodes)
+    return None if None in found else found
+
+
+def _dict(kind: Any, node: Node, scope: Scope) -> Any:
+    if isinstance(node, Scalar) and node.null:
+        return {}
+    if not isinstance(node, MappingNode):
+        raise Bad(f"expected a mapping NAME: VALUE, not {shape(node)}")
+    found = {key.text: _placed(kind, value, scope) for key, value in node.items}
+    return None if None in found.values() else found
+
+
+def _placed(kind: Any, node: Node, scope: Scope) -> Any:
+    """As `_read`; what is wrong is said with the place of this very value."""
+    try:
+        return _read(kind, node, scope)
+    except Bad as e:
+        raise _located(e, "", node, scope) from None
+
+
+def shape(node: Node) -> str:
+    if isinstance(node, Scalar):
+        return "an empty value" if node.null else "text"
+    return "a list" if isinstance(node, Sequence) else "a mapping"
+
+
+def described(kind: Any) -> str:
+    """A type in words, for messages and documentation."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return described(next(k for k in inner if k is not type(None)))
+    if origin is tuple:
+        return "list"
+    if origin is dict:
+        return "mapping"
+    if origin is Literal:
+        return " or ".join(inner)
+    words = {bool: "true or false", int: "whole number", Seconds: "duration", Code: "shell code"}
+    return words.get(kind, "text")
+
+
+def json_schema(kind: type[Step]) -> dict[str, Any]:
+    """Of what may stand behind the keyword."""
+    properties = {
+        a.name: {**_json_type(a.kind), "description": a.doc} for a in arguments(kind).values()
+    }
+    required = [a.name for a in arguments(kind).values() if a.required]
+    whole: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    if required:
+        whole["required"] = required
+    forms = [whole]
+    if kind.main and set(required) <= {kind.main}:
+        forms.append(_json_type(arguments(kind)[kind.main].kind))
+    if not required:
+        forms.append({"type": "null"})
+    doc = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    return {"description": doc, "anyOf": forms} if len(forms) > 1 else {"description": doc, **whole}
+
+
+def argument_schema(about: Argument) -> dict[str, Any]:
+    return _json_type(about.kind)
+
+
+def _json_type(kind: Any) -> dict[str, Any]:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _json_type(next(k for k in inner if k is not type(None)))
+    plain = {"type": ["string", "number", "boolean"]}
+    if origin is tuple:
+        return {"anyOf": [plain, {"type": "array", "items": plain}]}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": plain}
+    reference = {"type": "string", "pattern": r"\$\{"}
+    if origin is Literal:
+        return {"anyOf": [{"enum": list(inner)}, reference]}
+    if kind is bool:
+        return {"anyOf": [{"type": "boolean"}, {"enum": [*_TRUE, *_FALSE]}, reference]}
+    if kind is int:
+        return {"anyOf": [{"type": "integer"}, reference]}
+    return plain

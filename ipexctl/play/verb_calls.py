@@ -1,0 +1,75 @@
+"""What the steps that call another verb share: its target, its progress, and its recaps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ipexctl.base.host_outcome import HostRecap, Recap, without_host
+from ipexctl.machines.target import Target
+from ipexctl.play.steps.step_kinds import Acting, Result
+from ipexctl.play.text.play_values import State
+from ipexctl.run.outcome.retry_command import Typed
+
+if TYPE_CHECKING:
+    from ipexctl.install.install_plan import Chosen
+    from ipexctl.install.progress import Progress, Step
+
+_STATES = {recap: State(recap.value) for recap in Recap}
+_TRY = "try: "
+
+
+def target_of(on: Acting) -> Target:
+    """The hosts of the step, reached as the play reaches them. Commands that a verb suggests are
+    not the one that was typed."""
+    return replace(
+        on.fleet.target, limit=on.hosts, exclude=(), typed=Typed(), note=notes_of(on)
+    )  # fmt: skip
+
+
+def notes_of(on: Acting) -> Callable[[str], None]:
+    """Each note once; those about the inventory were printed when the play started."""
+    told = set(on.fleet.hosts.notes)
+
+    def note(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            on.say("", text)
+
+    return note
+
+
+def progress_of(on: Acting, chosen: Callable[[Chosen], None] = lambda chosen: None) -> Progress:
+    """A line when a host begins something else; amounts are not repeated."""
+    from ipexctl.install.progress import DONE, FAILED, Progress
+
+    doing: dict[str, str] = {}
+    lock = threading.Lock()
+
+    def step(step: Step) -> None:
+        with lock:
+            if step.text in (doing.get(step.host), DONE, FAILED):
+                return
+            doing[step.host] = step.text
+        on.say(step.host, step.text)
+
+    return Progress(chosen, step, notes_of(on))
+
+
+def results_of(on: Acting, recaps: Iterable[HostRecap]) -> dict[str, Result]:
+    return {recap.host: _result(recap, check=on.check) for recap in recaps}
+
+
+def _result(recap: HostRecap, *, check: bool) -> Result:
+    state = _STATES[recap.state]
+    if check and state is State.CHANGED:
+        state = State.WOULD_CHANGE
+    why = "\n".join(note for note in recap.notes if not note.startswith(_TRY))
+    hint = "\n".join(n.removeprefix(_TRY) for n in recap.notes if n.startswith(_TRY))
+    return Result(state, without_host(recap.host, recap.detail), why, hint)
+
+
+def changed(on: Acting) -> State:
+    return State.WOULD_CHANGE if on.check else State.CHANGED

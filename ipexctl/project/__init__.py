@@ -1,0 +1,1 @@
+"""The user's folder: which files are sent, and sending them."""

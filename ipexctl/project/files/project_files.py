@@ -1,0 +1,354 @@
+"""What of the user's folder goes to the hosts."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ipexctl.base.secret_names import Named, named
+from ipexctl.base.sizes import human
+from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+# never sent, whatever the ignore files say
+HISTORY = (".git", ".hg", ".svn", ".ipexctl")
+CACHES = ("__pycache__", "*.py[co]", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules")
+ACCOUNTS = (  # of clouds, registries and other services; all in small letters
+    ".aws", ".azure", ".boto", ".databrickscfg", ".docker", ".dockercfg", ".git-credentials",
+    ".gnupg", ".htpasswd", ".kube", ".my.cnf", ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg",
+    ".ssh", ".vault-token", "_netrc",
+)  # fmt: skip
+SECRETS = (
+    ".env*", "*.pem", "*.key", "id_*", *ACCOUNTS, "*.jks", "*.kdbx", "*.keystore", "*.p12", "*.pfx",
+    "*.ppk",
+)  # fmt: skip
+ENVIRONMENTS = (".venv",)  # and every folder with one of these in it:
+ENVIRONMENT_SIGNS = ("pyvenv.cfg", "conda-meta")
+# of data, where names as id_0001.png are common; the last two are those of a hub cache
+DATA_SECRETS = (
+    ".env*", *ACCOUNTS, "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "token", "stored_tokens",
+)  # fmt: skip
+# to Python a module that is called so is code; a run without it would break
+CODE = ("id_*.py",)
+
+# of what Git's rules leave out: data of these types is sent all the same, text not from the top
+DATA = (
+    "*.arrow", "*.bin", "*.bz2", "*.dat", "*.feather", "*.flac", "*.gz", "*.h5", "*.hdf5", "*.idx",
+    "*.jpeg", "*.jpg", "*.lmdb", "*.mat", "*.mdb", "*.memmap", "*.model", "*.npy", "*.npz",
+    "*.parquet", "*.pickle", "*.pkl", "*.png", "*.spm", "*.tar", "*.tfrecord", "*.tgz", "*ubyte",
+    "*.wav", "*.xz", "*.zip", "*.zst",
+)  # fmt: skip
+TEXT = ("*.csv", "*.jsonl", "*.tsv", "*.txt")
+# but not what a build or an earlier run made, by the name of a folder on its path,
+MADE = (
+    ".*", "*.egg-info", "*_logs", "artifacts", "build", "cache", "checkpoint*", "ckpt*", "dist",
+    "htmlcov", "logs", "mlruns", "multirun", "out", "out[-_]*", "output*", "results*", "runs",
+    "target", "temp", "tmp", "wandb",
+)  # fmt: skip
+# and not what may hold a password or key, by a word in its path
+PRIVATE = re.compile(
+    r"(?i)secret|credential|passw|(?<![a-z])(api_?keys?|auth|keys?|private|pwd|token)(?![a-z])"
+)
+# nor, in a file that can hold words, by its name
+TEXT_INSIDE = (
+    *TEXT, "*.bin", "*.bz2", "*.dat", "*.gz", "*.pickle", "*.pkl", "*.tar", "*.tgz", "*.xz",
+    "*.zip", "*.zst",
+)  # fmt: skip
+STORES = re.compile(r"(?i)wallet|key(store|ring|chain)|secring|recovery.?codes?|^(ssh|gnupg|gpg)$")
+MADE_BY_EDITORS = (".DS_Store", ".idea", ".vscode", ".ipynb_checkpoints", "*.sw[op]", "*~")
+
+MAX_DATA = 50 * 1000 * 1000  # bytes of one such file
+MAX_FILES = 5000
+MAX_BYTES = 100 * 1000 * 1000
+MAX_LINES = 5000  # of an ignore file; each file of the project is held against each line
+_ANY, _STAR = "[^/]", "[^/]*"  # what pathspec makes of `?` and `*`
+_ANYWHERE, _BETWEEN = "^(?:.+/)?", "(?:/.+)?/"  # and of `**` at the start and further on
+PACKED = 256 * 1024  # files up to this size travel many in one frame
+
+
+def _any_of(*globs: str) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(g) for g in globs))
+
+
+_NEVER = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS)
+_SECRET = _any_of(*SECRETS)
+_CODE = _any_of(*CODE)
+_DATA_SECRET = _any_of(*DATA_SECRETS)
+_DATA, _TEXT, _MADE = _any_of(*DATA, *TEXT), _any_of(*TEXT), _any_of(*MADE)
+_TEXT_INSIDE = _any_of(*TEXT_INSIDE)
+_OF_NO_USE = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS, *MADE_BY_EDITORS)
+
+
+def is_never_sent(name: str) -> bool:
+    """Is a file or folder of this name left here in any case?"""
+    return bool(_NEVER.match(name)) or secret(name)
+
+
+def secret(name: str) -> bool:
+    low = name.lower()
+    return bool(_SECRET.match(low)) and not _CODE.match(low)
+
+
+def is_of_no_use(name: str) -> bool:
+    """To a run, so that nothing is said of it where Git's rules leave it out."""
+    return bool(_OF_NO_USE.match(name))
+
+
+def ignored_data(ignored: Iterable[tuple[str, int]], places: Sequence[str]) -> dict[str, int]:
+    """Of the (path, size) that Git's rules leave out, data below one of `places`. It is sent, if
+    all of it is not large."""
+    return {
+        path: size
+        for path, size in ignored
+        if size <= MAX_DATA and any(_is_data(path, place) for place in places)
+    }
+
+
+def _is_data(path: str, place: str) -> bool:
+    above = place and f"{place}/"
+    if not path.startswith(above) or PRIVATE.search(path):
+        return False
+    below = path.removeprefix(above)
+    own = posixpath.basename(below)
+    name = own.lower()
+    if is_made(below) or is_never_sent(name) or not _DATA.match(name):
+        return False
+    if _TEXT_INSIDE.match(name) and _names_a_secret(own.partition(".")[0]):
+        return False
+    return "/" in below or not _TEXT.match(name)
+
+
+def _names_a_secret(stem: str) -> bool:
+    names = (stem, stem.lower())
+    return any(STORES.search(name) or named(name) is Named.SECRET for name in names)
+
+
+def is_made(path: str) -> bool:
+    """By a build or an earlier run, as the folders on its path say?"""
+    return any(_MADE.match(name) for name in path.lower().split("/")[:-1])
+
+
+def data_secret(name: str) -> bool:
+    return bool(_DATA_SECRET.match(name.lower()))
+
+
+# --- ignore files --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rules:
+    base: str  # the folder of the ignore file: "" or "pkg/"
+    name: str  # of that file
+    lines: tuple[str, ...]  # those that are not empty
+    numbers: tuple[int, ...]  # theirs in the file
+    spec: GitIgnoreSpec
+    opened: tuple[str, ...]  # folders that a `!` names, and those above them
+
+    def says(self, path: str) -> bool | None:
+        """None: nothing. `path` is below base; that of a folder ends with a slash."""
+        return self.spec.check_file(path[len(self.base) :]).include
+
+    def line(self, path: str) -> str:
+        """The one that says it, and where it stands."""
+        index = self.spec.check_file(path[len(self.base) :]).index
+        if index is None:
+            return ""
+        return f"{self.lines[index].strip()} in {self.name}:{self.numbers[index]}"
+
+
+@dataclass(frozen=True)
+class Ignore:
+    """The ignore files that count for a folder: nearer ones win, ours win over Git's."""
+
+    git: tuple[_Rules, ...] = ()
+    ours: tuple[_Rules, ...] = ()
+
+    def __call__(self, path: str, *, inherited: bool = False) -> bool:
+        """`inherited`: a folder above is left out by Git's rules."""
+        if (said := _said(self.ours, path)) is not None:
+            return said
+        return inherited or bool(_said(self.git, path))
+
+    def ours_leave_out(self, path: str) -> bool:
+        return _said(self.ours, path) is True
+
+    def may_open(self, path: str) -> bool:
+        """Does one of our `!` name something below this folder, which Git's rules leave out?"""
+        return _said(self.ours, path) is not True and any(
+            path.removeprefix(r.base) in r.opened for r in self.ours if path.startswith(r.base)
+        )
+
+    def why(self, path: str) -> tuple[str, bool]:
+        """The line that leaves it out, in words ("": none does), and whether it is one of ours."""
+        for rules in (*reversed(self.ours), *reversed(self.git)):
+            if (said := rules.says(path)) is not None:
+                return rules.line(path) if said else "", rules in self.ours
+        return "", False
+
+    def within(self, base: str, git: str, ours: str) -> Ignore:
+        """With the texts of the ignore files in the folder `base`."""
+        found = self.also(git, base, f"{base}.gitignore")
+        rules = [_rules(base, f"{base}.ipexctlignore", ours)] if ours.strip() else []
+        return Ignore(found.git, (*found.ours, *rules))
+
+    def also(self, git: str, base: str, name: str) -> Ignore:
+        """With the text of one more file of Git's."""
+        rules = [_rules(base, name, git)] if git.strip() else []
+        return Ignore((*self.git, *rules), self.ours)
+
+
+def _said(rules: Sequence[_Rules], path: str) -> bool | None:
+    found = (r.says(path) for r in reversed(rules))
+    return next((said for said in found if said is not None), None)
+
+
+def _rules(base: str, name: str, text: str) -> _Rules:
+    from pathspec import GitIgnoreSpec  # takes 10 ms; many projects have no ignore file
+
+    numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line]
+    lines, numbers = tuple(line for _, line in numbered), tuple(n for n, _ in numbered)
+    named = (_unescaped(line[1:].strip().strip("/")) for line in lines if line.startswith("!"))
+    opened = {f"{above}/" for path in named for above in _above(path)}
+    if len(lines) > MAX_LINES:
+        raise InputError(f"{name} has more than {MAX_LINES:,} lines", hint="shorten it")
+    try:
+        spec = GitIgnoreSpec.from_lines(lines)
+    except (ValueError, re.error):  # git passes over what is no pattern, like a[z-b]
+        lines = tuple(line if _is_pattern(line) else "#" for line in lines)
+        spec = GitIgnoreSpec.from_lines(lines)
+    for pattern in spec.patterns:
+        if pattern.regex is not None:
+            pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
+    return _Rules(base, name, lines, numbers, spec, tuple(opened))
+
+
+def line_for(path: str) -> str:
+    """The one of an ignore file that brings back this path, and no other."""
+    return "!/" + re.sub(r"[\\*?\[\] ]", r"\\\g<0>", path)
+
+
+def _unescaped(pattern: str) -> str:
+    return re.sub(r"\\(.)", r"\1", pattern)
+
+
+def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return False
+    return True
+
+
+def without_backtracking(regex: str) -> str:
+    """The same pattern without trying all matches, which takes exponential time: what is between
+    two `**` is looked for once, since its first place in the path is as good as any later one."""
+    first, *rest = regex.split(_BETWEEN)
+    if not rest:
+        return _stars(regex, "s")
+    if first.startswith(_ANYWHERE):
+        here = _stars(first.removeprefix(_ANYWHERE), "s")
+        found = f"^(?=(?P<deep>(?:[^/]+/)*?{here}(?=/)))(?P=deep)"
+    else:
+        found = _stars(first, "s")
+    for number, piece in enumerate(rest[:-1]):
+        name, here = f"deep{number}", _stars(piece, f"s{number}_")
+        found += f"(?=(?P<{name}>(?:/[^/]+)*?/{here}(?=/)))(?P={name})"
+    return found + _BETWEEN + _stars(rest[-1], "last")
+
+
+def _stars(regex: str, name: str) -> str:
+    """The same within a path segment: a star that another one follows takes the first match."""
+    head, *pieces = regex.split(_STAR)
+    found = head
+    for number, piece in enumerate(pieces):
+        follows = number + 1 < len(pieces) and "/" not in piece.replace(_ANY, "")
+        if follows and piece:
+            found += f"(?=(?P<{name}{number}>{_STAR}?{piece}))(?P={name}{number})"
+        elif not follows:
+            found += _STAR + piece
+    return found
+
+
+def _above(path: str) -> Iterable[str]:
+    while path := posixpath.dirname(path):
+        yield path
+
+
+# --- links ---------------------------------------------------------------------------------------
+
+
+def link_stays(path: str, target: str) -> bool:
+    """Would the symlink at `path` point to something inside the folder?"""
+    if posixpath.isabs(target):
+        return False
+    full = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return full != ".." and not full.startswith("../")
+
+
+# --- what goes -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class File:
+    path: str
+    size: int
+    sha256: str
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A folder by content: what it is called on hosts is the hash of all that is in it."""
+
+    folders: tuple[str, ...]  # those above first
+    files: tuple[File, ...]
+    links: tuple[tuple[str, str], ...] = ()  # path, target: relative, inside
+
+    @cached_property
+    def manifest(self) -> bytes:
+        """As the hosts read it. Names are any bytes: what is no UTF-8 travels escaped."""
+        files = [[f.path, f.sha256, f.size, int(f.executable)] for f in self.files]
+        said = {"folders": self.folders, "files": files, "links": self.links}
+        return json.dumps(said, separators=(",", ":")).encode("ascii")
+
+    @cached_property
+    def key(self) -> str:
+        return hashlib.sha256(self.manifest).hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        return sum(f.size for f in self.files)
+
+
+def is_large(count: int, size: int) -> bool:
+    return count > MAX_FILES or size > MAX_BYTES
+
+
+def amount(count: int, size: int) -> str:
+    files = f"{count:,} {'file' if count == 1 else 'files'}"
+    return f"{files}, {human(size)}"
+
+
+def largest(sizes: Iterable[tuple[str, int]]) -> str:
+    """Where most of it is, in words: the folder or file at the top that holds most bytes."""
+    tops: dict[str, int] = {}
+    for path, size in sizes:
+        top, slash, _ = path.partition("/")
+        tops[top + slash] = tops.get(top + slash, 0) + size
+    name = max(tops, key=lambda top: tops[top])
+    return f"{printable(name)} ({human(tops[name])})"
+
+
+def printable(path: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in path)

@@ -1,0 +1,410 @@
+"""Reading a folder here: which of its files go, and what is in them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import posixpath
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from itertools import islice
+from pathlib import Path
+
+from ipexctl.base import quoting
+from ipexctl.data.rules.dataset_rules import data_name, pushing
+from ipexctl.errors import InputError, reason_of
+from ipexctl.local import bounded_read
+from ipexctl.local.file_hashes import Hashes, Stamp, stamp
+from ipexctl.project.files.project_files import ENVIRONMENT_SIGNS as SIGNS
+from ipexctl.project.files.project_files import (
+    MAX_FILES,
+    PACKED,
+    File,
+    Ignore,
+    Tree,
+    data_secret,
+    is_large,
+    is_never_sent,
+    is_of_no_use,
+    line_for,
+    link_stays,
+    printable,
+    secret,
+)
+from ipexctl.quick_dataclass import dataclass
+
+HELD = 64 << 20  # bytes of small files kept in memory between reading and sending
+SHOWN = 3
+IGNORE = "name in .ipexctlignore what the run does not need"
+
+DEEPEST = 200  # folders within folders
+# entries that are looked at in one folder that Git's rules leave out, and in all of them
+SCANNED, SCANNED_ALL = 2000, 10_000
+
+Found = tuple[str, os.stat_result]
+
+
+@dataclass
+class Listing:
+    """What a walk has found; paths are relative, those of folders without a slash at the end."""
+
+    folders: list[str] = field(default_factory=list)
+    files: list[Found] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)  # links that would leave
+    odd: list[str] = field(default_factory=list)  # pipes, sockets, devices
+    secrets: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    ignored: list[Found] = field(default_factory=list)  # files and links that Git's rules leave out
+    unseen: list[str] = field(default_factory=list)  # folders of them that are not looked through
+    ignored_cut: bool = False  # there are more of those, in whatever folder
+    cut: bool = False  # there is more
+
+    @property
+    def bytes(self) -> int:
+        return sum(info.st_size for _, info in self.files)
+
+    def notes(self) -> Iterator[str]:
+        if self.outside:
+            yield f"not sent, because they link outside the folder: {some(self.outside)}"
+        if self.odd:
+            yield f"not sent, because they are not regular files: {some(self.odd)}"
+        if self.secrets:
+            yield f"never sent, as they may contain secrets: {some(self.secrets)}"
+
+
+def some(paths: list[str]) -> str:
+    shown = ", ".join(printable(p) for p in paths[:SHOWN])
+    return shown if len(paths) <= SHOWN else f"{shown} and {len(paths) - SHOWN} more"
+
+
+class Walk:
+    """`everything`: also what ignore files and our own list leave out; for data."""
+
+    def __init__(self, folder: Path, *, everything: bool = False, most: int | None = None) -> None:
+        self._top = os.fspath(folder)
+        self._real = os.path.realpath(folder)
+        self._everything = everything
+        self._most = most  # files after which it gives up: it is too many in any case
+        self._scans = SCANNED_ALL
+        self.found = Listing()
+
+    def run(self, ignore: Ignore) -> Listing:
+        self._enter("", ignore, inherited=False)
+        return self.found
+
+    def _enter(self, base: str, ignore: Ignore, *, inherited: bool) -> None:
+        """`base` is "" or ends with a slash; `inherited`: Git's rules leave this folder out."""
+        if base.count("/") > DEEPEST:
+            raise InputError(
+                f"{self._top}: folders are nested more than {DEEPEST} levels deep",
+                why=base[:80] + "...",
+            )
+        if self._most is not None and len(self.found.files) > self._most:
+            self.found.cut = True
+            return
+        try:
+            with os.scandir(f"{self._top}/{base}") as entries:
+                items = sorted(entries, key=lambda e: e.name)
+        except OSError as e:
+            self.found.unreadable.append((base, reason_of(e)))
+            return
+        names = {e.name for e in items}
+        if base and not self._everything and not names.isdisjoint(SIGNS):
+            return
+        if base and not inherited:
+            self.found.folders.append(base[:-1])
+        if not self._everything and not names.isdisjoint((".gitignore", ".ipexctlignore")):
+            ignore = _within(self._top, base, ignore)
+        for entry in items:
+            try:
+                self._one(entry, base + entry.name, ignore, inherited)
+            except OSError as e:
+                self.found.unreadable.append((base + entry.name, reason_of(e)))
+
+    def _one(self, entry: os.DirEntry[str], path: str, ignore: Ignore, inherited: bool) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            self._folder(entry.name, path + "/", ignore, inherited)
+            return
+        if self._everything and data_secret(entry.name):
+            self.found.secrets.append(path)
+            return
+        if not self._everything:
+            if ignore(path, inherited=inherited):
+                if secret(entry.name) and not ignore.ours_leave_out(path):
+                    self.found.secrets.append(path)
+                elif (
+                    self._scans and not ignore.ours_leave_out(path) and not is_of_no_use(entry.name)
+                ):
+                    self._left_out(entry, path)
+                return
+            if is_never_sent(entry.name):
+                if secret(entry.name):
+                    self.found.secrets.append(path)
+                return
+        info = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(info.st_mode):
+            self.found.files.append((path, info))
+        elif stat.S_ISLNK(info.st_mode):
+            self._link(path)
+        else:
+            self.found.odd.append(path)
+
+    def _folder(self, name: str, path: str, ignore: Ignore, inherited: bool) -> None:
+        if self._everything and data_secret(name):
+            self.found.secrets.append(path)
+        elif self._everything:
+            self._enter(path, ignore, inherited=False)
+        elif is_never_sent(name):
+            if secret(name) and not ignore(path, inherited=inherited):
+                self.found.secrets.append(path)
+            elif secret(name) and not ignore.ours_leave_out(path):
+                self.found.unseen.append(path)
+        elif not ignore(path, inherited=inherited):
+            self._enter(path, ignore, inherited=False)
+        elif ignore.may_open(path):
+            self._enter(path, ignore, inherited=True)
+        elif not ignore.ours_leave_out(path) and not is_of_no_use(name):
+            self._look_through(path, ignore)
+
+    def _left_out(self, entry: os.DirEntry[str], path: str) -> None:
+        self._scans -= 1
+        if self._scans:
+            self.found.ignored.append((path, entry.stat(follow_symlinks=False)))
+        else:
+            self.found.ignored_cut = True
+            self.found.unseen.append(path.removesuffix(entry.name) or "./")
+
+    def _look_through(self, top: str, ignore: Ignore) -> None:
+        """What a folder holds that Git's rules leave out, unless that is much."""
+        found: list[Found] = []
+        most = min(SCANNED, self._scans)
+        folders, left = [(top, ignore)], most
+        while folders:
+            base, ignore = folders.pop()
+            try:
+                with os.scandir(f"{self._top}/{base}") as entries:
+                    items = list(islice(entries, left + 1))
+            except OSError:
+                items = []
+            left -= len(items)
+            if left < 0:
+                break
+            names = {e.name for e in items}
+            if not names.isdisjoint(SIGNS):
+                continue
+            if ".ipexctlignore" in names:
+                ignore = _within(self._top, base, ignore)
+            for entry in items:
+                path = base + entry.name + "/" * entry.is_dir(follow_symlinks=False)
+                if is_of_no_use(entry.name) or ignore.ours_leave_out(path):
+                    continue
+                if path.endswith("/"):
+                    folders.append((path, ignore))
+                else:
+                    found.append((path, entry.stat(follow_symlinks=False)))
+        self._scans -= most - max(left, 0)
+        if left < 0:
+            self.found.ignored_cut |= most < SCANNED
+            self.found.unseen.append(top)
+        else:
+            self.found.ignored += sorted(found)
+
+    def _link(self, path: str) -> None:
+        full = Path(f"{self._top}/{path}")
+        target = os.fspath(full.readlink())
+        end = os.path.realpath(full)
+        inside = end.startswith(self._real + os.sep)
+        if inside and target.startswith("/"):
+            target = os.path.relpath(end, f"{self._real}/{posixpath.dirname(path)}")
+        if inside and link_stays(path, target):
+            self.found.links.append((path, target))
+        else:
+            self.found.outside.append(path)
+
+
+def _within(top: str, base: str, ignore: Ignore) -> Ignore:
+    def text(name: str) -> str:
+        path = Path(f"{top}/{base}{name}")
+        try:
+            return bounded_read.read_file(path).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+        except OSError as e:
+            raise InputError(
+                f"cannot read {path}",
+                why=reason_of(e),
+                hint=f"remove {path.name}, or make it a text file: it decides which files are sent",
+            ) from None
+
+    return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
+
+
+def left_out(
+    top: Path, path: str, ignore: Ignore, beside: Sequence[str] | None = None
+) -> tuple[str, str]:
+    """Of what a walk did not find: why, and what to do about it.
+
+    `beside`: bring these back, too, or the folder that a rule leaves out, if that is not large.
+    """
+    base, *below = "", *path.split("/")
+    for i, name in enumerate(below):
+        ignore = _within(os.fspath(top), base, ignore)
+        base += name
+        if _leads_out(top, base):
+            target = os.path.realpath(top / base)
+            way = pushing(target, data_name(target)) if os.path.isdir(target) else ""
+            return f"{base} is a link to a place outside {top}", way or "copy the file there"
+        base += "/" * (i < len(below) - 1 or _is_folder(top / base))
+        if is_never_sent(name):
+            why = "may contain secrets" if secret(name) else "is a name used for history or caches"
+            return f"{name} {why}: it is never sent", "give it another name, or another place"
+        rule, ours = ignore.why(base)
+        if rule and ours:
+            more = "" if base.endswith("/") else f", or add !{path} below it"
+            return f"left out by {rule}", f"remove that line{more}"
+        if rule:
+            return f"left out by {rule}", _way_back(top, path, base, beside)
+        if any(os.path.exists(top / base / sign) for sign in SIGNS):
+            return f"{base} is a Python environment, which is never sent", "put it elsewhere"
+    return f"it is not among the files of {top}", ""
+
+
+def _leads_out(top: Path, path: str) -> bool:
+    real = Path(os.path.realpath(top / path))
+    return (top / path).is_symlink() and not real.is_relative_to(os.path.realpath(top))
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path) and not path.is_symlink()
+
+
+def _way_back(top: Path, path: str, rule_at: str, beside: Sequence[str] | None) -> str:
+    """What brings back what the rule leaves out, or `path` alone; large ones go better as data."""
+    wider = [] if beside is None else [[rule_at] if rule_at.endswith("/") else [path, *beside]]
+    for some in (*wider, [path]):
+        if not any(_is_large(top / one) for one in some):
+            lines = quoting.quote_for_pasting(tuple(map(line_for, some)))
+            file = quoting.quote_for_pasting((os.fspath(top / ".ipexctlignore"),))
+            return f"printf '%s\\n' {lines} >> {file}   # then run the same command again"
+    folder = rule_at if rule_at.endswith("/") else posixpath.dirname(path)
+    if not folder:
+        return f"move it into a folder DIR of its own: {pushing('DIR', 'NAME')}"
+    return pushing(str(top / folder), data_name(folder))
+
+
+def _is_large(path: Path) -> bool:
+    if not _is_folder(path):
+        return is_large(1, path.stat().st_size)
+    found = Walk(path, everything=True, most=MAX_FILES).run(Ignore())
+    return found.cut or is_large(len(found.files), found.bytes)
+
+
+class Reader:
+    """Contents by hash. Of a file that grows, what was there when it was listed counts.
+
+    `way_out` is what to do about files that cannot be read.
+    """
+
+    def __init__(self, folder: Path, hashes: Hashes, way_out: str = IGNORE) -> None:
+        self._top = os.fspath(folder)
+        self._way_out = way_out
+        self._hashes = hashes
+        self._held: dict[str, bytes] = {}
+        self._room = HELD
+        self._paths: dict[str, str] = {}
+
+    def tree(self, found: Listing, *, contents: bool = True) -> Tree:
+        """Raises InputError for what cannot be read: a run might miss it. Without `contents` the
+        files have no hash, and none is read."""
+        files = []
+        unreadable = [(p, why) for p, why in found.unreadable]
+        for path, info in found.files:
+            try:
+                files.append(self._file(path, info) if contents else self._unread(path, info))
+            except OSError as e:
+                unreadable.append((path, reason_of(e)))
+        if unreadable:
+            raise cannot_read(self._top, unreadable, self._way_out)
+        self._hashes.save()
+        holders = {
+            path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(found.links))
+        }
+        parents = {above for path in holders for above in (path, *_above(path)) if above}
+        folders = sorted(parents.union(found.folders))  # sorted: those above come first
+        return Tree(tuple(folders), tuple(files), tuple(found.links))
+
+    def path(self, sha256: str) -> Path:
+        return Path(f"{self._top}/{self._paths[sha256]}")
+
+    def content(self, file: File) -> bytes:
+        """Of a small one, as it was when it was read."""
+        if (data := self._held.get(file.sha256)) is not None:
+            return data
+        data = self._read(self._paths[file.sha256], file.size)
+        if hashlib.sha256(data).hexdigest() != file.sha256:
+            raise InputError(
+                f"{printable(self._paths[file.sha256])} changed while it was being sent",
+                hint="run the same command again",
+            )
+        return data
+
+    def _unread(self, path: str, info: os.stat_result) -> File:
+        if not os.access(f"{self._top}/{path}", os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return File(path, info.st_size, "", bool(info.st_mode & 0o100))
+
+    def _file(self, path: str, info: os.stat_result) -> File:
+        mark = stamp(info)
+        sha, size = self._hashes.known(path, mark), info.st_size
+        if not sha:
+            sha, size = self._hash(path, mark)
+        self._paths[sha] = path
+        return File(path, size, sha, bool(info.st_mode & 0o100))
+
+    def _hash(self, path: str, mark: Stamp) -> tuple[str, int]:
+        size = mark[0]
+        if size <= PACKED:
+            data = self._read(path, size)
+            sha, size = hashlib.sha256(data).hexdigest(), len(data)
+            if self._room >= size:
+                self._held[sha] = data
+                self._room -= size
+        else:
+            sha = self._hash_large(path, size)
+        self._hashes.add(path, mark, sha)
+        return sha, size
+
+    def _read(self, path: str, size: int) -> bytes:
+        fd = os.open(f"{self._top}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            data = os.read(fd, size)
+            while len(data) < size and (more := os.read(fd, size - len(data))):
+                data += more
+        finally:
+            os.close(fd)
+        return data
+
+    def _hash_large(self, path: str, size: int) -> str:
+        digest, left = hashlib.sha256(), size
+        with Path(f"{self._top}/{path}").open("rb", buffering=0) as file:
+            while left and (chunk := file.read(min(1 << 20, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+        if left:
+            raise OSError(None, "it became shorter while it was read")
+        return digest.hexdigest()
+
+
+def _above(path: str) -> Iterator[str]:
+    while path := posixpath.dirname(path):
+        yield path
+
+
+def cannot_read(folder: str, unreadable: list[tuple[str, str]], way_out: str) -> InputError:
+    shown = [f"{printable(path) or folder}: {why}" for path, why in unreadable[:SHOWN]]
+    if more := len(unreadable) - len(shown):
+        shown.append(f"and {more} more")
+    return InputError(f"cannot read all of {folder}", why="\n".join(shown), hint=way_out)

@@ -1,0 +1,307 @@
+"""The user's folder as a snapshot of this run on every host."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+
+from ipexctl.base.quoting import quote
+from ipexctl.base.sizes import human
+from ipexctl.errors import InputError
+from ipexctl.explain.causes.missing_file import in_project, missing_paths
+from ipexctl.local import bounded_read
+from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.import_roots import marked_project
+from ipexctl.local.nearest_file import Note, silent
+from ipexctl.local.ownership import foreign_owner
+from ipexctl.local.project_lock import git_root
+from ipexctl.machines.agent import Agent
+from ipexctl.project import folder_transfer
+from ipexctl.project.files import project_files as core
+from ipexctl.project.files.project_files import Ignore
+from ipexctl.project.project_folder import Found, Listing, Reader, Walk, left_out, some
+from ipexctl.project.send_agreed import always
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.outcome import LeftOut
+
+Confirm = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is sent, and where in it the ranks start."""
+
+    folder: Path
+    cwd: str = ""  # below the folder, with slashes
+    git: bool = False
+    notes: tuple[str, ...] = ()
+    beside: str = field(default="", compare=False)  # the script's folder, likewise
+
+    @property
+    def start(self) -> Path:
+        return self.folder / self.cwd
+
+
+@dataclass(frozen=True)
+class Sent:
+    cwd: str  # there
+    bytes: int = 0  # that the host did not have
+    mark: str = ""  # of the folder: hosts with one home have the same one
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What goes to the hosts."""
+
+    project: Project
+    bundle: folder_transfer.Bundle
+    notes: tuple[str, ...] = ()
+    ignored: int = 0  # files that are sent although Git's rules leave them out
+    left: tuple[str, ...] = ()  # those that are not
+    withheld: frozenset[str] = frozenset()  # of these, data that would be sent, were it less
+
+    def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
+        """Makes the snapshot on the host."""
+        asked = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
+        brought = folder_transfer.send_folder(agent, self.bundle, asked)
+        return Sent(brought.done.path("cwd"), brought.sent, brought.done.text("mark"))
+
+    def spare(self, agent: Agent, root: str, most: int) -> None:
+        """For the next run; the host makes it while this one computes."""
+        folder_transfer.make_spare(agent, self.bundle, root, most)
+
+    def holds(self, path: str) -> bool:
+        tree = self.bundle.tree
+        return path in tree.folders or any(file.path == path for file in tree.files)
+
+    def told(self, sent: int) -> str:
+        tree = self.bundle.tree
+        ignored = f", {self.ignored:,} of them data that .gitignore names" if self.ignored else ""
+        amount = core.amount(len(tree.files), tree.bytes)
+        what = f"{self.project.folder} ({amount}{ignored})"
+        start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
+        if not sent:
+            return f"{what}: already on all hosts{start}"
+        return f"{what}: {human(sent)} sent to all hosts{start}"
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """--no-sync: the files are on the hosts, in the same folder or the same one below the home."""
+
+    folder: Path
+    script: str  # "" for a module
+    notes: tuple[str, ...] = ()
+
+    def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
+        """Looks for it there."""
+        home = Path.home()
+        below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
+        asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
+        return Sent(agent.call("project.synced_folders.find_script", asked).done.path("cwd"))
+
+    def spare(self, agent: Agent, root: str, most: int) -> None:
+        return None
+
+    def told(self, sent: int) -> str:
+        return f"nothing is sent: ranks start in {self.folder} of their host"
+
+
+def project_of(script: Path, cwd: Path) -> Project:
+    """The git work tree around the script's folder, else the Python project around it, or that
+    folder. Ranks start in `cwd` if it is in there, else beside the script. Raises InputError for
+    folders nobody means to send."""
+    root = git_root(script)
+    notes: tuple[str, ...] = ()
+    if root and root != script and (why := why_refused(root)):
+        notes = (f"{root} is not sent as a whole, because {why}; only {script} is sent",)
+        root = None
+    if root and (owner := foreign_owner(root) or foreign_owner(root / ".git")):
+        notes = (f"ignoring the git repository {root}: owned by {owner}; only {script} is sent",)
+        root = None
+    marked = None if root else marked_project(script)
+    folder = root or (marked if marked and not why_refused(marked) else script)
+    if why := why_refused(folder):
+        raise InputError(
+            f"{folder} is not sent to other machines: {why}",
+            hint="move the script into a folder of its own; or --no-sync, if it is there already",
+        )
+    start = cwd if cwd == folder or folder in cwd.parents else script
+    below, beside = (
+        "" if place == folder else place.relative_to(folder).as_posix() for place in (start, script)
+    )
+    return Project(folder, below, root is not None, notes, beside)
+
+
+def take(
+    project: Project, confirm: Confirm, environ: Mapping[str, str], note: Note = silent,
+    *, contents: bool = True,
+) -> Snapshot:  # fmt: skip
+    """Reads the folder; without `contents` only what is in it. `confirm` is asked before much is
+    sent from a folder without Git, `note` gets how much is read.
+
+    Raises InputError when it says no, or for what cannot be read.
+    """
+    folder = project.folder
+    asks = not project.git and confirm is not always
+    walk = Walk(folder, most=core.MAX_FILES * 4 if asks else None)
+    found = walk.run(_outer(project, environ))
+    sent, withheld, left = _of_the_ignored(project, found)
+    found.files += sent
+    count, size = len(found.files), found.bytes
+    if asks and core.is_large(count, size):
+        _ask(folder, found, confirm)
+    notes = [*project.notes, *found.notes()]
+    notes += _left_out_notes(folder, withheld, left, found.unseen)
+    if core.is_large(count, size):
+        note(f"a large folder: {_told(folder, found)}")
+    reader = Reader(folder, hashes_of(folder, environ))
+    bundle = folder_transfer.Bundle(reader.tree(found, contents=contents), reader)
+    kept = tuple(path for path, _ in (*withheld, *left))
+    return Snapshot(
+        project, bundle, tuple(notes), len(sent), kept, frozenset(path for path, _ in withheld)
+    )
+
+
+def _of_the_ignored(
+    project: Project, found: Listing
+) -> tuple[list[Found], list[Found], list[Found]]:
+    """Of the files that Git's rules leave out: data that is sent all the same, data that is too
+    much for that, the smallest first, and the others."""
+    files = [(path, info.st_size) for path, info in found.ignored if stat.S_ISREG(info.st_mode)]
+    places = () if found.ignored_cut else (project.cwd, project.beside)
+    data = core.ignored_data(files, places)
+    wanted = [one for one in found.ignored if one[0] in data]
+    others = [one for one in found.ignored if one[0] not in data]
+    if core.is_large(len(data), sum(data.values())):
+        return [], sorted(wanted, key=lambda one: one[1].st_size), others
+    return wanted, [], others
+
+
+def _left_out_notes(
+    folder: Path, withheld: Sequence[Found], left: Sequence[Found], unseen: Sequence[str]
+) -> Iterator[str]:
+    file = quote((os.path.relpath(folder / ".ipexctlignore"),))
+    there = (folder / ".ipexctlignore").exists()
+    way = f"put !* at the top of {file}" if there else f"echo '!*' > {file}"
+    if withheld:
+        named = some([path for path, _ in withheld])
+        yield (
+            f"WARNING: data that .gitignore names is not sent, because {_amount(withheld)} are too "
+            f"much ({core.MAX_FILES:,} files or {human(core.MAX_BYTES)}): {named}; "
+            f"to send all: {way}"
+        )
+    if left or unseen:
+        what = [_amount(left)] if left else []
+        if unseen:
+            what.append(f"{len(unseen)} folder{'s' * (len(unseen) > 1)}")
+        named = some([*unseen, *sorted((path for path, _ in left), key=core.is_made)])
+        yield f"left out by .gitignore: {' and '.join(what)}: {named}; to send all: {way}"
+
+
+def _amount(files: Sequence[Found]) -> str:
+    size = human(sum(info.st_size for _, info in files))
+    return f"{len(files):,} file{'s' * (len(files) != 1)} ({size})"
+
+
+def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> None:
+    """Raises InputError when the script itself, named as from where ranks start, stays here."""
+    project = snapshot.project
+    path = posixpath.normpath(posixpath.join(project.cwd, script))
+    if not snapshot.holds(path):
+        why, hint = why_left_out(project, path, environ)
+        raise InputError(f"the script {script} is not sent to the hosts", why=why, hint=hint)
+
+
+def left_out_file(
+    snapshot: Snapshot, start: str, words: Sequence[str], environ: Mapping[str, str]
+) -> LeftOut | None:
+    """What ranks that started in `start` did not find by their last words, if it stays here."""
+    project = snapshot.project
+    said = missing_paths(words)
+    named = [in_project(path, start, project.cwd) for path in said]
+    path = next((one for one in named if one and os.path.exists(project.folder / one)), "")
+    if not path and (typed := _above(project, said)):
+        return _outside(project.folder, typed)
+    here = project.folder / path
+    if not path or snapshot.holds(path):
+        return None
+    if path.startswith("../"):
+        return _outside(project.folder, os.path.normpath(here))
+    place = posixpath.dirname(path)
+    beside = [one for one in snapshot.left if posixpath.dirname(one) == place and one != path]
+    why, fix = left_out(project.folder, path, _outer(project, environ), beside)
+    if path in snapshot.withheld:
+        why += f", and with the other data there it is more than {human(core.MAX_BYTES)}"
+    return LeftOut(path, why, fix) if fix else None
+
+
+def _above(project: Project, said: Sequence[str]) -> str:
+    """One of the paths, from where the command was typed, if that is above what is sent."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return ""  # that folder is gone
+    if project.git or here not in project.folder.parents or why_refused(here):
+        return ""
+    paths = (os.path.normpath(here / path) for path in said if not posixpath.isabs(path))
+    return next(filter(os.path.exists, paths), "")
+
+
+def _outside(folder: Path, path: str) -> LeftOut:
+    above = quote((os.path.commonpath((folder, path)),))
+    fix = f"git init {above}   # ipexctl run sends the complete Git work tree of the script"
+    return LeftOut(path, f"only {folder} is sent, the script's folder", fix)
+
+
+def why_left_out(project: Project, path: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Of a file that stays here: why, and what to do about it."""
+    return left_out(project.folder, path, _outer(project, environ))
+
+
+def why_refused(folder: Path) -> str:
+    """Why this folder is never sent, "" if it may be."""
+    home = Path.home().resolve()
+    if folder == home:
+        return "it is your home folder"
+    if folder == Path("/"):
+        return "it is the root of the file system"
+    if folder in home.parents:
+        return "your home folder is in it"
+    return "there is a .ssh folder in it" if os.path.exists(folder / ".ssh") else ""
+
+
+def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
+    """What Git leaves out besides its .gitignore files: of the user, and of this clone."""
+    if not project.git:
+        return Ignore()
+    config = environ.get("XDG_CONFIG_HOME") or os.fspath(Path.home() / ".config")
+    found = Ignore()
+    for path in (Path(config) / "git/ignore", project.folder / ".git/info/exclude"):
+        with suppress(OSError):
+            text = bounded_read.read_file(path).decode("utf-8", "replace")
+            found = found.also(text, "", os.fspath(path))
+    return found
+
+
+def _ask(folder: Path, found: Listing, confirm: Confirm) -> None:
+    what = _told(folder, found)
+    if not confirm(f"{what}. Send it to the hosts?"):
+        raise InputError(
+            what,
+            why=f"more than {core.MAX_FILES:,} files or {core.MAX_BYTES / 1e6:.0f} MB are sent "
+            "without confirmation only from a Git work tree",
+            hint="list what the run does not need in .ipexctlignore (same syntax as .gitignore)\n"
+            "or -y to send everything",
+        )
+
+
+def _told(folder: Path, found: Listing) -> str:
+    cut = " or more" if found.cut else ""
+    where = core.largest((path, info.st_size) for path, info in found.files)
+    return f"{folder} holds {core.amount(len(found.files), found.bytes)}{cut}; most is in {where}"

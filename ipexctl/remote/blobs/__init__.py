@@ -1,0 +1,1 @@
+"""Files by content on this host: taken in, fetched, served to other hosts."""

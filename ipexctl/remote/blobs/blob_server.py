@@ -1,0 +1,132 @@
+"""Blobs for other hosts of the same command, over mutual TLS: GET /SHA256.
+
+Only what is named is given, and only to who has a certificate of this one command. The port is open
+until the agent ends. Whoever gets a blob checks its hash.
+"""
+
+import http.server
+import os
+import re
+import socket
+import socketserver
+import threading
+
+from ipexctl.remote import root_folder
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.connection import peer_tls
+from ipexctl.remote.facts import host_network
+
+CHUNK = 1 << 18
+RANGE = re.compile(r"bytes=([0-9]{1,15})-\Z")
+TIMEOUT = 30.0  # of who asks for nothing, or takes nothing
+AT_ONCE = 32  # connections; a further one takes the place of one that has not shown a certificate
+HANDOVER = 2.0  # seconds for that
+
+
+def op_open(call, header):
+    """{root, blobs: [sha256, ...], keys: {ca, cert, key}} -> {port}"""
+    root = root_folder.checked(header["root"])
+    wanted = {sha: blobs.path_of(root, sha) for sha in header["blobs"]}
+    server = Server(peer_tls.context(header["keys"], True), wanted)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.daemon = True
+    thread.start()
+    return {"port": server.server_address[1]}
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+    def __init__(self, context, paths):
+        self.context, self.paths = context, paths
+        self.free = threading.BoundedSemaphore(AT_ONCE)
+        self.unproved = []  # type: list[socket.socket]  # before the handshake, the oldest first
+        self.lock = threading.Lock()
+        listener = host_network.listener()
+        self.address_family = listener.family
+        http.server.HTTPServer.__init__(self, listener.getsockname(), Handler, False)
+        self.socket.close()
+        self.socket = listener
+        self.server_address = listener.getsockname()
+
+    def get_request(self):
+        """The handshake is for the connection's own thread."""
+        request, address = self.socket.accept()
+        request.settimeout(TIMEOUT)
+        tls = self.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        return tls, address
+
+    def process_request(self, request, client_address):
+        if not self.free.acquire(blocking=False):
+            self.end_oldest()
+            if not self.free.acquire(timeout=HANDOVER):
+                return self.shutdown_request(request)
+        with self.lock:
+            self.unproved.append(request)
+        return socketserver.ThreadingMixIn.process_request(self, request, client_address)
+
+    def process_request_thread(self, request, client_address):
+        try:
+            socketserver.ThreadingMixIn.process_request_thread(self, request, client_address)
+        finally:
+            self.proved(request)
+            self.free.release()
+
+    def proved(self, request):
+        with self.lock:
+            if request in self.unproved:
+                self.unproved.remove(request)
+
+    def end_oldest(self):
+        """Who is slow to say what it wants does not keep others from what is theirs."""
+        with self.lock:
+            for request in self.unproved[:1]:
+                try:
+                    socket.socket.shutdown(request, socket.SHUT_RDWR)  # its own would end TLS only
+                except OSError:
+                    pass
+
+    def handle_error(self, request, client_address):
+        """Whoever hangs up is not our business."""
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+    timeout = TIMEOUT
+
+    def setup(self):
+        self.request.do_handshake()
+        self.server.proved(self.request)
+        http.server.BaseHTTPRequestHandler.setup(self)
+
+    def do_GET(self):
+        path = self.server.paths.get(self.path[1:])
+        if not path or not os.path.isfile(path):
+            self.send_error(404)
+            return
+        with open(path, "rb") as file:
+            self.give(file)
+
+    def give(self, file):
+        size = os.fstat(file.fileno()).st_size
+        asked = RANGE.match(self.headers.get("Range", ""))
+        begin = int(asked.group(1)) if asked else 0
+        if begin > size or (asked and begin == size):
+            self.send_error(416)
+            return
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header("Content-Range", "bytes %d-%d/%d" % (begin, size - 1, size))
+        self.send_header("Content-Length", str(size - begin))
+        self.end_headers()
+        self.wfile.flush()
+        file.seek(begin)
+        buffer = memoryview(bytearray(CHUNK))
+        for n in iter(lambda: file.readinto(buffer), 0):
+            self.connection.sendall(buffer[:n])
+
+    def log_message(self, *words):
+        """There is no log."""
+
+    def version_string(self):
+        return "ipexctl"

@@ -1,0 +1,1 @@
+"""Datasets on this host."""

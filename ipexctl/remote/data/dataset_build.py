@@ -1,0 +1,425 @@
+"""Making a version of a data set, and mending one whose files were changed or removed on the host.
+
+What the host has is not sent again, but whatever is to be taken for the content of a hash has been
+hashed by this agent: a data set that was damaged does not damage others.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import time
+import zlib
+
+from ipexctl.remote import durable, root_folder
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.data import content_chunks, dataset_versions
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.project import synced_folders
+
+SHORT = 16
+BUSY = "busy"
+COMPARED = 16 << 30  # bytes of earlier versions that are read for chunks
+SOURCES = 4  # places of one content that are tried
+parts = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, from op_make to op_fill
+hashes = {}  # type: dict[tuple[int, ...], str]  # what this agent has hashed, or written, by mark_of()
+
+
+def unchanged_summary(top, version):
+    return dict(dataset_versions.version_summary(top, version), same=True, mended=0)
+
+
+def claim_part(call, root, top, key, tree, waits=True):
+    """The version to be made or mended, ours alone; None when it is good, whoever has made it; BUSY
+    when somebody else makes it and we are not to wait."""
+    while not dataset_versions.is_intact(call, top, key[:SHORT]):
+        try:
+            part = parts.get((top, key)) or Part(root, top, key, tree)
+        except FileNotFoundError:
+            continue  # its maker has just given it its name
+        if waits:
+            blobs.wait_for_lock(call, part.lock)
+        elif not blobs.lock(part.lock):
+            part.close()
+            return BUSY
+        if part.is_named() and part.begin(call):
+            parts[top, key] = part
+            return part
+        part.close()
+    return None
+
+
+class Part:
+    """ROOT/data/NAME/.KEY; whoever holds its lock writes to it, or to the version itself."""
+
+    def __init__(self, root, top, key, tree):
+        self.root, self.top, self.key, self.tree = root, top, key, tree
+        self.version = key[:SHORT]
+        self.path = root_folder.subfolder(top, "." + self.version)
+        self.lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        self.use = None  # type: int | None  # the lock of the version that is mended
+        self.unchanged = set()  # type: set[int]  # of that one, the files that need no look
+        self.bad = None  # type: int | None  # how many of them were not right
+        self.chunks = None  # type: dict[str, tuple[bytes, int, int]] | None  # of earlier versions
+
+    def is_named(self):
+        """Whoever had it before may have finished it, or removed it."""
+        try:
+            path = os.path.join(self.path, "lock")
+            return os.path.samestat(os.fstat(self.lock), os.lstat(path))
+        except OSError:
+            return False
+
+    def begin(self, call):
+        """False when the version that is to be mended is about to go."""
+        place = self.path
+        if self.use is None and self.version in dataset_versions.complete_versions(self.top):
+            self.use = dataset_versions.lock_folder(self.top, self.version, fcntl.LOCK_SH)
+            if self.use is None:
+                time.sleep(0.1)
+                return False
+        if self.use is not None:
+            place = os.path.join(self.top, self.version)
+        self.files = os.fsencode(root_folder.subfolder(place, "files"))
+        if self.use is not None:
+            known = dataset_versions.read_tree(self.top, self.version)
+            self.unchanged = dataset_versions.unchanged(call, self.files, known)
+        return True
+
+    def close(self):
+        parts.pop((self.top, self.key), None)
+        if self.use is not None:  # all of it is in the version
+            blobs.unlink(os.path.join(self.path, "lock"))
+            os.close(self.use)
+        os.close(self.lock)
+        if self.use is not None:
+            shutil.rmtree(os.path.join(self.path, "files"), ignore_errors=True)
+            try:
+                os.rmdir(self.path)
+            except OSError:
+                pass  # the next one has come
+
+    # --- what is here ---
+
+    def missing(self, call):
+        """What has to come, as indices; what is here already gets its place."""
+        try:
+            for name in self.tree["folders"]:
+                os.makedirs(synced_folders.inside(self.files, name), 0o700, exist_ok=True)
+            wrong = [i for i in range(len(self.tree["files"])) if not self.is_right(call, i)]
+            absent = [i for i in wrong if not self.placed(call, i)]
+        except OSError as e:
+            raise root_folder.write_failure(e, self.root, 0) from None
+        if self.bad is None:
+            self.bad = len(wrong)
+        wanted = {self.tree["files"][i][1]: self.tree["files"][i][2] for i in absent}
+        root_folder.need_space(self.root, sum(wanted.values()), len(absent))
+        return absent
+
+    def is_right(self, call, i):
+        """Is it there? What is there and is not right goes."""
+        name, sha, size, executable = self.tree["files"][i]
+        path = synced_folders.inside(self.files, name)
+        if i % 1000 == 0:
+            call.emit({"event": "alive"})
+        if i not in self.unchanged and not has_content(call, path, sha, size):
+            clear_path(path)
+            return False
+        self.learn(sha, executable, path)
+        return True
+
+    def placed(self, call, i):
+        """It is in its place, from what this host has; or it has to come."""
+        name, sha, size, executable = self.tree["files"][i]
+        path = synced_folders.inside(self.files, name)
+        like, unlike = ((sha, bool(executable)), (sha, not executable))
+        known = self.sources.get(like, []) + self.sources.get(unlike, [])
+        source = next((s for s in known if has_content(call, s, sha, size)), None)
+        is_blob = source is None
+        if is_blob:
+            source = self.blob(call, sha, size)
+        if source is None:
+            return False
+        link_or_copy(source, path, sha, executable, is_blob)
+        self.learn(sha, executable, path)
+        return True
+
+    def blob(self, call, sha, size):
+        path = os.fsencode(blobs.path_of(self.root, sha))
+        try:
+            info = os.stat(path)
+            if blobs.stamp_of(info) in blobs.hashed:
+                hashes[file_id(info)] = sha
+        except OSError:
+            return None
+        if has_content(call, path, sha, size):
+            return path
+        blobs.unlink(path)  # if it is there it is damaged, and would not be sent
+        return None
+
+    @property
+    def sources(self):
+        """Where contents should be, in any data set of this host: {(sha256, executable?): paths}"""
+        if not hasattr(self, "_sources"):
+            self._sources = {}  # type: dict[tuple[str, bool], list[bytes]]
+            for name in dataset_versions.dataset_names(self.root):
+                top = os.path.join(self.root, "data", name)
+                for version in dataset_versions.complete_versions(top):
+                    files = os.fsencode(os.path.join(top, version, "files"))
+                    tree = dataset_versions.read_tree(top, version)
+                    for path, sha, _, executable in tree["files"]:
+                        self.learn(sha, executable, synced_folders.inside(files, path))
+        return self._sources
+
+    def learn(self, sha, executable, path):
+        """What was learnt last is tried first."""
+        paths = self.sources.setdefault((sha, bool(executable)), [])
+        paths.insert(0, path)
+        del paths[SOURCES:]
+
+    # --- what comes ---
+
+    def first_places(self, wanted):
+        """Of each content the first place that is free, and whether it is executable."""
+        first = {}  # type: dict[str, tuple[bytes, bool]]
+        for name, sha, _, executable in self.tree["files"]:
+            path = synced_folders.inside(self.files, name)
+            if sha in wanted and not (sha in first or os.path.lexists(path)):
+                first[sha] = (path, bool(executable))
+        return first
+
+    def take(self, call, expected, datas):
+        """Each into its first place; finish() links the others."""
+        first = self.first_places({sha for sha, _ in expected})
+        try:
+            for sha, _ in expected:
+                path, executable = first[sha]
+                with open(path, "wb") as file:
+                    file.write(next(datas))
+                self.placed_new(sha, path, executable)
+            for _ in datas:  # its last word is for the last frame
+                pass
+        except OSError as e:
+            size = sum(size for _, size in expected)
+            raise root_folder.write_failure(e, self.root, size) from None
+
+    def placed_new(self, sha, path, executable):
+        set_mode(path, executable)
+        hashes[file_id(os.lstat(path))] = sha
+        self.learn(sha, executable, path)
+
+    def earlier_files(self):
+        """The paths of large files that only other versions have, each content once."""
+        seen, left = {sha for _, sha, _, _ in self.tree["files"]}, COMPARED
+        for version in dataset_versions.complete_versions(self.top):
+            files = os.fsencode(os.path.join(self.top, version, "files"))
+            rows = dataset_versions.read_tree(self.top, version)["files"]
+            for name, sha, size, _ in rows if version != self.version else []:
+                if synced_folders.PACKED < size <= left and sha not in seen:
+                    seen.add(sha)
+                    left -= size
+                    yield synced_folders.inside(files, name)
+
+    def earlier_chunks(self, call):
+        """{sha256: (path, offset, size)} of what those files consist of, read once."""
+        if self.chunks is None:
+            self.chunks = {}
+            for path in self.earlier_files():
+                try:
+                    if not stat.S_ISREG(os.lstat(path).st_mode):
+                        continue
+                    with open(path, "rb") as file:
+                        offset = 0
+                        for data in content_chunks.chunks(file):
+                            call.emit({"event": "alive"})
+                            sha = hashlib.sha256(data).hexdigest()
+                            self.chunks[sha] = (path, offset, len(data))
+                            offset += len(data)
+                except OSError:
+                    continue
+        return self.chunks
+
+    def join(self, call, sha, size, chunks):
+        """A file of chunks that came, and of chunks of earlier files, into its first place."""
+        path, executable = self.first_places({sha}).get(sha, (b"", False))
+        if not path:
+            return
+        root_folder.need_space(self.root, size, 1)
+        digest = hashlib.sha256()
+        try:
+            with open(path, "wb") as file:
+                for chunk, count in chunks:
+                    data = self.chunk(chunk, count)
+                    digest.update(data)
+                    file.write(data)
+                    call.emit({"event": "alive"})
+            if digest.hexdigest() != sha:
+                os.unlink(path)
+                raise Failure(
+                    "a file could not be assembled from its chunks",
+                    "it was discarded", "run the same command again", "damaged",
+                )  # fmt: skip
+            self.placed_new(sha, path, executable)
+        except OSError as e:
+            clear_path(path)
+            raise root_folder.write_failure(e, self.root, size) from None
+
+    def chunk(self, sha, size):
+        path, offset = os.fsencode(blobs.path_of(self.root, sha)), 0
+        if not blobs.has(self.root, sha, size):
+            path, offset, size = (self.chunks or {}).get(sha, (path, 0, size))
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def finish(self, call, hub, source):
+        absent = [i for i in range(len(self.tree["files"])) if not self.there(i)]
+        left = [i for i in absent if not self.placed(call, i)]
+        if left:
+            raise Failure("%d files did not arrive" % len(left), "", "run the same command again")
+        mending = self.use is not None
+        before = dataset_versions.current_version(self.top)
+        replaced = dataset_versions.version_summary(self.top, before) if before else None
+        try:
+            self.bad = (self.bad or 0) + self.links(hub)
+            self.record(source)
+            if not mending:
+                place = os.path.join(self.top, self.version)
+                dataset_versions.remove_folder(place)  # what a cut removal left
+                durable.rename(self.path, place)
+            dataset_versions.set_current(self.top, self.version)
+        except OSError as e:
+            raise root_folder.write_failure(e, self.root, 0) from None
+        large = [sha for _, sha, size, _ in self.tree["files"] if size > synced_folders.PACKED]
+        blobs.remove_blobs(self.root, large)
+        self.close()
+        dataset_versions.remove_others(self.top, self.version)
+        said = unchanged_summary(self.top, self.version)
+        if replaced and before != self.version:
+            said["replaced"] = replaced
+        return dict(said, same=not self.bad, mended=self.bad) if mending else dict(said, same=False)
+
+    def there(self, i):
+        name, _, size, _ = self.tree["files"][i]
+        try:
+            return os.lstat(synced_folders.inside(self.files, name)).st_size == size
+        except OSError:
+            return False
+
+    def links(self, hub):
+        """How many were not right."""
+        wrong = 0
+        for name, target in self.tree["links"]:
+            path = synced_folders.inside(self.files, name)
+            if not dataset_versions.is_link(path, target):
+                clear_path(path)
+                synced_folders.link(self.files, name, target)
+                wrong += 1
+        top = os.path.dirname(self.files)
+        if hub == "cache" and not os.path.lexists(os.path.join(top, b"hub")):
+            os.symlink(b"files", os.path.join(top, b"hub"))
+        elif hub == "home":
+            open(os.path.join(top, b"is-home"), "w").close()
+        return wrong
+
+    def record(self, source):
+        """All is there: what it consists of is written down, and how it is left."""
+        paths = [synced_folders.inside(self.files, name) for name, _, _, _ in self.tree["files"]]
+        for i, path in enumerate(paths):
+            set_mode(path, self.tree["files"][i][3])
+        durable.sync_disk(self.files)
+        stamps = [dataset_versions.stamp_of(os.lstat(path)) for path in paths]
+        tree = dict(self.tree, stamps=stamps, source=source)
+        data = json.dumps(tree, separators=(",", ":")).encode("ascii")
+        path = os.path.join(os.path.dirname(self.files), b"tree")
+        synced_folders.write_file(os.fsdecode(path), [data], sync=True)
+
+
+def unpacked(call, root, sha, packed, expected):
+    """The contents in a blob that holds one after the other."""
+    with open(blobs.path_of(root, sha), "rb") as file:
+        data = file.read()
+    if packed:
+        data = zlib.decompress(data)
+    at = 0
+    for content, size in expected:
+        found = data[at : at + size]
+        if hashlib.sha256(found).hexdigest() != content:
+            blobs.unlink(blobs.path_of(root, sha))
+            raise synced_folders.damage_failure(blobs.path_of(root, sha))
+        call.emit({"event": "alive"})
+        yield found
+        at += size
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def has_content(call, path, sha, size):
+    """Has it this content? Read once."""
+    try:
+        info = os.lstat(path)
+        if not stat.S_ISREG(info.st_mode) or info.st_size != size:
+            return False
+        mark = file_id(info)
+        if mark not in hashes:
+            with open(path, "rb") as file:
+                hashes[mark] = hash_of(call, file)
+    except OSError:
+        return False
+    return hashes[mark] == sha
+
+
+def file_id(info):
+    """As long as it is this one, it was not written to: also under another name."""
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
+
+
+def hash_of(call, file):
+    digest = hashlib.sha256()
+    for chunk in iter(lambda: file.read(8 << 20), b""):
+        digest.update(chunk)
+        if len(chunk) == 8 << 20:
+            call.emit({"event": "alive"})
+    return digest.hexdigest()
+
+
+def clear_path(path):
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def link_or_copy(source, path, sha, executable, is_blob):
+    """Linked, where that gives it the right mode and takes none away; else copied."""
+    info = os.lstat(source)
+    if info.st_nlink == 1 if is_blob else bool(info.st_mode & 0o100) == bool(executable):
+        try:
+            os.link(source, path)
+            if is_blob:
+                os.chmod(path, mode_of(executable))
+            return
+        except OSError:  # a filesystem without, or too many of this one
+            pass
+    shutil.copyfile(source, path)
+    set_mode(path, executable)
+    hashes[file_id(os.lstat(path))] = sha
+
+
+def mode_of(executable):
+    return 0o555 if executable else 0o444
+
+
+def set_mode(path, executable):
+    """Gives it its mode. What others have under another one becomes a file of its own."""
+    info = os.lstat(path)
+    if stat.S_IMODE(info.st_mode) == mode_of(executable):
+        return
+    if info.st_nlink > 1 and bool(info.st_mode & 0o100) != bool(executable):
+        fresh = path + b"." + os.urandom(8).hex().encode()
+        shutil.copyfile(path, fresh)
+        os.rename(fresh, path)
+    os.chmod(path, mode_of(executable))

@@ -1,0 +1,239 @@
+"""The versions of a data set on this host: which are whole, which are in use, removing them."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+import time
+
+from ipexctl.remote import durable, root_folder
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.project import synced_folders
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+ROOM = re.compile(r"\.?[0-9a-f]{16}\Z")
+
+
+def dataset_folder(root, name, make=True):
+    if not isinstance(name, str) or not NAME.match(name):
+        raise Failure("%r is not a valid dataset name" % (name,), slug="input")
+    return root_folder.subfolder(root, "data", name) if make else os.path.join(root, "data", name)
+
+
+def dataset_names(root):
+    top = os.path.join(root, "data")
+    try:
+        found = sorted(n for n in os.listdir(top) if NAME.match(n))
+    except OSError:
+        return []
+    return [n for n in found if os.path.isdir(os.path.join(top, n))]
+
+
+def version_folders(top):
+    """Versions, those in the making, and what was left of either."""
+    try:
+        found = [n for n in os.listdir(top) if ROOM.match(n)]
+    except OSError:
+        return []
+    return [n for n in found if os.path.isdir(os.path.join(top, n))]
+
+
+def complete_versions(top):
+    """The versions that are complete."""
+    found = [n for n in version_folders(top) if not n.startswith(".")]
+    return [n for n in found if os.path.exists(os.path.join(top, n, "tree"))]
+
+
+def current_version(top):
+    try:
+        version = os.readlink(os.path.join(top, "current"))
+    except OSError:
+        return ""
+    return version if version in complete_versions(top) else ""
+
+
+def set_current(top, version):
+    if current_version(top) == version:
+        return
+    fresh = os.path.join(top, ".current.%s" % os.urandom(8).hex())
+    os.symlink(version, fresh)
+    durable.rename(fresh, os.path.join(top, "current"))
+
+
+def read_tree(top, version):
+    try:
+        with open(os.path.join(top, version, "tree"), "rb") as file:
+            return json.loads(file.read().decode("ascii"))
+    except (OSError, ValueError):
+        return {"folders": [], "files": [], "links": []}
+
+
+# --- is it as it was pushed? ---------------------------------------------------------------------
+
+
+def is_intact(call, top, version):
+    """It is what runs get, and nobody has changed it: told without reading its files."""
+    if current_version(top) != version:
+        return False
+    tree = read_tree(top, version)
+    files = os.fsencode(os.path.join(top, version, "files"))
+    if len(unchanged(call, files, tree)) < len(tree["files"]):
+        return False
+    linked = all(is_link(synced_folders.inside(files, name), to) for name, to in tree["links"])
+    return linked and all(
+        os.path.isdir(synced_folders.inside(files, name)) for name in tree["folders"]
+    )
+
+
+def unchanged(call, files, tree):
+    """Indices of the files that have the size, the date and the mode they were left with."""
+    found = set()
+    for i, stamp in enumerate(tree.get("stamps", [])):
+        name, _, size, _ = tree["files"][i]
+        if i % 1000 == 0:
+            call.emit({"event": "alive"})
+        try:
+            info = os.lstat(synced_folders.inside(files, name))
+        except OSError:
+            continue
+        if stat.S_ISREG(info.st_mode) and info.st_size == size and stamp_of(info) == stamp:
+            found.add(i)
+    return found
+
+
+def stamp_of(info):
+    return [info.st_mtime_ns, stat.S_IMODE(info.st_mode)]
+
+
+def is_link(path, target):
+    try:
+        return os.readlink(path) == synced_folders.encoded(target)
+    except OSError:
+        return False
+
+
+# --- what is told --------------------------------------------------------------------------------
+
+
+def dataset_summary(top):
+    """The current version, or that there is none; and what is there besides."""
+    version = current_version(top)
+    complete = complete_versions(top)
+    if version:
+        said = version_summary(top, version)
+    else:
+        files, size = disk_usage(top)
+        said = {"version": "", "files": files, "bytes": size, "path": top, "hub": ""}
+    old = len(complete) - bool(version)
+    parts = len(version_folders(top)) - len(complete)
+    return dict(said, name=os.path.basename(top), old=old, parts=parts)
+
+
+def version_summary(top, version):
+    path = os.path.join(top, version)
+    tree = read_tree(top, version)
+    files = tree["files"]
+    return {
+        "name": os.path.basename(top),
+        "version": version,
+        "files": len(files),
+        "bytes": sum(size for _, _, size, _ in files),
+        "path": os.path.join(path, "files"),
+        "hub": hub_of(path),
+        "source": tree.get("source"),
+    }
+
+
+def hub_of(path):
+    """What HF_HOME should be, "" if this is no hub cache."""
+    if os.path.islink(os.path.join(path, "hub")):
+        return path
+    marked = os.path.exists(os.path.join(path, "is-home"))
+    return os.path.join(path, "files") if marked else ""
+
+
+def disk_usage(top):
+    """(files, bytes) of all that is there, each content once."""
+    found = {}
+    for room in version_folders(top):
+        for folder, _, files in os.walk(os.fsencode(os.path.join(top, room, "files"))):
+            for name in files:
+                try:
+                    info = os.lstat(os.path.join(folder, name))
+                except OSError:
+                    continue
+                if stat.S_ISREG(info.st_mode):
+                    found[info.st_dev, info.st_ino] = info.st_size
+    return len(found), sum(found.values())
+
+
+# --- in use, and no more -------------------------------------------------------------------------
+
+
+def lock_current(top):
+    """(the version that runs get, the lock that keeps it here); ("", None) where there is none."""
+    for _ in range(100):
+        version = current_version(top)
+        if not version:
+            break
+        lock = lock_folder(top, version, fcntl.LOCK_SH)
+        if lock is not None:
+            if version in complete_versions(top):
+                return version, lock
+            os.close(lock)
+        time.sleep(0.1)  # it is about to go, or somebody looks whether it could
+    return "", None
+
+
+def retire_all(top):
+    """From now on there is no version. When something is in use, its rooms, and all stays."""
+    locks = {room: lock_folder(top, room, fcntl.LOCK_EX) for room in version_folders(top)}
+    busy = [room for room, lock in locks.items() if lock is None]
+    try:
+        if not busy:
+            blobs.unlink(os.path.join(top, "current"))
+            for room in locks:
+                blobs.unlink(os.path.join(top, room, "tree"))
+    finally:  # before they are removed: NFS keeps what is open, and the folder around it
+        for lock in locks.values():
+            if lock is not None:
+                os.close(lock)
+    return busy
+
+
+def remove_others(top, keep):
+    """Removes all but one version, also what cut pushes have left. What is in use stays."""
+    for room in version_folders(top):
+        lock = lock_folder(top, room, fcntl.LOCK_EX) if room != keep else None
+        if lock is not None:
+            blobs.unlink(os.path.join(top, room, "tree"))
+            os.close(lock)
+            if room.startswith("."):  # its maker may just have come back to it
+                shutil.rmtree(os.path.join(top, room), ignore_errors=True)
+            else:
+                remove_folder(os.path.join(top, room))
+
+
+def remove_folder(path):
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        raise Failure("%s could not be removed completely" % path, "", "see what is left in it")
+
+
+def lock_folder(top, room, kind):
+    """The lock of a room; None where somebody else has it, or where the room has just gone."""
+    try:
+        lock = os.open(os.path.join(top, room, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    except OSError:
+        pass  # a filesystem without locks
+    return lock

@@ -1,0 +1,168 @@
+"""Data sets under ROOT/data/NAME/VERSION: read by many runs, changed by none.
+
+    VERSION/files    as they were pushed, 0444
+    VERSION/hub      a link to it, where it is a hub cache: VERSION is then an HF_HOME
+    VERSION/tree     what it consists of; it is there once all of it is
+    VERSION/lock     runs hold it shared; what is removed is locked by nobody else
+    .VERSION         one in the making
+    current          a link to the version that runs get
+
+A version is built beside the others and gets its name at the end, so a push that was cut goes on
+where it stopped. What an older version or another data set has is linked, not sent: each content is
+on the disk once. A run holds a lock on its version; what is in use is not removed. Modules:
+dataset_versions.py looks and removes, dataset_build.py makes and mends.
+"""
+
+import os
+
+from ipexctl.remote import root_folder
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.data import dataset_build, dataset_versions
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.project import synced_folders
+
+SHORT = dataset_build.SHORT
+held_locks = []  # type: list[int]  # the locks of the versions that the run of this agent uses
+
+
+def op_make(call, h):
+    """{root, name, key, hub, source, wait}, body: the manifest, or nothing if it should be known
+    here. `source`: where it is pushed from, in words.
+
+    -> what op_list says of it, when all is here, with {same, mended: files that were not as they
+    had been pushed, replaced: what op_list said until now, of another version}; {lacks: true};
+    {missing: how many}, as in synced_folders.py, with {earlier: true} where another version is
+    here; without `wait` also {busy: true}: another push makes it
+    """
+    root = root_folder.checked(h["root"])
+    top = dataset_versions.dataset_folder(root, h["name"])
+    if dataset_versions.is_intact(call, top, h["key"][:SHORT]):
+        return dataset_build.unchanged_summary(top, h["key"][:SHORT])
+    tree = synced_folders.manifest(root, h["key"], call.body)
+    if tree is None:
+        return {"lacks": True}
+    part = dataset_build.claim_part(call, root, top, h["key"], tree, h.get("wait", True))
+    if part == dataset_build.BUSY:
+        return {"busy": True}
+    if part is None:
+        return dataset_build.unchanged_summary(top, h["key"][:SHORT])
+    missing = part.missing(call)
+    if not missing:
+        return part.finish(call, h["hub"], h.get("source"))
+    said = synced_folders.report_missing(call, missing)
+    return dict(said, earlier=True) if next(part.earlier_files(), None) else said
+
+
+def op_compare(call, h):
+    """The same arguments, and {chunks: [[sha256, size], ...]} -> {missing: [index, ...]}
+
+    Which chunks of a new file are not in the files of earlier versions that it may have replaced.
+    """
+    known = part_of(h).earlier_chunks(call)
+    wanted = blobs.wanted_blobs({"blobs": h["chunks"]})
+    missing = [i for i, (sha, size) in enumerate(wanted) if known.get(sha, [0])[-1] != size]
+    return {"missing": missing}
+
+
+def op_take(call, h):
+    """The same arguments, and {packs: [[sha256, size, packed, files], ...], joined: [[sha256, size,
+    chunks], ...]}: files, whose contents are in blobs now, get their places; those blobs go.
+
+    `files` and `chunks` are [[sha256, size], ...]: what a pack holds, and what a file consists of.
+    """
+    root, part = root_folder.checked(h["root"]), part_of(h)
+    used = []
+    for sha, size, packed, files in h["packs"]:
+        used.append((sha, size))
+        expected = blobs.wanted_blobs({"blobs": files})
+        part.take(call, expected, dataset_build.unpacked(call, root, sha, packed, expected))
+    for sha, size, chunks in h["joined"]:
+        wanted = blobs.wanted_blobs({"blobs": chunks})
+        used += wanted
+        part.join(call, blobs.checked_sha(sha), size, wanted)
+    blobs.remove_blobs(root, [sha for sha, _ in used])
+    return {}
+
+
+def part_of(h):
+    """What this agent makes."""
+    root = root_folder.checked(h["root"])
+    return dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
+
+
+def op_fill(call, h):
+    """The same arguments, and {files: [[sha256, size], ...]}: small ones, whose bytes follow."""
+    root = root_folder.checked(h["root"])
+    tree = synced_folders.manifest(root, h["key"], b"")
+    if tree is None:
+        raise Failure("the list of files is gone", "", "run the same command again")
+    expected = blobs.wanted_blobs({"blobs": h["files"]})
+    part = part_of(h)
+    part.missing(call)
+    part.take(call, expected, synced_folders.contents(call, expected))
+    return part.finish(call, h["hub"], h.get("source"))
+
+
+def op_drop(call, h):
+    """The same arguments: it will not be filled. Who waits for it makes it."""
+    part = dataset_build.parts.get(
+        (dataset_versions.dataset_folder(root_folder.checked(h["root"]), h["name"]), h["key"])
+    )
+    if part is not None:
+        part.close()
+    return {}
+
+
+def op_look(call, h):
+    """{root, name, key} -> {same: would a push change nothing}. Makes nothing, not even ROOT."""
+    if root_folder.is_absent(h["root"]):
+        return {"same": False}
+    root = root_folder.checked(h["root"])
+    top = dataset_versions.dataset_folder(root, h["name"], make=False)
+    return {"same": dataset_versions.is_intact(call, top, h["key"][:SHORT])}
+
+
+def op_list(call, h):
+    """{root} -> {data: [...]}, also what is incomplete. Makes nothing, not even ROOT."""
+    text = h["root"]
+    if root_folder.is_absent(text):
+        return {"data": []}
+    root = root_folder.checked(text)
+    tops = [os.path.join(root, "data", name) for name in dataset_versions.dataset_names(root)]
+    return {"data": [dataset_versions.dataset_summary(top) for top in tops]}
+
+
+def op_use(call, h):
+    """{root, names} -> {data: [...]}: what of it is here, held until this agent ends."""
+    root = root_folder.checked(h["root"])
+    found = []
+    for name in h["names"]:
+        top = dataset_versions.dataset_folder(root, name, make=False)
+        version, lock = dataset_versions.lock_current(top)
+        if version:
+            held_locks.append(lock)
+            found.append(dataset_versions.version_summary(top, version))
+    return {"data": found}
+
+
+def op_remove(call, h):
+    """{root, name} -> {removed: bytes or None, used: versions in use, pushed: those in the making}
+
+    All of it or nothing.
+    """
+    root = root_folder.checked(h["root"])
+    top = dataset_versions.dataset_folder(root, h["name"], make=False)
+    nothing = {"removed": None, "used": 0, "pushed": 0}
+    if not os.path.isdir(top):
+        return nothing
+    with open(os.path.join(root, "data", ".lock"), "w") as lock:
+        blobs.wait_for_lock(call, lock.fileno())  # for another host with the same home
+        if not os.path.isdir(top):
+            return nothing
+        size = dataset_versions.disk_usage(top)[1]
+        busy = dataset_versions.retire_all(top)
+        if busy:
+            pushed = sum(name.startswith(".") for name in busy)
+            return dict(nothing, used=len(busy) - pushed, pushed=pushed)
+        dataset_versions.remove_folder(top)
+    return dict(nothing, removed=size)

@@ -1,0 +1,55 @@
+"""The step `service`: units of systemd."""
+
+import os
+import shutil
+
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.play.task import result
+
+_ACTIVE = ("active", "activating", "reloading")
+_ENABLED = ("enabled", "enabled-runtime", "alias", "static", "indirect", "generated")
+
+
+def apply(task):
+    args = task.args
+    name = args["name"] if "." in args["name"] else args["name"] + ".service"
+    uses = {"reads": ["service:" + name, "packages"], "writes": ["service:" + name]}
+    if not shutil.which("systemctl") or not os.path.isdir("/run/systemd/system"):
+        raise Failure(
+            "systemd does not run on this host, so %s cannot be managed" % name,
+            hint="sh with unless, for another service manager",
+        )
+    if args["daemon_reload"] and not task.check:
+        _systemctl(task, "daemon-reload")
+    about = _show(task, name)
+    if about.get("LoadState") == "not-found":
+        raise Failure("there is no unit %s" % name, hint="a step before: package: PACKAGE")
+    changes = []
+    enabled = about.get("UnitFileState") in _ENABLED
+    if args["enabled"] is not None and args["enabled"] != enabled:
+        changes.append("enable" if args["enabled"] else "disable")
+    active = about.get("ActiveState") in _ACTIVE
+    state = args["state"]
+    if state == "started" and not active:
+        changes.append("start")
+    elif state == "stopped" and active:
+        changes.append("stop")
+    elif state in ("restarted", "reloaded"):
+        changes.append("restart" if state == "restarted" or not active else "reload")
+    for change in [] if task.check else changes:
+        _systemctl(task, change, name)
+    return result(bool(changes), ", ".join(changes), **uses)
+
+
+def _show(task, name):
+    _, out = task.program(
+        ["systemctl", "show", "-p", "LoadState,ActiveState,UnitFileState", name], quiet=True
+    )
+    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+
+def _systemctl(task, *words):
+    code, out = task.program(["systemctl", "--no-ask-password"] + list(words), quiet=True)
+    if code:
+        hint = "sudo: true" if os.geteuid() else "journalctl -xeu %s" % words[-1]
+        raise Failure("systemctl %s failed (exit %d)" % (" ".join(words), code), out[-1500:], hint)

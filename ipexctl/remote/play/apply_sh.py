@@ -1,0 +1,71 @@
+"""The step `sh`: shell code, where `creates`, `removes` and `unless` do not say that it is done."""
+
+import os
+
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.play.safe_paths import absolute
+from ipexctl.remote.play.task import result
+
+
+def apply(task):
+    args = task.args
+    folder = absolute(args.get("chdir") or "~")
+    variables = dict(os.environ)
+    variables.update(args["variables"])
+    variables.update(args["env"])
+    reads, writes = _uses(args, folder)
+    done = _done(task, folder, variables)
+    if done:
+        return result(False, done, "", reads, writes)
+    if task.check:
+        return _expected(args, reads, writes)
+    if not os.path.isdir(folder):
+        raise Failure("there is no folder %s" % folder, hint="chdir: /path")
+    code, out = task.program(
+        ["/bin/sh", "-c", args["cmd"]], variables, folder, args["stdin"].encode("utf-8"),
+        args["timeout"],
+    )  # fmt: skip
+    if code:
+        words = "exit code %d" % code if code > 0 else "signal %d" % -code
+        raise Failure("sh ended with %s" % words, out[-2000:])
+    changed = args["changes"] != []
+    return result(changed, "", "", reads, writes)
+
+
+def _uses(args, folder):
+    """`changes` lists what the code touches; `creates` says it, too."""
+    reads = ["exists:" + _path(p, folder) for p in (args["creates"], args["removes"]) if p]
+    if args["unless"]:
+        reads.append("any")
+    if args["changes"] is not None:
+        return reads, ["path:" + _path(p, folder) for p in args["changes"]]
+    if args["creates"] and not args["unless"]:
+        return reads, ["path:" + _path(args["creates"], folder)]
+    return reads, ["any"]
+
+
+def _path(path, folder):
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+
+
+def _done(task, folder, variables):
+    """Why it need not run; "" where it has to."""
+    args = task.args
+    if args["creates"] and os.path.lexists(_path(args["creates"], folder)):
+        return "%s exists" % args["creates"]
+    if args["removes"] and not os.path.lexists(_path(args["removes"], folder)):
+        return "%s does not exist" % args["removes"]
+    if args["unless"] and os.path.isdir(folder):
+        command = ["/bin/sh", "-c", args["unless"]]
+        code, _ = task.program(command, variables, folder, timeout=args["timeout"], quiet=True)
+        if code == 0:
+            return "unless holds"
+    return ""
+
+
+def _expected(args, reads, writes):
+    if args["changes"] == []:
+        return result(False, "not run", "", reads, writes)
+    if args["creates"] or args["removes"] or args["unless"]:
+        return result(True, "run", "", reads, writes)
+    return result(None, "sh without creates, removes or unless", "", reads, writes)

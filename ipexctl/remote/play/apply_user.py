@@ -1,0 +1,135 @@
+"""The step `user`: an account in /etc/passwd, by useradd, usermod and userdel.
+
+What steps read and write is said as if /etc/passwd were a folder with a file for each account.
+"""
+
+import grp
+import os
+import pwd
+import shutil
+
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.play.task import result
+from ipexctl.remote.play.text_diff import text_diff
+
+_PATH = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+_PACKAGES = "package: passwd (Debian), shadow-utils (Fedora) or shadow (Alpine, SUSE)"
+
+
+def apply(task):
+    args = task.args
+    name = args["name"]
+    account = "path:/etc/passwd/" + name
+    task.reads = [account] + ["path:/etc/group/" + group for group in args["groups"] or ()]
+    found = _account(name)
+    now = _state(found)
+    wanted = None if args["state"] == "absent" else _wanted(args, now or {})
+    failure = _missing_group((wanted or {}).get("groups", ()))
+    if failure and not task.check:
+        raise failure
+    writes = [account, "path:/etc/group/" + name]
+    if now == wanted:
+        return result(False, "", "", task.reads, writes)
+    command, detail = _command(args, now, wanted)
+    if found and wanted is None and found.pw_uid == 0:
+        raise Failure("%s is root, and is not removed" % name)
+    if os.geteuid():
+        raise Failure("only root can change accounts", hint="sudo: true")
+    if not shutil.which(command[0], path=_PATH):
+        raise Failure("there is no %s on this host" % command[0], hint=_PACKAGES)
+    if not (now and wanted) or now["uid"] != wanted["uid"]:
+        home = (wanted or now or {}).get("home") or "/home/" + name
+        writes.append("path:" + os.path.normpath(home))
+    if not task.check:
+        code, out = task.program(command + [name], dict(os.environ, PATH=_PATH, LC_ALL="C"))
+        if code:
+            raise Failure("%s failed (exit %d)" % (command[0], code), out[-1500:])
+    diff = text_diff("user " + name, _text(now), _text(wanted)) if task.diff else ""
+    return result(True, detail, diff, task.reads, writes, failure)
+
+
+def _account(name):
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _state(found):
+    """{uid, groups, shell, home}; groups without the first one. None: there is no account."""
+    if found is None:
+        return None
+    groups = {g.gr_name for g in grp.getgrall() if found.pw_name in g.gr_mem}
+    return {
+        "uid": found.pw_uid,
+        "groups": sorted(groups - {_first_group(found)}),
+        "shell": found.pw_shell,
+        "home": found.pw_dir,
+    }
+
+
+def _first_group(found):
+    try:
+        return grp.getgrgid(found.pw_gid).gr_name
+    except KeyError:
+        return ""
+
+
+def _wanted(args, now):
+    wanted = dict(now)
+    for key in ("shell", "home"):
+        if args[key]:
+            wanted[key] = args[key]
+    if args["uid"] not in (None, now.get("uid")):
+        wanted["uid"] = _free(args["uid"], args["name"])
+    if args["groups"] is not None:
+        found = _account(args["name"])
+        groups = set(args["groups"]) - {_first_group(found) if found else ""}
+        wanted["groups"] = sorted(groups | set(now.get("groups", ()) if args["append"] else ()))
+    return wanted
+
+
+def _free(uid, name):
+    try:
+        owner = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return uid
+    if owner != name:
+        raise Failure("uid %d belongs to %s" % (uid, owner))
+    return uid
+
+
+def _missing_group(names):
+    for name in names:
+        try:
+            grp.getgrnam(name)
+        except KeyError:
+            hint = "a step before: sh: {cmd: groupadd %s, unless: getent group %s}" % (name, name)
+            return Failure("there is no group %s on this host" % name, hint=hint)
+    return None
+
+
+_OPTIONS = {"uid": "-u", "groups": "-G", "shell": "-s", "home": "-d"}
+
+
+def _command(args, now, wanted):
+    """(the program and its options, what it changes in words)"""
+    if wanted is None:
+        return ["userdel"] + ["-r"] * args["remove"], "remove"
+    command = ["usermod"] if now else ["useradd", "-m"]
+    changes = []
+    for key, option in _OPTIONS.items():
+        old, new = (now or {}).get(key), wanted.get(key)
+        if new != old and (now or new != []):
+            command += [option, _word(new)]
+            changes.append("%s %s -> %s" % (key, _word(old) or "none", _word(new) or "none"))
+    return command, ", ".join(changes) if now else "create"
+
+
+def _word(value):
+    return ",".join(value) if isinstance(value, list) else str("" if value is None else value)
+
+
+def _text(state):
+    lines = ["%s: %s\n" % (key, _word(value)) for key, value in sorted((state or {}).items())]
+    return "".join(lines).encode("utf-8", "surrogateescape")

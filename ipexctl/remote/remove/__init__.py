@@ -1,0 +1,1 @@
+"""Removing what ipexctl put on this host, and keeping the rest small."""

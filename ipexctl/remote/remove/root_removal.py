@@ -1,0 +1,231 @@
+"""Removing the root: what ipexctl made in it, and the root itself if ipexctl made that, too.
+
+Links are removed, never followed. What was in the root before, or was put there by somebody else,
+stays. While something below the root is in use, all of it stays.
+"""
+
+import fcntl
+import glob
+import os
+import re
+import shutil
+import stat
+import threading
+
+from ipexctl.remote import root_folder, scratch_folder
+from ipexctl.remote.data import dataset_versions
+from ipexctl.remote.run_files import run_folders
+
+OURS = (
+    "current", "previous", "runs", "data", "envs", "tools", "pythons", "projects", "fixes", "blobs",
+    "install.holder", "install.lock", root_folder.MARK,
+)  # fmt: skip
+LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
+BEAT = 10.0
+MOST = 20  # names in an answer
+
+
+def op_survey(call, header):
+    """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
+    stays: [name, ...], caches: [[path, bytes], ...]}. Changes nothing."""
+    text = header["root"]
+    if root_folder.is_absent(text):
+        none = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": []}
+        return dict(none, root=text, there=False, made=False)
+    root = root_folder.checked(text, marks=False)
+    with Heartbeat(call):
+        ours, stays = contents(root)
+        seen = set()  # type: set[tuple[int, int]]
+        parts = [[name, disk_usage(os.path.join(root, name), seen)] for name in ours]
+        return {
+            "root": root,
+            "there": True,
+            "made": is_ours(root),
+            "bytes": sum(size for _, size in parts),
+            "parts": [part for part in parts if part[1]],
+            "busy": in_use(root),
+            "stays": stays[:MOST],
+            "caches": [[path, disk_usage(path, set())] for path in compile_caches()],
+        }
+
+
+def op_remove(call, header):
+    """{root} -> {removed: bytes, busy: [text, ...], stays: [name, ...], left: [text, ...]}
+
+    `busy`: it is in use, and nothing was removed. `left`: what could not be removed, and why.
+    """
+    text = header["root"]
+    if root_folder.is_absent(text):
+        return {"removed": 0, "busy": [], "stays": [], "left": []}
+    root = root_folder.checked(text, marks=False)
+    with Heartbeat(call):
+        ours, stays = contents(root)
+        mark = root_folder.made_here(root)
+        busy = in_use(root)
+        if busy:
+            return {"removed": 0, "busy": busy, "stays": stays[:MOST], "left": []}
+        lock = lock_installs(root)
+        seen = set()  # type: set[tuple[int, int]]
+        size = sum(disk_usage(os.path.join(root, name), seen) for name in ours)
+        left = [failed for name in ours for failed in remove(os.path.join(root, name))]
+        scratch_folder.sweep()
+        if not os.path.islink(root):
+            remove_empty(root, mark["made"])
+        if lock is not None:
+            os.close(lock)
+    return {"removed": size, "busy": [], "stays": stays[:MOST], "left": left[:MOST]}
+
+
+class Heartbeat:
+    """Tells the controller that this host works, while one call of the system takes its time."""
+
+    def __init__(self, call):
+        self.call = call
+        self.over = threading.Event()
+
+    def __enter__(self):
+        thread = threading.Thread(target=self.beat)
+        thread.daemon = True
+        thread.start()
+
+    def beat(self):
+        while not self.over.wait(BEAT):
+            self.call.emit({"event": "alive"})
+
+    def __exit__(self, *_):
+        self.over.set()
+
+
+# --- what is there -------------------------------------------------------------------------------
+
+
+def is_ours(root):
+    """Did ipexctl make something in it?"""
+    return bool(contents(root)[0])
+
+
+def contents(root):
+    """(names that go, the mark last; names that stay)"""
+    before = set(root_folder.made_here(root)["before"])
+    found = sorted(os.listdir(root))
+    parts = [name for name in found if LINK_PART.match(name)]
+    ours = [n for n in parts + list(OURS) if n in found and n not in before]
+    return ours, [name for name in found if name not in ours]
+
+
+def disk_usage(path, seen):
+    """Bytes on the disk that have not been counted yet: a file may have several names."""
+    size, todo = 0, [path]
+    while todo:
+        path = todo.pop()
+        try:
+            info = os.lstat(path)
+            if stat.S_ISDIR(info.st_mode):
+                todo.extend(os.path.join(path, name) for name in os.listdir(path))
+        except OSError:
+            continue
+        if (info.st_dev, info.st_ino) not in seen:
+            seen.add((info.st_dev, info.st_ino))
+            size += info.st_blocks * 512
+    return size
+
+
+def in_use(root):
+    """Why nothing can be removed now: runs, installs, data in use, processes."""
+    runs = run_folders.active(root)
+    found = ["run %s is active" % run for run in runs]
+    installs = (os.path.join(root, "envs", ".lock"), os.path.join(root, "install.lock"))
+    if any(map(run_folders.is_locked, installs)):
+        found.append("an install is running")
+    if not runs:
+        for name in dataset_versions.dataset_names(root):
+            top = os.path.join(root, "data", name)
+            locks = [os.path.join(top, v, "lock") for v in dataset_versions.version_folders(top)]
+            if any(map(run_folders.is_locked, locks)):
+                found.append("the dataset %s is in use" % name)
+        found += ["process %s uses files in %s" % (pid, root) for pid in processes_using(root)]
+    return found[:MOST]
+
+
+def lock_installs(root):
+    """An install that begins now waits until all is removed."""
+    try:
+        fd = os.open(os.path.join(root, "envs", ".lock"), os.O_RDWR | os.O_NOFOLLOW)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    return fd
+
+
+def processes_using(root):
+    """Processes that have a file below the root mapped: a Python of an environment has."""
+    sign = os.path.realpath(root) + os.sep
+    found = []
+    for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        try:
+            with open("/proc/%s/maps" % pid, errors="replace") as file:
+                if int(pid) != os.getpid() and any(sign in line for line in file):
+                    found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+# --- removing ------------------------------------------------------------------------------------
+
+
+def remove(path):
+    """What could not be removed, and why."""
+    try:
+        if os.path.islink(path) or not os.path.isdir(path):
+            os.unlink(path)
+            return []
+    except FileNotFoundError:
+        return []
+    except OSError as e:
+        return ["%s: %s" % (path, e.strerror or e)]
+    shutil.rmtree(path, ignore_errors=True)
+    if not os.path.lexists(path):
+        return []
+    make_writable(path)
+    failed = []  # type: list[str]
+    shutil.rmtree(path, onerror=lambda _, at, e: failed.append("%s: %s" % (at, e[1])))
+    return failed if os.path.lexists(path) else []
+
+
+def make_writable(folder):
+    """What a run, or an archive, made read-only goes as well."""
+    try:
+        os.chmod(folder, 0o700)
+        with os.scandir(folder) as entries:
+            folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for path in folders:
+        make_writable(path)
+
+
+def remove_empty(root, made):
+    """The root and the folders above it that were made for it, as far as nothing is in them."""
+    if root not in made:
+        return
+    for path in sorted((p for p in made if (root + "/").startswith(p + "/")), reverse=True):
+        try:
+            os.rmdir(path)
+        except OSError:
+            return
+
+
+def compile_caches():
+    """Of torch.compile, in runs of ours or not. They stay; torch puts the largest part of them
+    there whatever TORCHINDUCTOR_CACHE_DIR says."""
+    found = []
+    for top in scratch_folder.all_temporary():
+        for path in glob.glob(os.path.join(glob.escape(top), "torchinductor_*")):
+            try:
+                info = os.lstat(path)
+            except OSError:
+                continue
+            if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
+                found.append(path)
+    return found

@@ -1,0 +1,197 @@
+"""What is kept below ROOT: seen, switched back to, removed.
+
+Only what has an environment's or a blob's name is ever removed; `current` and `previous` never are.
+"""
+
+import os
+import time
+from collections import Counter
+from contextlib import ExitStack
+
+from ipexctl.remote import root_folder
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import (
+    disk_use,
+    env_drift,
+    env_marks,
+    env_users,
+    environments,
+    standalone_pythons,
+    wheel_cache,
+)
+
+ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
+
+
+def op_list(call, header):
+    """{root, sizes} -> {root, current, previous, envs, size, blobs}: `size` of the environments
+    together. Makes nothing, not even ROOT."""
+    text = header["root"]
+    if root_folder.is_absent(text):
+        return {"root": text, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
+    root = root_folder.checked(text)
+    found, files = [], {}
+    for key in disk_use.env_keys(root):
+        call.emit({"event": "alive"})
+        found.append(env_summary(root, key))
+        files[key] = disk_use.file_sizes(env_marks.env_folder(root, key)) if header["sizes"] else {}
+    number = Counter(file for those in files.values() for file in those)
+    for env in found:
+        those = files[env["key"]]
+        env["size"] = sum(those.values())
+        env["shared"] = sum(size for file, size in those.items() if number[file] > 1)
+    together = {file: size for those in files.values() for file, size in those.items()}
+    return {
+        "root": root,
+        "current": env_marks.current(root),
+        "previous": env_marks.current(root, "previous"),
+        "envs": found,
+        "size": sum(together.values()),
+        "blobs": sum(size for _, size, _ in disk_use.kept_blobs(root)),
+    }
+
+
+def op_rollback(call, header):
+    """{root, key} -> {changed, before}: `previous`, which must be KEY, and `current` swap."""
+    root = root_folder.checked(header["root"])
+    env = env_marks.env_folder(root, header["key"])
+    with environments.RootLock(call, root):
+        before = env_marks.current(root)
+        if before == header["key"]:
+            return {"changed": False, "before": before}
+        if env_marks.current(root, "previous") != header["key"]:
+            raise Failure("previous is no longer %s" % header["key"], "", "ipexctl env ls")
+        if not os.path.exists(os.path.join(env, env_marks.OK)):
+            raise Failure("the environment %s is incomplete" % header["key"], "", "ipexctl install")
+        swap(root, before, header["key"])
+    return {"changed": True, "before": before}
+
+
+def op_remove(call, header):
+    """{root, keys, check} -> {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, bytes}
+
+    Then the blobs that no environment needs, and the second names of the files of wheels that are
+    unpacked, without which nothing would be freed. With `check` nothing is removed.
+    """
+    root = root_folder.checked(header["root"])
+    removed, kept, freed = [], [], disk_use.Freed()
+    with ExitStack() as held:
+        if not header["check"]:  # an install can hold it for as long as its files take
+            held.enter_context(environments.RootLock(call, root))
+        names_alone = freed.by(wheel_cache.cache_folder(root))
+        for key in header["keys"]:
+            call.emit({"event": "alive"})
+            env = env_marks.env_folder(root, key)
+            why = why_needed(root, key, env)
+            size = 0 if why else freed.by(env)
+            if not why and not header["check"]:
+                environments.remove(env)
+                env_users.forget(root, key)
+                why = "it could not be removed completely" if os.path.lexists(env) else ""
+            if why:
+                kept.append([key, why])
+            else:
+                removed.append([key, size])
+        idle = idle_blobs(root, [key for key, _ in removed])
+        if not header["check"]:
+            with blobs.removal(root) as free:
+                idle = [row for row in idle if free or os.path.isdir(row[0])]
+                for path, _ in idle:
+                    if os.path.isdir(path):
+                        standalone_pythons.remove(path)
+                    blobs.unlink(path)
+            if removed:
+                wheel_cache.remove_cache(root)
+    size = sum(size for _, size in idle) + (names_alone if removed else 0)
+    return {"removed": removed, "kept": kept, "blobs": len(idle), "bytes": size}
+
+
+def op_set_aside(call, header):
+    """{root, key, mark} -> {}: what was changed by hand takes another name, so that KEY is free.
+
+    `current` stays usable all the while. The next switch removes it. With another `mark` it is not
+    what was looked at: another install has built it anew meanwhile.
+    """
+    root = root_folder.checked(header["root"])
+    env = env_marks.env_folder(root, header["key"])
+    with environments.RootLock(call, root):
+        if (
+            os.path.islink(env)
+            or not os.path.isdir(env)
+            or env_marks.build_id(env) != header["mark"]
+        ):
+            return {}
+        user = environments.process_using(env)
+        if user:
+            what = "%s runs in %s, which would be rebuilt" % (user, env)
+            raise Failure(what, "", "ipexctl install --rebuild   # once it has ended")
+        here = os.path.realpath(env)
+        used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
+        if used:
+            env_marks.move_aside(root, env, used)
+        else:
+            environments.remove(env)
+    return {}
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+def env_summary(root, key):
+    env = env_marks.env_folder(root, key)
+    mark = env_marks.read_mark(os.path.join(env, env_marks.OK))
+    proved = env_marks.read_mark(os.path.join(env, env_marks.PROVED)) or {}
+    return {
+        "key": key,
+        "whole": mark is not None,
+        "proved": os.path.exists(os.path.join(env, env_marks.PROVED)),
+        "wheels": (mark or {}).get("wheels", []),
+        "requested": proved.get("requested", []),
+        "use": (mark or {}).get("use", ""),
+        "built": env_users.built_on(env),
+        "users": env_users.users(root, key),
+        "changed": [] if mark is None else env_drift.changed(env),
+    }
+
+
+def why_needed(root, key, env):
+    """Why the environment cannot go, "" if it can."""
+    for name in ("current", "previous"):
+        if env_marks.current(root, name) == key:
+            return "it is the %s environment" % name
+    if not os.path.lexists(env):
+        return "it is not here"
+    user = environments.process_using(env)
+    return "%s runs in it" % user if user else ""
+
+
+def idle_blobs(root, going):
+    """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
+    wanted = set()
+    for key in disk_use.env_keys(root):
+        mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
+        if key in going or mark is None:
+            continue
+        if "blobs" not in mark:
+            return []  # built before this was written down: who knows what it needs
+        wanted.update(mark["blobs"])
+    old = time.time() - ON_ITS_WAY
+    unpacked = [(path, disk_use.size_of(path)) for path in standalone_pythons.unused(root, wanted)]
+    return unpacked + [
+        (path, size)
+        for path, size, modified in disk_use.kept_blobs(root)
+        if os.path.basename(path) not in wanted and modified < old
+    ]
+
+
+# --- swapping ------------------------------------------------------------------------------------
+
+
+def swap(root, before, key):
+    """In one step where the kernel and the filesystem can; else `current` is whole at any time."""
+    if before and env_marks.exchange(os.path.join(root, "current"), os.path.join(root, "previous")):
+        return
+    env_marks.replace_link(root, "current", os.path.join("envs", key))
+    if before:
+        env_marks.replace_link(root, "previous", os.path.join("envs", before))

@@ -1,0 +1,339 @@
+"""Keeping the root small: what of runs and projects goes, and what of it never does.
+
+Of an ended run that is not among the newest, the files go that equal the project's: they can be
+sent again. What ranks wrote or changed, and the logs, go with the run, when many newer ones are
+here and it ended long ago.
+Of projects, blobs and packs go that only superseded versions consist of, then those of projects
+that were used longest ago. What an environment needs, and whatever is in use, stays.
+"""
+
+import glob
+import hashlib
+import json
+import os
+import shutil
+import stat
+import time
+
+from ipexctl.remote import root_folder, scratch_folder
+from ipexctl.remote.blobs import blobs
+from ipexctl.remote.data import dataset_versions
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import disk_use, env_marks
+from ipexctl.remote.project import spare_copies, synced_folders
+from ipexctl.remote.run_files import run_folders
+
+KINDS = ("runs", "copies", "spare", "blobs")
+MB = 1000 * 1000
+PROGRAMS = ("bootstrap", "hosts", "rank.py", "bootstrap.py")  # of older runs the last two
+UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
+SLACK = 8 << 20  # bytes in packs that may be of no use
+GONE = ".removed-"  # begins the name of a run's folder that is being removed
+LOCKED = 2.0  # seconds that one which looks whether a run is active may hold its lock
+ALIKE = 0.5  # of its files have the names of those in a newer version of it
+
+
+def op_prune(call, header):
+    """{root, limits: {copies, runs, days, spare_mb, project_mb}, check}
+    -> {found: [[kind, count, bytes], ...]}: what goes, or with `check` would go
+    """
+    text = header["root"]
+    if root_folder.is_absent(text):
+        return {"found": []}
+    work = Pruning(call, root_folder.checked(text), header["limits"], header["check"] is True)
+    if not work.check:
+        spare_copies.lowest_priority()
+        run_folders.sweep(work.root)
+        scratch_folder.sweep()
+    work.runs()
+    work.spares()
+    work.projects()
+    return {"found": [[kind] + work.found[kind] for kind in KINDS if work.found[kind][0]]}
+
+
+def op_remove_run(call, header):
+    """{root, run_id} -> {removed: whether it was here}. Raises Failure while it goes on.
+
+    Hosts that share the folder all do it: the first one takes it away, and the others have nothing
+    to remove.
+    """
+    run = run_folders.run_id(header)
+    root = root_folder.existing(header["root"])
+    folder, gone = (os.path.join(root, "runs", name) for name in (run, GONE + run))
+    lock, end = None, time.monotonic() + LOCKED
+    while lock is None:
+        if not os.path.isdir(folder) or os.path.islink(folder):
+            return {"removed": False}
+        lock = None if run in run_folders.active(root) else run_folders.lock_run(folder)
+        if lock is None and time.monotonic() > end:
+            raise Failure("the run %s is still active" % run, hint="ipexctl stop %s" % run)
+        time.sleep(0.0 if lock else 0.1)
+    try:
+        os.rename(folder, gone)
+    except FileNotFoundError:
+        return {"removed": False}
+    finally:
+        os.close(lock)
+    shutil.rmtree(gone, ignore_errors=True)
+    if os.path.lexists(gone):
+        raise Failure("cannot remove all of %s" % gone, "files of another user may be in it")
+    return {"removed": True}
+
+
+class Pruning:
+    def __init__(self, call, root, limits, check):
+        self.call, self.root, self.limits, self.check = call, root, limits, check
+        self.found = {kind: [0, 0] for kind in KINDS}
+        self.active = run_folders.active(root)
+
+    def count(self, kind, size):
+        self.found[kind][0] += 1
+        self.found[kind][1] += size
+
+    def alive(self):
+        self.call.emit({"event": "alive"})
+
+    # --- runs ---
+
+    def runs(self):
+        left = glob.glob(os.path.join(self.root, "runs", GONE + "*"))  # by one that was killed
+        for folder in [] if self.check else left:
+            shutil.rmtree(folder, ignore_errors=True)
+        newest_first = run_folders.run_ids(self.root)[::-1]
+        most, young = self.limits["runs"], time.time() - self.limits["days"] * 86400
+        for i, name in enumerate(newest_first):
+            self.alive()
+            folder = os.path.join(self.root, "runs", name)
+            if name in self.active:
+                continue
+            if most and i >= most and run_folders.last_written(folder) <= young:
+                self.whole_run(folder)
+            elif i >= self.limits["copies"]:
+                self.project_copy(folder)
+
+    def whole_run(self, folder):
+        lock = run_folders.lock_run(folder)
+        if lock is None:
+            return
+        try:
+            self.count("runs", disk_use.size_of(folder))
+            if not self.check:
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+    def project_copy(self, folder):
+        path = os.path.join(folder, "tree")
+        try:
+            with open(path, "rb") as file:
+                tree = json.loads(file.read().decode("ascii"))
+        except (OSError, ValueError):
+            return  # there is none, or it went before
+        lock = run_folders.lock_run(folder)
+        if lock is None:
+            return
+        try:
+            work = os.fsencode(os.path.realpath(os.path.join(folder, "work")))
+            size = self.equal_files(work, tree)
+            if size:
+                self.count("copies", size)
+            if not self.check:
+                remove_skeleton(work, tree)
+                for name in (*PROGRAMS, "tree"):
+                    blobs.unlink(os.path.join(folder, name))
+        finally:
+            os.close(lock)
+
+    def equal_files(self, work, tree):
+        """The bytes of the files that are as they were sent; they are removed."""
+        total, folders = 0, Folders()
+        for i, (name, sha, size, _) in enumerate(tree["files"]):
+            if i % 1000 == 0:
+                self.alive()
+            path = synced_folders.inside(work, name)
+            try:
+                info = os.lstat(path)
+                if not stat.S_ISREG(info.st_mode) or info.st_size != size:
+                    continue
+                if not folders.is_real(path) or sha256_of(self.call, path) != sha:
+                    continue
+                if not self.check:
+                    os.unlink(path)
+            except OSError:
+                continue
+            total += info.st_blocks * 512
+        return total
+
+    # --- spare copies ---
+
+    def spares(self):
+        for path, size in spare_copies.beyond(self.root, self.limits["spare_mb"] * MB):
+            self.alive()
+            self.count("spare", size)
+            if not self.check:
+                spare_copies.remove(path)
+
+    # --- blobs, packs and lists of files ---
+
+    def projects(self):
+        if self.begins():
+            return
+        trees, going = self.split_trees()
+        wanted = {sha for tree in trees for sha in contents(tree)}
+        theirs = {sha for _, tree in going for sha in contents(tree)} - wanted
+        needed = wanted_by_environments(self.root)
+        if needed is None:
+            return
+        old = time.time() - UNNAMED
+        idle = []
+        for path, size, modified in disk_use.kept_blobs(self.root):
+            sha = os.path.basename(path)
+            unnamed = sha not in wanted and modified < old
+            if sha not in needed and (sha in theirs or unnamed):
+                idle.append((path, size))
+        idle += self.packs(wanted)
+        if self.check:
+            self.count_all(idle)
+            return
+        with blobs.removal(self.root) as free:  # else the next prune removes them
+            for path in [path for path, _ in idle + going] if free else ():
+                blobs.unlink(path)
+        if free:
+            self.count_all(idle)
+
+    def count_all(self, idle):
+        for _, size in idle:
+            self.count("blobs", size)
+
+    def begins(self):
+        """Does a push need what is here, but has not taken it yet?"""
+        data = os.path.join(self.root, "data")
+        tops = [os.path.join(data, name) for name in dataset_versions.dataset_names(self.root)]
+        rooms = [(top, room) for top in tops for room in dataset_versions.version_folders(top)]
+        parts = [os.path.join(top, room, "lock") for top, room in rooms if room.startswith(".")]
+        return any(map(run_folders.is_locked, parts))
+
+    def split_trees(self):
+        """(trees that are kept, (path, tree) of those that go)"""
+        kept, going, size = [], [], 0  # type: list[object], list[object], int
+        here = set(synced_folders.Packs(self.root).where)
+        here.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
+        for path, tree in trees_of(self.root):
+            self.alive()
+            new = {sha: n for sha, n in contents(tree).items() if sha in here}
+            size += sum(new.values())
+            if kept and (size > self.limits["project_mb"] * MB or is_earlier(tree, kept)):
+                going.append((path, tree))
+                size -= sum(new.values())
+            else:
+                kept.append(tree)
+                here.difference_update(new)
+        return kept, going
+
+    def packs(self, wanted):
+        """(path, bytes) of those of no use; if most of what is in the others is of none, they
+        become one."""
+        packs = synced_folders.Packs(self.root)
+        live = {sha: where for sha, where in packs.where.items() if sha in wanted}
+        used = {path for path, _, _ in live.values()}
+        sizes = packs.sizes
+        idle = [(path, sizes[path]) for path in sorted(set(sizes) - used)]
+        total, needed = sum(sizes[p] for p in used), sum(size for _, _, size in live.values())
+        if total <= 2 * needed + SLACK:
+            return idle
+        if not self.check:
+            try:
+                pairs = [[sha, size] for sha, (_, _, size) in sorted(live.items())]
+                synced_folders.add_pack(self.root, pairs, (packs.content(s) for s, _ in pairs))
+            except (OSError, Failure):  # a full or damaged disk: what is there is as good as before
+                return idle
+        saved = total - needed  # all but the one that takes their place
+        return idle + [(path, saved * sizes[path] // total) for path in sorted(used)]
+
+
+class Folders:
+    """Which folders are reached without a link: a rank can put one in a folder's place."""
+
+    def __init__(self):
+        self.known = {}  # type: dict[bytes, bool]
+
+    def is_real(self, path):
+        folder = os.path.dirname(path)
+        if folder not in self.known:
+            self.known[folder] = os.path.realpath(folder) == folder
+        return self.known[folder]
+
+
+def remove_skeleton(work, tree):
+    """Links as they were sent, and folders in which nothing is left."""
+    folders = Folders()
+    for name, target in tree["links"]:
+        path = synced_folders.inside(work, name)
+        if folders.is_real(path) and dataset_versions.is_link(path, target):
+            blobs.unlink(path)
+    for name in sorted(tree["folders"], reverse=True):
+        path = synced_folders.inside(work, name)
+        try:
+            if folders.is_real(path):
+                os.rmdir(path)
+        except OSError:
+            continue
+
+
+def sha256_of(call, path):
+    digest = hashlib.sha256()
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        for chunk in iter(lambda: file.read(8 << 20), b""):
+            digest.update(chunk)
+            if len(chunk) == 8 << 20:
+                call.emit({"event": "alive"})
+    return digest.hexdigest()
+
+
+def trees_of(root):
+    """(path, tree) of each folder that was sent, the one used last first."""
+    top = os.path.join(root, "blobs", "trees")
+    found = []
+    try:
+        names = [name for name in os.listdir(top) if blobs.SHA.match(name)]
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(top, name)
+        try:
+            found.append((os.lstat(path).st_mtime_ns, path))
+        except OSError:
+            continue
+    for _, path in sorted(found, reverse=True):
+        try:
+            with open(path, "rb") as file:
+                yield path, json.loads(file.read().decode("ascii"))
+        except (OSError, ValueError):
+            continue
+
+
+def contents(tree):
+    return {sha: size for _, sha, size, _ in tree["files"]}
+
+
+def is_earlier(tree, newer):
+    """Of a folder of which a newer version is here: most names are in it, and a file as it was."""
+    names = {row[0]: row[1] for row in tree["files"] if row[2]}
+    for other in newer:
+        shared = [row for row in other["files"] if row[0] in names]
+        same = any(names[name] == sha for name, sha, _, _ in shared)
+        if same and len(shared) > ALIKE * len(names):
+            return True
+    return False
+
+
+def wanted_by_environments(root):
+    """None where an environment does not say what it needs."""
+    found = set()  # type: set[str]
+    for key in disk_use.env_keys(root):
+        mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
+        if mark is not None:
+            if "blobs" not in mark:
+                return None
+            found.update(mark["blobs"])
+    return found

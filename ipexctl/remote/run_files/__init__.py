@@ -1,0 +1,1 @@
+"""The folder of a run on this host: journal, logs, results."""

@@ -1,0 +1,1 @@
+"""`ipexctl remove` and `prune`."""

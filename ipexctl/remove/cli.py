@@ -1,0 +1,111 @@
+"""The options of remove and prune."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts
+
+if TYPE_CHECKING:
+    from ipexctl.remove.remove import Agreed, Found
+
+
+@on_hosts()
+def remove(
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Remove environments, runs with their results, datasets and caches."
+        ),
+    ] = False,
+    here: Annotated[
+        bool, typer.Option("--here", help="Also remove ipexctl's files on this machine.")
+    ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also",
+            metavar="KIND",
+            help="With --here, also remove keys, settings, labs or logs (repeatable).",
+        ),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Check = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Remove everything that ipexctl put on the hosts."""
+    from ipexctl.errors import InputError
+    from ipexctl.install.command.install_text import View
+    from ipexctl.local.own_files import ASKED
+    from ipexctl.remove.remove import Agreed, remove_all
+    from ipexctl.remove.remove_text import removed_document, show_plan, show_removed
+    from ipexctl.terminal.confirm import confirm
+
+    if not everything:
+        raise InputError(
+            "remove needs --all: it removes everything that ipexctl put on the hosts",
+            hint="for less: ipexctl env rm KEY, ipexctl data rm NAME, or ipexctl prune",
+        )
+    named = tuple(also or ())
+    if unknown := [kind for kind in named if kind not in ASKED]:
+        raise InputError(f"--also {unknown[0]}: not one of {', '.join(ASKED)}")
+    if named and not here:
+        raise InputError("--also needs --here", why="it names files on this machine")
+
+    def agreed(found: Found) -> Agreed:
+        if yes:
+            return Agreed(True, named)
+        view.pause()
+        show_plan(found)
+        if not confirm("Remove this? [y/N] ", sys.stdin):
+            return Agreed(False)
+        open_kinds = [k for k in found.here if not k.goes and k.kind not in named]
+        more = [
+            k.kind for k in open_kinds if confirm(f"Also remove {k.what} here? [y/N] ", sys.stdin)
+        ]
+        return Agreed(True, (*named, *more))
+
+    with View(quiet=json) as view:
+        done = remove_all(target, agreed, view.progress(), root, here=here, check=check)
+    end(done, removed_document, show_removed, json=json)
+
+
+@on_hosts()
+def prune(
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            "--runs",
+            metavar="N",
+            min=1,
+            help="Keep only the newest N runs; remove older ones with their results.",
+        ),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Check = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Remove old runs, project copies and caches beyond the configured limits."""
+    from ipexctl.install.command.install_text import View
+    from ipexctl.remove.prune import Pruned
+    from ipexctl.remove.prune import prune as verb
+    from ipexctl.remove.remove_text import pruned_document, show_prune_plan, show_pruned
+    from ipexctl.terminal.confirm import removal_agreed
+
+    def show(plan: Pruned) -> None:
+        view.pause()
+        show_prune_plan(plan)
+
+    with View(quiet=json) as view:
+        agreed = removal_agreed(show, yes=yes)
+        done = verb(target, agreed, view.progress(), root, runs=runs, check=check)
+    end(done, pruned_document, show_pruned, json=json)

@@ -1,0 +1,117 @@
+"""prune: removing what can be sent or made again, down to the limits of the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
+from ipexctl.base.sizes import human
+from ipexctl.errors import IpexctlError
+from ipexctl.install.progress import DONE, Progress, Step
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.settings import load
+from ipexctl.machines.agent import LONG
+from ipexctl.machines.fleet import Fleet, fan_out
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.remove.cache_limit import prune_cache
+from ipexctl.remove.prune_limits import MB, WORDS, Amount, Limits, added, describe, read_limits
+
+OP = "remove.space_limits.prune"
+LARGE = 100 * MB  # copies that are sent again anyway and take less are removed silently
+SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits
+
+
+@dataclass(frozen=True)
+class OnHost:
+    host: str
+    amounts: tuple[Amount, ...]
+
+
+@dataclass(frozen=True)
+class Pruned(PerHost):
+    hosts: tuple[OnHost, ...]
+    here: tuple[Amount, ...]
+    recaps: tuple[HostRecap, ...]
+    done: bool = True
+    check: bool = False
+
+    @property
+    def declined(self) -> bool:
+        return not self.done and not self.check
+
+
+def prune(
+    target: Target,
+    agreed: Callable[[Pruned], bool],
+    progress: Progress,
+    root: str = ROOT,
+    *,
+    runs: int | None = None,
+    check: bool = False,
+) -> Pruned:
+    """`runs`: how many to keep, however new, instead of the settings. `agreed` sees the plan
+    first."""
+    limits = read_limits(load())
+    limits = limits if runs is None else replace(limits, runs=runs, days=0)
+    with Fleet(target, root) as fleet:
+
+        def one(host: Host, *, check: bool) -> OnHost:
+            if host not in fleet.agents:
+                progress.step(Step(host.name, "connecting"))
+                fleet.connect(host)
+            progress.step(Step(host.name, "looking for files to remove" if check else "removing"))
+            asked = {"limits": limits.for_host(), "check": check}
+            done = fleet.call(host, OP, total=LONG, **asked)
+            progress.step(Step(host.name, DONE))
+            return OnHost(host.name, _amounts(done.rows("found", str, int, int)))
+
+        found = fleet.each(progress.shown(lambda host: one(host, check=True)))
+        here = prune_cache(limits.cache_mb * MB, check=True)
+        plan = Pruned(tuple(found.values()), here, fleet.recaps(), done=False, check=check)
+        if check:
+            recaps = {h: _recap(f, "would be removed") for h, f in found.items()}
+            return replace(plan, recaps=fleet.recaps(recaps))
+        if (here or any(f.amounts for f in found.values())) and not agreed(plan):
+            return replace(plan, recaps=())
+        done = fleet.each(progress.shown(lambda host: one(host, check=False)))
+        here = prune_cache(limits.cache_mb * MB, check=False)
+        recaps = {h: _recap(f, "removed") for h, f in done.items()}
+        return Pruned(tuple(done.values()), here, fleet.recaps(recaps))
+
+
+def after_run(
+    fleet: Fleet, hosts: Sequence[Host], limits: Limits,
+    first: Callable[[Host], None] = lambda host: None, others: Sequence[Host] = (),
+) -> str:  # fmt: skip
+    """Applies the limits on hosts whose agents are connected. One line, "" if nothing went that
+    anyone would miss or that is large. `first` is called before, also for the `others`."""
+
+    def one(host: Host) -> tuple[Amount, ...]:
+        first(host)
+        if host not in hosts:
+            return ()
+        asked = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
+        done = fleet.agents[host].call(OP, asked, timeout=SILENCE, total=TOTAL).done
+        return _amounts(done.rows("found", str, int, int))
+
+    outcomes = fan_out([*hosts, *others], one, forks=fleet.target.forks)
+    found = [amounts for amounts in outcomes.values() if isinstance(amounts, tuple)]
+    with suppress(IpexctlError, OSError, RuntimeError):
+        found.append(prune_cache(limits.cache_mb * MB, check=False))
+    amounts = added(found)
+    size = sum(a.bytes for a in amounts)
+    worth_a_line = size >= LARGE or any(a.kind == "runs" for a in amounts)
+    return f"pruned {human(size)}: {describe(amounts)}" if worth_a_line else ""
+
+
+def _amounts(rows: list[list[object]]) -> tuple[Amount, ...]:
+    return tuple(Amount(str(k), n, size) for k, n, size in rows if k in WORDS)  # type: ignore[arg-type]
+
+
+def _recap(found: OnHost, what: str) -> HostRecap:
+    if not found.amounts:
+        return HostRecap(found.host, Recap.OK, "nothing to remove")
+    return HostRecap(found.host, Recap.CHANGED, f"{describe(found.amounts)} {what}")

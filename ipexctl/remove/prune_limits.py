@@ -1,0 +1,68 @@
+"""How much of what can be made or sent again is kept, on hosts and on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ipexctl.base.sizes import human
+from ipexctl.local.settings_file import Setting
+from ipexctl.quick_dataclass import dataclass
+
+MB = 1000 * 1000
+# kind -> one, several; as hosts report them
+WORDS = {
+    "runs": ("run with its results", "runs with their results"),
+    "copies": ("copy of a project in an old run", "copies of projects in old runs"),
+    "spare": ("spare copy", "spare copies"),
+    "blobs": ("file of an old project version", "files of old project versions"),
+    "cache": ("cached file", "cached files"),
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The settings of [prune]. `runs` 0: no run's results are ever removed."""
+
+    copies: int = 1  # newest runs that keep their copy of the project
+    runs: int = 20  # newest runs that are kept
+    days: int = 14  # an older run than these is kept, too, until so many days after its end
+    spare_mb: int = 16  # spare copies of projects, for the next run
+    project_mb: int = 2000  # files of projects that hosts keep, so that they are not sent again
+    cache_mb: int = 10000  # downloaded files on this machine
+
+    def for_host(self) -> dict[str, int]:
+        return {
+            "copies": self.copies,
+            "runs": self.runs,
+            "days": self.days,
+            "spare_mb": self.spare_mb,
+            "project_mb": self.project_mb,
+        }
+
+
+def read_limits(settings: Mapping[str, Setting]) -> Limits:
+    found = {key: s.value for key, s in settings.items() if key.startswith("prune.")}
+    return replace(Limits(), **{key.removeprefix("prune."): n for key, n in found.items()})
+
+
+@dataclass(frozen=True)
+class Amount:
+    kind: str
+    count: int
+    bytes: int
+
+
+def describe(amounts: tuple[Amount, ...]) -> str:
+    """3 copies of projects in old runs (600.0 MB), 1 spare copy (2.0 MB)"""
+    texts = [f"{a.count} {WORDS[a.kind][a.count != 1]} ({human(a.bytes)})" for a in amounts]
+    return ", ".join(texts)
+
+
+def added(several: list[tuple[Amount, ...]]) -> tuple[Amount, ...]:
+    """The sum by kind."""
+    sums: dict[str, Amount] = {}
+    for amount in (a for amounts in several for a in amounts):
+        old = sums.get(amount.kind, Amount(amount.kind, 0, 0))
+        sums[amount.kind] = Amount(amount.kind, old.count + amount.count, old.bytes + amount.bytes)
+    return tuple(sums[kind] for kind in WORDS if kind in sums)

@@ -1,0 +1,1 @@
+"""`ipexctl run` and `attach`: from a script to ranks on every host."""

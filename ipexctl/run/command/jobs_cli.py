@@ -1,0 +1,250 @@
+"""The options of ps, attach, logs, metrics, fetch, stop, wait and rm."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.help.help_layout import output_option
+from ipexctl.cli.options import (
+    FROM_ZERO,
+    Check,
+    Dest,
+    FetchLimit,
+    Json,
+    JsonLines,
+    Merge,
+    NoFold,
+    Root,
+    Verbose,
+    Yes,
+    end,
+    on_hosts,
+)
+
+_RUN = "Run name, run ID or its first characters; @last is the newest run."
+RunName = Annotated[str, typer.Argument(metavar="RUN", help=_RUN)]
+NewestRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN)]
+
+
+@on_hosts()
+def ps(
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    every: Annotated[
+        bool, typer.Option("-a", "--all", help="Include runs that have ended, with their sizes.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """List the runs on the hosts, whichever machine started them."""
+    from ipexctl.run.command.ps_text import runs_document, show_runs
+    from ipexctl.run.jobs.ps import list_runs
+
+    found = list_runs(target, root, every=every)
+    end(found, runs_document, lambda runs: show_runs(runs, every=every), json=json)
+
+
+@on_hosts(names=False)
+def attach(
+    run: NewestRun = "@last",
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    ui: Annotated[
+        str,
+        output_option(
+            "--ui", metavar="NAME", help="Output style: auto, stream, plain, json or tui."
+        ),
+    ] = "auto",
+    no_fold: NoFold = False,
+    verbose: Verbose = False,
+    json: JsonLines = False,
+) -> None:
+    r"""Show a run live, as the command that started it does: all output, then the summary.
+
+    Ctrl-C stops the run; Ctrl-\ leaves it running.
+    """
+    import signal
+    from functools import partial
+
+    from ipexctl.run.attach import attach as verb
+    from ipexctl.run.command import view
+    from ipexctl.run.command.cli import leave
+    from ipexctl.run.watch.run_watchers import counted_interrupts
+
+    shown = view("json" if json else ui, fold=not no_fold, verbose=verbose)
+    with counted_interrupts(partial(leave, shown), lives_on=True) as interrupts:
+        interrupts.leaving = (*interrupts.leaving, signal.SIGTERM)
+        result = verb(target, run, shown, interrupts, root)
+    raise typer.Exit(result.exit_code)
+
+
+@on_hosts(names=False, follows=True)
+def logs(
+    run: NewestRun = "@last",
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Follow the output until the run ends.")
+    ] = False,
+    ranks: Annotated[
+        str,
+        output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7."),
+    ] = "",
+    lines: Annotated[
+        int | None,
+        output_option(
+            "-n",
+            "--lines",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="Show only the last N lines of each rank.",
+        ),
+    ] = None,
+    since: Annotated[
+        float | None,
+        output_option(
+            "--since",
+            metavar="TIME",
+            parser=FROM_ZERO,
+            help="Show only output from the last 90s, 10m, 2h or 1d.",
+        ),
+    ] = None,
+    no_fold: NoFold = False,
+    json: JsonLines = False,
+) -> None:
+    """Show the output of a run's ranks, during the run or after it.
+
+    With --follow in a terminal, identical lines are folded and a status line shows progress.
+    """
+    from ipexctl.run.command.logs_text import FollowView, json_lines, show_missing
+    from ipexctl.run.command.logs_text import lines as plain_lines
+    from ipexctl.run.jobs.logs import Wanted
+    from ipexctl.run.jobs.logs import logs as verb
+    from ipexctl.run.outcome.line_filter import rank_set
+    from ipexctl.terminal.console import is_dumb, stdout_console
+
+    chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
+    wanted = Wanted(run, chosen, lines, since, follow)
+    if follow and not json and len(chosen) != 1 and stdout_console().is_terminal and not is_dumb():
+        view = FollowView(fold=not no_fold, ranks=len(chosen))
+        with view.live():
+            read = verb(target, wanted, view.show, root, view.show_bar)
+    else:
+        show = json_lines if json else plain_lines(alone=len(chosen) == 1)
+        read = verb(target, wanted, show, root)
+    show_missing(read)
+    raise typer.Exit(read.exit_code)
+
+
+@on_hosts(names=False)
+def fetch(
+    run: RunName,
+    patterns: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GLOB...", help="Files or folders, relative to the ranks' working directory."
+        ),
+    ],
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    dest: Dest = None,
+    merge: Merge = False,
+    fetch_limit: FetchLimit = 100,
+    json: Json = False,
+) -> None:
+    """Fetch files that a run's ranks wrote, during the run or after it."""
+    from ipexctl.run.command.ps_text import fetched_document, show_fetched
+    from ipexctl.run.jobs.fetch import fetch as verb
+
+    done = verb(target, run, patterns, fetch_limit << 30, root, merge=merge, dest=dest)
+    end(done, fetched_document, show_fetched, json=json)
+
+
+@on_hosts(names=False)
+def stop(
+    run: RunName,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "-t",
+            "--time",
+            metavar="TIME",
+            parser=FROM_ZERO,
+            show_default=False,
+            help="Time allowed for ranks to end before they are killed (default: 10s).",
+        ),
+    ] = 10,
+    json: Json = False,
+) -> None:
+    """Stop a run: send SIGINT to its ranks, then kill those that remain."""
+    from ipexctl.run.command.ps_text import one_document, show_stopped
+    from ipexctl.run.jobs.ps import stop as verb
+
+    end(verb(target, run, seconds, root), one_document, show_stopped, json=json)
+
+
+@on_hosts(names=False)
+def wait(
+    run: NewestRun = "@last",
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+) -> None:
+    """Wait until a run ends, and exit with its exit code."""
+    from ipexctl.run.command.ps_text import one_document, show_waited
+    from ipexctl.run.jobs.ps import wait as verb
+
+    end(verb(target, run, root), one_document, show_waited, json=json)
+
+
+@on_hosts(names=False)
+def rm(
+    run: RunName,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    check: Check = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Remove a run that has ended, with its logs and results, from its hosts."""
+    from ipexctl.run.command.ps_text import gone_document, show_going, show_gone
+    from ipexctl.run.jobs.ps import remove
+    from ipexctl.terminal.confirm import removal_agreed
+
+    agreed = removal_agreed(show_going, yes=yes)
+    done = remove(target, run, None if check else agreed, root)
+    end(done, gone_document, show_gone, json=json)
+
+
+@on_hosts(names=False)
+def metrics(
+    run: NewestRun = "@last",
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    ranks: Annotated[
+        str,
+        output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7."),
+    ] = "",
+    csv: Annotated[bool, output_option("--csv", help="Print one line per step, as CSV.")] = False,
+    json: Json = False,
+) -> None:
+    """Show steps, losses and rates from a run's output."""
+    from ipexctl.run.command.metrics_text import metrics_document, show_metrics, write_csv
+    from ipexctl.run.jobs.metrics import metrics as verb
+    from ipexctl.run.outcome.line_filter import rank_set
+
+    chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
+    found = verb(target, run, chosen, root)
+    end(found, metrics_document, write_csv if csv else show_metrics, json=json)

@@ -1,0 +1,234 @@
+"""What `run --explain` shows: who runs where, and every variable with its reason."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from ipexctl.base.quoting import quote
+from ipexctl.base.sizes import size
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.run.explain_plan import Planned
+from ipexctl.run.plan import core_map, mpi, rank_contract
+from ipexctl.run.plan.core_map import Row, cpu_list
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+from ipexctl.terminal.console import stdout_console
+
+WIDTH = 80
+CORES = 56  # in a line; a node of a Xeon 8480+ has so many
+COLUMN = 34
+STYLES = {
+    core_map.COMM: "yellow",
+    core_map.FREE: "dim",
+    core_map.SLOW: "dim",
+    core_map.NOT_OURS: "dim",
+}
+
+
+def show(planned: Planned, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(document(planned), indent=2))
+        return
+    console = stdout_console()
+    for line in lines(planned):
+        console.print(line, soft_wrap=True)
+
+
+def lines(planned: Planned) -> Iterator[Text]:
+    plan = planned.plan
+    hosts = "1 host" if len(plan.hosts) == 1 else f"{len(plan.hosts)} hosts"
+    ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
+    master = plan.master
+    started = mpi.title(plan.mpi)
+    yield Text(f"{ranks} on {hosts}, {started}, {plan.backend}, master {master}", "bold")
+    if plan.environment:
+        yield from map(Text, _wrapped(str(plan.environment), "", "  "))
+    signs = set[str]()
+    for group in _groups(planned):
+        yield Text("")
+        yield from _host(group, signs)
+    yield Text("")
+    yield from map(Text, _legend(signs))
+    yield from _variables(plan)
+    if plan.notes:
+        yield Text("")
+    for note in plan.notes:
+        yield from (Text(line) for line in _wrapped("note: " + note, "", "      "))
+    yield Text("")
+    yield Text("Nothing was started. A free port is chosen again when it runs.", "dim")
+
+
+# --- hosts ---------------------------------------------------------------------------------------
+
+Group = Sequence[tuple[HostPlan, Facts]]
+
+
+def _groups(planned: Planned) -> list[Group]:
+    """Hosts whose ranks lie on the same cores of the same kind of machine."""
+    found: dict[object, list[tuple[HostPlan, Facts]]] = {}
+    for host, facts in zip(planned.plan.hosts, planned.facts, strict=True):
+        places = tuple((p.cpus, p.comm, p.node) for p in host.ranks)
+        rows = tuple(
+            (r.socket, r.node, r.signs or size(r.memory or 0)) for r in core_map.rows(facts, host)
+        )
+        found.setdefault((places, rows, host.nic, host.threads), []).append((host, facts))
+    return list(found.values())
+
+
+def _host(group: Group, signs: set[str]) -> Iterator[Text]:
+    host, facts = group[0]
+    count = len(host.ranks)
+    ranks = "1 rank" if count == 1 else f"{count} ranks"
+    threads = ""
+    if host.threads:
+        threads = f", {host.threads} thread{'s' * (host.threads > 1)} per rank"
+    each = " on each" if len(group) > 1 else ""
+    names = fold([h.host for h, _ in group])
+    yield Text(f"{names}: {ranks}{each}{threads}, interface {host.nic}", "bold")
+    for row in core_map.rows(facts, host):
+        signs |= set(row.signs)
+        yield from _row(row)
+    for i, place in enumerate(host.ranks):
+        all_ranks = cpu_list(h.ranks[i].rank for h, _ in group)
+        comm = f", communication on {cpu_list(place.comm)}" if place.comm else ""
+        node = f", memory of node {place.node} first" if place.node is not None else ""
+        cpus = f"{'CPUs' if place.cpus[1:] else 'CPU'} {cpu_list(place.cpus)}"
+        cpus = cpus if place.cpus else "not pinned"
+        text = (
+            f"{core_map.RANKS[i] if i < len(core_map.RANKS) else core_map.MANY}  rank {all_ranks}"
+        )
+        yield from map(Text, _wrapped(f"{text}: {cpus}{comm}{node}", "  ", "     "))
+
+
+def _row(row: Row) -> Iterator[Text]:
+    socket = f"socket {row.socket}" if row.socket is not None else ""
+    node = f"node {row.node}" if row.node is not None else ""
+    head = f"  {socket:9} {node:7}  "
+    if not row.signs:
+        yield Text(f"{head}memory alone, {size(row.memory or 0)}", "dim")
+    for start in range(0, len(row.signs), CORES):
+        line = Text(head if start == 0 else " " * len(head))
+        for sign in row.signs[start : start + CORES]:
+            line.append(sign, STYLES.get(sign, "cyan"))
+        yield line
+
+
+def _legend(signs: set[str]) -> Iterator[str]:
+    words = [f"{sign}: {text}" for sign, text in core_map.LEGEND.items() if sign in signs]
+    own = ["0-9 a-z: the rank that uses it"] if signs & set(core_map.RANKS) else []
+    yield from _wrapped("Each character is a core. " + "; ".join(own + words) + ".", "", "")
+
+
+# --- variables -----------------------------------------------------------------------------------
+
+
+def _variables(plan: LaunchPlan) -> Iterator[Text]:
+    yield Text("")
+    yield Text("Variables of the ranks", "bold")
+    for name in dict.fromkeys(name for host in plan.hosts for name, _ in host.rank_env):
+        yield from _variable(plan, name, [dict(host.rank_env).get(name) for host in plan.hosts])
+    names = ", ".join(entry.name for entry in (*rank_contract.TABLE, rank_contract.ERROR_FILE))
+    yield from map(
+        Text, _wrapped(f"Each rank also gets its place in the run: {names}.", "  ", "  ")
+    )
+    for name in plan.secret:
+        yield from _entry(name, "yours, from --secret-env: visible only to the ranks")
+    yield Text("")
+    yield Text("Variables of MPI's programs, too", "bold")
+    first = plan.hosts[0]
+    for name, _ in first.env:
+        if name in dict(first.reasons):
+            yield from _variable(plan, name, [dict(host.env).get(name) for host in plan.hosts])
+
+
+def _variable(plan: LaunchPlan, name: str, values: Sequence[str | None]) -> Iterator[Text]:
+    """One entry for each of its values, with the hosts where it has that one."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for host, value in zip(plan.hosts, values, strict=True):
+        why = dict(host.reasons).get(name, "")
+        # what the user has set for the script alone may be a secret
+        shown = f"{name}={quote((_shorter(value or '', host),))}" if why else name
+        said.setdefault((shown, why or "yours, with --env"), []).append(host.host)
+    for (shown, why), names in said.items():
+        where = f" ({fold(names)})" if len(said) > 1 else ""
+        yield from _entry(shown, why + where)
+
+
+def _shorter(value: str, host: HostPlan) -> str:
+    return value.replace(host.prefix + "/", "ENV/")
+
+
+def _entry(shown: str, why: str) -> Iterator[Text]:
+    indent = " " * (COLUMN + 4)
+    rest = _wrapped(why, indent, indent)
+    if len(shown) <= COLUMN:
+        first = next(rest)
+        yield Text(f"  {shown:{COLUMN}}  {first.lstrip()}")
+    else:
+        yield Text(f"  {shown}")
+    yield from map(Text, rest)
+
+
+def _wrapped(text: str, first: str, then: str) -> Iterator[str]:
+    yield from textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+# --- for programs --------------------------------------------------------------------------------
+
+
+def document(planned: Planned) -> dict[str, Any]:
+    plan = planned.plan
+    return {
+        "schema_version": 1,
+        "world_size": plan.world_size,
+        "backend": plan.backend,
+        "master": {"address": plan.master_addr, "port": plan.master_port},
+        "mpi": plan.mpi,
+        "environment": plan.environment.document() if plan.environment else None,
+        "mpirun": list(plan.mpirun),
+        "hosts": [_host_document(host) for host in plan.hosts],
+        "notes": list(plan.notes),
+        "secret": list(plan.secret),
+    }
+
+
+def _host_document(host: HostPlan) -> dict[str, Any]:
+    why = dict(host.reasons)
+    return {
+        "name": host.host,
+        "interface": host.nic,
+        "environment": host.prefix,
+        "threads": host.threads,
+        "ranks": [
+            {
+                "rank": p.rank,
+                "local_rank": p.local_rank,
+                "cpus": list(p.cpus),
+                "communication": list(p.comm),
+                "memory_node": p.node,
+            }
+            for p in host.ranks
+        ],
+        "variables": list(_documents(host.rank_env, why)),
+        "mpi_variables": list(_documents([(k, v) for k, v in host.env if k in why], why)),
+    }
+
+
+def _documents(
+    env: Iterable[tuple[str, str]], why: dict[str, str]
+) -> Iterator[dict[str, str | None]]:
+    """The user's own have no reason, and no value here: it may be a secret."""
+    for name, value in env:
+        yield {
+            "name": name,
+            "value": value if name in why else None,
+            "why": why.get(name, "yours, with --env"),
+        }

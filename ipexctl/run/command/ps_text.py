@@ -1,0 +1,187 @@
+"""What `ps`, `stop` and `wait` show."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.text import Text
+
+from ipexctl.base.sizes import duration, human
+from ipexctl.errors import printable
+from ipexctl.facts.live_runs import LiveRun
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.run.jobs.fetch import Brought
+from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited
+from ipexctl.run.outcome.listed_runs import Run, State
+from ipexctl.terminal.confirm import DECLINED
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
+
+_COLOURS = {
+    State.RUNNING: "green",
+    State.STOPPING: "yellow",
+    State.DONE: "cyan",
+    State.FAILED: "red",
+    State.STOPPED: "yellow",
+    State.LOST: "bold red",
+}
+
+
+def show_runs(found: Runs, *, every: bool) -> None:
+    console = stdout_console()
+    lines = [line for run in found.runs for line in run_lines(run, time.time())]
+    if not found.runs:
+        lines = [
+            Text("no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all")
+        ]
+    print_lines(console, lines)
+    print_lines(console, [other_users_line(host, run) for host, run in found.other_users])
+    print_lines(console, not_shown(found.recaps, found.answered))
+
+
+def other_users_line(host: str, run: LiveRun) -> Text:
+    return Text(f"also on {host}: {printable(run.use)}")
+
+
+def run_lines(run: Run, now: float) -> list[Text]:
+    """The first line has what is looked for first; the rest is indented."""
+    about = run.about
+    line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
+    done = f"{run.ok} of {about.ranks or run.started} ranks succeeded"
+    ranks = done if run.over else f"{run.started - run.ok} of {about.ranks} ranks"
+    hosts = fold(about.hosts or tuple(part.host for part in run.seen))
+    line.append(f"  {ranks} on {hosts}")
+    line.append(f", started {duration(now - run.began)} ago" if run.began else "")
+    line.append(f" by {about.by}" if about.by else "")
+    lines = [line]
+    title = f"{about.name}: " * bool(about.name) + about.command
+    if title:
+        lines.append(Text(f"  {printable(title)}"))
+    if run.over:
+        size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
+        lines.append(Text(f"  took {duration(run.seconds)}{size}"))
+    lines += [Text(f"  {printable(what)}, for {duration(s)}", "yellow") for what, s in run.cut]
+    for text in (run.cause, run.last):
+        if text:
+            lines.append(Text(f"  {printable(text)}"))
+    return lines
+
+
+def runs_document(found: Runs) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "runs": [run_document(run) for run in found.runs],
+        "other_users": [other_users_document(host, run) for host, run in found.other_users],
+        "not_asked": host_documents(found.recaps),
+        "exit_code": found.exit_code,
+    }
+
+
+def other_users_document(host: str, run: LiveRun) -> dict[str, Any]:
+    return {
+        "host": host,
+        "run_id": run.id,
+        "owner": run.owner,
+        "ranks": run.ranks,
+        "cores": run.cores,
+        "memory": run.memory,
+        "seconds": run.seconds,
+    }
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "name": run.about.name or None,
+        "state": run.state.value,
+        "exit_code": run.exit_code,
+        "cause": run.cause or None,
+        "ranks": run.about.ranks,
+        "ranks_started": run.started,
+        "ranks_ended_well": run.ok,
+        "hosts": list(run.about.hosts),
+        "hosts_alive": list(run.alive),
+        "cut": [{"what": what, "seconds": round(s, 1)} for what, s in run.cut],
+        "command": run.about.command,
+        "started_by": run.about.by or None,
+        "folder": run.about.folder or None,
+        "began": run.began or None,
+        "seconds": round(run.seconds, 3) if run.over else None,
+        "last_line": run.last or None,
+        "bytes": run.bytes,
+        "ipexctl": run.about.version or None,
+    }
+
+
+def show_stopped(stopped: Stopped) -> None:
+    run, console = stopped.run, stdout_console()
+    if stopped.was_over:
+        print_text(console, f"{run.id} has already ended: {run.state.value}")
+    elif run.over:
+        print_text(console, f"{run.id} is stopped")
+    else:
+        print_text(console, f"{run.id} is still running on {fold(run.alive)}")
+    print_lines(console, not_shown(stopped.recaps, stopped.answered))
+
+
+def show_fetched(brought: Brought) -> None:
+    console, (where, *missing) = stdout_console(), brought.fetched.words
+    print_lines(console, not_shown(brought.recaps, brought.answered))
+    for text in (*missing, where):
+        print_text(console, printable(text))
+
+
+def fetched_document(brought: Brought) -> dict[str, Any]:
+    done = brought.fetched
+    return {
+        "schema_version": 1,
+        **run_document(brought.run),
+        "outputs": str(done.folder) if done.files else "",
+        "files": done.files,
+        "fetched_bytes": done.size,
+        "fetched": list(done.words),
+        "not_asked": host_documents(brought.recaps),
+        "command_exit_code": brought.exit_code,
+    }
+
+
+def show_waited(waited: Waited) -> None:
+    run = waited.run
+    print_lines(stdout_console(), run_lines(run, time.time()))
+
+
+def show_going(run: Run) -> None:
+    console = stderr_console()
+    print_text(console, "to be removed, with its logs and results on the hosts:")
+    print_lines(console, run_lines(run, time.time()))
+
+
+def show_gone(gone: Gone) -> None:
+    if gone.declined:
+        print(DECLINED)
+    elif gone.removed:
+        print_lines(stdout_console(), host_lines(gone.recaps))
+    else:
+        print_text(stdout_console(), "would be removed:")
+        print_lines(stdout_console(), run_lines(gone.run, time.time()))
+
+
+def gone_document(gone: Gone) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        **run_document(gone.run),
+        "removed": gone.removed,
+        "declined": gone.declined,
+        "per_host": host_documents(gone.recaps),
+        "command_exit_code": gone.exit_code,
+    }
+
+
+def one_document(found: Stopped | Waited) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        **run_document(found.run),
+        "not_asked": host_documents(found.recaps),
+        "command_exit_code": found.exit_code,
+    }

@@ -1,0 +1,170 @@
+"""The words of a run: its headline, its status line, a line's prefix, sizes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from ipexctl.base.sizes import bits, duration
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.run.outcome.outcome import Load, Tally
+from ipexctl.run.output.merge_lines import Group, ranges
+from ipexctl.run.output.slow_rank import Slow
+from ipexctl.run.output.training_state import Progress
+from ipexctl.run.plan import mpi
+from ipexctl.run.plan.launch import LaunchPlan
+
+COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks, as the terminal numbers them
+RESET = "\x1b[0m"
+
+
+def write(text: str, to: TextIO | None = None) -> None:
+    to = to or sys.stdout
+    try:
+        to.write(text)
+        to.flush()
+    except OSError:
+        # what is left in the buffer must not be tried again when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
+        raise
+
+
+def count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def colour_of(rank: int) -> int:
+    return COLOURS[rank % len(COLOURS)]
+
+
+def closed(text: str) -> str:
+    """Colours that a line leaves open end with it."""
+    return text + RESET if "\x1b" in text else text
+
+
+class Prefixes:
+    """`node02 r05` for a rank; `node02 x4`, `all x16` or `r0-3,9 x5` for several, as wide."""
+
+    def __init__(self, hosts: Sequence[str], ranks: int) -> None:
+        self._wide = max(3, *map(len, hosts))
+        self._digits = max(2, len(str(ranks - 1)))
+        self._many = ranks
+        self._host: dict[int, str] = {}
+        self._ranks: Counter[str] = Counter()
+
+    def place(self, rank: int, host: str) -> None:
+        if rank not in self._host:
+            self._host[rank] = host
+            self._ranks[host] += 1
+
+    def __call__(self, host: str, rank: int) -> str:
+        return f"{host:{self._wide}} r{rank:0{self._digits}d}"
+
+    def of_group(self, group: Group) -> str:
+        if len(group.ranks) == 1:
+            rank = group.ranks[0]
+            return self(self._host[rank], rank)
+        many = f"x{len(group.ranks)}"
+        return f"{self._who(group.ranks):{self._wide}} {many:{self._digits + 1}}"
+
+    def _who(self, ranks: Sequence[int]) -> str:
+        if len(ranks) == self._many:
+            return "all"
+        hosts = {self._host[rank] for rank in ranks}
+        if len(hosts) == 1 and len(ranks) == self._ranks[host := hosts.pop()]:
+            return host
+        named = f"r{ranges(ranks)}"
+        return named if len(named) <= max(self._wide, 24) else f"{named[:22]}.."
+
+
+def headline(run_id: str, plan: LaunchPlan) -> str:
+    hosts = fold([h.host for h in plan.hosts])
+    many = f" ({len(plan.hosts)} hosts)" if len(hosts) > 30 else ""
+    backend = dict(plan.hosts[0].rank_env).get("IPEXCTL_BACKEND", "gloo")
+    return (
+        f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{many}, "
+        f"{mpi.title(plan.mpi)}, {backend} at {plan.master}"
+    )
+
+
+def prefixes(plan: LaunchPlan) -> Prefixes:
+    found = Prefixes([h.host for h in plan.hosts], plan.world_size)
+    for host in plan.hosts:
+        for placed in host.ranks:
+            found.place(placed.rank, host.host)
+    return found
+
+
+def status(
+    tally: Tally | None, progress: Progress, bar: str = "", *, bare: bool, width: int
+) -> str:
+    """Progress, ranks and load of the hosts, as far as they fit. No tally: from the logs alone."""
+    known = "  ".join(progress_words(progress)) or bar[: width // 2]
+    parts = _parts(tally, known, width) if tally else [(f" {known}", 1)] * bool(known)
+    text = "".join(part for part, _ in parts)
+    if bare or len(text) > width:
+        return text[:width]
+    return "".join(f"\x1b[{code}m{part}{RESET}" for part, code in parts)
+
+
+def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, int]]:
+    """With their colours."""
+    ranks = f"{tally.alive} of {tally.ranks} ranks up"
+    parts = [(f" {duration(tally.seconds)}  {known}", 1), ("  |  ", 2)] if known else []
+    parts += [(ranks if known else f" {duration(tally.seconds)}  {ranks}", 1)]
+    parts += [(f"  {tally.done} done", 32)] if tally.done else []
+    parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
+    room = width - sum(len(part) for part, _ in parts)
+    parts += [(_slow(tally.slow, room), 33)] if tally.slow else []
+    room = width - sum(len(part) for part, _ in parts)
+    return parts + ([(loads, 2)] if (loads := _loads(tally, room)) else [])
+
+
+def _slow(slow: Slow, room: int) -> str:
+    short = f"  r{ranges(slow.ranks)} slow"
+    text = f"{short}: the others wait {slow.waits * 100:.0f} % of the time"
+    return text if len(text) <= room else short
+
+
+def progress_words(progress: Progress) -> Iterator[str]:
+    """step 340/1000, loss 0.071, 3.4 it/s, eta 3 min 12 s"""
+    if progress.step is not None and progress.of_epoch:
+        yield f"epoch {progress.epoch:.0f}" + (f"/{progress.epochs}" if progress.epochs else "")
+    if progress.step is not None:
+        yield f"step {progress.step}" + (f"/{progress.total}" if progress.total else "")
+    elif progress.epoch is not None:
+        yield f"epoch {progress.epoch:.4g}" + (f"/{progress.epochs}" if progress.epochs else "")
+    if progress.loss is not None:
+        yield f"loss {progress.loss:.4g}"
+    if progress.nan:
+        yield f"loss nan on r{ranges(progress.nan)}"
+    if progress.rate:
+        rate = progress.rate
+        yield f"{rate:.3g} it/s" if rate >= 1 else f"{1 / rate:.3g} s/it"
+    if progress.eta is not None and progress.eta < 86400 * 365:
+        yield f"eta {duration(progress.eta)}{' (epoch)' if progress.of_epoch else ''}"
+
+
+def _loads(tally: Tally, room: int) -> str:
+    """The ranks' CPUs, the busiest network interface, memory: as much as fits."""
+    mems = sorted((m, host) for host, load in tally.loads if (m := _memory(load)) is not None)
+    nets = [load.net for _, load in tally.loads if load.net is not None]
+    parts = [f"  cpu {_span(min(tally.busy), max(tally.busy))}"] if tally.busy else []
+    parts += [f"  net {bits(max(nets))}"] if nets else []
+    parts += [f"  mem {_span(mems[0][0], mems[-1][0])}"] if mems else []
+    parts += [f" ({mems[-1][1]})"] if len(mems) > 1 else []
+    while parts and sum(map(len, parts)) > room:
+        parts.pop()
+    return "".join(parts)
+
+
+def _span(low: float, high: float) -> str:
+    a, b = f"{low * 100:.0f}", f"{high * 100:.0f}"
+    return f"{a} %" if a == b else f"{a}..{b} %"
+
+
+def _memory(load: Load) -> float | None:
+    return load.used / load.total if load.used is not None and load.total else None

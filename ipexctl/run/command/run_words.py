@@ -1,0 +1,188 @@
+"""The words of `ipexctl run` before Click reads them: pasted launchers, and MPI's spellings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args, get_type_hints
+
+from ipexctl.local.environment import environment
+
+if TYPE_CHECKING:
+    from ipexctl.user_code.launchers.line_request import LineRequest, TypedOptions
+    from ipexctl.user_code.launchers.pasted_line import Line
+
+_MPI_SPELLINGS = {
+    "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
+    "-hostfile": "-f", "-machinefile": "-f", "-genv": "--env", "-genvlist": "--env",
+}  # fmt: skip
+_SAME = {
+    "--np": "-n", "--nproc-per-node": "--ppn", "--hostfile": "-f", "--machinefile": "-f",
+    "--hosts": "-H",
+}  # fmt: skip
+
+
+def without_launcher(args: list[str]) -> list[str]:
+    """`run -ppn 2 torchrun train.py` -> `run -ppn 2 train.py`; a note says what was taken over.
+    What was typed before the launcher wins."""
+    groups, rest = _split(args[1:])
+    words = rest[1:] if rest[:1] == ["--"] else rest
+    own = _own(groups)
+    module = "-m" in own.names
+    line = None
+    if words and (module or Path(words[0]).is_absolute() or not os.path.isfile(words[0])):
+        from ipexctl.shipped_tables import launchers
+        from ipexctl.user_code.launchers import pasted_line
+
+        line = pasted_line.read(words, launchers(), module=module)
+    if not line:
+        return ["run", *_flat(groups), *rest]
+    from ipexctl.cli.options import note
+    from ipexctl.user_code.launchers.replacement import replacement
+
+    file = _config(own, line)
+    typed = _flat([group for group in groups if group != ["-m"]])
+    made = replacement(line, own, typed, _read(file) if file else None)
+    note(made.note)
+    return ["run", *made.options, *made.script]
+
+
+def _config(own: TypedOptions, line: Line) -> str:
+    """The Accelerate config that a pasted `accelerate launch` would read."""
+    from ipexctl.run.script_files import accelerate_file
+
+    if not line.reads_config or "--accelerate" in own.names:
+        return ""
+    named = next((request.config for request in line.requests if request.config), "")
+    cpu = any("ACCELERATE_USE_CPU=true" in request.env for request in line.requests)
+    found = None if cpu else accelerate_file.usual(environment())
+    return named or str(found or "")
+
+
+def for_click(args: list[str]) -> list[str]:
+    """MPI's one-dash words as Click understands them, and what --accelerate says before them."""
+    groups, rest = _split(args[1:])
+    own = _own(groups)
+    if rest[1:] and "-m" not in own.names:
+        _note_after_script(rest[0], rest[1:])
+    files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
+    request = _split(_of_config(files[-1], own))[0] if files else []
+    return ["run", *(word for group in (*request, *groups) for word in _long(group)), *rest]
+
+
+def _is_config(group: Sequence[str]) -> bool:
+    return group[-1].startswith("--accelerate=") or (group[0] == "--accelerate" and len(group) > 1)
+
+
+def _of_config(file: str, own: TypedOptions) -> list[str]:
+    from ipexctl.base.quoting import quote_for_pasting
+    from ipexctl.cli.options import note
+    from ipexctl.user_code.launchers.line_request import merged
+
+    made = merged((_read(file),), own)
+    options = quote_for_pasting(tuple(made.options)) or "nothing"
+    note("; ".join([f"{file}: {options}", *made.note()]))
+    return made.options
+
+
+def _read(file: str) -> LineRequest:
+    from ipexctl.run.script_files import accelerate_file
+
+    return accelerate_file.read(Path(file))
+
+
+def _own(groups: Sequence[Sequence[str]]) -> TypedOptions:
+    from ipexctl.user_code.launchers.line_request import TypedOptions
+
+    names = {_name(group[0]) for group in groups}
+    env = {
+        group[-1].removeprefix("--env=").partition("=")[0]
+        for group in groups
+        if _name(group[0]) == "--env"
+    }
+    hosts, counts = (
+        " ".join(" ".join(group) for group in groups if _name(group[0]) in wanted)
+        for wanted in (("-f", "-H"), ("-n", "--ppn"))
+    )
+    return TypedOptions(frozenset(names), frozenset(env), hosts, counts)
+
+
+def _note_after_script(script: str, args: Sequence[str]) -> None:
+    """About options of `run` that follow a script which does not mention them."""
+    from ipexctl.cli.options import note
+
+    try:
+        text = Path(script).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    names = [word.partition("=")[0] for word in args]
+    found = [n for n in dict.fromkeys(names) if n in _long_options() and n[2:] not in text]
+    if not found:
+        return
+    said = "follow {}, so they are" if found[1:] else "follows {}, so it is"
+    rest = "passed to the script; options of ipexctl run go before the script"
+    note(f"{' and '.join(found)} {said.format(script)} {rest}")
+
+
+@cache
+def _long_options() -> frozenset[str]:
+    return frozenset(word for o in _options() for word in o if word.startswith("--"))
+
+
+def _name(word: str) -> str:
+    """One spelling of an option."""
+    name = _MPI_SPELLINGS.get(word, word).partition("=")[0]
+    return _SAME.get(name, name if name.startswith("--") else name[:2])
+
+
+def _flat(groups: Sequence[Sequence[str]]) -> list[str]:
+    return [word for group in groups for word in group]
+
+
+def _long(group: Sequence[str]) -> list[str]:
+    return [_MPI_SPELLINGS.get(group[0], group[0]), *group[1:]]
+
+
+def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+    """The options before the script, each with its value, and the rest, which is the script's."""
+    flags = _flags()
+    groups: list[list[str]] = []
+    left = list(words)
+    while left and left[0].startswith("-") and left[0] != "--":
+        typed = left.pop(0)
+        name, sign, attached = typed.partition("=")
+        if sign and name in _MPI_SPELLINGS:  # -np=4
+            typed = name
+            left.insert(0, attached)
+        word = _MPI_SPELLINGS.get(typed, typed)
+        alone = word in flags or "=" in word or (word[1:2] != "-" and len(word) > 2)
+        value = [] if alone or not left else [left.pop(0)]
+        if typed == "-genv" and value:
+            if "=" not in value[0] and left:
+                value = [f"{value[0]}={left.pop(0)}"]
+            groups.append(["--env", *value])
+        elif typed == "-genvlist" and value:
+            groups += [["--env", name] for name in value[0].split(",") if name]
+        else:
+            groups.append([typed, *value])
+    return groups, left
+
+
+def _options(kind: type | None = None) -> list[tuple[str, ...]]:
+    """The spellings of each option of `run`, or of those of one type."""
+    from ipexctl.run.command.cli import run
+
+    command: Callable[..., None] = run
+    hints = get_type_hints(command, include_extras=True).values()
+    found = [get_args(hint) for hint in hints if kind is None or get_args(hint)[:1] == (kind,)]
+    # inside Annotated, Typer keeps the first spelling where it otherwise has the default
+    words = [(o[1].default, *(getattr(o[1], "param_decls", None) or ())) for o in found if o[1:]]
+    return [tuple(word for word in one if isinstance(word, str)) for one in words]
+
+
+@cache
+def _flags() -> frozenset[str]:
+    """The options of `run` that take no value."""
+    return frozenset({"--help", "-h", *(word for one in _options(bool) for word in one)})

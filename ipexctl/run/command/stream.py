@@ -1,0 +1,186 @@
+"""A run as a stream that scrolls: `node02 r05 | text`, a status line below, a card at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from ipexctl.errors import printable
+from ipexctl.run.command.run_text import (
+    RESET,
+    closed,
+    colour_of,
+    count,
+    headline,
+    prefixes,
+    status,
+    write,
+)
+from ipexctl.run.command.summary import OUTPUT, ending
+from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.output.merge_lines import Fold, Group
+from ipexctl.run.output.short_paths import shortened
+from ipexctl.run.output.training_state import Training
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.shipped_tables import metric_formats
+from ipexctl.terminal.console import print_lines, print_text, stderr_console
+
+if TYPE_CHECKING:
+    from ipexctl.run.outcome.outcome import RunResult, Tally
+
+ERASE = "\r\x1b[2K"
+
+
+class PlainView:
+    """No terminal: ranks' lines on stdout, everything about them on stderr. Nothing is left out.
+
+    `aside`: the lines are on stderr, too, as stdout is for the run's id.
+    """
+
+    lossy = False
+
+    def __init__(self, *, aside: bool = False) -> None:
+        self.console = stderr_console()
+        self._to = sys.stderr if aside else sys.stdout
+
+    def note(self, text: str) -> None:
+        print_text(self.console, printable(text))
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.prefix = prefixes(plan)
+        print_text(self.console, headline(run_id, plan))
+        if plan.environment:
+            print_text(self.console, str(plan.environment))
+        for text in plan.notes:
+            self.note(text)
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        prefix = f"{self.prefix(host, rank)} | "
+        block = f"\n{prefix}".join(texts)  # no line has an end in it
+        write(f"{prefix}{without_colour(block)}\n", self._to)
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        self.lines(host, rank, [text])
+
+    def dropped(self, lines: int) -> None:
+        raise AssertionError("nothing is left out")
+
+    def tick(self, tally: Tally) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def failed(self, rank: int) -> None:
+        """The rank whose failure ends the run."""
+        return
+
+    def result(self, result: RunResult) -> None:
+        for line in ending(result):
+            if line.plain.startswith(OUTPUT):
+                self.console.print(line, soft_wrap=True)
+            else:
+                print_lines(self.console, [line], " " * 7)
+
+
+class TerminalView(PlainView):
+    """A terminal: lines in colour, those of many ranks that differ only in numbers as one, and a
+    status line with the progress of the training.
+
+    After the first rank that failed, what the others print is counted and not shown.
+    Lines are written by our own few escape codes: Rich would need a millisecond for each.
+    """
+
+    lossy = True
+
+    def __init__(self, out: Console, *, fold: bool = True, verbose: bool = False) -> None:
+        super().__init__()
+        self.console = out
+        self._colour = not out.no_color
+        self._folds, self._verbose = fold, verbose
+        self._status = ""
+        self._drawn = 0.0
+        self._first: int | None = None
+        self.held_back = 0
+        self._bar = ""
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.fold(plan.world_size)
+        super().planned(run_id, plan)
+
+    def fold(self, ranks: int) -> None:
+        self._fold = Fold(ranks if self._folds else 1)
+        self.training = Training(metric_formats())
+
+    def note(self, text: str) -> None:
+        self._clear()
+        super().note(text)
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        now = time.monotonic()
+        self.training.lines(rank, texts, now)
+        if self._first is not None and rank != self._first:
+            self.held_back += len(texts)
+            return
+        self._fold.add(rank, texts, now)
+        self._show(self._fold.due(now))
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        """In the status line: its numbers, or the bar itself where it is not of a training."""
+        if not self.training.lines(rank, [text], time.monotonic()):
+            self._bar = f"{self.prefix(host, rank)} {without_colour(text).strip()}"
+
+    def failed(self, rank: int) -> None:
+        if self._first is None and not self._verbose:
+            self.held_back += self._fold.without(rank)
+            self._first = rank
+
+    def dropped(self, lines: int) -> None:
+        self._show(self._fold.rest())
+        self.note(f"... {count(lines, 'line')} arrived too fast for this terminal: see the logs")
+
+    def tick(self, tally: Tally | None) -> None:
+        now = time.monotonic()
+        self._show(self._fold.due(now))
+        if now - self._drawn > 0.2:
+            self._drawn = now
+            progress = self.training.progress(now)
+            text = status(
+                tally, progress, self._bar, bare=not self._colour, width=self.console.width - 1
+            )
+            write((ERASE if self._status else "") + text)
+            self._status = text
+
+    def rest(self) -> None:
+        """Lines that still wait for their equals."""
+        self._show(self._fold.rest())
+        self._clear()
+
+    def result(self, result: RunResult) -> None:
+        self.rest()
+        if self.held_back:
+            lines = count(self.held_back, "line")
+            self.note(f"... {lines} from other ranks after the failure not shown (-v shows them)")
+        super().result(result)
+
+    def _show(self, groups: Iterable[Group]) -> None:
+        block = "".join(map(self._line, groups))
+        if block:
+            write((ERASE if self._status else "") + block + self._status)
+
+    def _line(self, group: Group) -> str:
+        prefix = f"{self.prefix.of_group(group)} |"
+        text = shortened(group.text)
+        if not self._colour:
+            return f"{prefix} {without_colour(text)}\n"
+        code = 1 if len(group.ranks) > 1 else colour_of(group.ranks[0])
+        return f"\x1b[{code}m{prefix}{RESET} {closed(text)}\n"
+
+    def _clear(self) -> None:
+        if self._status:
+            write(ERASE)
+            self._status = ""

@@ -1,0 +1,204 @@
+"""The end of a run in words: what failed first and what to do about it; what the run took."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from ipexctl.base.sizes import duration, short
+from ipexctl.errors import printable
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.run.command.run_text import count
+from ipexctl.run.outcome.outcome import HostEnd, RunResult, known_cause, slowest
+from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, Verdict, sentence
+from ipexctl.run.outcome.run_state import RankEnd, without_colour
+from ipexctl.run.output.merge_lines import ranges
+from ipexctl.run.output.short_paths import is_own_frame, shortened
+from ipexctl.run.output.short_traceback import short_traceback
+
+MOST = 8  # ranks that are named
+OUTPUT = "  | "  # begins the last words of a rank
+
+
+def ending(result: RunResult) -> list[Text]:
+    lines = [] if result.exit_code == 0 else _box(result)
+    if result.exit_code == 0 and result.gpu_check:
+        lines = [
+            Text(""),
+            Text(f"the script ended itself: {printable(result.gpu_check)}", "bold yellow"),
+        ]
+        lines += _known(result)
+    return lines + [Text(printable(line.plain), line.style) for line in _card(result)]
+
+
+def _box(result: RunResult) -> list[Text]:
+    if result.ended_by == "interrupted":
+        return [Text(""), Text(result.cause, "bold yellow")]
+    lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red")]
+    said = [without_colour(text) for text in result.last_words]
+    lines += [_last_word(text) for text in short_traceback(said)]
+    lines += _known(result)
+    if result.same:
+        who = count(len(result.same), "more rank")
+        lines.append(Text(f"  {who} failed in the same way: {_names(result.same)}"))
+    if result.victims:
+        names = _names(result.victims)
+        lines.append(Text(f"  likely consequences: {names}", "dim"))
+    if result.again:
+        lines.append(Text(f"  again: {result.again}"))
+    return lines
+
+
+def _last_word(text: str) -> Text:
+    """The frames of a traceback that are in the user's own files stand out."""
+    return Text(f"{OUTPUT}{shortened(text)}", "bold" if is_own_frame(text) else "")
+
+
+def _known(result: RunResult) -> list[Text]:
+    from ipexctl.shipped_tables import failures
+
+    known = known_cause(result, failures)
+    if known is None:
+        return []
+    word = "possibly" if known.weak else "known"
+    return [
+        Text(f"  {word}: {known.title}   (ipexctl explain {known.slug})", "bold"),
+        Text(f"  why: {known.why}"),
+        Text(f"  try: {known.fix}"),
+    ]
+
+
+def _names(failed: Sequence[RankEnd]) -> str:
+    ends = sorted(failed, key=lambda end: end.rank)
+    if len(ends) <= 3:
+        return ", ".join(f"rank {e.rank} ({e.host})" for e in ends)
+    return f"ranks {ranges([e.rank for e in ends])} ({fold({e.host: 0 for e in ends})})"
+
+
+def _card(result: RunResult) -> list[Text]:
+    good = result.exit_code == 0
+    word = "done" if good else f"exit code {result.exit_code}"
+    word += f": rank {result.first.rank} failed" if result.first else ""
+    lines = [
+        Text(""),
+        Text(
+            f"{word}: {count(result.plan.world_size, 'rank')} on "
+            f"{count(len(result.plan.hosts), 'host')} in {_time(result.seconds)}",
+            "bold green" if good else "bold red",
+        ),
+    ]
+    if result.aborted:
+        ranks = ", ".join(map(str, result.aborted[:MOST]))
+        lines.append(
+            Text(
+                f"  torch-ccl aborted {count(len(result.aborted), 'rank')} ({ranks}) while Python "
+                "shut down, as it often does: their work was complete   "
+                "(ipexctl explain ccl-abort-at-exit)"
+            )
+        )
+    lines += _exchange(result)
+    lines += [Text(f"  {text}") for text in _loads(result.hosts)]
+    lines += _slow(result) or _slowest(result)
+    return lines + _left(result)
+
+
+def _exchange(result: RunResult) -> list[Text]:
+    found = result.exchange
+    headline = result.ended_by in ("not-together", "not-known")
+    if found is None or headline or (found.verdict is Verdict.UNKNOWN and found.too_small):
+        return []
+    text = f"  {sentence(found, result.plan.world_size)}"
+    if found.alarming:
+        hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
+        return [Text(text, "bold yellow"), Text(hint, "yellow")]
+    if found.verdict is Verdict.ALONE and found.steps:
+        return [
+            Text(f"{text}; its code never joins a process group (ipexctl explain {TRAINED_ALONE})")
+        ]
+    return [Text(text)]
+
+
+def _short(folder: str) -> str:
+    """Below the folder that the user is in, where it is."""
+    try:
+        below = os.path.relpath(folder)
+    except OSError:  # the folder that the user is in is gone
+        return folder
+    return folder if below.startswith("..") else below
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+
+
+def _loads(hosts: Sequence[HostEnd]) -> list[str]:
+    """A line for each host; of many, the busiest and the idlest are enough."""
+    told = [h for h in hosts if h.load.cpu is not None or h.load.used is not None]
+    if len(told) > MOST:
+        told.sort(key=lambda h: h.load.cpu or 0.0)
+        told = [*told[:2], *told[-2:]]
+    same: dict[str, list[str]] = {}
+    for host in told:
+        same.setdefault(_load(host), []).append(host.host)
+    wide = max(map(len, map(fold, same.values())), default=0)
+    return [f"{fold(hosts):{wide}}  {load}" for load, hosts in same.items()]
+
+
+def _load(host: HostEnd) -> str:
+    parts = [] if host.load.cpu is None else [f"CPUs {host.load.cpu:.0%} busy"]
+    if host.load.used is not None:
+        whole = f" of {short(host.load.total)}" if host.load.total else ""
+        parts.append(f"memory {short(host.load.used)}{whole} at most")
+    return ", ".join(parts)
+
+
+def _slow(result: RunResult) -> list[Text]:
+    if result.slow is None:
+        return []
+    names = _names([e for e in result.ends if e.rank in result.slow.ranks])
+    text = f"  slow: {names}; the other ranks waited {result.slow.waits * 100:.0f} % of the time"
+    return [Text(text, "yellow")]
+
+
+def _slowest(result: RunResult) -> list[Text]:
+    pair = slowest(result.ends)
+    if result.exit_code or pair is None or pair[0].usage is None or pair[1].usage is None:
+        return []
+    (last, quick) = pair
+    slow, fast = pair[0].usage.seconds, pair[1].usage.seconds
+    return [
+        Text(
+            f"  longest: rank {last.rank} ({last.host}) {_time(slow)}; "
+            f"shortest: rank {quick.rank} ({quick.host}) {_time(fast)}"
+        )
+    ]
+
+
+def _survivors(hosts: Sequence[HostEnd]) -> Text:
+    """Of a host that could not be asked, unknown and never 0."""
+    unknown = [h.host for h in hosts if h.survivors is None]
+    known = [h.survivors for h in hosts if h.survivors is not None]
+    head = "  processes left on the hosts: "
+    if not unknown:
+        return Text(f"{head}{sum(known)}")
+    others = f", {sum(known)} on the others" if known else ""
+    return Text(f"{head}unknown on {fold(unknown)}{others}", "red")
+
+
+def _left(result: RunResult) -> list[Text]:
+    """What is on the hosts and here after the run."""
+    lines = [_survivors(result.hosts)]
+    if result.hidden:
+        lines.append(
+            Text(f"  {count(result.hidden, 'line')} hidden: harmless warnings, frames of C++")
+        )
+    for logs in dict.fromkeys(h.logs for h in result.hosts if h.logs):
+        hosts = fold([h.host for h in result.hosts if h.logs == logs])
+        lines.append(Text(f"  logs on {hosts}: {logs}"))
+    if result.kept.folder:
+        lines.append(Text(f"  logs here: {_short(result.kept.folder)}/logs"))
+    lines += [Text(f"  {text}", "yellow") for text in result.kept.trouble]
+    outputs = result.kept.outputs  # where they are comes last, as it is looked for
+    return lines + [Text(f"  {text}") for text in (*outputs[1:], *outputs[:1])]

@@ -1,0 +1,63 @@
+"""run --explain: the plan of a run, without the run. Hosts are asked; nothing is put on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ipexctl.data.rules.dataset_rules import Held
+from ipexctl.facts.facts import Facts
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import Target, inventory
+from ipexctl.project import send_agreed
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome import line_filter
+from ipexctl.run.plan import launch_script
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.preflight import review_script
+from ipexctl.run.prepare_hosts import each, prepare_on
+from ipexctl.run.run import choice_of, new_run_id, plan_of
+from ipexctl.run.run_script import script_of
+from ipexctl.run.watch.run_options import RunOptions
+
+
+def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:
+    """The plan for people who do without us. `passed`: variables whose values stay out of it."""
+    found = planned(target, options)
+    hosts = {host.name: host for host in inventory(target).hosts}
+    return launch_script.script(
+        launch_script.Printed(found.plan, hosts, str(script_of(options).project.start), passed)
+    )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and the facts from which it was made (in the order of its hosts)."""
+
+    plan: LaunchPlan
+    facts: tuple[Facts, ...]
+
+
+def planned(target: Target, options: RunOptions) -> Planned:
+    """Raises IpexctlError where `run` would, before it started anything."""
+    fleet = Fleet(target, options.root)
+    chosen = choice_of(options, fleet.hosts)
+    script = script_of(options)
+    for note in script.notes:
+        target.note(note)
+    held: dict[str, tuple[Held, ...]] = {}
+    run_id = new_run_id()
+    with fleet:
+        nodes = each(
+            fleet,
+            lambda host: prepare_on(fleet, host, options, script, run_id, held),
+            typed=script.typed,
+        )
+        plan = plan_of(list(nodes.values()), options, script, held, run_id)
+        line_filter.check(chosen, plan)
+        used = {host.host for host in plan.hosts}
+        those = [node for node in nodes.values() if node.host.name in used]
+        given = replace(options, confirm=send_agreed.always)
+        files = script.files(given, target.note, contents=False)
+        review_script(script.argv, script.sources, plan, files, those, target.note)
+        facts = {node.host.name: node.facts for node in nodes.values()}
+        return Planned(plan, tuple(facts[host.host] for host in plan.hosts))

@@ -1,0 +1,1 @@
+"""`ipexctl ps`, `logs`, `fetch`, `metrics`, `stop`, `wait` and `rm`."""

@@ -1,0 +1,76 @@
+"""fetch: files that a run's ranks left on its hosts, brought here, during the run or after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.jobs.ps import find, reached
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.watch import fetch_outputs
+from ipexctl.run.watch.fetch_outputs import Fetched, Wish
+from ipexctl.run.watch.run_folder import folder_for
+
+
+@dataclass(frozen=True)
+class Brought(PerHost):
+    """`recaps`: of all hosts, those that could not be asked among them."""
+
+    run: Run
+    fetched: Fetched
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+
+    @property
+    def exit_code(self) -> int:
+        missing = not self.fetched.whole
+        return worst_exit([super().exit_code, EXIT_FAILED * missing])
+
+
+def fetch(
+    target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT,
+    *, merge: bool = False, dest: Path | None = None,
+) -> Brought:  # fmt: skip
+    """`patterns`: below the folder where ranks started. `merge`: all hosts' files in one folder.
+    `dest`: the folder that they go to, or one of the run."""
+    fetch_outputs.check_patterns("fetch", patterns)
+    fetch_outputs.check_dest(dest)
+    with Fleet(target, root) as fleet:
+        run = find(fleet, text)
+        there = _apart(fleet, run)
+        if not there:
+            raise InputError(
+                f"{run.id} has no files on these hosts",
+                why="its folder there was removed, or it ran with --no-sync",
+            )
+        first = there.get(next(iter(run.about.hosts), ""))
+        roots = {host.name: fleet.root_of(host) for host in there.values()}
+        wanted = fetch_outputs.from_the_top(run.about.cwd, patterns)
+        wish = Wish(wanted, run.id, roots, first.name if first else "", limit, merge, dest)
+        agents = {host: fleet.agents[host] for host in there.values()}
+        done = fetch_outputs.fetch_outputs(
+            agents, wish, folder_for(Path.cwd(), run.id), target.note
+        )
+        return Brought(run, done, fleet.recaps(), len(fleet.alive))
+
+
+def _apart(fleet: Fleet, run: Run) -> dict[str, Host]:
+    """Hosts that have the run's folder, by their names in the run; of those that share it, the
+    first."""
+
+    def look_on(host: Host) -> str:
+        return fleet.call(host, "run_files.result_files.look", run_id=run.id).text("mark")
+
+    there = reached(fleet, run)
+    marks: Mapping[Host, str] = fleet.each(look_on, list(there.values()))
+    first: dict[str, str] = {}
+    for name in sorted(there, key=[*run.about.hosts, *there].index):
+        if mark := marks.get(there[name]):
+            first.setdefault(mark, name)
+    return {name: there[name] for name in first.values()}

@@ -1,0 +1,138 @@
+"""logs: what the ranks of a run have printed, read from the files on its hosts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from ipexctl.base.host_answer import REPORT, Answer
+from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.jobs.ps import find, reached
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.outcome.run_state import Lines
+from ipexctl.run.output.log_times import LogTimes, Span
+
+SILENCE = 60.0
+LARGEST = 1 << 60  # bytes of logs, and so long it may take
+WINDOW = 1 << 20  # bytes that a host may send ahead
+
+Show = Callable[[Run, str, int, Sequence[str]], None]
+ShowBar = Callable[[Run, str, int, str], None]
+ShowTime = Callable[[int, Span | None], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    run: str
+    ranks: tuple[int, ...] = ()  # (): all
+    lines: int | None = None  # of each rank the last ones; None: all
+    since: float | None = None  # only what was written in so many seconds
+    follow: bool = False
+    bars: bool = False  # each state of a progress bar is a line, and not only the last one
+
+
+@dataclass(frozen=True)
+class Read(PerHost):
+    run: Run
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+
+
+def logs(
+    target: Target, wanted: Wanted, show: Show, root: str = ROOT,
+    bar: ShowBar | None = None, when: ShowTime | None = None,
+) -> Read:  # fmt: skip
+    """Host after host and rank after rank; with `follow` all at once, as it comes.
+
+    `bar` gets the state of a progress bar whose line has no end yet. `when` gets the time at which
+    a rank printed the lines that `show` gets next; only for complete logs.
+    """
+    one_at_a_time = threading.Lock()
+    with Fleet(target, root) as fleet:
+        run = find(fleet, wanted.run)
+        absent = [rank for rank in wanted.ranks if rank >= run.about.ranks > 0]
+        if absent:
+            raise InputError(
+                f"--rank {absent[0]}: {run.id} has ranks 0 to {run.about.ranks - 1}",
+                hint=f"ipexctl logs {run.id}",
+            )
+
+        def read(host: Host) -> None:
+            def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
+                with one_at_a_time:
+                    if texts and when:
+                        when(rank, span)
+                    if texts:
+                        show(run, names[host], rank, texts)
+                    if state and bar:
+                        bar(run, names[host], rank, state)
+
+            _read(fleet, host, names[host], run.id, wanted, shown, times=when is not None)
+
+        names = {host: name for name, host in reached(fleet, run).items()}
+        for group in [list(names)] if wanted.follow else [[host] for host in names]:
+            fleet.each(read, group)
+        gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
+        for (name, rank), texts in kept_elsewhere(fleet, run, gone).items():
+            if not wanted.ranks or rank in wanted.ranks:
+                cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
+                show(run, name, rank, texts[len(texts) - cut :])
+        return Read(run, fleet.recaps(), len(fleet.alive))
+
+
+def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[str, int], list[str]]:
+    """The last lines of ranks on hosts that are not reached: all hosts get them at a rank's end."""
+    found: dict[tuple[str, int], list[str]] = {}
+    names = {host: name for name, host in reached(fleet, run).items()}
+
+    def ask(host: Host) -> None:
+        op = "run.run_list.tails"
+        done = fleet.call(host, op, journal=names[host], run_id=run.id, hosts=list(gone))
+        for name, rank, text in done.rows("tails", str, int, str):
+            if name in gone and (name, rank) not in found:
+                stream = Lines()
+                found[name, rank] = [*stream.feed(text.encode()), *stream.end()]
+
+    fleet.each(ask, list(names) if gone else [])
+    for name, rank in sorted(found):
+        fleet.target.note(f"{name}: not reached; other hosts have the last lines of rank {rank}")
+    return dict(sorted(found.items()))
+
+
+def _read(
+    fleet: Fleet, host: Host, name: str, run: str, wanted: Wanted,
+    shown: Callable[[int, Sequence[str], str, Span | None], None], *, times: bool,
+) -> None:  # fmt: skip
+    agent, streams, clocks = fleet.agents[host], dict[int, Lines](), dict[int, LogTimes]()
+    asked = {
+        "root": fleet.root_of(host), "journal": name, "run_id": run,
+        "ranks": list(wanted.ranks), "lines": wanted.lines, "since": wanted.since,
+        "times": times, "follow": wanted.follow, "window": WINDOW,
+    }  # fmt: skip
+    number = agent.start("run.run_logs.read", asked)
+    for frame in agent.answers(number, SILENCE, LARGEST):
+        event, rank = frame.header.get("event"), frame.header.get("key")
+        if event not in ("log", "sizes"):
+            continue
+        if type(rank) is not int:
+            raise HostFailed(f"{host.name}: the agent sent invalid log data", hint=REPORT)
+        if event == "sizes":
+            rows = Answer(host.name, frame.header).rows("rows", float, int)
+            clocks[rank] = LogTimes([(at, size) for at, size in rows])
+            continue
+        stream = streams.setdefault(rank, Lines(bars=wanted.bars))
+        pieces = clocks[rank].pieces(frame.body) if rank in clocks else [(frame.body, None)]
+        for data, span in pieces:
+            texts = stream.feed(data)
+            if state := stream.bar():
+                stream.told(state)
+            if texts or state:
+                shown(rank, texts, state, span)
+        if frame.header.get("end") is True and (texts := stream.end()):
+            shown(rank, texts, "", None)
+        agent.feed(number, {"shown": len(frame.body)})

@@ -1,0 +1,64 @@
+"""metrics: steps, losses and rates, as they stand in the output of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.jobs.logs import Wanted, logs
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.output.log_times import Span
+from ipexctl.run.output.metric_lines import LineReader, Point
+from ipexctl.shipped_tables import metric_formats
+
+
+@dataclass(frozen=True)
+class RankPoint:
+    """`line` counts the rank's lines from 1; each state of a progress bar is one. `time`: when it
+    was printed, within some seconds, by the clock of the host; None if that is not known."""
+
+    host: str
+    rank: int
+    line: int
+    point: Point
+    time: float | None = None
+
+
+@dataclass(frozen=True)
+class Metrics(PerHost):
+    run: Run
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+    points: tuple[RankPoint, ...]
+
+
+@dataclass
+class _Reader:
+    points: list[RankPoint] = field(default_factory=list)
+    _lines: dict[int, int] = field(default_factory=dict)
+    _readers: dict[int, LineReader] = field(default_factory=dict)
+    _times: dict[int, Span | None] = field(default_factory=dict)
+
+    def when(self, rank: int, span: Span | None) -> None:
+        self._times[rank] = span
+
+    def show(self, run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
+        reader = self._readers.setdefault(rank, LineReader(metric_formats()))
+        at = self._lines.get(rank, 0)
+        span = self._times.get(rank)
+        for index, text in enumerate(texts, 1):
+            if point := reader.point(text):
+                time = span and span[0] + (span[1] - span[0]) * index / len(texts)
+                self.points.append(RankPoint(host, rank, at + index, point, time))
+        self._lines[rank] = at + len(texts)
+
+
+def metrics(target: Target, run: str, ranks: tuple[int, ...] = (), root: str = ROOT) -> Metrics:
+    """The output stays on the hosts; this reads it there, during the run or after it."""
+    reader = _Reader()
+    read = logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
+    found = sorted(reader.points, key=lambda p: (p.rank, p.line))
+    return Metrics(read.run, read.recaps, read.answered, tuple(found))

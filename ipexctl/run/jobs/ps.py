@@ -1,0 +1,254 @@
+"""ps, stop, wait and rm: the runs on these hosts, by their journals there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost, Recap
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
+from ipexctl.facts.live_runs import LiveRun, read_live_runs
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.project_lock import project_of
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome import listed_runs
+from ipexctl.run.outcome.listed_runs import OnHost, Run, State
+from ipexctl.run.outcome.verdict import Verdict
+from ipexctl.run.watch import run_format
+from ipexctl.shipped_tables import failures
+
+SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first, and the longest
+END_WAIT = 30.0  # seconds beyond those that the ranks were given
+AWAY = 60.0  # seconds in which a host of a run whose connection ended may be reached again
+_ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"
+NEWEST = 20  # ended runs that a host lists unless asked for all
+
+
+@dataclass(frozen=True)
+class Runs(PerHost):
+    """`recaps`: of hosts that could not be asked. `other_users`: their runs, each with its host."""
+
+    runs: tuple[Run, ...]
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+    other_users: tuple[tuple[str, LiveRun], ...] = ()
+
+
+@dataclass(frozen=True)
+class Stopped(PerHost):
+    run: Run
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+    was_over: bool = False  # by itself, before it was stopped
+
+    @property
+    def exit_code(self) -> int:
+        still = EXIT_OK if self.run.over else EXIT_FAILED
+        return worst_exit([super().exit_code, still])
+
+
+@dataclass(frozen=True)
+class Waited(PerHost):
+    run: Run
+    recaps: tuple[HostRecap, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_FAILED if self.run.exit_code is None else self.run.exit_code
+
+
+def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Run:
+    """The run that `text` names. Raises Unreachable where a host that was not asked may have it."""
+    runs = look(fleet, newest=newest, sizes=sizes)
+    try:
+        run = listed_runs.chosen(runs, text)
+        if told := run_format.note(run):
+            fleet.target.note(told)
+        return run
+    except InputError as e:
+        if not fleet.failures:
+            if e.why or not _asked_here(fleet):
+                raise
+            hint = "add -f HOSTFILE, or run it in your project's folder (with ipexctl.toml)"
+            raise InputError(e.what, why=_ONLY_HERE, hint=hint) from None
+        down = fleet.failures[0]
+        raise Unreachable(
+            f"{fold(d.host for d in fleet.failures)} did not answer; {e.what}",
+            why=down.what,
+            hint=down.hint,
+        ) from None
+
+
+def _asked_here(fleet: Fleet) -> bool:
+    """Whether this machine alone was asked, because no hosts are given."""
+    return not fleet.target.hostfile and not fleet.target.hosts
+
+
+def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
+    """`every`: also those that have ended, and their sizes."""
+    with Fleet(target, root) as fleet:
+        found = look(fleet, newest=0 if every else 1, sizes=every)
+        runs = tuple(run for run in found if every or not run.over)
+        for told in filter(None, map(run_format.note, runs)):
+            target.note(told)
+        others = _other_users(fleet)
+        if not runs and _asked_here(fleet):
+            target.note(_ONLY_HERE)
+        return Runs(runs, fleet.recaps(), len(fleet.alive), others)
+
+
+def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
+    def one(host: Host) -> tuple[LiveRun, ...]:
+        return read_live_runs(fleet.call(host, "facts.other_runs.list")["runs"])
+
+    found = fleet.each(one).items()
+    return tuple((host.name, run) for host, runs in found for run in runs if not run.own)
+
+
+def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:
+    """The ranks get Ctrl-C, and after so many seconds they are killed."""
+    by = project_of(Path.cwd()).by
+    with Fleet(target, root) as fleet:
+        run = _known(fleet, find(fleet, text, newest=NEWEST))
+        if run.over:
+            return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
+
+        def ask(host: Host) -> None:
+            op = "run.run_list.stop"
+            fleet.call(host, op, journal=names[host], run_id=run.id, by=by, seconds=seconds)
+
+        names = {host: name for name, host in reached(fleet, run).items() if name in run.alive}
+        fleet.each(ask, list(names))
+        run = _until_over(fleet, run, seconds + END_WAIT)
+        ended = run.over and run.state is not State.STOPPED
+        return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
+
+
+def reached(fleet: Fleet, run: Run) -> dict[str, Host]:
+    """The hosts that reported the run, by their names in it: of each, the one to be asked."""
+    alive = {host.name: host for host in fleet.alive}
+    return {part.host: alive[part.target] for part in run.seen if part.target in alive}
+
+
+@dataclass(frozen=True)
+class Gone(PerHost):
+    """`removed` False: only shown, or declined."""
+
+    run: Run
+    recaps: tuple[HostRecap, ...]
+    removed: bool
+    declined: bool = False
+
+
+def remove(
+    target: Target, text: str, agreed: Callable[[Run], bool] | None, root: str = ROOT
+) -> Gone:
+    """Remove an ended run, with its results. `agreed` None: only shown."""
+    with Fleet(target, root) as fleet:
+        run = _known(fleet, find(fleet, text, sizes=True))
+        if not run.over:
+            raise InputError(f"{run.id} is {run.state.value}", hint=f"ipexctl stop {run.id}")
+        if agreed is None or not agreed(run):
+            return Gone(run, fleet.recaps(), removed=False, declined=agreed is not None)
+
+        def one(host: Host) -> HostRecap:
+            done = fleet.call(host, "remove.space_limits.remove_run", run_id=run.id)
+            if done.flag("removed"):
+                return HostRecap(host.name, Recap.CHANGED, "removed")
+            return HostRecap(host.name, Recap.OK, "nothing to remove")
+
+        return Gone(run, fleet.recaps(fleet.each(one)), removed=True)
+
+
+def wait(target: Target, text: str, root: str = ROOT) -> Waited:
+    with Fleet(target, root) as fleet:
+        run = _known(fleet, find(fleet, text, newest=NEWEST))
+        return Waited(_until_over(fleet, run, None), fleet.recaps())
+
+
+def _away(fleet: Fleet, run: Run) -> list[HostDown]:
+    """Hosts of the run that do not answer, where no other host knows how it ended: it may go on."""
+    known = run.state is not State.LOST
+    return [d for d in fleet.failures if not known and d.host in (*run.about.hosts, *run.targets)]
+
+
+def _known(fleet: Fleet, run: Run) -> Run:
+    if away := _away(fleet, run):
+        raise Unreachable(
+            f"{fold(d.host for d in away)} did not answer; {run.id} may still be running there",
+            why=away[0].what,
+            hint=away[0].hint,
+        )
+    return run
+
+
+def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
+    began, pause = time.monotonic(), SOON
+    while not run.over and (seconds is None or time.monotonic() - began < seconds):
+        time.sleep(pause)
+        run, pause = _again(fleet, run), min(2 * pause, EVERY)
+    return run
+
+
+def _again(fleet: Fleet, run: Run) -> Run:
+    """As it stands now. Raises Unreachable where no host that has it answers any more."""
+    hosts, began = tuple(reached(fleet, run).values()), time.monotonic()
+    while True:
+        found = look(fleet, only=run.id)
+        now = found[0] if found else replace(run, state=State.LOST)
+        if not _away(fleet, now):
+            break
+        if time.monotonic() - began > AWAY:
+            return _known(fleet, now)
+        time.sleep(EVERY)
+        for host in hosts:
+            if fleet.downs.pop(host, None) and host in fleet.agents:
+                fleet.disconnect(host)
+    if not found:
+        raise InputError(f"{run.id} was removed from its hosts", hint="ipexctl ps -a")
+    return now
+
+
+def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[..., Verdict | None]:
+    """How the run ended, by the journals of those of its hosts that are named."""
+
+    def ask(names: Sequence[str]) -> Verdict | None:
+        found = look(fleet, only=run_id, hosts=[known[name] for name in names if name in known])
+        return found[0].verdict if found else None
+
+    return ask
+
+
+def look(
+    fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False,
+    hosts: Sequence[Host] | None = None,
+) -> tuple[Run, ...]:  # fmt: skip
+    """The runs that the hosts know of, each with what each host saw of it. `newest`: of those
+    that have ended, 0 for all. `hosts`: only of these, which have answered before."""
+
+    def ask(host: Host) -> Answer:
+        op = "run.run_list.list"
+        return fleet.call(host, op, journal=host.name, only=only, newest=newest, sizes=sizes)
+
+    def one(host: Host) -> Sequence[OnHost]:
+        fresh = host not in fleet.agents
+        if fresh:
+            fleet.connect(host)
+        try:
+            done = ask(host)
+        except Unreachable:
+            if fresh:
+                raise
+            fleet.reconnect(host)
+            done = ask(host)
+        rows = done["runs"] if isinstance(done["runs"], list) else []
+        dicts = [row for row in rows if isinstance(row, dict)]
+        return [listed_runs.read_on_host(host.name, row, failures) for row in dicts]
+
+    return listed_runs.merged(part for parts in fleet.each(one, hosts).values() for part in parts)

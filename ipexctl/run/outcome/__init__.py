@@ -1,0 +1,1 @@
+"""How a run stands and how it ended. Pure."""

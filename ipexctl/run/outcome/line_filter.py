@@ -1,0 +1,108 @@
+"""Which lines of a run are shown: by rank, by host, by what is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ipexctl.base.quoting import quote
+from ipexctl.errors import InputError
+from ipexctl.inventory.host_patterns import Known, select
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.plan.launch import LaunchPlan
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Empty: everything. A line must match one of `include`, if there is one, and no `exclude`."""
+
+    ranks: frozenset[int] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    include: tuple[re.Pattern[str], ...] = ()
+    exclude: tuple[re.Pattern[str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.ranks or self.hosts or self.include or self.exclude)
+
+    def source(self, host: str, rank: int) -> bool:
+        if self.ranks and rank not in self.ranks:
+            return False
+        return not self.hosts or host in self.hosts
+
+    def lines(self, texts: Sequence[str]) -> list[str]:
+        return [text for text in texts if self._line(without_colour(text))]
+
+    def shows(self, host: str, rank: int, text: str) -> bool:
+        return self.source(host, rank) and self._line(without_colour(text))
+
+    def _line(self, text: str) -> bool:
+        if self.include and not any(p.search(text) for p in self.include):
+            return False
+        return not any(p.search(text) for p in self.exclude)
+
+
+ALL = Choice()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The words of the command line."""
+
+    ranks: str | None = None
+    hosts: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+def read(wanted: Wanted, inventory: Inventory, known: Known) -> Choice:
+    """Raises InputError. Hosts are named as for --limit."""
+    hosts: tuple[Host, ...] = ()
+    if wanted.hosts:
+        hosts = select(inventory, wanted.hosts, known=known, option="--show-hosts").hosts
+    return Choice(
+        frozenset(rank_set(wanted.ranks)) if wanted.ranks is not None else frozenset(),
+        frozenset(h.name for h in hosts),
+        tuple(_pattern("-i", word) for word in wanted.include),
+        tuple(_pattern("-e", word) for word in wanted.exclude),
+    )
+
+
+def check(choice: Choice, plan: LaunchPlan) -> None:
+    """Somebody must be left to be heard."""
+    ranks = [(h.host, p.rank) for h in plan.hosts for p in h.ranks]
+    if not any(choice.source(host, rank) for host, rank in ranks):
+        raise InputError(
+            "--ranks and --show-hosts select no ranks",
+            why=f"the run has the ranks 0 to {len(ranks) - 1}",
+        )
+
+
+def rank_set(text: str) -> set[int]:
+    """0,4-7 -> {0, 4, 5, 6, 7}"""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        bounds = [first, last] if dash else [first, first]
+        if not all(b.isascii() and b.isdigit() and len(b) < 8 for b in bounds):
+            what = f"--ranks {quote((text,))}: {part!r} is not a rank"
+            raise InputError(what, hint="--ranks 0,4-7")
+        low, high = map(int, bounds)
+        if low > high:
+            raise InputError(
+                f"--ranks {text}: {part} is a descending range", hint=f"--ranks {high}-{low}"
+            )
+        found.update(range(low, high + 1))
+    return found
+
+
+def _pattern(option: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as e:
+        raise InputError(
+            f"{option} {text!r} is not a valid regular expression",
+            why=str(e),
+            hint=f"{option} {quote((re.escape(text),))}   # if it is meant as plain text",
+        ) from None

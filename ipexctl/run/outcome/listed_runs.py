@@ -1,0 +1,333 @@
+"""The runs that hosts report, merged: one row for each run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from ipexctl.base.located_errors import nearest
+from ipexctl.base.values import count_or_none, listed, plain, texts
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
+from ipexctl.explain.causes.causes import Cause
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome import verdict
+from ipexctl.run.outcome.outcome import EXIT_LOST
+from ipexctl.run.outcome.run_state import RankEnd, without_colour, without_noise
+from ipexctl.run.outcome.verdict import Verdict
+
+LAST = "@last"
+FORMAT = 1  # of journals that this version writes and understands
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
+_RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")  # also the name of a folder here
+_HUGE = 1 << 60
+_ID = "use a run ID"
+
+
+class State(str, Enum):
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"  # by a user
+    LOST = "lost"  # it has ended, and how is not known
+
+
+@dataclass(frozen=True)
+class About:
+    """What the command that started the run said of it."""
+
+    name: str = ""
+    hosts: tuple[str, ...] = ()
+    ranks: int = 0
+    command: str = ""
+    by: str = ""  # user@machine
+    folder: str = ""
+    cwd: str = ""  # where ranks started, below the top of what was sent
+    version: str = ""  # of ipexctl
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """What one host's journal of a run says."""
+
+    host: str  # its name in the run
+    target: str  # and in the inventory here
+    run: str
+    alive: bool
+    about: About = About()
+    began: float = 0.0  # by that host's clock
+    seconds: float = 0.0  # until its last record
+    started: int = 0
+    ok: int = 0
+    failed: RankEnd | None = None
+    asked: str = ""  # who asked it to end
+    over: str | None = None  # why its part ended; None: that is not written
+    result: Verdict | None = None  # of who watched the run
+    begun: bool = False  # all hosts were ready
+    verdict: Verdict | None = None  # by what the hub noted here
+    last: tuple[int, str] | None = None  # the last line of that rank
+    bytes: int | None = None
+    format: int | None = None  # of its journal
+    unreadable: bool = False  # not a single record
+    cut: tuple[tuple[str, float], ...] = ()  # which hosts do not reach each other, for how long
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, of all hosts that reported it."""
+
+    id: str
+    about: About
+    state: State
+    began: float
+    seconds: float
+    started: int
+    ok: int
+    verdict: Verdict | None  # None: it has not ended, and nothing has failed
+    last: str
+    seen: tuple[OnHost, ...]  # of each host of the run that a host here has a journal of
+    bytes: int | None
+
+    @property
+    def over(self) -> bool:
+        return self.state not in (State.RUNNING, State.STOPPING)
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.verdict.exit_code if self.verdict else None
+
+    @property
+    def cause(self) -> str:
+        return self.verdict.cause if self.verdict else ""
+
+    @property
+    def unreadable(self) -> bool:
+        return all(part.unreadable for part in self.seen)
+
+    @property
+    def cut(self) -> tuple[tuple[str, float], ...]:
+        """As the hub says; where that is not reached, as any other host does."""
+        first = self.about.hosts[:1]
+        known = sorted(self.seen, key=lambda part: part.host not in first)
+        return next((part.cut for part in known if part.alive), ())
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The hosts that reported it, as the inventory here calls them."""
+        return tuple(part.target for part in self.seen)
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        """The hosts on which something of it lives."""
+        return tuple(part.host for part in self.seen if part.alive)
+
+
+def checked_name(name: str) -> str:
+    """A name cannot be mistaken for an id."""
+    if name and not _NAME.fullmatch(name):
+        raise InputError(
+            f"--name {name!r}: not a valid name for a run",
+            why="a name begins with a letter; letters, digits, '.', '_' and '-' may follow, "
+            "64 characters at most",
+        )
+    return name
+
+
+def read_on_host(
+    host: str, raw: Mapping[str, Any], known: Callable[[], tuple[Cause, ...]] = tuple
+) -> OnHost:
+    """Odd values become empty ones: a host's word, and an old journal, may be anything. `known`
+    is asked for where the last words of failed ranks are to be understood.
+    """
+    about, result, last = (raw.get(key) for key in ("about", "result", "last"))
+    over, target, host = raw.get("over"), host, plain(raw.get("host"), 255) or host
+    said = _about(about if isinstance(about, dict) else {})
+    facts = [fact for row in listed(raw.get("facts")) if (fact := verdict.read(row))]
+    return OnHost(
+        host,
+        target,
+        _if_valid(_RUN_ID, raw.get("run")),
+        raw.get("alive") is True,
+        said,
+        _number(raw.get("began")),
+        _number(raw.get("seconds")),
+        count_or_none(raw.get("started")) or 0,
+        count_or_none(raw.get("ok")) or 0,
+        _failed(host, raw.get("failed")),
+        plain(raw.get("asked"), 200),
+        plain(over, 200) if isinstance(over, str) else None,
+        _result(result) if isinstance(result, dict) else None,
+        raw.get("begun") is True,
+        verdict.decide(facts, said.ranks, known),
+        _last_line(last),
+        count_or_none(raw.get("bytes")),
+        count_or_none(raw.get("format")),
+        raw.get("unreadable") is True,
+        tuple(
+            (plain(row[0], 200), _number(row[1])) for row in listed(raw.get("cut")) if _is_cut(row)
+        ),
+    )
+
+
+def _is_cut(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == 2
+
+
+def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
+    """The newest first, as their names have the time of their start. One that never began is
+    left out, unless who started it left a result."""
+    by_run: dict[str, dict[str, OnHost]] = {}
+    for part in parts:
+        of_hosts = by_run.setdefault(part.run, {})
+        before = of_hosts.get(part.host)
+        if before is None or _own(part) > _own(before):
+            of_hosts[part.host] = part
+    there = {
+        name: tuple(seen.values())
+        for name, seen in by_run.items()
+        if name and any(map(_was_there, seen.values()))
+    }
+    return tuple(_run(there[name]) for name in sorted(there, reverse=True))
+
+
+def _own(part: OnHost) -> tuple[bool, bool]:
+    """Of hosts that share their home all report one journal: its own host alone sees the processes
+    and can be asked to end them."""
+    return part.alive, part.target == part.host
+
+
+def _was_there(part: OnHost) -> bool:
+    known = part.begun or part.started > 0 or part.result is not None
+    return known or part.alive or part.unreadable or part.format not in (None, FORMAT)
+
+
+def _run(seen: tuple[OnHost, ...]) -> Run:
+    about = max((part.about for part in seen), key=lambda a: (a.ranks, a.command))
+    ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
+    found = _verdict(seen, about, ok)
+    last = min((part.last for part in seen if part.last), default=None)
+    words = without_colour(plain(found.last, 400)) if found else ""
+    sizes = [part.bytes for part in seen if part.bytes is not None]
+    return Run(
+        seen[0].run, about, _state(seen, found),
+        min((part.began for part in seen if part.began), default=0.0),
+        max(part.seconds for part in seen),
+        started, ok, found, words or (last[1] if last else ""),
+        seen, sum(sizes) if sizes else None,
+    )  # fmt: skip
+
+
+def _state(seen: Sequence[OnHost], found: Verdict | None) -> State:
+    if any(part.alive for part in seen):
+        return State.STOPPING if found else State.RUNNING
+    if found is None or found.ended_by == verdict.UNKNOWN:
+        return State.LOST
+    usual = State.STOPPED if found.ended_by == verdict.INTERRUPTED else State.FAILED
+    return State.DONE if found.exit_code == 0 else usual
+
+
+def _verdict(seen: Sequence[OnHost], about: About, ok: int) -> Verdict | None:
+    """None: nothing has ended it yet."""
+    first = about.hosts[:1]  # the hub: what it says counts more than what others note without it
+    noted = sorted(seen, key=lambda part: part.host not in first)
+    told = next((part.result for part in seen if part.result), None)  # by who watched the run
+    fact = next((part.verdict for part in noted if part.verdict), None)
+    failed = next((part.failed for part in seen if part.failed), None)
+    asked = next((part.asked for part in seen if part.asked), "")
+    if told and fact and told.ended_by == fact.ended_by:
+        return fact  # it has more
+    if told or fact:
+        return told or fact
+    if failed:
+        return verdict.of_rank(failed)
+    if asked:
+        return Verdict(EXIT_INTERRUPTED, verdict.INTERRUPTED, f"asked to end: {asked}")
+    if any(part.alive for part in seen):
+        return None
+    if about.ranks and ok >= about.ranks:
+        return Verdict(EXIT_OK, "ranks", "")
+    return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown(seen))
+
+
+def _unknown(seen: Sequence[OnHost]) -> str:
+    if any(part.unreadable or part.format not in (None, FORMAT) for part in seen):
+        return "its record does not say how it ended"
+    part = next((p for p in seen if p.over), None)
+    silent = f"{seen[0].host} was switched off, or all processes of the run were killed there"
+    return f"{part.host}: {part.over}" if part else silent
+
+
+def chosen(runs: Sequence[Run], text: str) -> Run:
+    """By the beginning of its id, its name (the active one, else the newest), or `@last`."""
+    if not runs:
+        raise InputError("there are no runs on these hosts", hint="ipexctl run SCRIPT")
+    if text == LAST:
+        return runs[0]
+    named = [run for run in runs if text and text == run.about.name]
+    begins = [run for run in runs if text and run.id.startswith(text)]
+    active = [run for run in named if not run.over]
+    if len(active) > 1:
+        raise InputError(
+            f"{text}: {len(active)} active runs have this name", why=_ids(active), hint=_ID
+        )
+    if named or len(begins) == 1:
+        return (active or named or begins)[0]
+    if begins:
+        raise InputError(f"{text}: {len(begins)} runs match", why=_ids(begins), hint=_ID)
+    names = [name for run in runs for name in (run.id, run.about.name) if name]
+    near = nearest(text, names)
+    meant = f" (did you mean {near!r}?)" if near else ""
+    raise InputError(f"there is no run {text!r} on these hosts{meant}", hint="ipexctl ps -a")
+
+
+def _ids(runs: Sequence[Run]) -> str:
+    more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
+    return ", ".join(f"{run.id} ({run.state.value})" for run in runs[:4]) + more
+
+
+def _last_line(last: Any) -> tuple[int, str] | None:
+    if not isinstance(last, list) or len(last) != 2 or type(last[0]) is not int:
+        return None
+    text = without_colour(plain(last[1], 400))
+    return (last[0], text) if without_noise([text]) else None
+
+
+def _if_valid(form: re.Pattern[str], value: Any) -> str:
+    """It may become a part of a path, or of a command to paste. "" if ipexctl never makes such."""
+    return value if isinstance(value, str) and form.fullmatch(value) else ""
+
+
+def _about(raw: Mapping[str, Any]) -> About:
+    words = (plain(raw.get(key), most) for key, most in _TEXTS)
+    name, command, by, folder, cwd, version = words
+    ranks = count_or_none(raw.get("ranks")) or 0
+    return About(
+        _if_valid(_NAME, name), texts(raw.get("hosts")), ranks, command, by, folder, cwd, version
+    )
+
+
+_TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000), ("cwd", 1000),
+          ("ipexctl", 40))  # fmt: skip
+
+
+def _failed(host: str, raw: Any) -> RankEnd | None:
+    row = listed(raw)
+    if len(row) != 2 or count_or_none(row[0]) is None:
+        return None
+    how = row[1] if isinstance(row[1], dict) else {}
+    code, signal = (count_or_none(how.get(key)) for key in ("code", "signal"))
+    return RankEnd(row[0], host, code, signal, lost=code is None and signal is None)
+
+
+def _result(raw: Mapping[str, Any]) -> Verdict | None:
+    code = count_or_none(raw.get("exit_code"))
+    if code is None:
+        return None
+    return Verdict(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
+
+
+def _number(value: Any) -> float:
+    ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
+    return float(value) if ok else 0.0

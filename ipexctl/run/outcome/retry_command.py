@@ -1,0 +1,84 @@
+"""The command to type again: as it was typed, and so that it works when pasted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ipexctl.base import quoting
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.secret_env import looks_secret
+
+_RANKS = ("-n", "-np", "--np")
+_RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
+_STACK_OPTIONS = ("--torch", "--stack", "--backend", "--ipex")
+_INSTALL = re.compile(r"^ipexctl install(?: [^#\s]+)*", re.MULTILINE)
+_STACK = re.compile(r"(?<= )--(?:torch|stack|backend) \S+")
+_LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
+
+
+@dataclass(frozen=True)
+class Typed:
+    """The words of the command line; those of the script are its own. Empty: nobody typed it."""
+
+    options: tuple[str, ...] = ()
+    script: tuple[str, ...] = ()
+
+
+def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
+    """Without the hosts that are lost, and with `n` ranks (None: as many as it said, or whatever
+    else says it). Of a variable that looks secret the value stays out: --env NAME takes it from
+    here.
+    """
+    if not typed.options:
+        return ""
+    words, added = list(_without_secrets(typed.options)), []
+    if n is not None:
+        words, found = _with_ranks(words, str(n))
+        added = [] if found else ["-n", str(n)]
+    words[1:1] = [*(word for host in lost for word in ("-x", host)), *added]
+    return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
+
+
+def with_stack(typed: Typed, hint: str) -> str:
+    """The hint whose commands, `ipexctl install` with another stack, keep what else was typed."""
+    return _INSTALL.sub(lambda found: _with_stack(typed, found[0]), hint) if typed.options else hint
+
+
+def _with_stack(typed: Typed, said: str) -> str:
+    stack = _STACK.findall(said)
+    if not stack:
+        return said
+    words = iter(_without_secrets(typed.options))
+    kept = []
+    for word in words:
+        name, sign, _ = word.partition("=")
+        if name not in _STACK_OPTIONS:
+            kept.append(word)
+        elif not sign:
+            value = next(words, "")
+            if name == "--ipex" and not value[:1].isdigit():
+                kept.append(value)
+    more = tuple(word for option in stack for word in option.split())
+    return quoting.quote_for_pasting(("ipexctl", *filter(None, kept), *more))
+
+
+def _without_secrets(words: Sequence[str]) -> Iterator[str]:
+    before = ""
+    for word in words:
+        option = "--env=" if word.startswith("--env=") else ""
+        name, sign, _ = word.removeprefix(option).partition("=")
+        given = sign and (option or before == "--env")
+        secret = given and looks_secret(name)
+        yield f"{option}{name}" if secret else _LOGIN.sub("USER:PASSWORD", word)
+        before = word
+
+
+def _with_ranks(words: Sequence[str], n: str) -> tuple[list[str], bool]:
+    """With that number where one was typed, and whether one was."""
+    made, found = [], False
+    for before, word in zip(("", *words), words, strict=False):
+        in_one = _RANKS_IN_ONE.fullmatch(word)
+        found = found or bool(in_one) or before in _RANKS
+        made.append(n if before in _RANKS else f"{in_one[1]}{n}" if in_one else word)
+    return made, found

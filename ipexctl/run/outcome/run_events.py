@@ -1,0 +1,434 @@
+"""What a host reports during a run: frames -> events. A host is not trusted; nothing passes unread.
+
+Everything is checked here, once: a number that is not one, a rank that is not this host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ipexctl.base.values import count_or_none, listed, plain, texts, truth
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.outcome import Load
+from ipexctl.run.outcome.rank_exchange import Key, Report
+from ipexctl.run.outcome.run_state import RankEnd, Usage, ended
+from ipexctl.run.plan.placement_check import Where
+
+LARGEST_OUTPUT = 256 * 1024
+MOST_LINKS = 1 << 16  # in one report of a host
+LAST_WORDS = 2000  # characters of a rank's output that tell whether it failed by itself
+_HINTS = frozenset({"oom", "oom-rank", "oom-limit", "disk-full"})
+
+
+class BadEvent(Exception):
+    """Not a word of our protocol."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The host waits for its processes; the first one for the others, at this port."""
+
+    port: int
+
+
+@dataclass(frozen=True)
+class Pong:
+    """The host is alive."""
+
+
+@dataclass(frozen=True)
+class RankStarted:
+    rank: int
+    where: Where = Where()
+
+
+@dataclass(frozen=True)
+class RankEnded:
+    end: RankEnd
+    tail: str = ""  # the end of its output
+
+
+@dataclass(frozen=True)
+class RankRefused:
+    """MPI started a rank that the plan has elsewhere."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Begun:
+    """All hosts were ready, and the hub starts the ranks."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """Bytes of a rank, or of a program of MPI (`rank` None)."""
+
+    rank: int | None
+    data: bytes
+    program: str = ""
+
+
+@dataclass(frozen=True)
+class OutputEnd:
+    """All that a rank wrote has been sent."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How the host stands, every few seconds."""
+
+    load: Load
+    stopped: tuple[tuple[int, float], ...] = ()  # ranks all of whose threads stand still: seconds
+    busy: tuple[tuple[int, float], ...] = ()  # ranks: CPUs that their processes kept busy
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the host's ranks have exchanged with others so far."""
+
+    report: Report
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The host has ended the run's processes, and looked again."""
+
+    survivors: int
+    left: int = 0  # bytes of output that are still to be sent
+
+
+@dataclass(frozen=True)
+class HostLost:
+    """The hub hears nothing more of it."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class RankFrozen:
+    rank: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """The run took longer than `seconds`, its --timeout."""
+
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"the run took longer than --timeout {self.seconds:g}"
+
+
+@dataclass(frozen=True)
+class ProgramEnded:
+    """mpirun, a daemon of its or what started ranks, before the ranks did."""
+
+    who: str
+    code: int
+    killed: bool  # and ipexctl did not do it
+    error: str
+    up: int  # ranks that had started
+    alive: int
+
+    def how(self, ranks: int) -> str:
+        when = (
+            f"while {self.alive} of {ranks} ranks were running"
+            if self.up == ranks
+            else f"when {self.up} of {ranks} ranks had started"
+        )
+        return f"{self.who} {ended(self.code)} {when}"
+
+
+@dataclass(frozen=True)
+class EndAsked:
+    """By Ctrl-C or `ipexctl stop`. `seconds`: the time the ranks have to end."""
+
+    by: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """The command that started the run has gone, and the run is to end with it."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Something odd that the hub met."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Over:
+    """The hub has told all hosts to stop. `well`: all ranks had ended, with code 0."""
+
+    why: str
+    well: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """The host's last word. `found`: survivors by host, as the hub was told. `killed`: how its
+    supervisor ended; then `survivors` may be unknown.
+    """
+
+    survivors: int | None
+    logs: str
+    found: tuple[tuple[str, int], ...] = ()
+    report: Report = Report()  # of what its ranks exchanged in the end
+    killed: str = ""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The host could not do its part."""
+
+    what: str
+    why: str
+
+
+Event = (
+    Ready | Begun | Pong | RankStarted | RankEnded | RankRefused | RankFrozen | HostLost
+    | ProgramEnded | TimedOut | EndAsked | Abandoned | Noted | Over | Output | OutputEnd | Sample
+    | Traffic | Swept | Done | Broken
+)  # fmt: skip
+
+
+def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    """The event in a frame of `host`, which has these ranks. Raises BadEvent."""
+    if "error" in header and "event" not in header:
+        error = _mapping(header, "error")
+        return Broken(_text(error, "what"), _text(error, "why", ""))
+    if "done" in header:
+        done = _mapping(header, "done")
+        found = done.get("found")
+        said = found.items() if isinstance(found, dict) else ()
+        kept = tuple((str(k), v) for k, v in said if type(v) is int and v >= 0)
+        killed = plain(done.get("killed"), 400)
+        unknown = killed and done.get("survivors") is None
+        left = None if unknown else _whole(done, "survivors")
+        last = done.get("traffic")
+        report = _report(ranks, last, last=True) if isinstance(last, dict) else Report()
+        return Done(left, _text(done, "logs"), kept, report, killed)
+    reader = _READERS.get(_text(header, "event"))
+    if reader is None:
+        raise BadEvent(f"an event named {header['event'][:40]!r}")
+    return reader(host, ranks, header, body)
+
+
+def place(header: Mapping[str, Any]) -> int:
+    """Where the event ends in the host's journal, 0 if it is not from there."""
+    return count_or_none(header.get("at")) or 0
+
+
+_Reader = Callable[[str, frozenset[int], Mapping[str, Any], bytes], Event]
+
+
+def said_once(event: Event) -> str:
+    """What a host has only once to say, "" for all else: its repetitions would cost memory."""
+    match event:
+        case RankStarted(rank):
+            return f"rank {rank} started"
+        case RankEnded(end):
+            return f"rank {end.rank} ended"
+        case OutputEnd(rank):
+            return f"the output of rank {rank} ended"
+    return ""
+
+
+def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    if "refused" in header:
+        return RankRefused(_text(header, "refused"))
+    rank = _own_rank(ranks, header, "rank")
+    if "ended" not in header:
+        return RankStarted(rank, _where(header.get("where")))
+    ended = _mapping(header, "ended")
+    lost = ended.get("lost") is True
+    code, signal = (None if ended.get(k) is None else _whole(ended, k) for k in ("code", "signal"))
+    if [code is not None, signal is not None, lost].count(True) != 1:
+        raise BadEvent(f"a rank with no end or two: {dict(ended)}")
+    hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
+    aborted = signal == 6 and ended.get("aborted") is True
+    end = RankEnd(rank, host, code, signal, lost, hints, _usage(ended), aborted)
+    tail = header.get("tail")
+    return RankEnded(end, tail[-LAST_WORDS:] if isinstance(tail, str) else "")
+
+
+def _where(raw: Any) -> Where:
+    """What a wrapper could not tell, or tells in odd words, is None."""
+    if not isinstance(raw, Mapping):
+        return Where()
+    cpus, nic, missing = (raw.get(name) for name in ("cpus", "nic", "missing"))
+    numbers = tuple(n for n in map(count_or_none, listed(cpus)) if n is not None)
+    return Where(
+        cpus=numbers if isinstance(cpus, list) else None,
+        nic=plain(nic) or None,
+        missing=texts(missing) if isinstance(missing, list) else None,
+        mounted=raw.get("mounted") is True,
+        memory=truth(raw.get("memory")),
+    )
+
+
+def _usage(ended: Mapping[str, Any]) -> Usage | None:
+    if ended.get("usage") is None:
+        return None
+    usage = _mapping(ended, "usage")
+    seconds, cpu, memory = (_amount(usage, k) for k in ("seconds", "cpu", "memory"))
+    return Usage(seconds, cpu, int(memory))
+
+
+def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    cpu, used, total, net = (
+        None if header.get(k) is None else _amount(header, k)
+        for k in ("cpu", "used", "total", "net")
+    )
+    stopped = header.get("stopped", {})
+    if not isinstance(stopped, dict):
+        raise BadEvent("stopped ranks without seconds")
+    known = {str(rank): rank for rank in ranks}
+    if not stopped.keys() <= known.keys():
+        raise BadEvent("stopped ranks that are not on this host")
+    load = Load(
+        None if cpu is None else min(cpu, 1.0),
+        None if used is None else int(used),
+        None if total is None else int(total),
+        net,
+    )
+    busy = header.get("ranks", {})
+    if not isinstance(busy, dict) or not busy.keys() <= known.keys():
+        raise BadEvent("CPUs of ranks that are not on this host")
+    return Sample(
+        load,
+        tuple((known[k], _amount(stopped, k)) for k in stopped),
+        tuple((known[k], _amount(busy, k)) for k in busy),
+    )
+
+
+def _report(ranks: frozenset[int], header: Mapping[str, Any], *, last: bool = False) -> Report:
+    links, strays = listed(header.get("links")), listed(header.get("strays"))
+    groups = [listed(group) for group in listed(header.get("sharing"))]
+    if (
+        len(links) + len(strays) > MOST_LINKS
+        or len(groups) > MOST_LINKS
+        or not all(type(rank) is int and rank in ranks for group in groups for rank in group)
+    ):
+        raise BadEvent("connections of ranks that are not on this host, or too many")
+    return Report(
+        links=tuple(_link(ranks, link) for link in links),
+        sharing=tuple(map(tuple, groups)),
+        trouble=plain(header.get("trouble"), 200),
+        strays=tuple(_link(frozenset({0}), [0, *listed(s)])[1:] for s in strays),
+        missed=plain(header.get("missed"), 200),
+        watched=_amount(header, "watched") if last else None,
+    )
+
+
+def _link(ranks: frozenset[int], raw: Any) -> tuple[int, Key, int, int]:
+    if not isinstance(raw, list) or len(raw) != 7:
+        raise BadEvent("a connection without its ends")
+    rank, here, port, there, other, sent, received = raw
+    numbers = (rank, port, other, sent, received)
+    if not all(type(n) is int and 0 <= n < 1 << 63 for n in numbers) or rank not in ranks:
+        raise BadEvent("a connection with odd numbers")
+    if not all(isinstance(text, str) and len(text) < 64 for text in (here, there)):
+        raise BadEvent("a connection with odd addresses")
+    return rank, (here, port, there, other), sent, received
+
+
+def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    if len(body) > LARGEST_OUTPUT:
+        raise BadEvent(f"{len(body)} bytes of output at once")
+    if isinstance(header.get("key"), str):
+        return Output(None, body, header["key"][:64])
+    rank = _own_rank(ranks, header, "key")
+    return OutputEnd(rank) if header.get("end") is True else Output(rank, body)
+
+
+def _program(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    return ProgramEnded(
+        _text(header, "who")[:200],
+        _whole(header, "code"),
+        header.get("killed") is True,
+        _text(header, "said", "")[:4096],
+        _whole(header, "up"),
+        _whole(header, "alive"),
+    )
+
+
+def _frozen(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    return RankFrozen(_own_rank(ranks, header, "rank"), _amount(header, "seconds"))
+
+
+def _swept(header: Mapping[str, Any]) -> Event:
+    left = int(_amount(header, "left")) if "left" in header else 0
+    return Swept(_whole(header, "survivors"), left)
+
+
+_READERS: Mapping[str, _Reader] = {
+    "ready": lambda host, ranks, header, body: Ready(_whole(header, "port")),
+    "watched": lambda host, ranks, header, body: Pong(),
+    "pong": lambda host, ranks, header, body: Pong(),
+    "go": lambda host, ranks, header, body: Begun(),
+    "lost": lambda host, ranks, header, body: HostLost(plain(header.get("why"), 400)),
+    "frozen": _frozen,
+    "timeout": lambda host, ranks, header, body: TimedOut(_amount(header, "seconds")),
+    "program": _program,
+    "abandoned": lambda host, ranks, header, body: Abandoned(plain(header.get("why"), 400)),
+    "note": lambda host, ranks, header, body: Noted(plain(header.get("text"), 400)),
+    "over": lambda host, ranks, header, body: Over(
+        plain(header.get("why"), 400), header.get("well") is True
+    ),
+    "broken": lambda host, ranks, header, body: Broken(plain(header.get("what"), 400), ""),
+    "rank": _rank,
+    "log": _log,
+    "load": _sample,
+    "traffic": lambda host, ranks, header, body: Traffic(_report(ranks, header)),
+    "swept": lambda host, ranks, header, body: _swept(header),
+    "asked": lambda host, ranks, header, body: EndAsked(
+        plain(header.get("by"), 200), _amount(header, "seconds")
+    ),
+}
+
+
+def _mapping(header: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = header.get(name)
+    if not isinstance(value, dict):
+        raise BadEvent(f"{name} without content")
+    return value
+
+
+def _text(header: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = header.get(name, default)
+    if not isinstance(value, str):
+        raise BadEvent(f"{name!r} is missing or not a string")
+    return value
+
+
+def _whole(header: Mapping[str, Any], name: str) -> int:
+    value = header.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 1 << 31:
+        raise BadEvent(f"{name!r} is missing or not a number")
+    return value
+
+
+def _amount(header: Mapping[str, Any], name: str) -> float:
+    """A number of bytes, seconds or the like. NaN is none of them."""
+    value = header.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1 << 60:
+        raise BadEvent(f"{name!r} is missing or not a number")
+    return float(value)
+
+
+def _own_rank(ranks: frozenset[int], header: Mapping[str, Any], name: str) -> int:
+    rank = _whole(header, name)
+    if rank not in ranks:
+        raise BadEvent(f"rank {rank}, which is not on this host")
+    return rank

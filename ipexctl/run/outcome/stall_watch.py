@@ -1,0 +1,127 @@
+"""Hosts and ranks that are silent or stand still: what is told of them, and when. No clock here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.outcome import Load
+from ipexctl.run.outcome.run_events import Sample
+from ipexctl.run.output.slow_rank import RankLoads, Slow
+from ipexctl.run.plan.launch import LaunchPlan
+
+SHOWN_AFTER = 10.0
+
+
+@dataclass
+class Health:
+    """Fed with samples and with the time of every sign of life; asked now and then."""
+
+    plan: LaunchPlan
+    host_timeout: float
+    stall: float | None = None
+    loads: dict[str, Load] = field(default_factory=dict)  # the last word of each host
+    rank_loads: RankLoads = field(default_factory=RankLoads)
+    _cpu: dict[str, tuple[float, int]] = field(default_factory=dict)  # their sum and number
+    _peak: dict[str, int] = field(default_factory=dict)
+    _stopped: dict[int, float] = field(default_factory=dict)
+    _spoke: dict[int, float] = field(default_factory=dict)
+    _told: set[str | int] = field(default_factory=set)  # silent hosts, stopped ranks
+    _stalled: set[int] = field(default_factory=set)
+    _ended: set[int] = field(default_factory=set)  # what is heard of them later is old
+
+    def sample(self, host: str, sample: Sample) -> None:
+        self.loads[host] = sample.load
+        self.rank_loads.add((r, cpus) for r, cpus in sample.busy if r not in self._ended)
+        if sample.load.cpu is not None:
+            total, count = self._cpu.get(host, (0.0, 0))
+            self._cpu[host] = total + sample.load.cpu, count + 1
+        if sample.load.used is not None:
+            self._peak[host] = max(self._peak.get(host, 0), sample.load.used)
+        here = {p.rank for h in self.plan.hosts if h.host == host for p in h.ranks}
+        self._stopped = {r: s for r, s in self._stopped.items() if r not in here}
+        self._stopped.update((r, s) for r, s in sample.stopped if r not in self._ended)
+
+    def spoke(self, rank: int, now: float) -> list[str]:
+        """The rank wrote something."""
+        if rank in self._ended:
+            return []
+        self._spoke[rank] = now
+        if rank in self._stalled:
+            self._stalled.discard(rank)
+            return [f"{self._name(rank)} prints again"]
+        return []
+
+    def ended(self, rank: int) -> None:
+        self._ended.add(rank)
+        self.rank_loads.ended(rank)
+        for known in (self._stopped, self._spoke):
+            known.pop(rank, None)
+
+    def overall(self, host: str) -> Load:
+        """The mean of its CPUs, the peak of its memory."""
+        last, (total, count) = self.loads.get(host, Load()), self._cpu.get(host, (0.0, 0))
+        return Load(total / count if count else None, self._peak.get(host), last.total)
+
+    def known_loads(self) -> tuple[tuple[str, Load], ...]:
+        hosts = (host.host for host in self.plan.hosts)
+        return tuple((host, self.loads[host]) for host in hosts if host in self.loads)
+
+    def judged(self) -> tuple[Slow | None, tuple[float, ...]]:
+        """Ranks that the others wait for, and how much of their CPUs the ranks use."""
+        return self.rank_loads.slow(), self.busy()
+
+    def busy(self) -> tuple[float, ...]:
+        """Of each host with known CPUs: the share of them that its ranks use."""
+        shares = []
+        for host in self.plan.hosts:
+            cpus = self.rank_loads.busy(place.rank for place in host.ranks)
+            if cpus is not None and host.threads:
+                shares.append(cpus / (host.threads * len(host.ranks)))
+        return tuple(shares)
+
+    def news(self, now: float, heard: Mapping[str, float]) -> list[str]:
+        """What is to be told now. `heard`: when each host was last heard."""
+        quiet = {host: now - at for host, at in heard.items() if now - at >= SHOWN_AFTER}
+        notes = [
+            f"{host} has not responded for {seconds:.0f} s; after {self.host_timeout:g} s it is "
+            "considered lost (--host-timeout)"
+            for host, seconds in quiet.items()
+            if host not in self._told
+        ]
+        still = {r: s for r, s in self._stopped.items() if s >= SHOWN_AFTER}
+        notes += [
+            f"{self._name(rank)} has been stopped for {seconds:.0f} s (all its threads are in "
+            f"state T); after {self.host_timeout:g} s the run ends (--host-timeout)"
+            for rank, seconds in still.items()
+            if rank not in self._told
+        ]
+        notes += [
+            f"{host} responds again" for host in heard if host in self._told and host not in quiet
+        ]
+        self._told = {*quiet, *still}
+        return notes + self._stalls(now)
+
+    def _stalls(self, now: float) -> list[str]:
+        if self.stall is None:
+            return []
+        fresh = [
+            (rank, now - at)
+            for rank, at in sorted(self._spoke.items())
+            if now - at >= self.stall and rank not in self._stalled
+        ]
+        self._stalled.update(rank for rank, _ in fresh)
+        if len(fresh) > 4:
+            ranks = ", ".join(str(rank) for rank, _ in fresh[:8])
+            more = f" and {len(fresh) - 8} more" if len(fresh) > 8 else ""
+            return [
+                f"ranks {ranks}{more} are running, but have printed nothing for {self.stall:g} s"
+            ]
+        return [
+            f"{self._name(rank)} is running, but has printed nothing for {seconds:.0f} s"
+            for rank, seconds in fresh
+        ]
+
+    def _name(self, rank: int) -> str:
+        return f"rank {rank} on {self.plan.host_of(rank)}"

@@ -1,0 +1,232 @@
+"""How a run ended: decided here alone, from what its hub noted, for whoever asks.
+
+The hub ends a run at its first decisive fact (remote/hub/judge.py) and notes every one of them in
+the journals of all hosts. `run` and `attach` get them as they happen; `ps`, `wait` and `stop` read
+them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from ipexctl.base.host_outcome import without_host
+from ipexctl.base.values import plain
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
+from ipexctl.explain.causes import causes
+from ipexctl.explain.causes.causes import Cause
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome import rank_exchange, run_events
+from ipexctl.run.outcome.outcome import (
+    EXIT_HOST_FAILED,
+    EXIT_LOST,
+    EXIT_MPIRUN,
+    EXIT_NOT_KNOWN,
+    EXIT_NOT_TOGETHER,
+    EXIT_TIMEOUT,
+    HostEnd,
+    RunResult,
+    first_cause,
+    own_gpu_check,
+    same_endings,
+)
+from ipexctl.run.outcome.run_events import Event
+from ipexctl.run.outcome.run_state import RankEnd, RunState
+from ipexctl.run.output.slow_rank import Slow
+
+RANK_FAILED = "rank-failed"
+HOST_LOST = "host-lost"
+INTERRUPTED = "interrupted"
+UNKNOWN = "unknown"  # it has ended, and no host knows how
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What the hub noted, of a host or of the run."""
+
+    host: str
+    event: Event
+
+    @property
+    def decisive(self) -> bool:
+        return _meaning(self, 0) is not None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    exit_code: int
+    ended_by: str
+    cause: str
+    first: RankEnd | None = None  # the rank that is the cause
+    last: str = ""  # and its last line
+    lost: str = ""  # the host that is the cause
+
+
+def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | None:
+    """`facts` in the order in which the hub noted them, `ranks` of the run. None: not ended yet."""
+    fact, found = next(((f, m) for f in facts if (m := _meaning(f, ranks))), (None, None))
+    if fact is None or found is None:
+        return None
+    if isinstance(fact.event, run_events.ProgramEnded):  # one that was killed is why others gave up
+        programs = (f for f in facts if isinstance(f.event, run_events.ProgramEnded))
+        killed = next((f for f in programs if f.event.killed), fact)  # type: ignore[union-attr]
+        return _meaning(killed, ranks)
+    return _of_ranks(facts, found.first, known()) if found.first else found
+
+
+@dataclass
+class Heard:
+    """What a viewer has heard of the end of a run."""
+
+    ranks: int
+    facts: list[Fact] = field(default_factory=list)  # of the hub, by which it ends
+    seen: list[Fact] = field(default_factory=list)  # by the viewer, if no host can say
+    complete: bool = False  # the hub has said its last word of it
+
+    def verdict(
+        self, noted: Callable[[], Verdict | None], known: causes.Known,
+        *, all_of_it: bool,
+    ) -> Verdict:  # fmt: skip
+        """By the hub; where it could not say, or `all_of_it` was not heard, by the journals; where
+        no host can be asked, by the viewer."""
+        found = decide(self.facts, self.ranks, known) if self.complete else None
+        kept = noted() if found is None or not all_of_it else None
+        if kept and all_of_it and self.seen and kept.ended_by == UNKNOWN:
+            kept = None  # the viewer knows more
+        return (
+            kept
+            or found
+            or decide([*self.facts, *self.seen], self.ranks, known)
+            or Verdict(EXIT_MPIRUN, "mpirun", "the run ended before its ranks did")
+        )
+
+
+def _of_ranks(facts: Sequence[Fact], end: RankEnd, known: tuple[Cause, ...]) -> Verdict:
+    ends: list[RankEnd] = []
+    tails: dict[int, list[str]] = {}
+    late: set[int] = set()
+    ending = False
+    for fact in facts:
+        match fact.event:
+            case run_events.EndAsked() | run_events.TimedOut():
+                ending = True
+            case run_events.RankEnded(other, tail):
+                ends.append(other)
+                tails[other.rank] = tail.splitlines()
+                late |= {other.rank} if ending else set()
+    first = first_cause(end, ends, tails, known, late) or end
+    said = [line for line in tails.get(first.rank, ()) if line.strip()]
+    return replace(of_rank(first), last="".join(said[-1:]))
+
+
+def of_rank(end: RankEnd) -> Verdict:
+    return Verdict(end.exit_code, RANK_FAILED, f"rank {end.rank} on {end.host} {end}", end)
+
+
+def _meaning(fact: Fact, ranks: int) -> Verdict | None:
+    """The end of the run by this fact alone; None if it does not end one."""
+    host = fact.host
+    match fact.event:
+        case run_events.RankEnded(end) if not end.ok:
+            return of_rank(end)
+        case run_events.HostLost(why):
+            cause = f"{host} was lost: {without_host(host, why)}"
+            return Verdict(EXIT_LOST, HOST_LOST, cause, lost=host)
+        case run_events.RankFrozen(rank, seconds):
+            for_so_long = f"has been stopped for {seconds:.0f} s (all its threads are in state T)"
+            return Verdict(EXIT_LOST, "rank-frozen", f"rank {rank} on {host} {for_so_long}")
+        case run_events.TimedOut():
+            return Verdict(EXIT_TIMEOUT, "timeout", str(fact.event))
+        case run_events.EndAsked(by):
+            return Verdict(EXIT_INTERRUPTED, INTERRUPTED, f"stopped by {by}")
+        case run_events.Abandoned(why):
+            cause = f"{host}: {why}, and the run ends with its command"
+            return Verdict(EXIT_LOST, "controller-lost", cause)
+        case run_events.ProgramEnded():
+            return Verdict(EXIT_MPIRUN, "mpirun", fact.event.how(ranks))
+        case run_events.RankRefused(why):
+            return Verdict(EXIT_MPIRUN, "mpirun", f"{host}: {why}")
+        case run_events.Broken(what):
+            return Verdict(EXIT_HOST_FAILED, "host-failed", f"{host}: {what}")
+        case run_events.Over(well=True):
+            return Verdict(EXIT_OK, "ranks", "")
+        case run_events.Over():
+            return Verdict(EXIT_MPIRUN, "mpirun", "the run ended before its ranks did")
+    return None
+
+
+def read(raw: Any) -> Fact | None:
+    """Of a journal; None for what no hub of ours notes."""
+    if not isinstance(raw, Mapping):
+        return None
+    host, rank = plain(raw.get("host"), 255), raw.get("rank")
+    ranks = frozenset({rank} if type(rank) is int else ())
+    try:
+        return Fact(host, run_events.read(host, ranks, raw, b""))
+    except run_events.BadEvent:
+        return None
+
+
+# --- the result, for who watched the run ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the ranks did not tell."""
+
+    run_id: str
+    seconds: float
+    hosts: tuple[HostEnd, ...]
+    verdict: Verdict
+    mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
+    exchange: rank_exchange.Exchange | None = None
+    require_together: bool = False
+    slow: Slow | None = None
+
+
+def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult:
+    found, told = ending.exchange, ending.verdict
+    ended_by, code, cause = told.ended_by, told.exit_code, told.cause
+    together = found is None or found.verdict is rank_exchange.Verdict.TOGETHER
+    tried = code == 0 and (found is None or not (found.steps or together))
+    check = own_gpu_check(state.tails, known) if tried else ""
+    if found and check:
+        why = "the script ended at its own check for GPUs"
+        not_known = rank_exchange.Verdict.UNKNOWN
+        found = replace(found, verdict=not_known, groups=(), reason=why, too_small=True)
+    if found and ending.require_together and code == 0 and not together:
+        unknown = found.verdict is rank_exchange.Verdict.UNKNOWN
+        ended_by = "not-known" if unknown else "not-together"
+        code = EXIT_NOT_KNOWN if unknown else EXIT_NOT_TOGETHER
+        cause = rank_exchange.sentence(found, state.plan.world_size)
+    if ended_by == "timeout" and found and found.stuck:
+        cause = f"{cause}: {found.stuck}"
+    first = told.first if ended_by == RANK_FAILED else None
+    ends = tuple(state.ends.values())
+    same = same_endings(first, ends, state.tails) if first else ()
+    others = [end for end in ends if first and not end.ok and end.rank != first.rank]
+    if first:
+        tail = tuple(state.tails.get(first.rank) or filter(None, [told.last]))
+    else:
+        tail = ending.mpi_tail if ended_by == "mpirun" else ()
+    return RunResult(
+        run_id=ending.run_id,
+        exit_code=code,
+        ended_by=ended_by,
+        seconds=ending.seconds,
+        plan=state.plan,
+        hosts=ending.hosts,
+        first=first,
+        tail=tail,
+        same=same,
+        victims=tuple(end for end in others if end not in same),
+        cause=cause,
+        hidden=state.hidden,
+        aborted=tuple(sorted(e.rank for e in ends if e.aborted)),
+        ends=ends,
+        exchange=found,
+        gpu_check=check,
+        slow=ending.slow,
+        lost_host=told.lost,
+    )

@@ -1,0 +1,1 @@
+"""What ranks print: lines folded, metrics, progress. Pure."""

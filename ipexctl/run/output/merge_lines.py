@@ -1,0 +1,112 @@
+"""Lines of many ranks that differ only in numbers become one. No rank's own lines change places."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from functools import lru_cache
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.output.near_equal import merged, template
+
+WINDOW = 0.25  # seconds that a line waits for those of other ranks
+MOST = 2000  # lines that wait
+NEAR = 8  # groups of one template in which a line looks for its equal
+_template = lru_cache(maxsize=512)(template)
+
+
+@dataclass(eq=False)
+class Group:
+    """One line, and the ranks that wrote it."""
+
+    key: str
+    number: int
+    at: float
+    ranks: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    numbers: list[tuple[str, ...]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        if len(set(self.texts)) == 1:
+            return self.texts[0]
+        return merged(self.key, self.numbers)
+
+
+class Fold:
+    """Groups leave in the order in which they came. A rank joins only a group behind its last."""
+
+    def __init__(self, ranks: int) -> None:
+        self._all = ranks
+        self._queue: deque[Group] = deque()
+        self._open: dict[str, list[Group]] = {}  # by template, in order
+        self._last: dict[int, int] = {}  # rank -> number of the group of its last line
+        self._next = 0
+
+    def add(self, rank: int, texts: Sequence[str], now: float) -> None:
+        for text in texts:
+            key, numbers = _template(text) if self._all > 1 else (text, ())
+            group = self._joinable(key, text, self._last.get(rank, -1)) or self._new(key, now)
+            group.ranks.append(rank)
+            group.texts.append(text)
+            group.numbers.append(numbers)
+            self._last[rank] = group.number
+
+    def due(self, now: float) -> Iterator[Group]:
+        """Groups that have waited long enough, or that no other rank can join."""
+        queue = self._queue
+        while queue and (
+            now - queue[0].at >= WINDOW or len(queue[0].ranks) == self._all or len(queue) > MOST
+        ):
+            yield self._leave()
+
+    def rest(self) -> Iterator[Group]:
+        while self._queue:
+            yield self._leave()
+
+    def without(self, rank: int) -> int:
+        """Drop the groups in which this rank is not. Returns how many lines they have."""
+        dropped = [group for group in self._queue if rank not in group.ranks]
+        for group in dropped:
+            self._queue.remove(group)
+            self._close(group)
+        return sum(len(group.ranks) for group in dropped)
+
+    def _joinable(self, key: str, text: str, last: int) -> Group | None:
+        """Rather one with the same numbers than the oldest."""
+        groups = self._open.get(key, [])
+        i = bisect_right(groups, last, key=lambda g: g.number)
+        near = groups[i : i + NEAR]
+        return next((group for group in near if text in group.texts), near[0] if near else None)
+
+    def _new(self, key: str, now: float) -> Group:
+        group = Group(key, self._next, now)
+        self._next += 1
+        self._queue.append(group)
+        self._open.setdefault(key, []).append(group)
+        return group
+
+    def _leave(self) -> Group:
+        group = self._queue.popleft()
+        self._close(group)
+        return group
+
+    def _close(self, group: Group) -> None:
+        same = self._open[group.key]
+        same.remove(group)
+        if not same:
+            del self._open[group.key]
+
+
+def ranges(ranks: Sequence[int]) -> str:
+    """0,1,2,5 -> 0-2,5"""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and parts[-1][1] == rank - 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -1,0 +1,298 @@
+"""A line of a training -> step, loss and rate in it; the formats are in metric_formats.toml.
+
+What is not surely one of these values is left out: no value is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import field, fields
+from typing import Any
+
+from ipexctl.base import toml
+from ipexctl.quick_dataclass import dataclass
+
+MAX_LINE = 1000
+_NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
+_END = r"(?![\w.]*\w)"
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
+_PREFIX = re.compile(r"^(?:\[rank\d+\]:? |\[\d+,\d+\]<std(?:out|err)>: ?|\d+: (?=\S))")
+_BAR = re.compile(
+    r"(?:(?P<title>[^|]{0,80}?):? +)?(?P<percent>\d{1,3})%\|[^|]{0,400}\| "
+    r"(?P<step>\d[\d.]*[kMGT]?)/(?P<total>\d[\d.]*[kMGT]?) "
+    r"\[(?P<spent>[\d:]+)<(?P<left>[\d:?]+)"
+    r"(?:, +(?P<rate>[\d.?]+[kM]?) ?(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
+)
+_MANY, _MANY_A_SECOND = 1_000_000, 10_000  # steps: more than any training makes
+_STEPS = r"(?:it|iters?|iterations?|steps?|batch(?:es)?)"
+_RATES = (
+    re.compile(rf"(?<![\w.])(?P<rate>\d[\d.]*) ?{_STEPS}/s(?:ec)?\b"),
+    re.compile(rf"(?<![\w.])(?P<seconds>\d[\d.]*) ?s(?:ec)?/{_STEPS}\b"),
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one line says. `rate`: steps per second."""
+
+    step: int | None = None
+    total: int | None = None
+    epoch: float | None = None
+    epochs: int | None = None
+    loss: float | None = None
+    eval_loss: float | None = None
+    lr: float | None = None
+    rate: float | None = None
+
+    @property
+    def says(self) -> dict[str, float]:
+        """The values that are there."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+_WHOLE = re.compile(r"\d[\d,]*")
+_WORD = re.compile(r"([^\W\d_]\w*) $")
+_PART = re.compile(
+    rf"(?<![\w./\-])[\"']?(?P<key>\w*loss\w*)[\"']?(?:\s*[:=]\s*|\s+)(?P<value>{_NUMBER}){_END}",
+    re.IGNORECASE,
+)
+_END_OF_RUN = re.compile(r"\w+ {2,}= {2,}\S+$")  # a table of what the whole run gave
+_TOTALS = {"step": "total", "epoch": "epochs"}
+_KINDS: dict[str, type] = {"step": int, "total": int, "epochs": int}
+
+
+@dataclass(frozen=True)
+class Format:
+    name: str
+    pattern: re.Pattern[str]
+    example: str
+    gives: dict[str, float]
+    alone: bool = False  # nothing else in such a line is read
+    has: str = ""  # in each such line; quicker than the pattern
+
+
+@dataclass(frozen=True)
+class Formats:
+    """The table."""
+
+    named: re.Pattern[str]  # a name and its number
+    keys: dict[str, str]  # name -> field
+    whole_loss: re.Pattern[str]  # before `loss`: still the loss, and not a part of it
+    other_loss: re.Pattern[str]  # the loss of something else
+    needed: tuple[str, ...]
+    not_after: re.Pattern[str]
+    not_with: tuple[str, ...]
+    evaluation: re.Pattern[str]
+    evaluation_marks: re.Pattern[str]
+    titles: re.Pattern[str]
+    units: frozenset[str]
+    formats: tuple[Format, ...]
+
+    def point(self, text: str) -> Point | None:
+        """What a line, or the state of a bar, says of the training."""
+        text = _PREFIX.sub("", _COLOUR.sub("", text[:MAX_LINE]).strip())
+        low = text.lower()
+        if text.startswith("::metric "):
+            return _point(self._named(text.removeprefix("::metric "), explicit=True))
+        if "%|" in text and (bar := _BAR.search(text)):
+            return _point(self._bar(bar, text))
+        if not any(word in low for word in self.needed):
+            return None
+        if any(word in low for word in self.not_with) or _END_OF_RUN.match(text):
+            return None
+        found: dict[str, str] = {}
+        for form in self.formats:
+            if form.has in text and (match := form.pattern.search(text)):
+                found = {k: v for k, v in match.groupdict().items() if v} | found
+                if form.alone:
+                    return _point(found.items())
+        special = bool(found)
+        for name, value in self._named(text):
+            found.setdefault(name, value)
+        if {"step", "epoch"} & found.keys() and not {"loss", "eval_loss"} & found.keys():
+            found |= self._only_part(text)
+        if self.evaluation.match(text) or self.evaluation_marks.search(text):
+            loss = found.get("eval_loss", found.get("loss"))
+            return _point([("eval_loss", loss)] if loss else [])
+        if "eval_loss" in found and "loss" not in found:
+            return _point([("eval_loss", found["eval_loss"])])  # its step may count something else
+        if not special and not _is_metric(found):
+            return None
+        return _point((found | _rate(text)).items())
+
+    def _named(self, text: str, *, explicit: bool = False) -> Iterator[tuple[str, str]]:
+        seen = set()
+        for match in self.named.finditer(text):
+            key, value = self.keys[match["key"].lower()], match["value"]
+            if not explicit and self.not_after.search(text[: match.start()].lower()):
+                continue
+            if key in seen or (key == "step" and not _WHOLE.fullmatch(value)):
+                continue
+            if not explicit and self._is_part(match, text):
+                continue
+            seen.add(key)
+            yield key, value
+            if match["of"] and key in _TOTALS:
+                yield _TOTALS[key], match["of"]
+
+    def _is_part(self, match: re.Match[str], text: str) -> bool:
+        """`D loss: 0.1`, `Loc Loss 0.2`: a part of the loss, or one of several."""
+        if match["key"].lower() != "loss" or not (word := _WORD.search(text[: match.start()])):
+            return False
+        return not self.whole_loss.fullmatch(word[1])
+
+    def _only_part(self, text: str) -> dict[str, str]:
+        """The only loss in a line with a step or an epoch is the loss, whatever it is called."""
+        found = list(_PART.finditer(text))
+        if len(found) != 1 or self.other_loss.search(text[: found[0].end()]):
+            return {}
+        return {"loss": found[0]["value"]}
+
+    def _bar(self, bar: re.Match[str], text: str) -> Iterator[tuple[str, str]]:
+        title = bar["title"] or ""
+        unit, per = bar["unit"] or "", bar["per"] or ""
+        counted = per if unit == "s" and per != "s" else unit
+        if counted.lower() not in self.units or self.titles.search(title) or _is_download(bar):
+            return
+        yield "step", _whole(bar["step"])
+        yield "total", _whole(bar["total"])
+        if bar["rate"] and "?" not in bar["rate"]:
+            number = float(_whole(bar["rate"]))
+            if unit != "s":
+                yield "rate", str(number)
+            elif number:
+                yield "rate", str(1 / number)
+        for key, value in self._named(f"{bar['title'] or ''} ; {text[bar.end() :]}"):
+            if key != "step":
+                yield key, value
+
+
+def _is_download(bar: re.Match[str]) -> bool:
+    """Of bytes or records, without a unit."""
+    rate = bar["rate"] or "?"
+    if "?" in rate:
+        return float(_whole(bar["total"])) >= _MANY
+    return bar["unit"] != "s" and float(_whole(rate)) > _MANY_A_SECOND
+
+
+def _whole(text: str) -> str:
+    """12k -> 12000"""
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1])
+    return f"{float(text[:-1]) * scale:.0f}" if scale else text
+
+
+def _is_metric(found: dict[str, str]) -> bool:
+    """A loss, or a counter with something beside it."""
+    if "loss" in found or "eval_loss" in found:
+        return True
+    return "step" in found and len(found) > 1
+
+
+def _rate(text: str) -> dict[str, str]:
+    if match := _RATES[0].search(text):
+        return {"rate": match["rate"]}
+    if (match := _RATES[1].search(text)) and float(match["seconds"]):
+        return {"rate": str(1 / float(match["seconds"]))}
+    return {}
+
+
+def _point(found: Any) -> Point | None:
+    values: dict[str, float] = {}
+    for name, text in found:
+        kind = _KINDS.get(name, float)
+        try:
+            values[name] = kind(float(text.replace(",", "")))
+        except (ValueError, OverflowError):
+            continue
+    return Point(**values) if values else None  # type: ignore[arg-type]
+
+
+def parse(text: str) -> Formats:
+    raw = toml.loads(text)
+    keys = {name: key for key, names in raw["names"].items() for name in names}
+    spelled = "|".join(re.escape(name) for name in sorted(keys, key=len, reverse=True))
+    named = (
+        rf"(?<![\w./\-])(?P<quote>[\"']?)(?P<key>{spelled})(?P=quote)"
+        rf"(?:\s*[:=：→]\s*|\s+(?:is\s+)?|\s*(?=\[))(?:array\(|tensor\(|[\[\"'(])?\s*(?P<value>{_NUMBER})"
+        rf"(?:\s?/\s*(?P<of>\d[\d,]*))?{_END}"
+    )
+    words = raw["words"]
+    before = "|".join(map(re.escape, words["not_after"]))
+    return Formats(
+        re.compile(named, re.IGNORECASE),
+        keys,
+        re.compile("|".join(map(re.escape, words["whole_loss"])), re.IGNORECASE),
+        re.compile(rf"\b(?:{'|'.join(words['other_loss'])})", re.IGNORECASE),
+        tuple(words["needed"]),
+        re.compile(rf"(?:^|[^a-z])(?:{before})[ _]$"),
+        tuple(words["not_with"]),
+        re.compile(rf"\W*(?:{'|'.join(words['evaluation'])})\b", re.IGNORECASE),
+        re.compile("|".join(words["evaluation_marks"]), re.IGNORECASE),
+        re.compile(rf"\b(?:{'|'.join(raw['bars']['titles'])})", re.IGNORECASE),
+        frozenset(raw["bars"]["units"]),
+        tuple(map(_format, raw["format"])),
+    )
+
+
+def _format(raw: dict[str, Any]) -> Format:
+    pattern = raw["pattern"].replace("NUMBER", _NUMBER)
+    return Format(
+        raw["name"], re.compile(pattern), raw["example"], raw["gives"],
+        raw.get("alone", False), raw.get("has", ""),
+    )  # fmt: skip
+
+
+@dataclass
+class LineReader:
+    """The lines of one rank, in their order: what a line means may stand in one before it."""
+
+    formats: Formats
+    _columns: list[str] = field(default_factory=list)  # of a table or CSV
+    _most: int = 0  # total of the largest bar without a title
+
+    def point(self, text: str) -> Point | None:
+        if "%|" in text:
+            return self._bar(text)
+        if _KERAS.search(text):
+            return self._largest(self.formats.point(text))
+        between = next((mark for mark in ("|", ",") if mark in text), None)
+        parts = [part.strip().strip("\"'") for part in text.split(between)]
+        if len(parts) > 2:
+            named = [self.formats.keys.get(part.lower(), "") for part in parts]
+            if (
+                "loss" in named
+                and {"step", "epoch"} & set(named)
+                and not any(map(_CELL.fullmatch, parts))
+            ):
+                self._columns = named
+                return None
+            if len(parts) == len(self._columns):
+                pairs = [
+                    (name, value) for name, value in zip(self._columns, parts, strict=True) if name
+                ]
+                if all(_CELL.fullmatch(value) for _, value in pairs):
+                    return _point((name, value) for name, value in pairs if value)
+        return self.formats.point(text)
+
+    def _bar(self, text: str) -> Point | None:
+        """A bar without a title that is shorter than one before it counts something else: mostly
+        an evaluation."""
+        point = self.formats.point(text)
+        if point is None or point.total is None:
+            return point
+        bar = _BAR.search(text)
+        if bar is None or (bar["title"] or "").strip():
+            return point
+        return self._largest(point)
+
+    def _largest(self, point: Point | None) -> Point | None:
+        if point is None or point.total is None:
+            return point
+        self._most = max(self._most, point.total)
+        return point if point.total == self._most else None
+
+
+_KERAS = re.compile(r"\d+/\d+\S* .*[━=>]|\] +Step: \S+ \| Tot: ")
+_CELL = re.compile(rf"(?:{_NUMBER}|[\d:]+|)")

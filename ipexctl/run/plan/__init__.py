@@ -1,0 +1,1 @@
+"""Who runs which rank where, with which variables; the MPIs. Pure."""

@@ -1,0 +1,69 @@
+"""By which interface and address a host talks to the others."""
+
+from __future__ import annotations
+
+from ipexctl.errors import InputError, RunFailed
+from ipexctl.facts.host_facts import best, link_local, peer_address
+from ipexctl.machines.openssh import login_command
+from ipexctl.run.plan.plan_request import Node
+
+
+def address(node: Node) -> str:
+    """Where the other hosts reach this one."""
+    found = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
+    if not found:
+        raise InputError(
+            f"{node.host.name} is this machine, and the other hosts need its address",
+            hint="name it by an address or a host name that the others reach over SSH",
+        )
+    if link_local(found):
+        raise RunFailed(
+            f"{node.host.name} is reachable only through a link-local address, {found}, which the "
+            "other hosts cannot use",
+            why=f"{_of_connection(node)} has no other known address",
+            hint=f"assign it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
+        )
+    return found
+
+
+def _of_connection(node: Node) -> str:
+    nic = node.facts.net.ssh_nic
+    return f"its network interface {nic}" if nic else "its network interface"
+
+
+def _address_of_nic(node: Node) -> str:
+    """The hostfile says which interface; other hosts connect to this interfaces address."""
+    there = {nic.name: nic for nic in node.facts.net.nics}
+    if node.host.nic not in there:
+        raise RunFailed(
+            f"{node.host.name}: there is no network interface {node.host.nic}",
+            why=f"it has {', '.join(there)}",
+            hint=f"correct nic= for {node.host.name} in the hostfile",
+        )
+    found = best(there[node.host.nic].addresses)
+    if not found or not there[node.host.nic].up:
+        raise RunFailed(
+            f"{node.host.name}: the network interface {node.host.nic} is down or has no address",
+            hint=login_command.ssh(node.host, f"ip addr show {node.host.nic}"),
+        )
+    return found
+
+
+def ipv6_only(node: Node, name: str) -> bool:
+    """Has this interface of the host no IPv4 address?"""
+    found = next((nic.addresses for nic in node.facts.net.nics if nic.name == name), ())
+    return bool(found) and all(":" in address for address in found)
+
+
+def nic(node: Node) -> str:
+    if node.host.nic:
+        return node.host.nic
+    own = address(node)
+    for interface in node.facts.net.nics:
+        if own in interface.addresses:
+            return interface.name
+    raise RunFailed(
+        f"{node.host.name}: no network interface has the address {own}",
+        why="SSH connects to an address that is translated (NAT)",
+        hint="ipexctl doctor -v",
+    )

@@ -1,0 +1,86 @@
+"""The plan of a run, as values: who runs which rank, where and with what."""
+
+from __future__ import annotations
+
+from ipexctl.env.choice.env_choice import EnvUsed
+from ipexctl.facts.software_facts import Mpi
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a host said it would run with."""
+
+    prefix: str  # its environment: <root>/envs/<hash>
+    packages: tuple[tuple[str, str], ...]
+    mpi_env: tuple[tuple[str, str], ...]
+    path: str
+    port: int
+    mpi: Mpi | None = None  # None: our agents start the ranks
+    preload: tuple[str, ...] = ()  # OpenMP and malloc libraries in the environment
+    borrowed: bool = False  # nothing is installed; this is the user's own on this machine
+    accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
+    modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
+    environment: EnvUsed | None = None  # None: not one of ipexctl's
+
+    @property
+    def command_env(self) -> tuple[tuple[str, str], ...]:
+        """For a command or shell of the user's. ipexctl's environments have no pip: the host's own
+        must not install into the host's Python from there."""
+        no_pip = (("PIP_REQUIRE_VIRTUALENV", "1"),) if self.environment else ()
+        return (*self.mpi_env, *no_pip)
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    rank: int
+    local_rank: int
+    cpus: tuple[int, ...]  # where it may run
+    comm: tuple[int, ...] = ()  # where its communication threads run
+    node: int | None = None  # whose memory it takes first; None: nobody knows, or several
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """What one host of a run gets. Everything in it comes from that host's own facts."""
+
+    host: str
+    label: str  # its name in mpirun's machine file
+    prefix: str
+    nic: str
+    ranks: tuple[RankPlace, ...]
+    env: tuple[tuple[str, str], ...]  # for every process of the run on this host
+    rank_env: tuple[tuple[str, str], ...]  # for the ranks on this host
+    threads: int | None = None  # of each rank; None: nobody knows the host's CPUs
+    reasons: tuple[tuple[str, str], ...] = ()  # why a variable of rank_env is what it is
+    mpi_bin: str = ""  # the folder of mpirun and its daemons
+    flags: tuple[str, ...] = ()  # instruction sets on which the plan of dtype and stack counts
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    hosts: tuple[HostPlan, ...]  # node0 first; hosts that get no rank are not in it
+    master_addr: str
+    master_port: int
+    argv: tuple[str, ...]  # what follows the interpreter: script and its arguments
+    mpirun: tuple[str, ...]
+    machinefile: str
+    notes: tuple[str, ...] = ()
+    backend: str = "gloo"
+    mpi: str = ""  # the row of run/plan/mpi.py; "": our agents start the ranks
+    secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
+    run_id: str = ""
+    environment: EnvUsed | None = None
+
+    @property
+    def world_size(self) -> int:
+        return sum(len(h.ranks) for h in self.hosts)
+
+    @property
+    def master(self) -> str:
+        """ADDRESS:PORT of rank 0."""
+        address = f"[{self.master_addr}]" if ":" in self.master_addr else self.master_addr
+        return f"{address}:{self.master_port}"
+
+    def host_of(self, rank: int) -> str:
+        return next(h.host for h in self.hosts if any(p.rank == rank for p in h.ranks))

@@ -1,0 +1,168 @@
+"""Topology + request -> LaunchPlan. Pure: the same facts always give the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ipexctl.base.values import texts
+from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, read_used
+from ipexctl.errors import RunFailed
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.run.plan import interface_choice, mpi, oneccl_setvars, port_plan, secret_env
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Prepared
+from ipexctl.run.plan.placement import (
+    decide,
+    host_variables,
+    process_variables,
+    rank_places,
+    rank_variables,
+)
+from ipexctl.run.plan.plan_request import Node as Node
+from ipexctl.run.plan.plan_request import RunRequest as RunRequest
+from ipexctl.run.plan.rank_env_vars import Site
+from ipexctl.run.plan.rank_share import share_out as share_out
+
+# what a training is chosen by; each is looked for again where the ranks begin
+FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16")
+
+
+def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
+    decided = decide(nodes, request)
+    first = decided.sites[0].node
+    installed = _mpi([site.node for site in decided.sites])
+    ipv6 = any(interface_choice.ipv6_only(site.node, site.nic) for site in decided.sites)
+    starter = _starter(installed, decided.backend.name) if ipv6 else installed
+    if ipv6 and request.ports and starter == mpi.OPENMPI.name:
+        raise RunFailed(
+            "--ports cannot be used with Open MPI on hosts without an IPv4 address",
+            why="over IPv6, its daemons cannot find each other at fixed ports",
+            hint="leave --ports out, or: ipexctl install --mpi intel",
+        )
+    hosts: list[HostPlan] = []
+    rank = 0
+    for i, site in enumerate(decided.sites):
+        hosts.append(_host_plan(site, i, rank, request))
+        rank += len(site.places.parts)
+    secret_env.check(request.secret, hosts)
+    more = port_plan.of_mpirun(hosts[0], mpi.FLAVOURS[starter].flags) if starter else ()
+    run_dir = f"{first.facts.disk.root}/runs/{run_id}"
+    return LaunchPlan(
+        hosts=tuple(hosts),
+        master_addr=decided.master_addr,
+        master_port=decided.master_port,
+        argv=request.argv,
+        mpirun=mpi.mpirun(hosts[0], starter, rank, run_dir, more, ipv6=ipv6),
+        machinefile=mpi.machinefile(hosts, starter),
+        notes=(*decided.notes, *_no_mpi(installed, starter)),
+        backend=decided.backend.name,
+        mpi=starter,
+        secret=request.secret,
+        run_id=run_id,
+        environment=_environment(nodes),
+    )
+
+
+def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> Prepared:
+    """What a host says it would run with. Raises ValueError."""
+    prefix, path, port, found = (done.get(k) for k in ("prefix", "path", "port", "packages"))
+    if not isinstance(prefix, str) or not prefix.startswith("/"):
+        raise ValueError("no path of its environment")
+    if not isinstance(path, str) or "\0" in prefix + path:
+        raise ValueError("no PATH")
+    if not isinstance(port, int) or not 0 < port < 65536:
+        raise ValueError("no free port")
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise ValueError("no packages")
+    starter = mpi.in_packages(found, prefix) or mpi.of_host(done.get("system"))
+    ours = mpi.env_vars(prefix, starter)
+    env = oneccl_setvars.merged(ours, oneccl_setvars.checked(done.get("setvars")))
+    preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
+    listed, used = done.get("modules"), read_used(done.get("environment"))
+    if choice and choice.key and (not used or used.key != choice.key):
+        raise ValueError("an environment other than the requested one")
+    return Prepared(
+        prefix,
+        tuple(found.items()),
+        env,
+        path,
+        port,
+        starter,
+        preload,
+        borrowed=done.get("borrowed") is True,
+        accelerators=texts(done.get("accelerators")),
+        modules=frozenset(texts(listed)) if isinstance(listed, list) else None,
+        environment=replace(used, choice=choice) if used else None,
+    )
+
+
+def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
+    """The one that all hosts have; None where it is not one of ipexctl's. Raises RunFailed."""
+    found = [node.prepared.environment for node in nodes]
+    hosts: dict[str, list[str]] = {}
+    for node, used in zip(nodes, found, strict=True):
+        if used:
+            hosts.setdefault(f"{used.key} (project {used.project})", []).append(node.host.name)
+    if len(hosts) > 1:
+        raise RunFailed(
+            "the hosts' current environments are not the same",
+            why="; ".join(f"{what} on {fold(names)}" for what, names in hosts.items()),
+            hint="ipexctl install   # in your project: `run` then uses the one of its ipexctl.lock",
+        )
+    return found[0]
+
+
+def _mpi(nodes: Sequence[Node]) -> str:
+    """The row of the one MPI that all of them have."""
+    have = {node.host.name: node.prepared.mpi for node in nodes}
+    kinds = {(m.flavour, m.version) if m else () for m in have.values()}
+    if len(kinds) > 1:
+        raise RunFailed(
+            "the hosts do not have one MPI in common",
+            why="; ".join(f"{name}: {m or 'none'}" for name, m in have.items()),
+            hint="ipexctl install",
+        )
+    return mpi.row_of(nodes[0].prepared.mpi)
+
+
+def _starter(name: str, backend: str) -> str:
+    """What starts the ranks where a host has no IPv4 address."""
+    if name == mpi.NONE or mpi.FLAVOURS[name].ipv6 is not None:
+        return name
+    if backend == "mpi":
+        raise RunFailed(
+            f"{mpi.title(name)} cannot start ranks on hosts without an IPv4 address",
+            why="its mpirun looks up IPv4 addresses only, and the backend mpi needs it",
+            hint="ipexctl install --mpi openmpi   # or intel",
+        )
+    return mpi.NONE
+
+
+def _no_mpi(installed: str, starter: str) -> tuple[str, ...]:
+    if installed == starter:
+        return ()
+    return (
+        f"{mpi.title(installed)} needs IPv4 addresses, which some hosts lack: the agents start the "
+        "ranks without MPI, which is enough for gloo",
+    )
+
+
+def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> HostPlan:
+    node, nic = site.node, site.nic
+    variables, of_all = rank_variables(site, request), process_variables(site, request)
+    prepared = node.prepared
+    starter = mpi.row_of(prepared.mpi)
+    return HostPlan(
+        host=node.host.name,
+        label=mpi.label(starter, node.host.name, index),
+        mpi_bin=prepared.mpi.bin if prepared.mpi else "",
+        prefix=prepared.prefix,
+        nic=nic,
+        ranks=rank_places(site, first_rank),
+        env=(*host_variables(site), *((v.name, v.value) for v in of_all)),
+        rank_env=tuple((v.name, v.value) for v in variables),
+        threads=site.places.threads,
+        flags=tuple(flag for flag in FLAGS if flag in node.facts.cpu.flags),
+        reasons=tuple((v.name, v.why) for v in (*variables, *of_all) if v.why),
+    )

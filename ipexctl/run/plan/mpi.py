@@ -1,0 +1,357 @@
+"""The MPIs that start the ranks: where their files are, and how each is told to use our agents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from packaging.version import Version
+
+from ipexctl.errors import HostFailed, InputError, unknown_value
+from ipexctl.facts.software_facts import Mpi
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.launch import HostPlan
+
+RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc"')
+SYSTEM = "system"
+AGENTS, SSH = "agents", "ssh"  # who starts mpirun's daemons: --launcher
+NONE = ""  # the name of no MPI: our own agents start the ranks
+WORDS = ("intel", "mpich", "openmpi", "system", "none")  # of --mpi
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One MPI. In texts, {run} is the run's folder, {nic} and {prefix} are the host's own."""
+
+    name: str
+    title: str
+    package: str  # the wheel that brings it
+    wanted: str  # what is asked of the index; for Intel MPI the version table says it
+    flags: tuple[str, ...]  # of mpirun, where our agents start its daemons
+    alone: tuple[str, ...]  # of mpirun, for processes on one machine
+    slots: str  # a line of its machine file
+    daemons: frozenset[str]  # all that it may ask us to start
+    variables: Pairs = ()  # for its programs and for the ranks
+    nic: Pairs = ()  # the same, for the host's own interface
+    single: Pairs = ()  # the same, for processes on one machine that need no network
+    by_hand: Pairs = ()  # of a person's shell, where mpirun is typed by hand
+    dropped: frozenset[str] = frozenset()  # node0's settings that other hosts must not get
+    own_names: bool = True  # False: names of hosts mean something else to it
+    ipv6: tuple[str, ...] | None = None  # more flags for hosts without IPv4; None: it needs IPv4
+
+
+INTEL = Flavour(
+    name="intel",
+    title="Intel MPI",
+    package="impi-rt",
+    wanted="impi-rt",
+    # -genvnone: each host's processes get that host's own environment, from its agent
+    flags=(
+        "-genvnone", "-bootstrap", "ssh", "-bootstrap-exec", "{run}/bootstrap", "-iface", "{nic}",
+        "-machinefile", "{run}/hosts", "-n", "{n}",
+    ),
+    alone=("-n", "{n}"),
+    slots="{label}:{ranks}",
+    daemons=frozenset({"hydra_bstrap_proxy", "hydra_pmi_proxy"}),
+    variables=(("LD_LIBRARY_PATH", "{prefix}/lib"), ("I_MPI_ROOT", "{prefix}")),
+    # no network: Hydra starts the ranks itself and does not look its own name up
+    single=(
+        ("I_MPI_HYDRA_BOOTSTRAP", "fork"), ("I_MPI_HYDRA_IFACE", "lo"),
+        ("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "0"),
+    ),
+    by_hand=(
+        ("I_MPI_HYDRA_BOOTSTRAP", "ssh"), ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "{bootstrap}"),
+        ("I_MPI_HYDRA_BOOTSTRAP_AUTOFORK", "0"), ("I_MPI_HYDRA_IFACE", "{nic}"),
+        ("I_MPI_HYDRA_HOST_FILE", "{hosts}"),
+    ),
+    ipv6=("-v6",),
+)  # fmt: skip
+MPICH = Flavour(
+    name="mpich",
+    title="MPICH",
+    package="mpich",
+    wanted="mpich>=4.1,<6",
+    flags=(
+        "-genvnone", "-launcher", "ssh", "-launcher-exec", "{run}/bootstrap", "-iface", "{nic}",
+        "-wdir", "/", "-f", "{run}/hosts", "-n", "{n}",
+    ),
+    alone=("-launcher", "fork", "-iface", "lo", "-n", "{n}"),
+    slots="{label}:{ranks}",
+    daemons=frozenset({"hydra_pmi_proxy"}),
+    variables=(("LD_LIBRARY_PATH", "{prefix}/lib"),),
+    nic=(("UCX_NET_DEVICES", "{nic}"),),  # else it takes all, and hangs if one reaches nobody
+    by_hand=(
+        ("HYDRA_LAUNCHER", "ssh"), ("HYDRA_LAUNCHER_EXEC", "{bootstrap}"),
+        ("HYDRA_LAUNCHER_AUTOFORK", "0"), ("HYDRA_IFACE", "{nic}"), ("HYDRA_HOST_FILE", "{hosts}"),
+    ),
+)  # fmt: skip
+_OWN_PORTS = frozenset({"oob_tcp_dynamic_ipv4_ports", "oob_tcp_dynamic_ipv6_ports"})
+OPENMPI = Flavour(
+    name="openmpi",
+    title="Open MPI",
+    package="openmpi",
+    wanted="openmpi>=5,<6",
+    flags=(
+        "--allow-run-as-root", "--leave-session-attached",
+        "--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", "{run}/bootstrap",
+        "--prtemca", "plm_ssh_no_tree_spawn", "1",
+        "--hostfile", "{run}/hosts", "-n", "{n}", "--bind-to", "none", "--wdir", "/",
+    ),
+    alone=(
+        "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", "{n}",
+    ),
+    slots="{label} slots={ranks}",
+    daemons=frozenset({"prted"}),
+    variables=(
+        ("LD_LIBRARY_PATH", "{prefix}/lib"), ("OPAL_PREFIX", "{prefix}"),
+        ("PRTE_PREFIX", "{prefix}"), ("PMIX_PREFIX", "{prefix}"),
+    ),
+    nic=(("PRTE_MCA_prte_if_include", "{nic}"), ("OMPI_MCA_btl_tcp_if_include", "{nic}")),
+    by_hand=(
+        ("PRTE_MCA_plm", "ssh"), ("PRTE_MCA_plm_ssh_agent", "{bootstrap}"),
+        ("PRTE_MCA_plm_ssh_no_tree_spawn", "1"), ("PRTE_MCA_prte_leave_session_attached", "1"),
+        ("PRTE_MCA_prte_default_hostfile", "{hosts}"),
+        ("PRTE_ALLOW_RUN_AS_ROOT", "1"), ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ),
+    dropped=_OWN_PORTS | {"prte_if_include", "prte_tmpdir_base"},
+    own_names=False,
+    ipv6=(),
+)  # fmt: skip
+OPENMPI_4 = Flavour(
+    name="openmpi4",
+    title="Open MPI 4",
+    package="openmpi",
+    wanted="openmpi>=4.1,<5",
+    flags=(
+        "--allow-run-as-root", "--leave-session-attached",
+        "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", "{run}/bootstrap",
+        "--mca", "plm_rsh_no_tree_spawn", "1",
+        "--hostfile", "{run}/hosts", "-n", "{n}", "--bind-to", "none", "--wdir", "/",
+    ),
+    alone=("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "{n}"),
+    slots="{label} slots={ranks}",
+    daemons=frozenset({"orted"}),
+    variables=(("LD_LIBRARY_PATH", "{prefix}/lib"), ("OPAL_PREFIX", "{prefix}")),
+    nic=(("OMPI_MCA_oob_tcp_if_include", "{nic}"), ("OMPI_MCA_btl_tcp_if_include", "{nic}")),
+    by_hand=(
+        ("OMPI_MCA_plm", "rsh"), ("OMPI_MCA_plm_rsh_agent", "{bootstrap}"),
+        ("OMPI_MCA_plm_rsh_no_tree_spawn", "1"), ("OMPI_MCA_orte_leave_session_attached", "1"),
+        ("OMPI_MCA_orte_default_hostfile", "{hosts}"),
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ),
+    dropped=_OWN_PORTS | {"oob_tcp_if_include", "orte_tmpdir_base"},
+    own_names=False,
+)  # fmt: skip
+FLAVOURS: Mapping[str, Flavour] = {f.name: f for f in (INTEL, MPICH, OPENMPI, OPENMPI_4)}
+
+
+def flavour(found: Mpi) -> Flavour:
+    """Its row of the table."""
+    old = found.flavour == "openmpi" and found.version.split(".")[0] in ("1", "2", "3", "4")
+    return FLAVOURS["openmpi4" if old else found.flavour]
+
+
+def title(name: str) -> str:
+    return FLAVOURS[name].title if name else "no MPI"
+
+
+def mpi_requirement(word: str, of_table: str) -> str:
+    """What --mpi means for the lock: a requirement, SYSTEM, or NONE."""
+    if word == INTEL.name:
+        return of_table
+    return FLAVOURS[word].wanted if word in FLAVOURS else word.replace("none", NONE)
+
+
+def word_of(locked: str) -> str:
+    """The other way round."""
+    name = re.split(r"[<>=!~]", locked)[0] or "none"
+    return next((f.name for f in FLAVOURS.values() if f.package == name), name)
+
+
+def describe_locked(locked: str, version: Callable[[str], str]) -> str:
+    """For people: what a lock brings."""
+    if locked == SYSTEM:
+        return "the hosts' own MPI"
+    found = in_packages({f.package: version(f.package) for f in FLAVOURS.values()}, "")
+    return str(found or "no MPI")
+
+
+def row_of(found: Mpi | None) -> str:
+    return flavour(found).name if found else NONE
+
+
+def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
+    """The one that came as a wheel into the environment at `prefix`. Raises ValueError for a
+    version that is none."""
+    for row in FLAVOURS.values():
+        if version := versions.get(row.package):
+            return _with_version(Mpi(row.name, version, f"{prefix}/bin", None))
+    return None
+
+
+def _with_version(found: Mpi) -> Mpi:
+    if found.flavour == "intel":  # the only one whose versions are compared
+        Version(found.version)
+    return found
+
+
+def recognised(said: str, folder: str) -> Mpi | None:
+    """From what `mpirun --version` says. Raises ValueError for a version that is none."""
+    for name, pattern in _SAYS:
+        if found := re.search(pattern, said):
+            return _with_version(Mpi(name, found[1], folder, None))
+    return None
+
+
+def of_host(said: object) -> Mpi | None:
+    """The host's own, as remote/run/run_environment.py tells of it. Raises ValueError."""
+    if said is None:
+        return None
+    folder, text = (said.get(k) for k in ("bin", "says")) if isinstance(said, dict) else ("", "")
+    if not isinstance(folder, str) or not folder.startswith("/") or not isinstance(text, str):
+        raise ValueError("no information about its mpirun")
+    return recognised(text, folder)
+
+
+_SAYS = (
+    ("intel", r"Intel\(R\) MPI Library.*Version (\d[\w.]*)"),
+    ("openmpi", r"\(Open MPI\) (\d[\w.]*)"),
+    ("mpich", r"HYDRA build details:\s+Version:\s+(\d[\w.]*)"),
+)
+
+
+def no_mpirun(host: str, said: object) -> HostFailed:
+    """Where --mpi system finds nothing that it can use."""
+    if isinstance(said, Mapping):
+        words = str(said.get("says", "")).strip().splitlines()
+        why = f"its --version says: {words[0][:100]}" if words else "its --version prints nothing"
+        what = f"{host}: {said.get('bin')}/mpirun is not Intel MPI, MPICH or Open MPI"
+    else:
+        what, why = f"{host}: there is no mpirun", "searched PATH and the usual folders"
+    hint = "ipexctl install --mpi openmpi   # brings its own; or mpich, intel, none"
+    return HostFailed(what, why=why, hint=hint)
+
+
+# --- what it is started with ---------------------------------------------------------------------
+
+
+def mpirun(
+    first: HostPlan,
+    name: str,
+    n: int,
+    run_dir: str,
+    more: tuple[str, ...] = (),
+    *,
+    ipv6: bool = False,
+) -> tuple[str, ...]:
+    """The command on the first host; () where our agents start the ranks themselves.
+
+    `ipv6`: some host has no IPv4 address.
+    """
+    if name == NONE:
+        return ()
+    values = {"run": run_dir, "nic": first.nic, "n": str(n)}
+    row = FLAVOURS[name]
+    flags = tuple(
+        word.format_map(values) for word in ((row.ipv6 or ()) if ipv6 else ()) + row.flags
+    )
+    return (f"{first.mpi_bin}/mpirun", *flags, *more, *RANK)
+
+
+def starter(host: HostPlan) -> tuple[str, ...]:
+    """What starts the ranks of one host where there is no MPI."""
+    return (*RANK[:2], RANK[2] + ' "$@"', "sh", *(f"{p.rank}:{p.local_rank}" for p in host.ranks))
+
+
+def check_launcher(launcher: str, name: str | None = None) -> None:
+    """`name`: the MPI on the hosts; None before it is known."""
+    if launcher not in (AGENTS, SSH):
+        raise unknown_value("--launcher", launcher, (AGENTS, SSH))
+    if launcher == SSH and name == NONE:
+        raise InputError(
+            "--launcher ssh is a way to start mpirun's daemons, and there is no MPI on the hosts",
+            hint="leave it out, or: ipexctl install --mpi openmpi",
+        )
+
+
+def machinefile(hosts: Sequence[HostPlan], name: str) -> str:
+    if name == NONE:
+        return ""
+    slots = FLAVOURS[name].slots
+    return "".join(slots.format(label=h.label, ranks=len(h.ranks)) + "\n" for h in hosts)
+
+
+def single_host_command(mpi: Mpi, n: int) -> tuple[str, ...]:
+    """mpirun for `n` processes on one machine; the program follows."""
+    return (f"{mpi.bin}/mpirun", *(word.format(n=n) for word in flavour(mpi).alone))
+
+
+def single_host_vars(mpi: Mpi | None) -> Pairs:
+    return flavour(mpi).single if mpi else ()
+
+
+def label(name: str, host: str, index: int) -> str:
+    """A name that mpirun reads as one host. Its digits at the start make it unique: no host name
+    of the user's that is kept begins with one. (`:` and `#` mean something in a machine file.)
+    Open MPI cuts names at their first dot, and takes some for the machine it is on.
+    """
+    kept = name == NONE or FLAVOURS[name].own_names
+    return host if kept and re.fullmatch(r"[A-Za-z][A-Za-z0-9.-]*", host) else f"{index}-host"
+
+
+# --- the variables of its processes --------------------------------------------------------------
+
+
+def env_vars(prefix: str, mpi: Mpi | None) -> Pairs:
+    """What a process needs to use the environment at `prefix`, and the MPI if that is in it.
+
+    PATH and LD_LIBRARY_PATH are to be put before what is there.
+    """
+    path = ("PATH", f"{prefix}/bin")
+    if mpi is None:
+        return (path,)
+    if mpi.bin != f"{prefix}/bin":  # the host's own: its files are where it expects them
+        return (("PATH", f"{prefix}/bin:{mpi.bin}"),)
+    variables = tuple((n, v.format(prefix=prefix)) for n, v in flavour(mpi).variables)
+    if mpi.flavour == "intel" and Version(mpi.version) < Version("2021.15"):
+        variables = tuple(_old_layout(variables, prefix))
+    return (path, *variables)
+
+
+def _old_layout(variables: Pairs, prefix: str) -> Iterator[tuple[str, str]]:
+    """Before 2021.15 libfabric and its providers had folders of their own."""
+    for name, value in variables:
+        more = f":{prefix}/lib/libfabric" if name == "LD_LIBRARY_PATH" else ""
+        yield name, value + more
+    yield "FI_PROVIDER_PATH", f"{prefix}/lib/libfabric/prov"
+
+
+def nic_vars(name: str, nic: str) -> Pairs:
+    """Each host's own interface. One host alone has none: Open MPI takes `lo` only by itself."""
+    if name == NONE or nic == "lo":
+        return ()
+    return tuple((n, v.format(nic=nic)) for n, v in FLAVOURS[name].nic)
+
+
+def shell_vars(name: str, bootstrap: str, nic: str, hosts: str) -> Pairs:
+    """With them plain mpirun reaches all hosts. `bootstrap`: what it starts instead of ssh."""
+    values = {"bootstrap": bootstrap, "nic": nic, "hosts": hosts}
+    return tuple((n, v.format_map(values)) for n, v in FLAVOURS[name].by_hand)
+
+
+# --- what it says ---------------------------------------------------------------------------------
+
+_SSH_SAYS = re.compile(
+    r"ssh: |Host key verification failed|No \S+ host key is known for |.*: Permission denied \("
+)
+_KEPT, _KEPT_OF_SSH = 20, 4
+
+
+def output_tail(before: list[str], lines: Sequence[str]) -> list[str]:
+    """The last lines of mpirun and its daemons, and above them the first that ssh has said: Open
+    MPI prints a page for every host on which a daemon did not start.
+    """
+    told = before + [line for line in lines if line.strip()]
+    of_ssh = [line for line in told if _SSH_SAYS.match(line)][:_KEPT_OF_SSH]
+    return of_ssh + [line for line in told if line not in of_ssh][-_KEPT:]

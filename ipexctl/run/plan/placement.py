@@ -1,0 +1,258 @@
+"""Hosts + request -> who runs how many ranks, on which cores, and talks by what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import (
+    core_pinning,
+    interface_choice,
+    mpi,
+    port_plan,
+    rank_contract,
+    rank_env_vars,
+    rank_share,
+)
+from ipexctl.run.plan.launch import RankPlace
+from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.run.plan.rank_env_vars import Backend, Site, Variable
+from ipexctl.run.plan.secret_env import looks_secret
+
+LONGEST = 100  # characters of a value in a note
+
+
+@dataclass(frozen=True)
+class Decided:
+    """All of a plan that does not depend on which MPI starts the ranks."""
+
+    sites: tuple[Site, ...]  # hosts without ranks are not among them
+    backend: Backend
+    master_addr: str
+    master_port: int
+    notes: tuple[str, ...]
+
+
+def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
+    counts = rank_share.share_out(nodes, request)
+    used = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
+    backend = rank_env_vars.choose_backend([node for node, _ in used], request)
+    alone = len(used) == 1
+    cpu_only = not any(rank_env_vars.usable_accelerators(node.prepared) for node, _ in used)
+    sites = tuple(
+        replace(
+            _site(node, count, backend, alone=alone),
+            frameworks=request.frameworks,
+            cpu_only=cpu_only,
+        )
+        for node, count in used
+    )
+    _refuse_unequal(sites, request)
+    master = _own_master(sites[0])
+    notes = (*rank_share.notes(nodes, counts, request), *_notes(sites, request, master))
+    found = {**master, **dict(request.env)}
+    return Decided(sites, backend, found["MASTER_ADDR"], _port(found["MASTER_PORT"]), notes)
+
+
+def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
+    """The ranks of a host, from rank `first` on."""
+    return tuple(
+        RankPlace(first + i, i, part.cpus, part.comm, part.node)
+        for i, part in enumerate(site.places.parts)
+    )
+
+
+def rank_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
+    made = (*rank_env_vars.planned_vars(site), *rank_env_vars.of_project(request.roots))
+    return rank_env_vars.merged(made, dict(request.env))
+
+
+def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
+    """For MPI's own programs, too."""
+    made = _of_processes(site, request)
+    asked = dict(request.env)
+    return rank_env_vars.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
+
+
+def _of_processes(site: Site, request: RunRequest) -> tuple[Variable, ...]:
+    port = site.node.prepared.port
+    bounded = port_plan.variables(request.ports, port) if request.ports else ()
+    return (
+        Variable("I_MPI_PIN", "0", "ipexctl pins the ranks itself, so MPI must not"),
+        *(Variable(name, value, "--ports") for name, value in bounded),
+    )
+
+
+def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
+    """What processes on the host find their programs and libraries by."""
+    prepared = site.node.prepared
+    path = f"{dict(prepared.mpi_env)['PATH']}:{prepared.path}"
+    return (
+        *((k, v) for k, v in prepared.mpi_env if k != "PATH"),
+        *mpi.nic_vars(mpi.row_of(prepared.mpi), site.nic),
+        ("PATH", path),
+    )
+
+
+def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
+    places = core_pinning.place_ranks(node.facts, count, backend.workers)
+    if alone:
+        return Site(node, places, backend, "lo", "only one host, so loopback is used", alone=True)
+    nic = interface_choice.nic(node)
+    why = "the hostfile says so" if node.host.nic else "other hosts connect to this interface"
+    return Site(node, places, backend, nic, why, alone=False)
+
+
+def _own_master(first: Site) -> dict[str, str]:
+    """Where rank 0 is found, if the user does not say so."""
+    address = "127.0.0.1" if first.alone else interface_choice.address(first.node)
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(first.node.prepared.port)}
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65536):
+        raise InputError(f"MASTER_PORT={text}: not a port")
+    return int(text)
+
+
+# --- what the user should know -------------------------------------------------------------------
+
+
+def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]) -> Iterator[str]:
+    yield from _tight(sites)
+    if "OMP_NUM_THREADS" not in dict(request.env):
+        yield from _unequal(sites)
+    yield from _overridden(sites, request, master)
+    yield from _not_joined(sites)
+    if request.ports and len(sites) > 1:
+        yield port_plan.port_note([site.node for site in sites], sites[0].backend.name)
+    for name in filter(looks_secret, dict(request.env)):
+        yield (
+            f"--env {name}: looks like a secret; --secret-env {name} keeps it out of plans and logs"
+        )
+
+
+def _tight(sites: Sequence[Site]) -> Iterator[str]:
+    """Equal words about several hosts are said once."""
+    said: dict[str, list[str]] = {}
+    for site in sites:
+        for text in _of_one(site):
+            said.setdefault(text, []).append(site.node.host.name)
+    for text, names in said.items():
+        yield f"{fold(names)}: {text}"
+
+
+def _of_one(site: Site) -> Iterator[str]:
+    places, cpu = site.places, site.node.facts.cpu
+    ranks = len(places.parts)
+    if places.threads is None:
+        yield (
+            "the kernel does not show its CPUs: ranks are not pinned, and torch chooses the "
+            "number of threads"
+        )
+    elif places.shared:
+        yield f"{ranks} ranks share {len(places.parts[0].cpus)} cores, one thread each"
+    if places.crowded:
+        yield "too few cores: communication threads share those on which ranks compute"
+    if places.capped:
+        yield (
+            f"its control group allows {cpu.quota:g} CPUs' worth of time: "
+            f"{places.threads} of {min(len(p.cpus) for p in places.parts)} threads per rank"
+        )
+    if cpu.quota is not None and ranks * (1 + site.backend.workers) > cpu.quota:
+        yield f"{ranks} ranks must share {cpu.quota:g} CPUs' worth of time"
+
+
+def _unequal(sites: Sequence[Site]) -> Iterator[str]:
+    """Ranks get equal shares of the data, so the one with the fewest threads is the last."""
+    threads = {site.places.threads for site in sites if site.places.threads}
+    if len(threads) > 1:
+        least = min(threads)
+        slow = [site.node.host.name for site in sites if site.places.threads == least]
+        count = "1 thread" if least == 1 else f"{least} threads"
+        yield (
+            f"ranks on {fold(slow)} have {count}, others up to {max(threads)}: "
+            "each step waits for the slowest"
+        )
+
+
+def _overridden(
+    sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
+) -> Iterator[str]:
+    asked = dict(request.env)
+    for name in sorted(asked.keys() & rank_contract.FIXED):
+        yield f"--env {name}: not used, as it differs in each rank"
+    planned = {name: [value] for name, value in master.items()}
+    for name in asked.keys() & _of_contract():
+        planned.setdefault(name, []).append("one for each rank or host")
+    for site in sites:
+        ours = (*rank_env_vars.planned_vars(site), *_of_processes(site, request))
+        for name, value in (*((v.name, v.value) for v in ours), *host_variables(site)):
+            planned.setdefault(name, []).append(value)
+    for name, values in planned.items():
+        different = sorted({value for value in values if value != asked.get(name)})
+        if name in asked and different:
+            had = " or ".join(map(_short, different[:3]))
+            yield f"--env {name}={_short(asked[name])} is used, the plan had {had}"
+    yield from _comm_overlap(sites, asked.get("CCL_WORKER_AFFINITY", ""))
+
+
+def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
+    """Lightning computes ranks as host number x ranks per host."""
+    counts = {site.node.host.name: len(site.places.parts) for site in sites}
+    if "lightning" in request.frameworks.used and len(set(counts.values())) > 1:
+        least = min(counts.values())
+        raise InputError(
+            "Lightning needs the same number of ranks on every host",
+            why=", ".join(f"{name} has {count}" for name, count in counts.items()),
+            hint=f"-n {least * len(counts)} -ppn {least}",
+        )
+
+
+def _not_joined(sites: Sequence[Site]) -> Iterator[str]:
+    """Why Accelerate is not told to join the ranks, where it has to be told."""
+    first = sites[0]
+    if not ({"accelerate", "transformers"} & first.frameworks.used):
+        return
+    if first.frameworks.sharding:
+        what = " and ".join(sorted(first.frameworks.sharding))
+        yield (
+            f"ACCELERATE_USE_CPU is not set, as it would turn off {what}: "
+            + (
+                "Accelerate has no FSDP on CPUs, so ranks may train alone; use torch's fully_shard"
+                if "FSDP" in first.frameworks.sharding
+                else "check the line about what ranks exchanged"
+            )
+        )
+    elif not first.cpu_only:
+        with_devices = [
+            s.node.host.name for s in sites if rank_env_vars.usable_accelerators(s.node.prepared)
+        ]
+        yield (
+            f"{fold(with_devices)}: accelerators found, so ACCELERATE_USE_CPU is not set: "
+            "Accelerator(cpu=True) or --use_cpu trains on the CPUs of all hosts"
+        )
+
+
+def _short(value: str) -> str:
+    """Paths of libraries can be longer than a screen."""
+    return value if len(value) <= LONGEST else f"{value[: LONGEST - 3]}..."
+
+
+def _of_contract() -> frozenset[str]:
+    named = frozenset(entry.name for entry in rank_contract.TABLE)
+    return named - rank_contract.FIXED - {"MASTER_ADDR", "MASTER_PORT"}
+
+
+def _comm_overlap(sites: Sequence[Site], asked: str) -> Iterator[str]:
+    own = {int(word) for word in asked.split(",") if word.isascii() and word.isdigit()}
+    hit = [
+        site.node.host.name
+        for site in sites
+        if sites[0].backend.name == "ccl" and own & {c for p in site.places.parts for c in p.cpus}
+    ]
+    if hit:
+        yield f"--env CCL_WORKER_AFFINITY names cores on which ranks of {fold(hit)} compute"

@@ -1,0 +1,32 @@
+"""What a plan is made from: what the user asked for, and what is known of each host."""
+
+from __future__ import annotations
+
+from ipexctl.facts.facts import Facts
+from ipexctl.inventory.inventory import Host
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.launch import Prepared
+from ipexctl.user_code.frameworks import Frameworks
+
+Ports = tuple[int, int]  # first and last
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    argv: tuple[str, ...]  # script and its arguments, or -m module ...
+    n: int | None = None
+    ppn: int | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    ports: Ports | None = None  # None: any
+    secret: tuple[str, ...] = ()  # names of --secret-env
+    frameworks: Frameworks = Frameworks()  # what the script's code uses
+    roots: tuple[str, ...] = ()  # where its own packages lie, from where ranks start
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host with all that is known about it."""
+
+    host: Host
+    facts: Facts
+    prepared: Prepared

@@ -1,0 +1,91 @@
+"""--ports 40000-40100: what can be kept within a range of ports, and what can't."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.run.plan.launch import HostPlan
+from ipexctl.run.plan.plan_request import Node, Ports
+
+FEWEST = 16  # for two runs at a time, and 10 for Hydra and the processes that use MPI
+
+
+def read_ports(text: str) -> Ports:
+    """Raises InputError for what is no range that a run could use."""
+    first, dash, last = text.partition("-")
+    if not (dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit()):
+        raise InputError(f"--ports {text}: expected a range such as 40000-40100")
+    low, high = int(first), int(last)
+    if not 1024 <= low <= high <= 65535:
+        raise InputError(f"--ports {text}: expected FIRST-LAST, with ports from 1024 to 65535")
+    if high - low + 1 < FEWEST:
+        raise InputError(
+            f"--ports {text}: {high - low + 1} ports are too few",
+            why="MASTER_PORT, mpirun and every process that uses MPI take some",
+            hint=f"open at least {FEWEST} ports, ideally 100",
+        )
+    return low, high
+
+
+def top(ports: Ports) -> Ports:
+    """The quarter that is kept for MASTER_PORT, Open MPI's daemon and its mpirun: three for a run.
+
+    What is below is for all others. A host chooses its three: remote/run/run_environment.py.
+    """
+    low, high = ports
+    return high + 1 - 3 * max(2, (high - low + 1) // 12), high
+
+
+def variables(ports: Ports, port: int) -> tuple[tuple[str, str], ...]:
+    """For every MPI, and for libfabric and UCX below it; each reads its own names only.
+
+    Open MPI's daemon listens on every port that it is given, so it gets one: that below `port`, the
+    free one that its host has named.
+    """
+    low, high = ports[0], top(ports)[0] - 1
+    pair, count, daemon = f"{low}:{high}", str(high - low + 1), str(port - 1)
+    return (
+        ("I_MPI_PORT_RANGE", pair),
+        ("MPIEXEC_PORT_RANGE", pair),
+        ("MPIR_CVAR_CH3_PORT_RANGE", pair),
+        ("FI_TCP_PORT_LOW_RANGE", str(low)),
+        ("FI_TCP_PORT_HIGH_RANGE", str(high)),
+        ("UCX_TCP_PORT_RANGE", f"{low}-{high}"),
+        *((f"{name}_ipv{n}_ports", daemon) for name in _OF_DAEMONS for n in (4, 6)),
+        *((f"OMPI_MCA_btl_tcp_port_min_v{n}", str(low)) for n in (4, 6)),
+        *((f"OMPI_MCA_btl_tcp_port_range_v{n}", count) for n in (4, 6)),
+    )
+
+
+_OF_DAEMONS = ("PRTE_MCA_oob_tcp_dynamic", "OMPI_MCA_oob_tcp_dynamic")  # the second: Open MPI 4
+
+
+def of_mpirun(first: HostPlan, flags: Sequence[str]) -> tuple[str, ...]:
+    """Beside Open MPI's mpirun a daemon runs on the first host: mpirun takes the port below."""
+    word = next((flag for flag in flags if flag.endswith("mca")), "")
+    prefix = {"--prtemca": _OF_DAEMONS[0], "--mca": _OF_DAEMONS[1]}.get(word)
+    found = [(n, v) for n, v in first.env if prefix and n.startswith(prefix) and v.isdecimal()]
+    return tuple(
+        text for n, v in found for text in (word, n.partition("_MCA_")[2], str(int(v) - 1))
+    )
+
+
+def port_note(nodes: Sequence[Node], backend: str) -> str:
+    """gloo asks the kernel for any port, so only the kernel can bound it."""
+    if backend != "gloo":
+        return (
+            f"--ports does not limit the ports that the backend {backend} opens in addition "
+            "to MPI and libfabric"
+        )
+    ranges: dict[str, list[str]] = {}
+    for node in nodes:
+        low_high = node.facts.net.port_range
+        text = f"{low_high[0]}-{low_high[1]}" if low_high else "the kernel's default range"
+        ranges.setdefault(text, []).append(node.host.name)
+    where = "; ".join(f"{text} on {fold(hosts)}" for text, hosts in ranges.items())
+    return (
+        f"--ports cannot limit gloo, which uses any port of {where} "
+        "(sysctl net.ipv4.ip_local_port_range): open those between the hosts, too"
+    )

@@ -1,0 +1,196 @@
+"""The variables that the ranks of one host get, each with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import rank_contract
+from ipexctl.run.plan.core_pinning import Places
+from ipexctl.run.plan.launch import Prepared
+from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.user_code.frameworks import Frameworks
+
+BINDINGS = ("oneccl-bind-pt", "torch-ccl")  # the second is older
+
+
+@dataclass(frozen=True)
+class Variable:
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What torch.distributed shall talk by, and the communication threads of each rank."""
+
+    name: str
+    why: str
+    workers: int = 0  # CPUs to set apart
+    count: int = 0  # CCL_WORKER_COUNT
+
+
+@dataclass(frozen=True)
+class Site:
+    """One host of the run, as far as it is planned."""
+
+    node: Node
+    places: Places
+    backend: Backend
+    nic: str
+    nic_why: str
+    alone: bool
+    frameworks: Frameworks = Frameworks()
+    cpu_only: bool = True  # no host of the run has an accelerator that its torch could use
+
+
+def choose_backend(nodes: Sequence[Node], request: RunRequest) -> Backend:
+    """`ccl` where all hosts have the bindings, else gloo; the user's own word before that."""
+    asked = dict(request.env)
+    without = [node.host.name for node in nodes if not _bindings(node.prepared)]
+    name, why = "ccl", f"{_bindings(nodes[0].prepared)} is installed"
+    if without:
+        name, why = "gloo", "no oneCCL bindings are installed"
+        if len(without) < len(nodes):
+            why = f"{without[0]} has no oneCCL bindings"
+    if "IPEXCTL_BACKEND" in asked:
+        name, why = asked["IPEXCTL_BACKEND"], "yours, with --env"
+    if name != "ccl":
+        return Backend(name, why)
+    count = _workers(asked.get("CCL_WORKER_COUNT", "1"))
+    return Backend(name, why, 0 if "CCL_WORKER_AFFINITY" in asked else count, count)
+
+
+def _workers(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 64):
+        raise InputError(
+            f"CCL_WORKER_COUNT={text}: must be a number from 1 to 64",
+            why="oneCCL needs a thread to communicate; older Trainers refuse 0",
+        )
+    return int(text)
+
+
+def _bindings(prepared: Prepared) -> str:
+    found = dict(prepared.packages)
+    return next((f"{name} {found[name]}" for name in BINDINGS if name in found), "")
+
+
+def planned_vars(site: Site) -> tuple[Variable, ...]:
+    """What the plan sets where the user says nothing."""
+    return (
+        *_threads(site), *_network(site), *_ccl(site), *_preload(site), *_frameworks(site),
+        *_others(site),
+    )  # fmt: skip
+
+
+def _threads(site: Site) -> Iterator[Variable]:
+    places, cpu = site.places, site.node.facts.cpu
+    if places.threads is None:
+        return
+    why = "one per core of the rank"
+    if places.shared:
+        why = "more ranks than cores"
+    elif places.capped:
+        why = f"the control group allows {cpu.quota:g} CPUs' worth of time"
+    if site.backend.workers and not places.crowded:
+        why += f", {site.backend.workers} more for communication"
+    yield Variable("OMP_NUM_THREADS", str(places.threads), why)
+
+
+def _network(site: Site) -> Iterator[Variable]:
+    yield Variable("GLOO_SOCKET_IFNAME", site.nic, site.nic_why)
+    if not site.alone or site.backend.name == "ccl":
+        yield Variable("FI_PROVIDER", "tcp", "for MPI and ccl; works on every network")
+        yield Variable("FI_TCP_IFACE", site.nic, "on another interface, libfabric may hang")
+
+
+def _ccl(site: Site) -> Iterator[Variable]:
+    if site.backend.name != "ccl":
+        return
+    yield Variable("CCL_WORKER_COUNT", str(site.backend.count), "communication threads per rank")
+    yield Variable("CCL_ATL_TRANSPORT", "ofi", "the same for every MPI")
+    yield Variable("CCL_KVS_IFACE", site.nic, "on another interface, oneCCL may wait 120 s")
+    comm = [cpu for part in site.places.parts for cpu in part.comm]
+    if comm:
+        why = "too few cores to reserve any" if site.places.crowded else "no rank computes there"
+        yield Variable("CCL_WORKER_AFFINITY", ",".join(map(str, comm)), why)
+
+
+def _preload(site: Site) -> Iterator[Variable]:
+    # the loader takes a space and a colon for the end of a path
+    usable = (path for path in site.node.prepared.preload if not set(path) & set(" :"))
+    found = {path.rpartition("/")[2].partition(".")[0]: path for path in usable}
+    openmp = found.get("libiomp5")
+    allocator = next((found[n] for n in ("libtcmalloc", "libjemalloc") if n in found), None)
+    paths = [path for path in (openmp, allocator) if path]
+    if paths:
+        yield Variable("LD_PRELOAD", ":".join(paths), "it is in the environment")
+    if allocator and "libjemalloc" in allocator:
+        tuned = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
+        yield Variable("MALLOC_CONF", tuned, "as Intel advises for jemalloc")
+    if not openmp:
+        return
+    yield Variable("KMP_BLOCKTIME", "1", "idle threads sleep after 1 ms, not 200")
+    bound = "deepspeed" in dict(site.node.prepared.packages)  # it refuses KMP_AFFINITY
+    if not (site.places.capped or site.places.shared or site.places.threads is None or bound):
+        yield Variable(
+            "KMP_AFFINITY", "granularity=fine,compact,1,0", "libiomp5: a core for each thread"
+        )
+
+
+def joins_by_variable(site: Site) -> bool:
+    """Can ACCELERATE_USE_CPU be set? It turns off Accelerate's DeepSpeed and FSDP."""
+    return site.cpu_only and not site.frameworks.sharding
+
+
+def _frameworks(site: Site) -> Iterator[Variable]:
+    found = dict(site.node.prepared.packages)
+    if "accelerate" in found and joins_by_variable(site):
+        why = "without it, Accelerator() and Trainer would train alone on each rank"
+        old = re.match(r"0\.(\d|1[0-4])\.", found["accelerate"])
+        yield Variable("USE_CPU" if old else "ACCELERATE_USE_CPU", "true", why)
+    if "deepspeed" in found and site.cpu_only:
+        yield Variable("DS_ACCELERATOR", "cpu", "DeepSpeed may assume another one")
+
+
+def usable_accelerators(prepared: Prepared) -> tuple[str, ...]:
+    """A CPU build of torch uses none."""
+    built_for = dict(prepared.packages).get("torch", "").partition("+")[2]
+    kinds = next((k for name, k in _DEVICES.items() if built_for.startswith(name)), _CUDA)
+    return tuple(path for path in prepared.accelerators if path.startswith(kinds))
+
+
+# by the build of torch; the default index's own has no name and is for CUDA
+_CUDA = ("/dev/nvidia", "/dev/hl", "/dev/accel/")
+_DEVICES: Mapping[str, tuple[str, ...]] = {
+    "cpu": (), "rocm": ("/dev/kfd",), "xpu": ("/dev/dri/",)
+}  # fmt: skip
+
+
+def _others(site: Site) -> Iterator[Variable]:
+    yield Variable("IPEXCTL_BACKEND", site.backend.name, site.backend.why)
+    yield Variable("PYTHONUNBUFFERED", "1", "print lines as they are written")
+
+
+ROOTS_WHY = "the packages of your project"
+
+
+def of_project(roots: Sequence[str]) -> tuple[Variable, ...]:
+    """Python takes these from where it starts, as the ranks do."""
+    return (Variable("PYTHONPATH", ":".join(roots), ROOTS_WHY),) if roots else ()
+
+
+def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
+    """The user's words win, but for what differs in each rank. What only the user has set comes
+    last, without a reason."""
+    first = [
+        Variable(v.name, asked[v.name], f"yours, with --env, instead of {v.value}")
+        if v.name in asked and asked[v.name] != v.value
+        else v
+        for v in made
+    ]
+    known = rank_contract.FIXED | {v.name for v in made}
+    return (*first, *(Variable(k, v, "") for k, v in asked.items() if k not in known))

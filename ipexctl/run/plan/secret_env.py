@@ -1,0 +1,57 @@
+"""--secret-env: names in the plan, values only in what each host is told for its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ipexctl.errors import InputError
+from ipexctl.run.plan import rank_contract
+from ipexctl.run.plan.launch import HostPlan
+
+_WORDS = frozenset(
+    {"APIKEY", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "PAT",
+     "SECRET", "SECRETS", "TOKEN"}
+)  # fmt: skip
+_PLACED = frozenset(entry.name for entry in rank_contract.TABLE)
+
+
+def values(
+    words: Sequence[str], environ: Mapping[str, str], given: Sequence[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """What is set here for these names; `given` came with --env. No message holds a value."""
+    for word in words:
+        name, sign, _ = word.partition("=")
+        if not (name.isascii() and name.isidentifier()):
+            raise InputError(
+                "--secret-env: expected the name of a local environment variable",
+                hint="--secret-env HF_TOKEN",
+            )
+        if sign:
+            raise InputError(
+                f"--secret-env {name}=...: only the name, without a value",
+                why="every user of a machine can read the arguments of its programs",
+                hint=f"export {name}, then: --secret-env {name}",
+            )
+        if name not in environ:
+            raise InputError(
+                f"--secret-env {name}: not set on this machine, so there is no value to forward",
+                hint=f"read -rs {name} && export {name}",
+            )
+        if name in given:
+            raise InputError(f"{name} is given with both --env and --secret-env")
+    return tuple((name, environ[name]) for name in dict.fromkeys(words))
+
+
+def check(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
+    """A secret does not stand in for what the plan decides."""
+    planned = {name for host in hosts for name, _ in (*host.env, *host.rank_env)}
+    for name in names:
+        if name in planned | _PLACED or name.startswith("IPEXCTL_"):
+            raise InputError(
+                f"--secret-env {name}: ipexctl sets this variable, and it is not a secret",
+                hint=f"--env {name}",
+            )
+
+
+def looks_secret(name: str) -> bool:
+    return not _WORDS.isdisjoint(name.upper().split("_"))

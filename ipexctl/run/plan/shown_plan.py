@@ -1,0 +1,68 @@
+"""What a viewer needs of a run's plan: kept in the journal of its first host, for `attach`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ipexctl.base.values import count_or_none, listed, plain, texts
+from ipexctl.facts.hardware_facts import cpu_list as cpus_of
+from ipexctl.run.plan.core_map import cpu_list
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
+
+_SHOWN = ("IPEXCTL_BACKEND", "GLOO_SOCKET_IFNAME")  # of the ranks' environment
+
+
+def document(plan: LaunchPlan) -> dict[str, object]:
+    """No value of the ranks' environment that a user could have set is in it."""
+    return {
+        "master": [plan.master_addr, plan.master_port],
+        "argv": list(plan.argv),
+        "mpi": plan.mpi,
+        "hosts": [
+            {
+                "name": host.host,
+                "nic": host.nic,
+                "env": {key: value for key, value in host.rank_env if key in _SHOWN},
+                "ranks": [
+                    [place.rank, place.local_rank, cpu_list(place.cpus), place.node]
+                    for place in host.ranks
+                ],
+            }
+            for host in plan.hosts
+        ],
+    }
+
+
+def read(raw: Any, run_id: str) -> LaunchPlan | None:
+    """None for anything that is not a plan: the document comes from a host."""
+    if not isinstance(raw, Mapping):
+        return None
+    hosts = tuple(_host(one) for one in listed(raw.get("hosts")) if isinstance(one, Mapping))
+    address, port = [*listed(raw.get("master")), None, None][:2]
+    ranks = [place.rank for host in hosts for place in host.ranks]
+    names = {host.host for host in hosts}
+    if not hosts or sorted(ranks) != list(range(len(ranks))) or len(names) != len(hosts):
+        return None
+    return LaunchPlan(
+        hosts, plain(address, 255), count_or_none(port) or 0, texts(raw.get("argv")), (), "",
+        mpi=plain(raw.get("mpi"), 40), run_id=run_id,
+    )  # fmt: skip
+
+
+def _host(raw: Mapping[str, Any]) -> HostPlan:
+    env = raw.get("env")
+    shown = env if isinstance(env, Mapping) else {}
+    name = plain(raw.get("name"), 255)
+    return HostPlan(
+        name, name, "", plain(raw.get("nic"), 64),
+        tuple(filter(None, map(_place, listed(raw.get("ranks"))))),
+        (), tuple((key, plain(shown.get(key), 64)) for key in _SHOWN if key in shown),
+    )  # fmt: skip
+
+
+def _place(raw: Any) -> RankPlace | None:
+    rank, local, cpus, node = [*listed(raw), None, None, None, None][:4]
+    if count_or_none(rank) is None or count_or_none(local) is None:
+        return None
+    return RankPlace(rank, local, cpus_of(cpus), node=count_or_none(node))

@@ -1,0 +1,235 @@
+"""Before ranks start: what could break the run.
+
+Most of it is in facts that are there already. Who reaches whom is asked once; for some minutes, the
+same hosts since their boot with the same environments are believed, and it costs no round trip.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import sys
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ipexctl.base import quoting
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.doctor.doctor import Seen, connect_all
+from ipexctl.doctor.report.finding import Finding
+from ipexctl.facts.facts import Peer
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.environment import environment
+from ipexctl.local.user_dirs import cache_dir, make_private
+from ipexctl.machines.fleet import Fleet, fan_out
+from ipexctl.machines.suggested_commands import with_options
+from ipexctl.project.send_project import InPlace, Project, Snapshot, why_left_out, why_refused
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run import preflight_rules as core
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.rank_env_vars import ROOTS_WHY
+from ipexctl.run.preflight_rules import Judged
+from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
+from ipexctl.run.script.review import Review
+from ipexctl.shipped_tables import migration_rules, table
+from ipexctl.user_code.source import Source
+
+KEEP = 50  # sets of hosts
+# of this Python, and of older and newer ones: which one the hosts have does not matter here
+STDLIB = sys.stdlib_module_names | {"tomllib", "annotationlib", "compression", "distutils", "imp"}
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Flight:
+    """The hosts of a run that is about to start."""
+
+    fleet: Fleet
+    nodes: Mapping[Host, Node]
+    force: bool = False
+    among: bool = True  # False: --ports, and only those need to be open between hosts
+    plan: LaunchPlan | None = None
+    lives_on: bool = False  # the run, when its command is gone
+
+
+def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
+    """Tells what it sees. Raises RunFailed for what would break the run, unless forced."""
+    facts = [node.facts for node in flight.nodes.values()]
+    facts = [core.planned(f, flight.plan) for f in facts] if flight.plan else facts
+    prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
+    mark, memory = core.mark(facts, prefixes), memory or memory_file()
+    before = _recall(memory, mark)
+    peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
+    judged = core.judge(facts, prefixes, peers=peers, rows=table(), lives_on=flight.lives_on)
+    found = (judged.blockers, judged.warnings)
+    judged = Judged(*(with_options(each, flight.fleet.target, flight.fleet.root) for each in found))
+    if judged.blockers and not flight.force:
+        raise core.refusal(judged.blockers)
+    told = _tell(judged, before or [], note)
+    if flight.among and not judged.among_hosts:
+        _remember(memory, mark, told)
+
+
+def review_script(
+    argv: Sequence[str],
+    sources: Sequence[Source],
+    plan: LaunchPlan,
+    files: Snapshot | InPlace,
+    nodes: Iterable[Node],
+    note: Note,
+) -> None:
+    """Warns about what in the script and its arguments does not fit the hosts."""
+    if isinstance(files, InPlace):
+        return
+    project, sent = files.project, {f.path for f in files.bundle.tree.files}
+    variables = {
+        name
+        for host in plan.hosts
+        for name, _ in (*host.env, *host.rank_env)
+        if dict(host.reasons).get(name) != ROOTS_WHY  # which files those are is known
+    }
+    module = argv[0] == "-m"
+    read = [source for source in sources if source.path in sent]
+    beside = project.cwd if module else posixpath.dirname(sources[0].path) if sources else ""
+    nodes = tuple(nodes)
+    roots = {node.facts.disk.root for node in nodes}
+    given = ProjectFiles(
+        sent,
+        project.cwd,
+        beside,
+        data=f"{roots.pop()}/data" if len(roots) == 1 else "",
+        variables=variables | {*plan.secret},
+        kept_here=dict(_kept_here(project, sent, beside, read)),
+    )
+    counts = {len(host.ranks) for host in plan.hosts}
+    review = Review(
+        read,
+        argv[1:] if module else argv,
+        [_environment(node) for node in nodes],
+        given,
+        migration_rules(),
+        ranks_per_host=counts.pop() if len(counts) == 1 else 0,
+    )
+    local = {name: here for _, name, _ in review.named() if (here := _local(project, name))}
+    for line in replace(review, files=replace(given, local=local)).notes():
+        note(f"preflight: {line}")
+
+
+def _local(project: Project, name: str) -> LocalPath | None:
+    """A name that means a path from where ranks start, or from where the command was typed."""
+    places = (os.path.normpath(place / name) for place in (project.start, Path.cwd()))
+    path = next(filter(os.path.exists, places), "")
+    if not path:
+        return None
+    shown = name if posixpath.isabs(name) else os.path.relpath(path)
+    if project.folder in Path(path).parents:
+        below = Path(path).relative_to(project.folder).as_posix()
+        return LocalPath(shown, why_left_out(project, below, environment())[0])
+    above = Path(os.path.commonpath((project.folder, path)))
+    alone = not project.git and not why_refused(above)
+    way = quoting.quote(("git", "init", str(above))) if alone else ""
+    return LocalPath(shown, f"only {project.folder} is sent", way)
+
+
+def _kept_here(
+    project: Project, sent: Container[str], beside: str, sources: Sequence[Source]
+) -> Iterator[tuple[str, str]]:
+    """Modules beside the script that are not sent: (name, why and what to do)."""
+    for name in {one.top for source in sources for one in source.imports if not one.level}:
+        for end in (".py", "/__init__.py"):
+            path = posixpath.normpath(posixpath.join(beside, name + end))
+            if path not in sent and (project.folder / path).is_file():
+                why, what = why_left_out(project, path, environment())
+                yield name, f"{why}; {what}" if what else why
+
+
+def _environment(node: Node) -> HostEnvironment:
+    prepared, facts = node.prepared, node.facts
+    known = prepared.modules is not None and not prepared.borrowed
+    modules = STDLIB.union(prepared.modules or ()) if known else None
+    route = bool(facts.net.default_nic)
+    return HostEnvironment(facts.host, dict(prepared.packages), modules, route)
+
+
+def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
+    """Warnings that were told a moment ago are only named."""
+    told = []
+    for finding in judged.blockers:
+        note(f"preflight: {core.table([finding])[0]} (--force)")
+    new = [f for f in judged.warnings if _key(f) not in before]
+    for line in core.table(new):
+        note(f"preflight: {line}")
+    for line in dict.fromkeys(f"preflight: {number}: {fix}" for number, fix in core.fixes(new)):
+        note(line)
+    told = [_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
+    if old := sorted({f.id for f in judged.warnings if _key(f) in before}):
+        note(f"preflight: same findings as before: {', '.join(old)} (ipexctl doctor)")
+    return told
+
+
+def _key(finding: Finding) -> str:
+    return f"{finding.id} {finding.host}"
+
+
+# --- between hosts -------------------------------------------------------------------------------
+
+
+def _peers(flight: Flight) -> tuple[Peer, ...]:
+    """Everybody opens a connection to others. A host that is lost meanwhile the run will notice."""
+
+    agents, forks = flight.fleet.agents, flight.fleet.target.forks
+
+    def listen(host: Host) -> Seen:
+        port = agents[host].call("facts.host_network.listen").done.get("port")
+        usable = port if isinstance(port, int) and 0 < port < 65536 else None
+        return Seen(agents[host], flight.nodes[host].facts, usable)
+
+    hosts = tuple(flight.nodes)
+    found = fan_out(hosts, listen, forks=forks)
+    seen = {h.name: s for h, s in found.items() if not isinstance(s, HostDown)}
+    tried = connect_all(hosts, seen, forks).values()
+    for one in seen.values():
+        with suppress(OSError):
+            one.agent.start("facts.host_network.close", {"port": one.port})
+    return tuple(peer for peers in tried if not isinstance(peers, HostDown) for peer in peers)
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def memory_file() -> Path:
+    return cache_dir() / "preflight.json"
+
+
+def _recall(path: Path, mark: str) -> list[str] | None:
+    """What was told of these hosts a moment ago; None: nothing is known."""
+    entry = _load(path).get(mark)
+    if not isinstance(entry, dict) or not isinstance(entry.get("at"), (int, float)):
+        return None
+    age = time.time() - entry["at"]
+    told = entry.get("told")
+    fresh = 0 <= age < core.FRESH and isinstance(told, list)
+    return [str(one) for one in told] if fresh and isinstance(told, list) else None
+
+
+def _remember(path: Path, mark: str, told: Sequence[str]) -> None:
+    known = {key: entry for key, entry in _load(path).items() if key != mark}
+    at = _load(path).get(mark, {}).get("at") if _recall(path, mark) is not None else time.time()
+    known[mark] = {"at": at, "told": list(told)}
+    with suppress(OSError):
+        make_private(path.parent)
+        write_atomic(path, json.dumps(dict(list(known.items())[-KEEP:])))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,174 @@
+"""What could break a run on these hosts, known before it starts.
+
+The checks are the doctor's; here is which of them matter to a run that is about to start, and which
+of those stop it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.checks.registry import run
+from ipexctl.doctor.checks.software_stack import REBUILT
+from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.report import by_problem
+from ipexctl.doctor.report.suggested_fix import Fix
+from ipexctl.errors import RunFailed
+from ipexctl.facts.facts import Facts, Peer
+from ipexctl.install.stack.version_table import Row
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.outcome import EXIT_HOST_FAILED
+from ipexctl.run.plan.launch import LaunchPlan
+
+ROWS = 3  # of one problem that hosts have with different values
+
+
+def _ids(*families: str) -> frozenset[str]:
+    """ "NET 002 003": two checks of one family."""
+    words = [family.split() for family in families]
+    return frozenset(f"{name}-{number}" for name, *numbers in words for number in numbers)
+
+
+# with the severity "fail" these stop a run: it would break, or give wrong numbers
+BLOCK = _ids(
+    "SOFT 001 003 004 008 012 015", "MPI 001 002 003 004 005", "SHM 001 003 004", "MEM 001",
+    "DISK 001 002 003 009", "TMP 001", "NET 002 003 010 025 026", "UNI 001",
+)  # fmt: skip
+# these are told when they warn
+TELL = BLOCK | _ids(
+    "SOFT 016 025", "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
+    "UNI 002", "CPU 006", "LIM 001 003 004", "MPI 014 017", "LOAD 004",
+)  # fmt: skip
+# and these of a run that goes on without the login that started it
+AT_LOGOUT = _ids("SYS 005 006")
+EACH_TIME = _ids("LOAD 004")  # also if a run a moment ago was told
+PEERS = frozenset({"NET-002", "NET-003", "NET-025"})
+ROOM = 256 << 20  # bytes: an environment is there already; what a run writes at least fits
+FRESH = 600.0  # seconds for which what was seen between the hosts counts
+
+
+@dataclass(frozen=True)
+class Judged:
+    blockers: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+
+    @property
+    def among_hosts(self) -> bool:
+        """Is one of them about the way between hosts?"""
+        return any(f.id in PEERS for f in (*self.blockers, *self.warnings))
+
+
+def judge(
+    facts: Sequence[Facts],
+    prefixes: Mapping[str, str],
+    *,
+    peers: tuple[Peer, ...] = (),
+    rows: tuple[Row, ...] = (),
+    lives_on: bool = False,
+) -> Judged:
+    """`prefixes`: each host's environment. `lives_on`: when its command is gone."""
+    told = TELL | AT_LOGOUT if lives_on else TELL
+    checks = [check for check in catalogue() if check.id in told]
+    found = [_for_a_run(f, facts) for f in run(checks, Cluster(tuple(facts), peers, rows))]
+    if not any(f.id == "SOFT-015" for f in found):
+        found += _environments(facts, prefixes)
+    fails = tuple(f for f in found if f.severity is Severity.FAIL and f.id in BLOCK)
+    warns = tuple(f for f in found if f not in fails and f.severity is not Severity.NOTE)
+    return Judged(fails, warns)
+
+
+def planned(facts: Facts, plan: LaunchPlan) -> Facts:
+    """Of the other runs there, only those that use the CPUs of this one."""
+    ranks = (place for host in plan.hosts if host.host == facts.host for place in host.ranks)
+    cpus = {cpu for place in ranks for cpu in (*place.cpus, *place.comm)} or None
+    load = facts.condition.load
+    load = replace(load, runs=tuple(run for run in load.runs if run.meets(cpus)))
+    return replace(facts, condition=replace(facts.condition, load=load))
+
+
+def _for_a_run(finding: Finding, facts: Sequence[Facts]) -> Finding:
+    """The doctor asks whether an environment would fit; here it is there already. What is a note
+    for other runs ends one that lives on."""
+    if finding.id in AT_LOGOUT:
+        return replace(finding, severity=Severity.WARN)
+    if finding.id != "DISK-003" or finding.severity is not Severity.FAIL:
+        return finding
+    free = next((f.disk.free for f in facts if f.host == finding.host), None)
+    little = free is not None and free < ROOM
+    return finding if little else replace(finding, severity=Severity.WARN)
+
+
+def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[Finding]:
+    found = groups(facts, lambda f: posixpath.basename(prefixes.get(f.host, "")))
+    if len(found) < 2:
+        return []
+    why = "Ranks on some hosts import other versions, and may not understand what they receive."
+    title = "the hosts' environments differ"
+    return [Finding("SOFT-015", Severity.WARN, "", title, hosts_by_value(found), why, REBUILT)]
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def refusal(blockers: Sequence[Finding]) -> RunFailed:
+    hosts = {f.host for f in blockers if f.host}
+    n = len(by_problem(blockers))
+    problems = "a problem" if n == 1 else f"{n} problems"
+    where = f" on {fold(sorted(hosts))}" if hosts else ""
+    todo = dict.fromkeys(f"{fix}   # {number}" for number, fix in fixes(blockers))
+    e = RunFailed(
+        f"nothing was started: {problems}{where} would break this run",
+        why="\n".join(table(blockers)),
+        hint="\n".join([*todo, "or --force to start anyway"]),
+        exit_code=EXIT_HOST_FAILED,
+    )
+    e.slug = "preflight"
+    return e
+
+
+def table(findings: Sequence[Finding]) -> list[str]:
+    """One line for each: id, hosts, what it is, and what was seen."""
+    rows = _folded(findings)
+    width = max((len(hosts) for _, hosts, _ in rows), default=0)
+    return [f"{number:9}  {hosts:{width}}  {text}" for number, hosts, text in rows]
+
+
+def fixes(findings: Iterable[Finding]) -> list[tuple[str, Fix]]:
+    """Id and fix; of many for one problem the first ones."""
+    return [(p.first.id, fix) for p in by_problem(findings) for fix in list(p.fixes)[:ROWS]]
+
+
+def _folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+    rows = []
+    for problem in by_problem(findings):
+        title, seen = problem.first.title, list(problem.evidence.items())
+        if left := seen[ROWS:]:
+            hosts = [host for _, names in left for host in names]
+            seen[ROWS:] = [(f"{len(left)} other values (ipexctl doctor -v)", hosts)]
+        for text, names in seen:
+            where = fold(filter(None, names)) or "all"
+            rows.append((problem.first.id, where, f"{title}: {text}" if text else title))
+    return rows
+
+
+# --- what was seen before ------------------------------------------------------------------------
+
+
+def mark(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> str:
+    """The same for the same hosts since their boot, with the same environments and addresses."""
+    said = sorted(
+        [f.host, f.boot_id, f.net.ssh_address, prefixes.get(f.host, ""), *_addresses(f)]
+        for f in facts
+    )
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+
+
+def _addresses(facts: Facts) -> list[str]:
+    return [address for nic in facts.net.nics for address in nic.addresses]

@@ -1,0 +1,113 @@
+"""The hosts of a run before it starts: each is asked, and all must be able to take part."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from ipexctl.base.host_outcome import HostDown, Recap
+from ipexctl.data.rules.dataset_rules import Held
+from ipexctl.env.choice.env_choice import asked_env
+from ipexctl.errors import NOT_THE_HOST, IpexctlError, RunFailed, Unreachable
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.environment import environment
+from ipexctl.machines.agent_start import AHEAD, Ahead
+from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.probe_host import answer, question
+from ipexctl.machines.suggested_commands import installing, merged_hints, without
+from ipexctl.run.forgotten_hosts import no_hosts
+from ipexctl.run.outcome.outcome import EXIT_HOST_FAILED
+from ipexctl.run.outcome.retry_command import Typed
+from ipexctl.run.plan import launch_plan, mpi
+from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.port_plan import top
+from ipexctl.run.run_script import Script
+from ipexctl.run.watch.run_options import RunOptions
+
+EXIT_NOT_STARTED = 120
+
+T = TypeVar("T")
+
+
+def prepare_on(
+    fleet: Fleet, host: Host, options: RunOptions, script: Script, run_id: str,
+    held: dict[str, tuple[Held, ...]],
+) -> Node:  # fmt: skip
+    """The questions go with the agent: two round trips less."""
+    root, env = fleet.root_of(host), script.env.key if script.env else ""
+    facts_asked = replace(
+        question(root, listen=False, env=env, load=False), fork="run.stand_by.begin"
+    )
+    bounded = top(options.ports) if options.ports else None
+    asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
+    env_asked = Ahead("run.run_environment.find", {**asked, **asked_env(script.env)})
+    agent = fleet.connect(host, ahead=[facts_asked, env_asked])
+    if agent.hello.kind != "python":
+        raise _not_ready(f"{host.name}: no Python 3.6 or newer on this host", "ipexctl doctor")
+    facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
+    with installing(fleet.target, script.env, fleet.root):
+        done = agent.wait(AHEAD + 1).done
+    with reading(host.name, "its environment"):
+        prepared = launch_plan.read_prepared(done, script.env)
+    if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:
+        raise mpi.no_mpirun(host.name, done.get("system"))
+    if prepared.mpi and not done.get("mpirun") and not done.get("mpi"):
+        raise _not_ready(f"{host.name}: there is no mpirun in {prepared.prefix}", "ipexctl install")
+    if options.data:
+        from ipexctl.data import data
+
+        held[host.name] = data.use(agent, root, options.data)
+    return Node(host, facts, prepared)
+
+
+def _pythons(host: Host) -> list[str]:
+    """For this machine, where nothing may be installed: the Pythons the user has before him."""
+    if not host.local:
+        return []
+    active = [environment().get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    found = [shutil.which(name) for name in ("python3", "python")]
+    last = [*filter(None, found), sys.executable]
+    return [*(f"{prefix}/bin/python" for prefix in active if prefix), *last]
+
+
+def _not_ready(what: str, hint: str) -> RunFailed:
+    e = RunFailed(what, hint=hint)
+    e.slug = "not-installed"
+    return e
+
+
+def each(
+    fleet: Fleet,
+    work: Callable[[Host], T],
+    hosts: Sequence[Host] | None = None,
+    *,
+    typed: Typed,
+) -> dict[Host, T]:
+    """The same on all hosts, and all must succeed: a training needs every one of them."""
+    from ipexctl.hosts.trust import unknown_keys
+
+    found = fleet.each(work, hosts)
+    if downs := list(fleet.downs.values()):
+        if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
+            raise no_hosts(downs[0], typed)
+        blamed = [d.host for d in downs if d.slug not in NOT_THE_HOST]
+        again = without(typed, blamed) if found and len(blamed) == len(downs) else ""
+        raise unknown_keys(downs, fleet.target) or _together(downs, len(found), again)
+    return found
+
+
+def _together(downs: Sequence[HostDown], others: int, again: str) -> IpexctlError:
+    first, total = downs[0], len(downs) + others
+    what, why = first.what, first.why
+    hint = "\n".join(filter(None, (merged_hints(downs), again)))
+    if len(downs) > 1:
+        what = f"{len(downs)} of {total} hosts cannot run this"
+        why = "\n".join(d.what for d in downs)
+    if any(d.state is Recap.UNREACHABLE for d in downs):
+        return Unreachable(what, why=why, hint=hint)
+    only_missing = all(d.slug == "not-installed" for d in downs)
+    code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
+    return RunFailed(what, why=why, hint=hint, exit_code=code)

@@ -1,0 +1,398 @@
+"""run: facts -> plan -> snapshot -> mpirun on node0 -> events -> one result."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ipexctl import __version__, trace
+from ipexctl.base import quoting
+from ipexctl.data.rules.dataset_rules import Held
+from ipexctl.errors import InputError, IpexctlError
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.environment import environment
+from ipexctl.local.last_outcome import last_states
+from ipexctl.local.project_lock import project_of
+from ipexctl.local.settings import load
+from ipexctl.machines.fleet import Fleet, beside
+from ipexctl.machines.suggested_commands import other_pythons, spelled
+from ipexctl.machines.target import Target
+from ipexctl.project import send_agreed, send_project
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.remove.prune_limits import MB, Limits, read_limits
+from ipexctl.run.outcome import line_filter, retry_command
+from ipexctl.run.outcome.line_filter import Choice
+from ipexctl.run.outcome.outcome import Kept, Left, LeftOut, RunResult, kept_plan, result_document
+from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.plan import launch_plan, mpi
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.prepare_hosts import each, prepare_on
+from ipexctl.run.run_script import Script, script_of
+from ipexctl.run.watch import fetch_outputs
+from ipexctl.run.watch.run_folder import Record
+from ipexctl.run.watch.run_notices import tell_left
+from ipexctl.run.watch.run_options import RunOptions
+from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
+from ipexctl.shipped_tables import failures
+from ipexctl.user_code.frameworks import Frameworks
+
+CONCLUDED = 10.0  # seconds for a host to write it down
+
+if TYPE_CHECKING:
+    from ipexctl.blobs.peer_certificates import Keys
+    from ipexctl.machines.agent import Agent
+    from ipexctl.run.watch.session import Session
+
+
+def run(
+    target: Target, options: RunOptions, view: View, interrupts: Interrupts
+) -> RunResult | Left:
+    """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
+    trace.mark("imported")
+    fleet = Fleet(target, options.root)
+    chosen = choice_of(options, fleet.hosts)
+    with trace.span("script"):
+        script = script_of(options)
+    run_id, held = new_run_id(), dict[str, tuple[Held, ...]]()
+
+    def prepare(host: Host) -> Node:
+        return prepare_on(fleet, host, options, script, run_id, held)
+
+    with fleet:
+        connecting = beside(lambda: each(fleet, prepare, typed=script.typed))
+        with trace.span("project"):  # while the hosts start their Pythons
+            files = script.files(_asking_after(connecting, options), target.note)
+        painter = Painter(view, target.note, chosen)
+        this = _Run(fleet, options, script, files, painter, interrupts, run_id, held)
+        try:
+            return this.whole(chosen, connecting)
+        finally:
+            painter.close()
+
+
+def _asking_after(connecting: Callable[[], object], options: RunOptions) -> RunOptions:
+    """Delay questions to the user until the hosts are connected, which may ask for a password."""
+
+    def confirm(question: str) -> bool:
+        connecting()
+        return options.confirm(question)
+
+    asks = options.confirm not in (send_agreed.always, send_agreed.never)
+    return replace(options, confirm=confirm) if asks else options
+
+
+@dataclass
+class _Run:
+    """One run, from connected hosts to its result."""
+
+    fleet: Fleet
+    options: RunOptions
+    script: Script
+    files: send_project.Snapshot | send_project.InPlace
+    painter: Painter
+    interrupts: Interrupts
+    run_id: str
+    held: dict[str, tuple[Held, ...]]  # data sets of each host
+    limits: Limits = field(default_factory=lambda: read_limits(load()))
+
+    def whole(self, chosen: Choice, connecting: Callable[[], dict[Host, Node]]) -> RunResult | Left:
+        agents = self.fleet.agents
+        for note in (*self.script.notes, *self.files.notes):
+            self.painter.note(note)
+        if self.script.env and self.script.env.newer:
+            self._changed_requirements()
+        several = len(self.fleet.hosts.hosts) > 1
+        threading.Thread(target=_load, args=(several,), daemon=True).start()
+        with trace.span("hosts"):
+            nodes = connecting()
+        for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
+            self.painter.note(text)
+        with trace.span("plan"):
+            plan = self._plan(list(nodes.values()))
+        for one in self.held[plan.hosts[0].host] if self.options.data else ():
+            self.painter.note(f"dataset {one.name}: {one}")
+        line_filter.check(chosen, plan)
+        known = {h.name: h for h in agents}
+        used = [known[p.host] for p in plan.hosts]
+        with trace.span("preflight"):
+            self._look(plan, {h: nodes[h] for h in used})
+        self.painter.planned(self.run_id, plan)
+        if self.options.detach:  # at its end nobody may be here
+            self._prune(used)
+        with trace.span("sync"):
+            sent = each(self.fleet, self._send, used, typed=self.script.typed)
+        self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
+        record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
+        record.keep("plan.json", kept_plan(self.run_id, plan))
+        session = self._session(plan, record, sent)
+        with trace.span("run"):
+            result = session.drive({h.name: (agents[h], sent[h].cwd) for h in used})
+        if isinstance(result, Left):
+            options = self.options
+            wanted = (*options.fetch, *options.outputs)
+            if wanted:
+                wanted = fetch_outputs.typed_words(wanted, options.dest, merge=options.merge)
+            tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
+            return result
+        self.fleet.remember(_states(result), "run")
+        kept = self._kept(result, plan, record, sent)
+        again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
+        result = replace(result, kept=kept, again=again, left_out=left)
+        record.keep("result.json", result_document(result, failures))
+        self._conclude(result, sent)
+        self.painter.result(result)
+        return result
+
+    def _changed_requirements(self) -> None:
+        from ipexctl.install.requirement_files import changed_note
+
+        if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
+            self.painter.note(note)
+
+    def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
+        return plan_of(nodes, self.options, self.script, self.held, self.run_id)
+
+    def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
+        """What would break it is told before anything is sent."""
+        from ipexctl.run import preflight
+
+        def note(text: str) -> None:
+            self.painter.note(spelled(text, self.fleet.target, self.fleet.root))
+
+        flight = preflight.Flight(
+            self.fleet,
+            nodes,
+            force=self.options.force,
+            among=self.options.ports is None,
+            plan=plan,
+            lives_on=self.options.lives_on,
+        )
+        preflight.review_script(
+            self.script.argv, self.script.sources, plan, self.files, nodes.values(),
+            note,
+        )  # fmt: skip
+        preflight.check(flight, note)
+
+    def _send(self, host: Host) -> send_project.Sent:
+        return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
+
+    def _session(
+        self, plan: LaunchPlan, record: Record, sent: Mapping[Host, send_project.Sent]
+    ) -> Session:
+        from ipexctl.run.jobs.ps import noted
+        from ipexctl.run.watch.session import Session
+
+        options, fleet, makers = self.options, self.fleet, _apart(sent)
+        return Session(
+            plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
+            record, options.timeout, options.launcher, options.stall, dict(options.secret),
+            about=self._about(plan),
+            reach=self._reach,
+            ports=options.ports,
+            detach=options.detach,
+            lives_on=options.lives_on,
+            data={
+                name: [f"data/{one.name}/{one.version}" for one in held if one.version]
+                for name, held in self.held.items()
+            },
+            keys=self._keys(plan),
+            frameworks=self.script.frameworks,
+            require_together=options.require_together,
+            all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
+            noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
+        )  # fmt: skip
+
+    def _reach(self, name: str) -> Agent:
+        return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
+
+    def _keys(self, plan: LaunchPlan) -> Keys:
+        """For the link between the hosts."""
+        if len(plan.hosts) == 1:
+            return {}
+        from ipexctl.blobs.peer_certificates import certificates
+
+        return certificates(self.run_id, [host.host for host in plan.hosts])
+
+    def _about(self, plan: LaunchPlan) -> dict[str, object]:
+        """For `ipexctl ps`."""
+        folder = self.script.project.folder
+        return {
+            "name": self.options.name,
+            "hosts": [host.host for host in plan.hosts],
+            "ranks": plan.world_size,
+            "command": quoting.quote(plan.argv),
+            "by": project_of(folder).by,
+            "folder": str(folder),
+            "cwd": self.script.project.cwd,
+            "ipexctl": __version__,
+        }
+
+    def _conclude(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
+        """The journals on the hosts get the result, for those who ask later; then limits count."""
+        said = {name: getattr(result, name) for name in ("exit_code", "ended_by", "cause")}
+        asked = {"run_id": self.run_id, "result": said}
+
+        def one(host: Host) -> None:
+            asks = {**asked, "journal": host.name, "root": self.fleet.root_of(host)}
+            self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
+
+        there = [host for host in self.fleet.agents if result.reachable(host.name)]
+        apart = _apart({host: sent[host] for host in there if host in sent})
+        self._prune(apart, one, [host for host in there if host not in apart])
+
+    def _prune(
+        self, hosts: Sequence[Host], first: Callable[[Host], None] = lambda host: None,
+        others: Sequence[Host] = (),
+    ) -> None:  # fmt: skip
+        from ipexctl.remove import prune
+
+        with trace.span("prune"), suppress(KeyboardInterrupt):
+            if pruned := prune.after_run(self.fleet, hosts, self.limits, first, others):
+                self.painter.note(pruned)
+
+    def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
+        lost = [node.host.name for node in nodes if node.host.name in result.lost]
+        left = [node for node in nodes if node.host.name not in lost]
+        if not lost or not left:
+            return retry_command.command(self.script.typed, (), None)
+        from ipexctl.run.plan.rank_share import fitting
+
+        fits = fitting(left, request_of(self.options, self.script))
+        fewer = None if fits == self.options.n else fits
+        return retry_command.command(self.script.typed, lost, fewer)
+
+    def _left_out(
+        self, result: RunResult, sent: Mapping[Host, send_project.Sent]
+    ) -> LeftOut | None:
+        if result.first is None or not isinstance(self.files, send_project.Snapshot):
+            return None
+        name, words = result.first.host, [*map(without_colour, result.tail)]
+        start = next(one.cwd for host, one in sent.items() if host.name == name)
+        return send_project.left_out_file(self.files, start, words, environment())
+
+    def _kept(
+        self,
+        result: RunResult,
+        plan: LaunchPlan,
+        record: Record,
+        sent: Mapping[Host, send_project.Sent],
+    ) -> Kept:
+        """What is here of the run: the logs, and the files that were asked for."""
+        kept = record.kept()
+        wanted = (*self.options.fetch, *self.options.outputs)
+        if not wanted:
+            return kept
+        if not record.folder:
+            return replace(kept, outputs=("outputs: not fetched, as nothing is kept here",))
+        reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
+        there = {h: self.fleet.agents[h] for h in _apart(reachable)}
+        roots = {h.name: self.fleet.root_of(h) for h in there}
+        patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
+        first, limit = plan.hosts[0].host, self.options.fetch_limit
+        merge, dest = self.options.merge, self.options.dest
+        wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge, dest)
+        try:
+            done = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
+            outputs = done.words
+        except KeyboardInterrupt:
+            outputs = ("outputs: interrupted; the missing files are on the hosts",)
+        return replace(kept, outputs=outputs)
+
+
+def _load(several: bool) -> None:  # noqa: FBT001
+    """What is needed once the hosts have answered: imported while they start their Pythons."""
+    from ipexctl.run.plan import rank_capacity  # noqa: F401
+    from ipexctl.run.watch import session  # noqa: F401
+
+    if several:
+        import cryptography.x509  # noqa: F401  peer_certificates.py needs it
+
+
+def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
+    """One of those that share the run's folder, as they share their home: the first."""
+    first: dict[str, Host] = {}
+    for host, one in sent.items():
+        first.setdefault(one.mark or f"of {host.name}", host)
+    return list(first.values())
+
+
+def _spare(
+    files: send_project.Snapshot | send_project.InPlace, fleet: Fleet, hosts: Sequence[Host],
+    most: int,
+) -> None:  # fmt: skip
+    for host in hosts:
+        with suppress(IpexctlError):  # of a host that is lost the session hears, too
+            files.spare(fleet.agents[host], fleet.root_of(host), most)
+
+
+def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
+    for node in nodes:
+        if node.prepared.borrowed:
+            version = dict(node.prepared.packages).get("torch", "")
+            started = f"by {node.prepared.mpi}" if node.prepared.mpi else "without MPI"
+            yield (
+                f"nothing is installed here, so {node.prepared.prefix}/bin/python3 is used: "
+                f"torch {version}".rstrip()
+                + f", ranks are started {started}"
+            )
+
+
+def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
+    """What is shown of the run. Raises InputError for it and for what is to be brought back."""
+    chosen = line_filter.read(
+        options.shown, hosts, last_states(hosts) if options.shown.hosts else {}
+    )
+    fetch_outputs.check_patterns("--fetch", options.fetch)
+    fetch_outputs.check_patterns("--outputs", options.outputs)
+    fetch_outputs.check_dest(options.dest)
+    for option, given in (("--merge", options.merge), ("-o DIR", options.dest)):
+        if given and not (options.fetch or options.outputs):
+            raise InputError(
+                f"{option} needs --fetch or --outputs", hint=f"--outputs FOLDER {option}"
+            )
+    return chosen
+
+
+def plan_of(
+    nodes: Sequence[Node],
+    options: RunOptions,
+    script: Script,
+    held: Mapping[str, tuple[Held, ...]],
+    run_id: str,
+) -> LaunchPlan:
+    from ipexctl.run.plan import rank_capacity
+
+    plan = launch_plan.plan(nodes, request_of(options, script), run_id)
+    facts = {node.host.name: node.facts for node in nodes}
+    plan = rank_capacity.checked(plan, facts, force=options.force)
+    if options.data:
+        from ipexctl.data import data
+
+        plan = data.planned(plan, held, options.data, dict(options.env))
+    mpi.check_launcher(options.launcher, plan.mpi)
+    return plan
+
+
+def request_of(options: RunOptions, script: Script) -> RunRequest:
+    return RunRequest(
+        script.argv, options.n, options.ppn, options.env, options.ports,
+        tuple(name for name, _ in options.secret), script.frameworks or Frameworks(),
+        script.roots,
+    )  # fmt: skip
+
+
+def new_run_id() -> str:
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+
+
+def _states(result: RunResult) -> dict[str, str]:
+    """For @last-failed: where the first rank failed, and who was lost."""
+    states = {end.host: "unreachable" if end.host in result.lost else "ok" for end in result.hosts}
+    return {**states, result.first.host: "failed"} if result.first else states

@@ -1,0 +1,147 @@
+"""The script of a run and the project around it: what the ranks start, and what is sent."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.base.located_errors import nearest_files
+from ipexctl.env.choice.env_choice import EnvChoice
+from ipexctl.errors import InputError
+from ipexctl.local.bounded_read import read_prefix
+from ipexctl.local.environment import environment
+from ipexctl.local.import_roots import import_roots
+from ipexctl.local.nearest_file import Note
+from ipexctl.local.project_lock import env_choice_of
+from ipexctl.project import send_project
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run import misplaced_options
+from ipexctl.run.outcome import retry_command
+from ipexctl.run.outcome.retry_command import Typed
+from ipexctl.run.script import not_scripts
+from ipexctl.run.script_files.script_sources import read_sources
+from ipexctl.run.watch.run_options import RunOptions
+from ipexctl.user_code import frameworks
+from ipexctl.user_code.frameworks import Frameworks
+from ipexctl.user_code.source import Source
+
+
+@dataclass(frozen=True)
+class Script:
+    project: send_project.Project
+    argv: tuple[str, ...]  # what follows the interpreter
+    frameworks: Frameworks | None = None  # None: --no-sync, the code need not be here
+    sources: tuple[Source, ...] = ()
+    env: EnvChoice | None = None
+    roots: tuple[str, ...] = ()  # of the project's own packages, from where ranks start
+    typed: Typed = Typed()  # the command to suggest: ours before the script, where it was meant so
+    notes: tuple[str, ...] = ()
+
+    def files(
+        self, options: RunOptions, note: Note, *, contents: bool = True
+    ) -> send_project.Snapshot | send_project.InPlace:
+        """`contents`: False where none is sent."""
+        if options.send:
+            snapshot = send_project.take(
+                self.project, options.confirm, environment(), note, contents=contents
+            )
+            if not options.module:
+                send_project.check_sent(snapshot, self.argv[0], environment())
+            return snapshot
+        if options.fetch or options.outputs:
+            raise InputError(
+                "--fetch and --outputs cannot be combined with --no-sync",
+                why="they fetch files from the run's folder, which --no-sync does not create",
+            )
+        return send_project.InPlace(self.project.start, "" if options.module else self.argv[0])
+
+
+def script_of(options: RunOptions) -> Script:
+    found = _script_of(options)
+    found = replace(found, env=env_choice_of(found.project.start))
+    if not options.send:
+        return _with_command(found, options)
+    sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
+    used = frameworks.of_run(sources, found.argv, dict(options.env))
+    folder, cwd = found.project.folder, found.project.cwd or "."
+    roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
+    found = replace(found, frameworks=used, sources=sources, roots=roots)
+    return _with_command(found, options)
+
+
+def _with_command(script: Script, options: RunOptions) -> Script:
+    own = frozenset[str]().union(*(source.options for source in script.sources))
+    meant = misplaced_options.meant(options.typed, options.args, own)
+    note = misplaced_options.note(options.typed, meant)
+    return replace(script, typed=meant, notes=(note,) if note else ())
+
+
+def _script_of(options: RunOptions) -> Script:
+    here = Path.cwd()
+    if options.module or not os.path.isfile(options.script):
+        why, hint = not_scripts.meant((options.script, *options.args))
+        if why:
+            raise InputError(f"{options.script} is not a Python script", why=why, hint=hint)
+    if options.module:
+        project = (
+            send_project.project_of(here, here) if options.send else send_project.Project(here)
+        )
+        return Script(project, ("-m", options.script, *options.args))
+    given = Path(options.script)
+    if not options.send:  # it need not be here
+        start = given.parent if given.is_absolute() and here not in given.parents else here
+        return Script(send_project.Project(start), (_named(given, start), *options.args))
+    if not os.path.isfile(given):
+        raise _no_script(given, options)
+    _refuse_other_file(given)
+    script = given.resolve()  # a link's target is what Python takes the folder of, too
+    project = send_project.project_of(script.parent, here)
+    return Script(project, (_named(script, project.start), *options.args))
+
+
+def _refuse_other_file(given: Path) -> None:
+    with suppress(OSError):
+        head = read_prefix(given, 256).decode("utf-8", "replace").partition("\n")[0]
+        why, hint = not_scripts.meant_by_file(os.fspath(given), head)
+        if why:
+            raise InputError(f"{given} is not a Python script", why=why, hint=hint)
+
+
+def _no_script(given: Path, options: RunOptions) -> InputError:
+    is_folder = os.path.isdir(given)
+    folder = given if is_folder else given.parent
+    names = [path.name for path in folder.glob("*.py")]
+    alike = names if is_folder and len(names) == 1 else nearest_files(given.name, names)
+    near = next(iter(alike), "")
+    if hint := _hosts_apart(options):
+        return InputError(f"there is no script {given}", why="-H takes one list", hint=hint)
+    found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
+    meant = (found, *options.args)
+    hint = retry_command.command(replace(options.typed, script=meant), (), None)
+    if is_folder:
+        return InputError(f"{given} is a folder", why="name the script itself", hint=hint)
+    return InputError(
+        f"there is no script {given}", why=f"looked in {Path.cwd() / given.parent}", hint=hint
+    )
+
+
+def _hosts_apart(options: RunOptions) -> str:
+    """What `-H node1 node2 train.py` meant; "" for anything else."""
+    before, args = options.typed.options, options.args
+    if len(before) < 2 or before[-2] not in ("-H", "--hosts") or "." in options.script:
+        return ""
+    n = next((i for i, word in enumerate(args) if os.path.isfile(word)), -1)
+    if n < 0:
+        return ""
+    hosts = ",".join((before[-1], options.script, *args[:n]))
+    typed = replace(options.typed, options=(*before[:-1], hosts), script=args[n:])
+    return retry_command.command(typed, (), None)
+
+
+def _named(script: Path, start: Path) -> str:
+    """The script as the ranks call it."""
+    name = os.path.relpath(script, start) if script.is_absolute() else os.fspath(script)
+    return f"./{name}" if name.startswith("-") else name  # or Python takes it for an option

@@ -1,0 +1,1 @@
+"""What a script expects, compared with the hosts. Pure."""

@@ -1,0 +1,74 @@
+"""Programs that people type where the script of a run stands, and what does the same."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+from ipexctl.base.quoting import quote_for_pasting
+
+_DISCONTINUED = re.compile(
+    r"(intel[-_]extension[-_]for[-_]pytorch|oneccl[-_]bind[-_]pt|torch[-_]ccl)\b"
+)
+_FILE = re.compile(r"[^-].*\.\w+")
+_INSTALL = (
+    "ipexctl install creates the environments on the hosts",
+    "ipexctl install -r requirements.txt",
+)
+_IPEX = (
+    "IPEX and its oneCCL bindings are discontinued; stock PyTorch includes their optimizations",
+    "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
+)
+_ASKS = (
+    "what accelerate config asks for are options of ipexctl run",
+    "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
+)
+_NO_RANKS = ("that command starts no ranks", "ipexctl env exec -- {words}")
+_TEST = (
+    "a check of accelerate test needs a file that all ranks write, so it fails on several hosts",
+    "ipexctl doctor --level std   # tests the hosts and their network\n"
+    "ipexctl run -l HOST -n 2 -m accelerate.test_utils.scripts.test_script   # on one host",
+)
+_TRL = (
+    "the commands of trl are modules, which ipexctl run starts itself",
+    "ipexctl run -m trl.scripts.{words}",
+)
+_SHELL = (
+    "a run starts a Python script; lines of shell scripts become commands",
+    "ipexctl migrate {file}",
+)
+_SHELL_NAMES = (".sh", ".bash", ".slurm", ".sbatch")
+_SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
+_KNOWN = {
+    **dict.fromkeys(("pip", "pip3", "uv", "conda", "mamba"), _INSTALL),
+    **dict.fromkeys(("accelerate", "fabric", "lightning"), _NO_RANKS),
+    "accelerate config": _ASKS,
+    "accelerate test": _TEST,
+    "trl": _TRL,
+    **dict.fromkeys(("bash", "sh", "zsh", "source", "sbatch", "qsub"), _SHELL),
+}
+
+
+def meant_by_file(name: str, head: str) -> tuple[str, str]:
+    """The same for a file that is there; `head`: its first line."""
+    file = quote_for_pasting((name,))
+    if name.endswith(".ipynb"):
+        return "it is a notebook", f"jupyter nbconvert --to script {file}"
+    shell = _SHELL_HEAD.match(head) if head.startswith("#!") else name.endswith(_SHELL_NAMES)
+    if shell:
+        return _SHELL[0], _SHELL[1].format(file=file)
+    return "", ""
+
+
+def meant(words: Sequence[str]) -> tuple[str, str]:
+    """Why `words` are no script of a run, and what to type; "" for what is not known."""
+    program = posixpath.basename(words[0]) if words else ""
+    named = _KNOWN.get(" ".join([program, *words[1:2]]))
+    why, hint = named or _KNOWN.get(program, ("", ""))
+    if (why, hint) == _INSTALL and any(_DISCONTINUED.match(word) for word in words[1:]):
+        why, hint = _IPEX
+    if (why, hint) == _TRL:
+        words = words[1:] or ("COMMAND",)
+    file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")
+    return why, hint.format(file=quote_for_pasting((file,)), words=quote_for_pasting(tuple(words)))

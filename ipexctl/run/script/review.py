@@ -1,0 +1,370 @@
+"""What in a script and its arguments does not fit the hosts, known before the ranks start.
+
+A note says what fails and what to use instead. Where the answer depends on something that only the
+run will know, there is no note: a wrong warning is worse than none.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from ipexctl.base import quoting
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.migrate.code.rules import Rules
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.script.context import HostEnvironment, LocalPath, Note, ProjectFiles
+from ipexctl.run.script.missing_imports import Imports
+from ipexctl.user_code.frameworks import (
+    FRAMEWORK_MODULES,
+    TRL_CONFIGS,
+    framework_class,
+    is_trainer_arguments,
+)
+from ipexctl.user_code.source import SPAWN, Call, Source, Value
+
+MODEL_OPTIONS = ("--model_name_or_path", "--model", "--tokenizer_name")
+DATASET_OPTIONS = ("--dataset_name",)
+HUB_VARIABLES = frozenset(
+    {"HF_HOME", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_ENDPOINT", "TRANSFORMERS_OFFLINE"}
+    | {"TRANSFORMERS_CACHE", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}
+)  # whoever sets one of these has planned where names of a hub come from
+# who reads the options above as names of a hub
+_HUB_READERS = frozenset(
+    {"transformers", "trl", "datasets", "diffusers", "sentence_transformers", "huggingface_hub"}
+    | {"peft", "optimum", "open_clip", "timm", "accelerate", "vllm", "llamafactory"}
+)
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+# load_dataset reads files with these
+_BUILDERS = frozenset(
+    {"csv", "json", "text", "parquet", "arrow", "imagefolder", "audiofolder", "videofolder"}
+    | {"pdffolder", "webdataset", "xml", "pandas", "sql", "spark", "generator", "hdf5", "lance"}
+)
+
+_PRECISIONS = frozenset({"bf16", "fp16"})
+_FALSE = frozenset({"no", "false", "f", "n", "0"})
+_LIGHTNING = frozenset(
+    {"lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer"}
+    | {"lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric"}
+)
+BF16_NEEDS_USE_CPU = (4, 52)  # transformers: from here on bf16 alone asks for a GPU
+TRL_BF16 = (0, 19)
+
+
+@dataclass(frozen=True)
+class Review:
+    """`sources`: the script, then the project's own modules that it imports."""
+
+    sources: Sequence[Source]
+    argv: Sequence[str]  # the script and its arguments
+    hosts: Sequence[HostEnvironment]
+    files: ProjectFiles
+    rules: Rules
+    ranks_per_host: int = 0  # 0: not the same number everywhere
+
+    def notes(self) -> list[str]:
+        if not self.hosts:
+            return []
+        found = [
+            *self._errors(), *self._arguments(), *self._keywords(),
+            *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
+            *self._hub(), *self._launchers(), *self._lone_states(), *self._lightning(),
+            *self._gpu(), *self._loopback(),
+        ]  # fmt: skip
+        return list(dict.fromkeys(map(str, found)))
+
+    def _errors(self) -> Iterator[Note]:
+        for source in self.sources:
+            if source.error:
+                why, line = source.error
+                version = ".".join(map(str, sys.version_info[:2]))
+                text = f"Python {version} of this machine cannot read it: {why}"
+                yield Note(f"{source.path}:{line}", text)
+
+    # --- arguments of transformers' Trainer ------------------------------------------------------
+
+    @property
+    def _script(self) -> str:
+        return self.sources[0].path if self.sources else " ".join(self.argv[:1])
+
+    @property
+    def _own_options(self) -> frozenset[str]:
+        return frozenset().union(*(source.options for source in self.sources))
+
+    def _parsed(self) -> tuple[str, str]:
+        """Where the arguments are read into a framework's class, and the class."""
+        for source in self.sources:
+            for parser in source.parsers:
+                for name in parser.classes:
+                    target = framework_class(source.bases, name)
+                    if is_trainer_arguments(target):
+                        return f"{source.path}:{parser.line}", target
+        return "", ""
+
+    def _arguments(self) -> Iterator[Note]:
+        place, target = self._parsed()
+        if not place:
+            return
+        given, own = _options(self.argv[1:]), self._own_options
+        for name, value in given.items():
+            if name in own:
+                continue
+            use_cpu = _is_true(given.get("use_cpu", "false"))
+            for text, use in self._removed(name, value, as_keyword=False, use_cpu=use_cpu):
+                yield Note(self._script, text, use)
+        if not (own & {"bf16", "use_cpu"} or any(s.changes_argv for s in self.sources)):
+            yield from self._bf16_argument(place, target, given)
+
+    def _bf16_argument(self, place: str, target: str, given: Mapping[str, str]) -> Iterator[Note]:
+        name = posixpath.splitext(self._script)[0]
+        from_file = any(p.endswith((".json", ".yaml", ".yml")) for p in self.argv[1:])
+        if from_file or f"{name}.args" in self.files.sent or not self._refuses_bf16():
+            return
+        words = {key: _is_true(value) for key, value in given.items()}
+        if words.get("use_cpu", False) or (words.get("no_cuda") and self._before((5, 0))):
+            return
+        if words.get("bf16") or words.get("bf16_full_eval"):
+            option = "--bf16" if words.get("bf16") else "--bf16_full_eval"
+            text = f"{option} without --use_cpu requires a GPU in transformers"
+            yield Note(self._script, text, f"{option} --use_cpu")
+        elif (
+            target in TRL_CONFIGS
+            and self._defaults_to_bf16()
+            and not {"bf16", "fp16"} & words.keys()
+        ):
+            text = f"{_last(target)} sets bf16 by default, which requires a GPU without use_cpu"
+            yield Note(place, text, "the argument --use_cpu")
+
+    def _keywords(self) -> Iterator[Note]:
+        own = self._own_options
+        for source in self.sources:
+            for call in source.calls:
+                target = framework_class(source.bases, call.target)
+                if is_trainer_arguments(target):
+                    yield from self._call(source, call, target, own)
+
+    def _call(self, source: Source, call: Call, target: str, own: frozenset[str]) -> Iterator[Note]:
+        place, known = f"{source.path}:{call.line}", dict(call.keywords)
+        for name, value in known.items():
+            if name in own and not call.target.startswith(FRAMEWORK_MODULES):
+                continue
+            word = value if isinstance(value, str) else "true"
+            use_cpu = known.get("use_cpu") is True
+            for text, use in self._removed(name, word, as_keyword=True, use_cpu=use_cpu):
+                yield Note(place, text, use)
+        if {"use_cpu", "no_cuda"} & known.keys() or not call.complete or not self._refuses_bf16():
+            return
+        if known.get("bf16") is True or known.get("bf16_full_eval") is True:
+            text = "bf16=True without use_cpu=True requires a GPU in transformers"
+            yield Note(place, text, f"{_last(target)}(..., bf16=True, use_cpu=True)")
+        elif (
+            target in TRL_CONFIGS
+            and self._defaults_to_bf16()
+            and not {"bf16", "fp16"} & known.keys()
+        ):
+            text = f"{_last(target)} sets bf16 by default, which requires a GPU without use_cpu"
+            yield Note(place, text, f"{_last(target)}(..., use_cpu=True)")
+
+    def _removed(
+        self, name: str, value: str, *, as_keyword: bool, use_cpu: bool
+    ) -> Iterator[tuple[str, str]]:
+        rule = self.rules.argument(name, value)
+        since = self._since(rule.first_versions()) if rule else ""
+        if not rule or not since:
+            return
+        written = name if as_keyword else f"--{name}"
+        if rule.value:
+            written = f'{name}="{value}"' if as_keyword else f"--{name} {value}"
+        use = rule.keyword if as_keyword and rule.keyword else rule.use
+        if rule.to == "use_cpu" and use_cpu:
+            use += " alone"
+        have = self.hosts[0].packages.get(since.partition(" ")[0], "")
+        yield f"{rule.says(written, since)}, the hosts have {have}", use
+
+    def _since(self, versions: Mapping[str, tuple[int, ...]]) -> str:
+        """The first package that every host has from such a version on, with that version."""
+        for name, version in versions.items():
+            if all(host.version(name) >= version for host in self.hosts):
+                return f"{name} {'.'.join(map(str, version))}"
+        return ""
+
+    def _before(self, version: tuple[int, int]) -> bool:
+        return all(() < host.version("transformers") < version for host in self.hosts)
+
+    def _refuses_bf16(self) -> bool:
+        new = self._since({"transformers": BF16_NEEDS_USE_CPU})
+        return bool(new) and all(host.for_cpus for host in self.hosts)
+
+    def _is_bf16_by_default(self, target: str) -> bool:
+        return target in TRL_CONFIGS and self._defaults_to_bf16()
+
+    def _defaults_to_bf16(self) -> bool:
+        return bool(self._since({"trl": TRL_BF16}))
+
+    def _lone_states(self) -> Iterator[Note]:
+        """An Accelerator or a Trainer made before would share its state."""
+        called = frozenset[str]().union(*(source.called for source in self.sources))
+        shared = "Accelerator" in called or any(name.endswith("Trainer") for name in called)
+        if shared or not all(host.for_cpus for host in self.hosts):
+            return
+        for source in self.sources:
+            for call in source.calls:
+                state = call.target in ("accelerate.PartialState", "accelerate.state.PartialState")
+                if state and call.complete and "cpu" not in dict(call.keywords):
+                    text = "PartialState() makes every rank train alone on CPUs"
+                    yield Note(f"{source.path}:{call.line}", text, "PartialState(cpu=True)")
+
+    def _lightning(self) -> Iterator[Note]:
+        """On CPUs the Trainer takes one rank of one host where nothing else is said. Fabric takes
+        LT_DEVICES and LT_NUM_NODES, which every rank has."""
+        hosts, each = len(self.hosts), self.ranks_per_host
+        if not each or hosts * each == 1 or not all(host.for_cpus for host in self.hosts):
+            return
+        for source in self.sources:
+            for call in source.calls:
+                if call.target not in _LIGHTNING or not (call.complete and call.sure):
+                    continue
+                given, name = dict(call.keywords), _last(call.target)
+                unsaid = (each, hosts) if name == "Fabric" else (1, 1)
+                devices = _count(given.get("devices", "auto"), unsaid[0])
+                nodes = _count(given.get("num_nodes", "auto"), unsaid[1])
+                if None in (devices, nodes) or (devices, nodes) == (each, hosts):
+                    continue
+                text = (
+                    f"{name}(...) means num_nodes={nodes}, devices={devices}, the run has hosts: "
+                    f"{hosts}, ranks on each: {each}"
+                )
+                use = f'{name}(..., accelerator="cpu", devices={each}, num_nodes={hosts})'
+                yield Note(f"{source.path}:{call.line}", text, use)
+
+    # --- GPUs ------------------------------------------------------------------------------------
+
+    def _gpu(self) -> Iterator[Note]:
+        """The first of each file: whoever changes one looks at the next."""
+        if not all(host.for_cpus for host in self.hosts):
+            return
+        own = any(source.own_cuda for source in self.sources)
+        for source in self.sources:
+            for words, line in [g for g in source.gpu if not (own and g[0] == ".cuda()")][:1]:
+                use = 'the backend "gloo"' if "backend" in words else 'the device "cpu"'
+                text = f"{words} needs a GPU, but torch on the hosts is built for CPUs"
+                yield Note(f"{source.path}:{line}", text, use)
+
+    def _loopback(self) -> Iterator[Note]:
+        """Each host would look for rank 0 on itself."""
+        for source in self.sources if len(self.hosts) > 1 else ():
+            for words, line in source.loopback[:1]:
+                name, _, _ = words.partition("=")
+                text = f"{words} makes the ranks of each host wait for rank 0 on their own host"
+                use = (
+                    "init_method='env://'"
+                    if name == "init_method"
+                    else "the MASTER_ADDR of ipexctl run"
+                )
+                yield Note(f"{source.path}:{line}", text, use)
+
+    # --- models and datasets ---------------------------------------------------------------------
+
+    def _hub(self) -> Iterator[Note]:
+        alone = [host.host for host in self.hosts if not host.has_route]
+        planned = HUB_VARIABLES & {*self.files.variables}
+        for place, name, dataset in self.named():
+            if self._is_written(name):
+                continue
+            kind = "dataset" if dataset else "model"
+            if here := self.files.local.get(name):
+                if not self.files.holds(name):
+                    yield self._stays(place, name, kind, here)
+            elif alone and not planned and _HUB_ID.fullmatch(name):
+                yield Note(
+                    place,
+                    f"{kind} {name} is not sent, and {fold(alone)} has no default route to "
+                    "download it",
+                    "`ipexctl data push ~/.cache/huggingface/hub --as hub` and run with --data hub",
+                )
+
+    def _stays(self, place: str, name: str, kind: str, here: LocalPath) -> Note:
+        """An argument is for a path: an unchanged script reads no variable of ours."""
+        why = f": {here.why}" if here.why else ""
+        way = f"`{here.way}` (the complete work tree is sent), or " if here.way else ""
+        use = f"load it from $IPEXCTL_DATA_{kind.upper()}"
+        if place == self._script and self.files.data:
+            use = f"pass {self.files.data}/{kind}/current/files instead of {name}"
+        push = quoting.quote(("ipexctl", "data", "push", here.path, "--as", kind))
+        return Note(
+            place,
+            f"{name} is on this machine and is not sent to the hosts{why}",
+            f"{way}`{push}`, run with --data {kind}, and {use}",
+        )
+
+    def _is_written(self, name: str) -> bool:
+        """Is it below a folder that the script itself writes?"""
+        folders = (folder for source in self.sources for folder in source.written)
+        return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
+
+    def named(self) -> Iterator[tuple[str, str, bool]]:
+        """(place, name, is it a dataset) of each model and dataset that is loaded by its name."""
+        tops = {one.top for source in self.sources for one in source.imports}
+        given = _options(self.argv[1:]) if tops & _HUB_READERS else {}
+        for options, dataset in ((MODEL_OPTIONS, False), (DATASET_OPTIONS, True)):
+            for option in options:
+                if name := given.get(option[2:], ""):
+                    yield self._script, name, dataset
+        for source in self.sources:
+            for one in source.hub_names:
+                if not (one.dataset and one.name in _BUILDERS):
+                    yield f"{source.path}:{one.line}", one.name, one.dataset
+
+    # --- launchers -------------------------------------------------------------------------------
+
+    def _launchers(self) -> Iterator[Note]:
+        for source in self.sources:
+            for launch, line in source.launches:
+                if launch.name == SPAWN:
+                    yield Note(
+                        f"{source.path}:{line}",
+                        f"{SPAWN} starts further processes in every rank",
+                        "one call of its function, with RANK, LOCAL_RANK and WORLD_SIZE from the "
+                        "environment",
+                    )
+                    continue
+                script = launch.script[0] if launch.script else "SCRIPT"
+                if any(c in script for c in "?{} "):
+                    script = "SCRIPT"
+                yield Note(
+                    f"{source.path}:{line}",
+                    f"{launch.name} here starts further ranks in every rank",
+                    f"`ipexctl run {script}` instead",
+                )
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    """--some-name value, --some_name=value -> {"some_name": "value"}; "" where none follows."""
+    found: dict[str, str] = {}
+    for i, word in enumerate(words):
+        if not word.startswith("--") or word == "--":
+            continue
+        name, sign, value = word[2:].partition("=")
+        following = words[i + 1] if i + 1 < len(words) else ""
+        if not sign and not following.startswith("--"):
+            value = following
+        found[name.replace("-", "_")] = value
+    return found
+
+
+def _is_true(value: str) -> bool:
+    """As transformers reads a switch: --bf16, --bf16 True."""
+    return value.lower() not in _FALSE
+
+
+def _count(value: Value, auto: int) -> int | None:
+    """Of `devices` and `num_nodes`; None: not known here."""
+    if isinstance(value, str):
+        return auto if value == "auto" else int(value) if value.isdecimal() else None
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _last(target: str) -> str:
+    return target.rpartition(".")[2]

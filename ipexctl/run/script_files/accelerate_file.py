@@ -1,0 +1,42 @@
+"""The Accelerate config of this user, and any other one that is named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.base.yaml_nodes import MAX_TEXT
+from ipexctl.errors import InputError, reason_of
+from ipexctl.inventory.text_encoding import decode
+from ipexctl.local.bounded_read import read_file
+from ipexctl.shipped_tables import accelerate_keys
+from ipexctl.user_code.launchers.accelerate_config import read_config
+from ipexctl.user_code.launchers.line_request import LineRequest, Refuse, raised
+
+NAMES = ("default_config.yaml", "default_config.json")
+
+
+def usual(environ: Mapping[str, str]) -> Path | None:
+    """Where `accelerate launch` looks when no config is named."""
+    cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = environ.get("HF_HOME") or f"{cache}/huggingface"
+    folder = Path(home).expanduser() / "accelerate"
+    return next((folder / name for name in NAMES if os.path.isfile(folder / name)), None)
+
+
+def read(path: Path, refuse: Refuse = raised) -> LineRequest:
+    """`refuse` gets each key that cannot hold here, with its place. Raises InputError."""
+    try:
+        data = read_file(path, MAX_TEXT)
+    except (OSError, ValueError) as e:
+        raise InputError(
+            f"cannot read the Accelerate config {path}",
+            why=reason_of(e),
+            hint="accelerate config --config_file FILE   # writes one",
+        ) from None
+    request = read_config(decode(data, str(path)), str(path), accelerate_keys(), refuse)
+    if request.hostfile.startswith("~/"):
+        request = replace(request, hostfile=str(Path(request.hostfile).expanduser()))
+    return request

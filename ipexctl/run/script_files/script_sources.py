@@ -1,0 +1,80 @@
+"""The script of a run and the project's own modules that it imports, read where they are sent from.
+
+Links, generated files and files of other folders are left alone: what is not sent is not read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import warnings
+from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
+
+from ipexctl.local import bounded_read
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.user_code.source import Import, Source
+from ipexctl.user_code.source_reader import read_source
+
+MAX_FILES, MAX_BYTES = 40, 512 << 10
+
+
+def read_sources(
+    folder: Path, cwd: str, argv: Sequence[str], files: Container[str] | None = None
+) -> list[Source]:
+    """`argv`: what follows the interpreter. `cwd`: below `folder`, where the ranks start."""
+    files = Regular(folder) if files is None else files
+    if argv[0] == "-m":
+        top, path = cwd, _module_file(cwd, argv[1], files)
+    else:
+        path = posixpath.normpath(posixpath.join(cwd, argv[0]))
+        top = posixpath.dirname(path)
+    waiting, found = [path] if path in files else [], dict[str, Source]()
+    while waiting and len(found) < MAX_FILES:
+        path = waiting.pop(0)
+        if path in found or (text := _text(folder / path)) is None:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the user's code
+            found[path] = read_source(path, text, main=not found)
+        for one in found[path].imports:
+            waiting += [f for f in _files_of(one, path, top) if f in files and f not in found]
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Regular:
+    """The regular files of a folder by their names, links apart."""
+
+    folder: Path
+
+    def __contains__(self, path: object) -> bool:
+        full = self.folder / str(path)
+        return full.is_file() and not full.is_symlink()
+
+
+def _module_file(top: str, module: str, files: Container[str]) -> str:
+    path = posixpath.join(top, module.replace(".", "/"))
+    return next((p for p in (f"{path}.py", f"{path}/__main__.py") if p in files), "")
+
+
+def _files_of(one: Import, path: str, top: str) -> Iterator[str]:
+    """Where the module may be, if it is the project's own; only of imports that surely run."""
+    if not one.sure:
+        return
+    base = top
+    if one.level:
+        base = posixpath.dirname(path)
+        for _ in range(one.level - 1):
+            base = posixpath.dirname(base)
+    parts = one.module.split(".") if one.module else []
+    names = [parts[:i] for i in range(1, len(parts) + 1)] + [[*parts, n] for n in one.names]
+    for words in names:
+        place = posixpath.normpath(posixpath.join(base, *words))
+        yield from (f"{place}.py", f"{place}/__init__.py")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return bounded_read.read_prefix(path, MAX_BYTES).decode("utf-8-sig", "replace")
+    except OSError:
+        return None

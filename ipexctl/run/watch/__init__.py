@@ -1,0 +1,1 @@
+"""A run while it lasts: following it, its folder here, its files fetched."""

@@ -1,0 +1,393 @@
+"""Files that ranks left in the run's folder on the hosts, brought here: --fetch, --outputs, fetch.
+
+The files of rank 0's host lie on top, those of every other host in a folder of its own, `@HOST`.
+With --merge the files of all hosts lie on top; only those that an earlier host has, too, go to
+`@HOST`. The names come from the hosts, so nothing is written outside of the outputs' folder and
+nothing is written twice. With -o DIR they go from there to DIR, where a file of the same name is
+replaced.
+"""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import fnmatch
+import glob
+import os
+import posixpath
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.quoting import quote
+from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.atomic_file import sync_disk
+from ipexctl.machines.agent import Agent, transfer_time
+from ipexctl.machines.fleet import fan_out
+from ipexctl.machines.wire.frames import Frame
+from ipexctl.project.project_folder import some
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.watch.run_folder import safe
+
+PIECE = 64 << 20  # bytes of one request
+ENTRY = 4096  # bytes that a file and each of its folders take beside its content
+LONGEST_PATH, DEEPEST = 1024, 64
+ENTRIES = 500_000  # files and folders, from all hosts together
+SHOWN = 20  # of what was not taken
+FETCH_LIMIT = 100 << 30  # bytes, from all hosts together
+# what programs on this machine obey when it is in a folder, in small letters
+OBEYED = frozenset(
+    (
+        ".git", ".gitconfig", ".gitmodules", ".hg", ".jj", ".svn", ".ipexctl", "ipexctl.toml",
+        "ipexctl.lock", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config", ".local", ".netrc",
+        ".npmrc", ".pypirc", ".vscode", ".idea", ".devcontainer", ".github", ".husky", ".envrc",
+        ".env", ".direnv", ".mise.toml", ".tool-versions", ".pre-commit-config.yaml", ".bashrc",
+        ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
+        ".zprofile", ".zlogin", ".vimrc", ".exrc", ".nvimrc", ".gdbinit", "sitecustomize.py",
+        "usercustomize.py", ".mise", ".mise.local.toml", "mise.toml", "mise.local.toml", "uv.toml",
+        ".python-version", ".cshrc", ".tcshrc", ".kshrc", ".login", ".zlogout", ".inputrc",
+        ".dir-locals.el", ".dir-locals-2.el", ".nvim.lua", ".lvimrc", ".vim", ".zed", ".cursor",
+        ".claude", ".pdbrc", ".lldbinit", ".rprofile", ".renviron", ".rdata", ".cargo", ".bazelrc",
+        ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs",
+    )
+)  # fmt: skip
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to bring, and from which run."""
+
+    patterns: tuple[str, ...]
+    run_id: str
+    roots: Mapping[str, str]
+    first: str  # rank 0's host
+    limit: int = FETCH_LIMIT
+    merge: bool = False  # the files of all hosts in one folder
+    dest: Path | None = None  # where they go
+
+
+class Budget:
+    """Bytes, files and folders that may still come, from whichever host."""
+
+    def __init__(self, size: int, entries: int) -> None:
+        self._left, self._entries, self._lock = size, entries, threading.Lock()
+
+    def take(self, size: int, entries: int) -> bool:
+        with self._lock:
+            if size > self._left or entries > self._entries:
+                return False
+            self._left -= size
+            self._entries -= entries
+            return True
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The files of a host that match. `more`: and others that it did not list."""
+
+    files: tuple[tuple[str, int], ...]
+    more: bool
+
+
+@dataclass(frozen=True)
+class Brought:
+    files: int = 0
+    size: int = 0
+    refused: tuple[str, ...] = ()
+    matched: bool = False
+    ended: str = ""  # why the rest of this host's files did not come
+
+
+def check_patterns(option: str, patterns: Sequence[str]) -> None:
+    """They are below the script's folder. Raises InputError."""
+    for pattern in patterns:
+        if pattern.startswith(("/", "~")) or ".." in pattern.split("/") or not pattern.strip("/"):
+            raise InputError(
+                f"{option} {quote((pattern,))}: not below the folder of the script",
+                why="only files that ranks write to the run's own folder can be fetched",
+                hint="let the script write to a folder next to it, and name that folder: "
+                f"{option} out",
+            )
+
+
+def check_dest(dest: Path | None) -> None:
+    """Before anything starts. Raises InputError."""
+    if dest and os.path.lexists(dest) and not dest.is_dir():
+        raise InputError(f"-o {quote((str(dest),))}: not a folder", hint="-o DIR")
+
+
+def typed_words(patterns: Sequence[str], dest: Path | None, *, merge: bool) -> tuple[str, ...]:
+    """For `ipexctl fetch RUN`."""
+    return (*patterns, *["--merge"] * merge, *(("-o", str(dest)) if dest else ()))
+
+
+def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """As seen from the top of what was sent, for ranks that start in `cwd`."""
+    paths = (posixpath.normpath(posixpath.join(glob.escape(cwd), pattern)) for pattern in patterns)
+    return tuple("**" if path == "." else path for path in paths)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """`words`: what came and where it is, then what did not. `whole`: nothing is missing."""
+
+    words: tuple[str, ...]
+    folder: Path | None = None
+    files: int = 0
+    size: int = 0
+    whole: bool = False
+    new: int = 0  # of the files, those that `dest` did not have
+
+
+def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> Fetched:
+    try:
+        outputs = _new_folder(folder)
+    except OSError as e:
+        return Fetched((f"outputs: not fetched ({e.strerror or e}); they are on the hosts",))
+
+    budget = Budget(wish.limit, ENTRIES)
+    lists = fan_out(tuple(agents), lambda host: _list(agents[host], wish), forks=16)
+    owners = _owners(lists, wish)
+    listed_files = sum(len(one.files) for one in lists.values() if isinstance(one, Listed))
+    if wish.merge and (apart := listed_files - len(owners)):
+        note(
+            f"{apart:,} of {listed_files:,} files also exist on an earlier host; they are in @HOST"
+        )
+
+    def work(host: Host) -> Brought | HostDown:
+        listed = lists[host]
+        if isinstance(listed, HostDown):
+            return listed
+        return _bring(agents[host], wish, listed, owners, outputs, note, budget)
+
+    outcomes = fan_out(tuple(agents), work, forks=16)
+    try:
+        sync_disk(outputs)
+    except OSError as e:
+        return Fetched(
+            (f"outputs: not all of them are on the disk here ({e.strerror}): {outputs}",), outputs
+        )
+    brought = [o for o in outcomes.values() if isinstance(o, Brought)]
+    ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
+    words = [f"could not fetch: {end}" for end in ends if end]
+    refused = [text for b in brought for text in b.refused]
+    words += refused[:SHOWN]
+    if len(refused) > SHOWN:
+        words.append(f"and {len(refused) - SHOWN:,} more were not taken")
+    files, size = sum(b.files for b in brought), sum(b.size for b in brought)
+    if not files:
+        known = len(brought) == len(outcomes) and not any(b.matched for b in brought)
+        none = f"no file matches {' '.join(wish.patterns)}" if known else "nothing was fetched"
+        if known and not any("/" in pattern for pattern in wish.patterns):
+            none += f"; in folders: {quote(tuple(f'**/{pattern}' for pattern in wish.patterns))}"
+        with suppress(OSError):  # there may be folders in it
+            outputs.rmdir()
+        return Fetched((f"outputs: {none}", *words))
+    new, replaced = files, list[str]()
+    if wish.dest:
+        try:
+            new, replaced = move_into(outputs, wish.dest)
+            outputs = wish.dest.absolute()
+        except OSError as e:
+            why = f"{e.strerror or e}: {e.filename or wish.dest}"
+            words.append(f"cannot write to {wish.dest} ({why}); the rest is in {outputs}")
+    many = "file" if files == 1 else "files"
+    amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
+    over = f"; replaced {some(replaced)}" if replaced else ""
+    first = f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount}{over})"
+    return Fetched((first, *words), outputs, files, size, whole=not words, new=new)
+
+
+def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
+    """Moves what is new or differs; the rest goes. How many files moved, and which of them replaced
+    another. Raises OSError."""
+    moved, replaced = 0, list[str]()
+    dest.mkdir(mode=0o755, parents=True, exist_ok=True)
+    top = os.path.realpath(dest)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        to = dest / path.relative_to(folder)
+        if os.path.commonpath((top, os.path.realpath(to.parent))) != top:
+            raise PermissionError(errno.EPERM, "a link leads out of it", str(to))
+        if to.is_file() and not to.is_symlink() and filecmp.cmp(path, to, shallow=False):
+            continue
+        to.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if os.path.lexists(to):
+            replaced.append(str(path.relative_to(folder)))
+        _replace(path, to)
+        moved += 1
+    shutil.rmtree(folder)
+    return moved, replaced
+
+
+def _replace(path: Path, to: Path) -> None:
+    try:
+        path.replace(to)
+    except OSError as e:
+        if e.errno != errno.EXDEV:
+            raise
+        part = to.with_name(f".{secrets.token_hex(8)}.part")
+        try:
+            shutil.copy(path, part)  # with its mode
+            part.replace(to)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _new_folder(folder: Path) -> Path:
+    """What was fetched before stays as it is."""
+    number = 1
+    while True:
+        outputs = folder / ("outputs" if number == 1 else f"outputs-{number}")
+        try:
+            outputs.mkdir(mode=0o700)
+        except FileExistsError:
+            number += 1
+        else:
+            return outputs
+
+
+def _list(agent: Agent, wish: Wish) -> Listed:
+    asked = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
+    done = agent.call("run_files.result_files.list", asked, timeout=120).done
+    files = tuple((path, size) for path, size in done.rows("files", str, int))
+    return Listed(files, done.get("more") is True)
+
+
+def _run_on(agent: Agent, wish: Wish) -> dict[str, object]:
+    return {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
+
+
+def _owners(lists: Mapping[Host, Listed | HostDown], wish: Wish) -> dict[str, str]:
+    """For each path on top of the outputs, the host from which it comes."""
+    owners: dict[str, str] = {}
+    for host in sorted(lists, key=lambda host: host.name != wish.first):
+        listed = lists[host]
+        if isinstance(listed, Listed) and (wish.merge or host.name == wish.first):
+            for path, _ in listed.files:
+                owners.setdefault(path, host.name)
+    return owners
+
+
+def _bring(
+    agent: Agent, wish: Wish, listed: Listed, owners: Mapping[str, str], outputs: Path,
+    note: Note, budget: Budget,
+) -> Brought:  # fmt: skip
+    """`owners`: for each path on top of `outputs`, the host from which it comes."""
+    asked, files = _run_on(agent, wish), listed.files
+    others = other_folders(wish)
+    count, total = 0, 0
+    refused: list[str] = []
+    if sum(size for _, size in files) > 100e6:
+        note(f"fetching {sum(s for _, s in files) / 1e6:.0f} MB from {agent.host.name}")
+    for path, size in files:
+        if not is_inside(path):
+            refused.append(f"{agent.host.name}: a file called {path[:80]!r} was not taken")
+            continue
+        if why := why_not_taken(path, wish.patterns):
+            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
+            continue
+        on_top = owners.get(path) == agent.host.name
+        if on_top and path.partition("/")[0].casefold() in others:
+            why = "that name is used for files of other hosts"
+            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
+            continue
+        entries = 1 + path.count("/")
+        if not budget.take(size + ENTRY * entries, entries):
+            most = f"--fetch-limit {wish.limit >> 30} GB, {ENTRIES:,} files and folders"
+            refused.append(
+                f"{agent.host.name}: {path[:200]} and the following files stay there ({most})"
+            )
+            break
+        try:
+            below = outputs if on_top else outputs / folder_of(agent.host.name)
+            _read(agent, {**asked, "path": path}, size, below / path)
+            count, total = count + 1, total + size
+        except OSError as e:
+            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({e.strerror or e})")
+        except IpexctlError as e:
+            return Brought(count, total, tuple(refused), True, e.what)
+    if listed.more:
+        refused.append(
+            f"{agent.host.name}: more than {len(files)} files match; the rest stays there"
+        )
+    return Brought(count, total, tuple(refused), bool(files))
+
+
+def folder_of(host: str) -> str:
+    return f"@{safe(host)}"
+
+
+def other_folders(wish: Wish) -> frozenset[str]:
+    """As a disk that does not tell large letters from small ones has them."""
+    return frozenset(folder_of(name).casefold() for name in wish.roots if name != wish.first)
+
+
+def is_inside(path: str) -> bool:
+    """A relative path of plain names, as it can be written below a folder."""
+    parts = path.split("/")
+    if len(path) > LONGEST_PATH or len(parts) > DEEPEST:
+        return False
+    return path.isprintable() and not any(part in ("", ".", "..") for part in parts)
+
+
+def why_not_taken(path: str, patterns: Sequence[str]) -> str:
+    """A host may list any path: only those that were asked for come, and none that git, a shell or
+    an editor obeys here. HEAD makes a folder a repository of Git."""
+    names = path.split("/")
+    if not any(_is_asked(names, pattern.split("/")) for pattern in patterns):
+        return "it was not asked for"
+    if names[0].startswith(".") and not any(pattern.startswith(".") for pattern in patterns):
+        return "hidden files are fetched by their names"
+    obeyed = [name for name in names if name.casefold() in OBEYED or name.startswith(".env.")]
+    obeyed += names[-1:] if names[-1].casefold() == "head" else []
+    return f"programs on this machine obey {obeyed[0]}" if obeyed else ""
+
+
+def _is_asked(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """A folder means all that is in it. Behind `**` only the last part is looked at."""
+    for name, part in zip(names, pattern, strict=False):
+        if "**" in part:
+            last = pattern[-1]
+            return "**" in last or any(fnmatch.fnmatchcase(name, last) for name in names)
+        if not fnmatch.fnmatchcase(name, part):
+            return False
+    return len(names) >= len(pattern)
+
+
+def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    left = size
+
+    def part(frame: Frame) -> None:
+        nonlocal left
+        left -= len(frame.body)
+        if left < 0:
+            raise HostFailed(
+                f"{agent.host.name}: the host sent more of {target.name} than its size"
+            )
+        view = memoryview(frame.body)
+        while view:
+            view = view[os.write(fd, view) :]
+
+    try:
+        for offset in range(0, size, PIECE):
+            wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
+            done = agent.call(
+                "run_files.result_files.read", wanted, total=transfer_time(PIECE), on_event=part
+            ).done
+            if why := done.get("refused"):
+                raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
+            if left != max(0, size - offset - PIECE):
+                raise OSError(f"only {size - left:,} of its {size:,} bytes came")
+    except BaseException:
+        target.unlink(missing_ok=True)  # it is not what is there
+        raise
+    finally:
+        os.close(fd)

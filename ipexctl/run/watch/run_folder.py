@@ -1,0 +1,149 @@
+"""The run's folder here, `.ipexctl/runs/<id>`: what every rank wrote, the plan, the result.
+
+Output is written here before anybody sees it. When this folder cannot be written, the run goes on,
+and it is said what is missing: the files on the hosts are whole in any case.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.ownership import untrusted_here
+from ipexctl.local.user_dirs import make_private, state_dir
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.outcome import Kept
+
+FOLDER = Path(".ipexctl")
+
+
+@dataclass
+class Record:
+    """`folder` is empty where none could be made. All methods are safe to call then."""
+
+    folder: Path | None
+    trouble: list[str] = field(default_factory=list)
+    limit: int | None = None  # bytes of each log
+    _sizes: dict[Path, int] = field(default_factory=dict)
+    _cut: set[Path] = field(default_factory=set)
+    _broken: bool = False
+
+    @classmethod
+    def make(cls, here: Path, run_id: str, *, limit: int | None = None) -> Record:
+        try:
+            folder = _below_private(here, run_id)
+            folder.mkdir(mode=0o700)
+            (folder / "logs").mkdir(mode=0o700)
+        except OSError as e:
+            why = f"{e.strerror or e}: {e.filename or here / FOLDER}"
+            return cls(None, [f"nothing is kept here ({why}); the logs stay on the hosts"])
+        return cls(folder, limit=limit)
+
+    def log(self, host: str, rank: int | None, data: bytes) -> None:
+        """Bytes of a rank, or of MPI's own programs on the host."""
+        if self.folder is None or self._broken or not data:
+            return
+        name = f"mpi.{safe(host)}.log" if rank is None else log_name(host, rank)
+        path = self.folder / "logs" / name
+        size = self._sizes.get(path, 0)
+        if self.limit is not None and size + len(data) > self.limit:
+            data = data[: max(0, self.limit - size)]
+            self._cut.add(path)
+        if data and self._append(path, data):
+            self._sizes[path] = size + len(data)
+
+    def keep(self, name: str, document: Mapping[str, Any]) -> None:
+        if self.folder is not None and not self._broken:
+            try:
+                _write(self.folder / name, json.dumps(document, indent=1) + "\n")
+            except OSError as e:
+                self._fail(e)
+
+    def lacks(self, hosts: list[str]) -> None:
+        """Hosts whose last output did not come."""
+        if hosts and self.folder is not None:
+            self.trouble.append(f"the logs of {fold(hosts)} here end at the last contact")
+
+    def kept(self) -> Kept:
+        cut = f"{len(self._cut)} of the logs here end after {self.limit} bytes (--log-limit)"
+        folder = str(self.folder) if self.folder else ""
+        return Kept(folder, (*self.trouble, *([cut] if self._cut else [])))
+
+    def _append(self, path: Path, data: bytes) -> bool:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        try:
+            fd = os.open(path, flags, 0o600)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+            finally:
+                os.close(fd)
+        except OSError as e:
+            self._fail(e)
+            return False
+        return True
+
+    def _fail(self, e: OSError) -> None:
+        self.trouble.append(
+            f"{self.folder} is not complete ({e.strerror or e}); the logs on the hosts are"
+        )
+        self._broken = True
+
+
+def folder_for(here: Path, run_id: str) -> Path:
+    """Of a run that may have been started elsewhere. Raises InputError."""
+    try:
+        folder = _below_private(here, run_id)
+        _private(folder)
+    except OSError as e:
+        raise InputError(
+            f"{e.filename or here / FOLDER}: no folder for the files ({e.strerror or e})",
+            hint="run it in a folder that you can write to",
+        ) from None
+    return folder
+
+
+def _below_private(here: Path, run_id: str) -> Path:
+    """Not made yet; all above it is there, and ours. In the user's own folder of states where
+    others could put another `.ipexctl` in place of this one."""
+    top = here / FOLDER
+    if untrusted_here(here):
+        top = state_dir()
+        make_private(top)
+    _private(top)
+    _private(top / "runs")
+    ignore = top / ".gitignore"
+    if not ignore.exists():
+        _write(ignore, "*\n")
+    return top / "runs" / run_id
+
+
+def log_name(host: str, rank: int) -> str:
+    return f"rank{rank:05d}.{safe(host)}.log"
+
+
+def safe(host: str) -> str:
+    """A host's name as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", host)[:100]
+
+
+def _private(folder: Path) -> None:
+    """It is ours, and no link: what ranks print may be secret."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or (why := untrusted_here(folder)):
+        raise PermissionError(errno.EPERM, "it is a link" if folder.is_symlink() else why)
+
+
+def _write(path: Path, text: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as f:
+        f.write(text)

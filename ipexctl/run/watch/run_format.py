@@ -1,0 +1,42 @@
+"""Runs that another version of ipexctl started: what can be said of them, and done with them."""
+
+from __future__ import annotations
+
+from ipexctl import __version__
+from ipexctl.errors import InputError
+from ipexctl.run.outcome.listed_runs import FORMAT, Run
+
+_HERE = f"this is ipexctl {__version__} (run format {FORMAT})"
+
+
+def written_by(run: Run) -> str:
+    """Who started it, where that is a version with another format of runs; "" else."""
+    if run.unreadable:
+        return "another version of ipexctl, or its record is damaged"
+    formats = {part.format for part in run.seen if not part.unreadable} - {FORMAT}
+    if not formats:
+        return ""
+    found = next(iter(formats))
+    version = f"ipexctl {run.about.version}" if run.about.version else "another version of ipexctl"
+    return f"{version} ({f'run format {found}' if found else 'no run format'})"
+
+
+def note(run: Run) -> str:
+    """ "" for a run of this format."""
+    if not (by := written_by(run)):
+        return ""
+    seen = "whether it runs is all that ps shows" if run.unreadable else "details may be missing"
+    return (
+        f"{run.id} was started by {by}; {_HERE}: {seen}; logs, metrics, fetch, stop, wait and rm "
+        "do what they can, attach does not work"
+    )
+
+
+def require_same(run: Run) -> None:
+    """For attach, which has to understand all that the run's supervisors say."""
+    if by := written_by(run):
+        raise InputError(
+            f"cannot attach to {run.id}: it was started by {by}",
+            why=f"{_HERE}, and attach needs the same run format",
+            hint=f"ipexctl logs {run.id} -f   # or attach with the version that started it",
+        )

@@ -1,0 +1,104 @@
+"""What is told of a run while it lasts, beside its output: each thing once, and not too often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ipexctl.base import quoting
+from ipexctl.machines.suggested_commands import spelled
+from ipexctl.machines.target import Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.outcome import Left, Tally
+from ipexctl.run.outcome.run_state import RunState
+from ipexctl.run.outcome.stall_watch import Health
+from ipexctl.run.watch.run_watchers import Painter
+
+BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds: where they are lines, and where they are redrawn
+MOST_BARS, MOST_REDRAWN = 8, 256  # at once
+STRAGGLE = 30.0  # ranks that go on so long after others have ended are told of
+LOGS_AFTER = 3.0  # the rest of the logs takes so long: say how much there is
+LOGS_EVERY = 10.0
+
+
+@dataclass
+class Teller:
+    state: RunState
+    painter: Painter
+    last_end: float = 0.0  # when a rank ended
+    _bars: float = 0.0
+    _logs: float = 0.0
+
+    def tally(self, seconds: float, health: Health) -> Tally:
+        state = self.state
+        failed = sum(not end.ok for end in state.ends.values())
+        return Tally(
+            state.plan.world_size,
+            state.alive,
+            len(state.ends) - failed,
+            failed,
+            seconds,
+            health.known_loads(),
+            tuple((end.rank, 0 if end.ok else end.exit_code) for end in state.ends.values()),
+            *health.judged(),
+        )
+
+    def bars(self, now: float) -> None:
+        """Progress bars without an end, now and then."""
+        self._bars = self._bars or now
+        drawn = self.painter.view.lossy
+        if now - self._bars > (BARS_REDRAWN if drawn else BARS_EVERY):
+            self._bars = now
+            of = self.state.plan.host_of
+            most = MOST_REDRAWN if drawn else MOST_BARS
+            shown = self.state.bars(lambda r, text: self.painter.shows(of(r), r, text), most)
+            for rank, text in shown:
+                self.painter.bar(of(rank), rank, text)
+
+    def stragglers(self, now: float) -> None:
+        state = self.state
+        if not state.ends or not state.alive:
+            return
+        if self.last_end and now - self.last_end > STRAGGLE:
+            self.last_end = 0.0  # once is enough, until another one ends
+            left = sorted(state.started - state.ends.keys())
+            named = ", ".join(f"{r} ({state.plan.host_of(r)})" for r in left[:4])
+            more = f" and {len(left) - 4} more" if len(left) > 4 else ""
+            self.painter.note(
+                f"{len(state.ends)} of {state.plan.world_size} ranks ended without error "
+                f"{STRAGGLE:.0f} s ago or earlier; still running: rank {named}{more}"
+            )
+
+    def away(self, name: str, hub: str) -> None:
+        """A host to which the connection ended. `hub`: "" if it is that."""
+        text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
+        if hub:
+            text = f"the run continues, because {hub} can reach it; its output is shown once it is "
+            text += "reconnected"
+        self.painter.note(f"{name}: no connection from this machine; {text}")
+
+    def rest_of_logs(self, now: float, left: int) -> None:
+        """The ranks have ended; so many bytes of their output are still to come."""
+        self._logs = self._logs or now + LOGS_AFTER - LOGS_EVERY
+        if left > 0 and now - self._logs > LOGS_EVERY:
+            self._logs = now
+            self.painter.note(
+                f"all ranks have ended; {left / 1e6:,.0f} MB of their output are still to come "
+                "(Ctrl-C leaves them on the hosts)"
+            )
+
+
+def tell_left(
+    painter: Painter, left: Left, target: Target, root: str, wanted: Sequence[str] = ()
+) -> None:
+    """The run goes on; this is how to come back. `wanted`: files to be fetched at its end."""
+    if left.why:
+        painter.note(f"no host can be reached from here any more: {left.why}")
+        painter.note("the run continues if its hosts are up")
+    else:
+        painter.note(f"run {left.run_id} continues in the background")
+    for command in ("attach", "stop"):
+        painter.note("  " + spelled(f"ipexctl {command} {left.run_id}", target, root))
+    if wanted:
+        painter.note("files are not fetched at its end; when it has ended:")
+        globs = quoting.quote(tuple(wanted))
+        painter.note("  " + spelled(f"ipexctl fetch {left.run_id} {globs}", target, root))

@@ -1,0 +1,298 @@
+"""Who watches a run, and a thread between: a terminal that stands still must not stop the run."""
+
+from __future__ import annotations
+
+import errno
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.interrupt_traces import InterruptTraces
+from ipexctl.run.outcome.line_filter import ALL, Choice
+from ipexctl.run.outcome.outcome import RunResult, Tally
+from ipexctl.run.plan.launch import LaunchPlan
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LEAVE_AT, LEAVE_AFTER = 3, 1.5
+BACKLOG = 256 * 1024  # characters that wait for a terminal; what is more is not drawn
+
+
+@dataclass
+class Interrupts:
+    """Counts Ctrl-C (and SIGTERM, SIGHUP). `armed` while the run can answer to it.
+
+    Else it ends the command at once. The third one calls `leave` after LEAVE_AFTER seconds,
+    whatever the rest of the command waits for.
+    """
+
+    count: int = 0
+    armed: bool = False
+    last: str = "Ctrl-C"
+    hits: int = 0
+    leave: Callable[[], None] = lambda: None
+    lives_on: bool = False  # the run, when this command ends
+    detach: bool = False  # Ctrl-\, or the terminal was closed
+    leaving: tuple[signal.Signals, ...] = (signal.SIGHUP, signal.SIGQUIT)  # of a run that lives on
+
+    def hit(self, number: int, *_: object) -> None:
+        if self.armed and self.lives_on and number in self.leaving:
+            self.detach = True
+            return
+        self.hits += 1
+        if self.hits == LEAVE_AT:
+            after = threading.Timer(LEAVE_AFTER, lambda: self.leave())
+            after.daemon = True
+            after.start()
+        if not self.armed:
+            raise KeyboardInterrupt
+        self.last = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        self.count += 1
+
+
+@contextmanager
+def counted_interrupts(
+    leave: Callable[[], None] = lambda: None, *, lives_on: bool = False
+) -> Iterator[Interrupts]:
+    """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
+    interrupts = Interrupts(leave=leave, lives_on=lives_on)
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGQUIT] if lives_on else [])]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it is to outlive its terminal
+        numbers.append(signal.SIGHUP)
+    before = [signal.signal(number, interrupts.hit) for number in numbers]
+    try:
+        yield interrupts
+    finally:
+        interrupts.leave = lambda: None
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+class View(Protocol):
+    """Called from one thread only. Raises OSError when nobody reads any more.
+
+    `lossy`: lines that come faster than it draws may be left out, and are told to `dropped`.
+    """
+
+    lossy: bool
+
+    def note(self, text: str) -> None: ...
+    def planned(self, run_id: str, plan: LaunchPlan) -> None: ...
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None: ...
+    def bar(self, host: str, rank: int, text: str) -> None: ...
+    def dropped(self, lines: int) -> None: ...
+    def tick(self, tally: Tally) -> None: ...
+    def failed(self, rank: int) -> None: ...  # first; what others print then is about that
+    def result(self, result: RunResult) -> None: ...
+    def close(self) -> None: ...  # gives the terminal back; nothing is drawn any more
+
+
+class Chosen:
+    """A view that is shown only some of the lines. The rest is in the files."""
+
+    def __init__(self, inner: View, choice: Choice) -> None:
+        self.inner, self.choice = inner, choice
+        self.lossy = inner.lossy
+
+    def note(self, text: str) -> None:
+        self.inner.note(text)
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.inner.planned(run_id, plan)
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        if self.choice.source(host, rank) and (shown := self.choice.lines(texts)):
+            self.inner.lines(host, rank, shown)
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        if self.choice.shows(host, rank, text):
+            self.inner.bar(host, rank, text)
+
+    def dropped(self, lines: int) -> None:
+        self.inner.dropped(lines)
+
+    def tick(self, tally: Tally) -> None:
+        self.inner.tick(tally)
+
+    def failed(self, rank: int) -> None:
+        self.inner.failed(rank)
+
+    def result(self, result: RunResult) -> None:
+        self.inner.result(result)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class Painter:
+    """A View that never makes its caller wait; the real one is painted by a thread of its own.
+
+    A view that must not lose anything (a pipe) holds the hosts back: they send no more than is
+    given back to them by `shown`. A terminal holds nobody back: what it cannot draw in time is
+    counted instead, and stands in the files.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        tell: Callable[[str], None] = lambda text: None,
+        choice: Choice = ALL,
+    ) -> None:
+        """`tell` is called when the view itself can say nothing any more."""
+        self.view, self.tell, self.choice = Chosen(view, choice) if choice else view, tell, choice
+        self.gone = False  # nobody reads the ranks' output any more
+        self.hung_up = False  # as the terminal was closed
+        self.why = "a closed stdout"
+        self._full = False
+        self.on_shown: Callable[[], None] = lambda: None
+        self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._shown: dict[str, int] = {}
+        self._waiting = 0  # pieces of output
+        self._backlog = 0  # characters of them
+        self._dropped = 0  # lines
+        self._missed: set[int] = set()  # ranks whose last lines were dropped
+        self._data = getattr(view, "as_data", False)  # for programs: they get every line
+        self._traces: InterruptTraces | None = None
+        self._bug: BaseException | None = None
+        self._thread = threading.Thread(target=self._paint, daemon=True)
+        self._thread.start()
+
+    def note(self, text: str) -> None:
+        self._todo.put(lambda: self.view.note(text))
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self._todo.put(lambda: self.view.planned(run_id, plan))
+
+    def interrupted(self) -> None:
+        """From now on tracebacks of KeyboardInterrupt are not shown."""
+        if not self._data:
+            self._traces = self._traces or InterruptTraces()
+
+    def ended(self, host: str, rank: int) -> None:
+        """The rank's output is over."""
+        if self._traces and (held := self._traces.rest(rank)):
+            self._output(host, rank, held, 0)
+
+    def output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
+        """`size`: the bytes that this gives back to the host."""
+        self._output(host, rank, self._traces.shown(rank, texts) if self._traces else texts, size)
+
+    def _output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
+        length = sum(map(len, texts))
+        with self._lock:
+            self._waiting += 1
+            self._backlog += length
+            dropped, self._dropped = self._dropped, 0
+            self._missed.discard(rank)
+
+        def paint() -> None:
+            try:
+                if dropped and not self.gone:
+                    self.view.dropped(dropped)
+                if texts and not self.gone:
+                    self.view.lines(host, rank, texts)
+            finally:
+                with self._lock:
+                    self._waiting -= 1
+                    self._backlog -= length
+                if not self.view.lossy:
+                    self._give_back(host, size)
+
+        self._todo.put(paint)
+        if self.view.lossy:
+            self._give_back(host, size)
+
+    @property
+    def full(self) -> bool:
+        """What comes now would not be drawn: it is to be given to `drop`."""
+        with self._lock:
+            return self.view.lossy and self._backlog > BACKLOG
+
+    def drop(self, host: str, rank: int, lines: int, size: int) -> None:
+        with self._lock:
+            self._dropped += lines
+            self._missed.add(rank)
+        self._give_back(host, size)
+
+    def missed(self, rank: int) -> bool:
+        """Are the rank's last lines among those that were not drawn?"""
+        with self._lock:
+            return rank in self._missed
+
+    def shows(self, host: str, rank: int, text: str) -> bool:
+        return self.choice.shows(host, rank, text)
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        if not self.full:
+            self._todo.put(lambda: self.view.bar(host, rank, text))
+
+    def tick(self, tally: Tally) -> None:
+        if self._todo.empty():
+            self._todo.put(lambda: self.view.tick(tally))
+
+    def failed(self, rank: int) -> None:
+        self._todo.put(lambda: self.view.failed(rank))
+
+    def result(self, result: RunResult) -> None:
+        with self._lock:
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            self._todo.put(lambda: self.view.dropped(dropped))
+        if self._traces and (n := len(self._traces.hidden)):
+            ranks = f"{n} rank{'s' * (n != 1)}"
+            self.note(f"{ranks} ended with KeyboardInterrupt; the tracebacks are in the logs")
+        self._todo.put(lambda: self.view.result(result))
+
+    @property
+    def behind(self) -> bool:
+        """There is output that was not painted yet."""
+        with self._lock:
+            return self._waiting > 0
+
+    def shown(self) -> dict[str, int]:
+        """Bytes per host that were painted since the last call."""
+        with self._lock:
+            shown, self._shown = self._shown, {}
+        return shown
+
+    def close(self) -> None:
+        """Returns when all is painted. Raises what went wrong in a view, OSError apart."""
+        self._todo.put(None)
+        while self._thread.is_alive():
+            self._thread.join(0.2)  # short, so that Ctrl-C is heard
+        self.view.close()
+        if self._bug:
+            raise self._bug
+
+    def _give_back(self, host: str, size: int) -> None:
+        with self._lock:
+            self._shown[host] = self._shown.get(host, 0) + size
+        self.on_shown()
+
+    def _paint(self) -> None:
+        while (work := self._todo.get()) is not None:
+            try:
+                work()
+            except OSError as e:
+                self._failed(e)
+            except BaseException as e:
+                self._bug = self._bug or e
+                self.gone = True
+
+    def _failed(self, error: OSError) -> None:
+        """A full disk is no reader that has left: the run goes on, and hosts keep its lines."""
+        if error.errno not in _DISK_FULL:
+            self.gone = True
+            self.hung_up = error.errno == errno.EIO
+            if error.errno != errno.EPIPE:
+                self.why = f"stdout, which cannot be written ({error.strerror or error})"
+        elif not self._full:
+            self._full = True
+            with suppress(OSError):
+                self.tell(
+                    f"stdout: {error.strerror}; the run continues, and its output is in its logs"
+                )

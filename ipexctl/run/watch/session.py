@@ -1,0 +1,500 @@
+"""A run as it is watched: a loop over one queue, in which everything happens one at a time.
+
+What the run does next is decided by its hub, on the first host (remote/hub); what all hosts report
+comes from there. Each host sends the output of its own ranks: WINDOW bytes ahead of what has been
+painted here. So its other words are never held up behind output, and a slow terminal costs neither
+memory nor the run. A connection that ends is made again (host_link.py), and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+
+from ipexctl.blobs.peer_certificates import Keys
+from ipexctl.errors import IpexctlError
+from ipexctl.machines.agent import Agent
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome import rank_exchange, run_events
+from ipexctl.run.outcome.mpi_words import MpiWords
+from ipexctl.run.outcome.outcome import HostEnd, Left, RunResult
+from ipexctl.run.outcome.run_events import Event
+from ipexctl.run.outcome.run_state import RunState
+from ipexctl.run.outcome.stall_watch import Health
+from ipexctl.run.outcome.verdict import Ending, Fact, Heard, Verdict, result_of
+from ipexctl.run.plan import mpi
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.placement_check import Placed
+from ipexctl.run.plan.plan_request import Ports
+from ipexctl.run.watch.host_link import WINDOW, Cut, HostLinks, Link
+from ipexctl.run.watch.run_folder import Record
+from ipexctl.run.watch.run_notices import Teller
+from ipexctl.run.watch.run_watchers import Interrupts, Painter
+from ipexctl.run.watch.start_request import INTERRUPT_GRACE, Orders
+from ipexctl.shipped_tables import failures
+from ipexctl.user_code.frameworks import Frameworks
+
+PING_EVERY = 3.0
+STOP_WAIT = 20.0
+SLOWEST_REST = 10_000  # bytes per second, of a host that sends the rest of its output
+AWAY_TOLD = 5.0  # after a host's connection ended, that the run goes on without it
+CUT_OFF = 5.0  # beyond the time after which the others end without the hub
+SETTLED = 5.0  # after another host's end, for the hub to be reached again
+HUB_WAIT = 5.0  # after a second Ctrl-C, for the hub to end the run
+
+
+@dataclass
+class Session:
+    """`drive` starts the run on its hosts, `attach` joins one that has begun. Both return when
+    nothing of it is left, or the user leaves it.
+    """
+
+    plan: LaunchPlan
+    run_id: str
+    root: str
+    host_timeout: float
+    painter: Painter
+    interrupts: Interrupts
+    record: Record = field(default_factory=lambda: Record(None))
+    timeout: float | None = None
+    launcher: str = mpi.AGENTS
+    stall: float | None = None
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
+    frameworks: Frameworks | None = None
+    require_together: bool = False
+    all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
+    reach: Callable[[str], Agent] | None = None  # connects to a host again
+    ports: Ports | None = None
+    detach: bool = False  # leave when all ranks have started
+    lives_on: bool = False  # the run, when we are gone
+    attached: bool = False  # we did not start it
+    age: float = 0.0  # seconds since the run began
+    hub: str = ""  # who says what happens in the run; in one that is over, any host has it
+    noted: Callable[[Sequence[str]], Verdict | None] = lambda hosts: None  # by journals there
+    data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by host, what is in use
+    keys: Keys = field(default_factory=dict, repr=False)
+    seen_interrupts: int = 0
+    patience: float | None = None  # until when the hub may answer
+    over: bool = False  # the hub has ended the run, or cannot
+    stopping: bool = False  # what comes from now on does not count
+    cut_off: float | None = None  # since when we do not hear the hub of a run that lives on
+    lost_hub: str = ""  # how
+    left: Left | None = None
+    found: dict[str, int] = field(default_factory=dict)  # survivors, as the hub was told
+    given_up: set[str] = field(default_factory=set)  # hosts that the hub has lost
+    missing: list[str] = field(default_factory=list)  # hosts not all of whose output has come
+    told_away: dict[str, bool] = field(default_factory=dict)  # hosts that we said we do not reach
+
+    def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
+        """`hosts`: the agent of each, and the folder in which its ranks start."""
+        orders = Orders(
+            self.plan, self.run_id, self.launcher, self.host_timeout, self.about,
+            self.secret, self.timeout, self.lives_on, self.ports,
+            {name: agent.host for name, (agent, _) in hosts.items()}, self.data, self.keys,
+        )  # fmt: skip
+
+        def start(link: Link) -> None:
+            self.wires.start(link, orders.of(link.name, hosts[link.name][1]))
+
+        return self._watch({name: agent for name, (agent, _) in hosts.items()}, start)
+
+    def attach(self, agents: Mapping[str, Agent]) -> RunResult | Left:
+        """`agents`: of those hosts of the run that could be reached."""
+        self.attached = True
+        return self._watch(agents, lambda link: self.wires.attach(link))
+
+    def _watch(
+        self, agents: Mapping[str, Agent], begin: Callable[[Link], None]
+    ) -> RunResult | Left:
+        self.state, self.ends = RunState(self.plan), Heard(self.plan.world_size)
+        self.hub = self.hub or self.plan.hosts[0].host
+        ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.plan.hosts}
+        self.wires = HostLinks(
+            self.run_id, self.hub, self.root, ranks, self.host_timeout, self.reach
+        )
+        self.links = self.wires.links
+        self.placed = Placed(self.plan)
+        self.exchange = rank_exchange.Watch(self.plan, self.frameworks)
+        self.health = Health(self.plan, self.host_timeout, self.stall)
+        self.mpi_words = MpiWords()
+        self.now = self.last_ping = time.monotonic()
+        self.began = self.now - self.age
+        self.teller = Teller(self.state, self.painter)
+        self.painter.on_shown = self.wires.wake
+        self.interrupts.armed = True
+        try:
+            for host in self.plan.hosts:
+                if host.host in agents:
+                    begin(Link(host.host, agents[host.host]))
+            while not self._over() and not self._leaves():
+                self._step()
+            if not self.left:
+                self._stop()
+        finally:
+            self.wires.closed = True
+            self.interrupts.armed = False
+        return self.left or self._result()
+
+    def _leaves(self) -> bool:
+        """The run goes on without us: as asked, or since we are cut off."""
+        begun = self.attached or bool(self.state.started)
+        up = len(self.state.started) == self.plan.world_size
+        ends = self.ends.facts or self.seen_interrupts
+        wanted = self.interrupts.detach or (self.detach and up and not ends)
+        if self.lives_on and begun and wanted:
+            self.left = Left(self.run_id)
+        elif self.cut_off is not None:
+            self._without_hub(self.now - self.cut_off)
+        return self.left is not None
+
+    def _without_hub(self, seconds: float) -> None:
+        """Is it gone, or only not reached from here? The others know, as they end without it."""
+        if seconds > SETTLED and any(link.done for link in self.links.values()):
+            self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
+            self.over = True
+        elif self.interrupts.count or (
+            (self.detach or self.hub not in self.wires.awaited)
+            and seconds > self.host_timeout + CUT_OFF
+        ):
+            self.left = Left(self.run_id, self.lost_hub)
+
+    def _over(self) -> bool:
+        if self.patience is not None and self.now >= self.patience:
+            return True
+        return self.over
+
+    def _step(self) -> None:
+        """What has come, for a moment at most; then what is due."""
+        until = time.monotonic() + 0.1
+        wait = 0.1
+        with suppress(queue.Empty):
+            while time.monotonic() < until:
+                link, of, event, at = self.wires.inbox.get(timeout=wait)
+                wait = 0.0
+                self._look_at_clock()
+                if isinstance(event, Agent):
+                    self._reached(of, event)
+                elif link is not None and event is not None:
+                    self._take(link, of, event, at)
+        self._look_at_clock()
+        self._give_back()
+        self._ping()
+        self._heed_interrupts()
+        self._heed_time()
+        self.teller.bars(self.now)
+        if not (self.ends.facts or self.stopping):
+            self.teller.stragglers(self.now)
+        self.painter.tick(self.teller.tally(self.now - self.began, self.health))
+
+    def _look_at_clock(self) -> None:
+        """Ten times a second; if not, we were suspended, and words of the hosts lie unread."""
+        away, self.now = time.monotonic() - self.now, time.monotonic()
+        if away > 2.0:
+            for link in self.links.values():
+                link.heard = self.now
+        if away > self.host_timeout - self._ping_every() and not self.lives_on:
+            self.painter.note(
+                f"this machine was suspended for {away:.0f} s, and hosts end a run if they receive "
+                f"no message for {self.host_timeout:.0f} s"
+            )
+
+    # -- to the hosts --
+
+    def _tell(self, name: str, order: Mapping[str, object]) -> None:
+        link = self.links.get(name)
+        if link is None or not link.open:
+            return
+        try:
+            link.agent.feed(link.number, order)
+        except IpexctlError as e:
+            self._cut(link, e.what)
+
+    def _ping(self) -> None:
+        silence = self.host_timeout
+        for name in self.given_up & self.links.keys():
+            if self.now - self.links[name].heard > SETTLED:
+                self.wires.give_up(name)
+        if self.now - self.last_ping < self._ping_every():
+            return
+        self.last_ping = self.now
+        for name, link in tuple(self.links.items()):
+            self._tell(name, {"ping": True})
+            if link.open and self.now - link.heard > silence:
+                self._cut(link, f"no message from it for {silence:.0f} s")
+
+    def _ping_every(self) -> float:
+        return min(PING_EVERY, self.host_timeout / 4)
+
+    def _give_back(self) -> None:
+        for name, size in self.painter.shown().items():
+            link = self.links[name]
+            link.unshown = max(0, link.unshown - size)  # of one before, if it was cut
+            link.owed += size
+            if link.owed >= WINDOW // 4:
+                self._tell(name, {"shown": link.owed})
+                link.owed = 0
+
+    def _heed_interrupts(self) -> None:
+        if self.painter.gone and (self.attached or (self.painter.hung_up and self.lives_on)):
+            self.interrupts.detach = True
+        elif self.painter.gone and not self.interrupts.count:
+            self.interrupts.count, self.interrupts.last = 1, self.painter.why
+        if self.interrupts.count == self.seen_interrupts or self.stopping:
+            return
+        again = self.seen_interrupts or self.interrupts.count > 1
+        self.seen_interrupts = self.interrupts.count
+        self.ends.seen.append(Fact(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
+        order = {"interrupt": self.interrupts.last, "seconds": INTERRUPT_GRACE}
+        self._tell(self.hub, order)
+        if again:
+            self._tell(self.hub, order)
+            self.patience = self.now + HUB_WAIT
+
+    def _heed_time(self) -> None:
+        """Ranks and hosts that stand still."""
+        if self.stopping:
+            return
+        for name, link in self.links.items():
+            if link.lost and name not in self.told_away and not self.ends.facts:
+                self._tell_away(link)
+        heard = {name: link.heard for name, link in self.links.items() if link.open}
+        for text in self.health.news(self.now, heard):
+            self.painter.note(text)
+        if not self.attached:  # else the connections that were there before are not known
+            for text in self.exchange.news(self.now):
+                self.painter.note(text)
+
+    def _tell_away(self, link: Link) -> None:
+        if not link.away or self.now - link.away < AWAY_TOLD:
+            return
+        self.told_away[link.name] = True
+        self.teller.away(link.name, "" if link.name == self.hub else self.hub)
+
+    def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
+        self.painter.note(
+            f"{why}: the ranks were sent Ctrl-C and have {seconds:.0f} s to exit.{more}"
+        )
+
+    # -- from the hosts --
+
+    def _take(self, link: Link, of: str, event: Event | IpexctlError, at: int) -> None:
+        if isinstance(event, Cut):
+            if link.open:
+                self._cut(link, event.what.removeprefix(f"{link.name}: "))
+        elif isinstance(event, IpexctlError):
+            if link.open:
+                self._lost(link, event.what.removeprefix(f"{link.name}: "))
+        elif not link.lost:
+            link.at = max(link.at, at)
+            self._event(link, of, event)
+
+    def _reached(self, name: str, agent: Agent) -> None:
+        """A host whose connection had ended. Its words from then on are still there."""
+        if name not in self.wires.awaited:
+            return  # it is lost to the hub, too
+        before = self.links.get(name)
+        away = before.away if before else self.began
+        try:
+            self.wires.reached(name, agent)
+        except IpexctlError as e:
+            self._cut(self.links[name], e.what)
+            return
+        if name == self.hub:
+            self.cut_off = None
+        if self.told_away.pop(name, None):
+            self.painter.note(f"{name}: reconnected after {self.now - away:.0f} s")
+
+    def _event(self, link: Link, of: str, event: Event) -> None:
+        name = link.name
+        if fact := run_events.said_once(event):
+            if fact in link.said:
+                self._lost(link, f"it said twice that {fact}")
+                return
+            link.said.add(fact)
+        match event:
+            case run_events.Ready(port):
+                self._ready(name, port)
+            case run_events.Output():
+                self._output(link, event)
+            case run_events.OutputEnd(rank):
+                last = self.state.output_end(rank)
+                if self.painter.missed(rank):  # a flood, but its last words are shown
+                    last = self.state.tails.get(rank, [])
+                self.painter.output(name, rank, last, 0)
+                self.painter.ended(name, rank)
+            case run_events.Sample():
+                self.health.sample(name, event)
+            case run_events.Traffic(report):
+                self.exchange.add(name, report, self.now)
+            case run_events.Swept(survivors, left):
+                link.end, link.left = HostEnd(name, survivors, ""), left
+            case run_events.Done():
+                self._done(link, event)
+            case run_events.Broken(what) if name == of:
+                self.ends.seen.append(Fact(of, event))
+                self.wires.give_up(of)
+                self._tell(self.hub, {"broken": of, "why": what})
+                self.over = self.over or of == self.hub
+                self.patience = self.patience or self.now + HUB_WAIT
+            case _ if name == self.hub:
+                self._decided(of, event)
+
+    def _decided(self, of: str, event: Event) -> None:
+        """What the hub says, of a host or of the run."""
+        fact = Fact(of, event)
+        if fact.decisive and not self.stopping:
+            self.ends.facts.append(fact)
+        match event:
+            case run_events.RankStarted(rank, where):
+                self.state.rank_started(rank)
+                for text in self.placed.add(rank, where):
+                    self.painter.note(text)
+                self.health.spoke(rank, self.now)
+                if len(self.state.started) == self.plan.world_size:
+                    self.all_up()
+            case run_events.RankEnded(end):
+                self.state.rank_ended(end)
+                if self.ends.facts == [fact]:
+                    self.painter.failed(end.rank)
+                self.health.ended(end.rank)
+                self.teller.last_end = self.now
+            case run_events.HostLost():
+                self._tell(of, {"stop": True})
+                self.given_up.add(of)
+                self.wires.awaited.discard(of)
+            case run_events.Broken():
+                self.wires.give_up(of)
+            case run_events.TimedOut():
+                self._passed_on(str(event), INTERRUPT_GRACE)
+            case run_events.EndAsked(by, seconds):
+                self.painter.interrupted()
+                more = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
+                self._passed_on(by, seconds, more)
+            case run_events.ProgramEnded():
+                self.mpi_words.failed(of, event.error)
+            case run_events.Noted(text):
+                self.painter.note(text)
+            case run_events.Over():
+                self.over = self.ends.complete = True
+
+    def _done(self, link: Link, last: run_events.Done) -> None:
+        link.end = HostEnd(link.name, last.survivors, last.logs)
+        self.exchange.add(link.name, last.report, self.now)
+        if link.name == self.hub:
+            self.found.update(last.found)
+            self.over = True
+            if last.killed:
+                self.ends.seen.append(Fact(self.hub, run_events.HostLost(last.killed)))
+        elif last.killed:
+            self._tell(self.hub, {"doubt": link.name, "why": last.killed})
+
+    def _ready(self, name: str, port: int) -> None:
+        """The others are told where the hub waits for them."""
+        if name == self.hub:
+            for other in self.links:
+                if other != self.hub:
+                    self._tell(other, {"hub": [self.plan.master_addr, port]})
+
+    def _output(self, link: Link, event: run_events.Output) -> None:
+        name, size = link.name, len(event.data)
+        log = event.program if event.rank is None else event.rank
+        link.read[log] = link.read.get(log, 0) + size
+        link.unshown += size
+        link.left -= size
+        link.came += size
+        if link.unshown > 2 * WINDOW:
+            self._lost(link, "it sends more output than allowed")
+            return
+        self.record.log(name, event.rank, event.data)
+        if event.rank is not None:
+            for text in self.health.spoke(event.rank, self.now):
+                self.painter.note(text)
+            if self.painter.full:
+                self.painter.drop(name, event.rank, self.state.skim(event.rank, event.data), size)
+            else:
+                texts = self.state.output(event.rank, event.data)
+                self.exchange.printed(event.rank, event.data, texts, self.now)
+                self.painter.output(name, event.rank, texts, size)
+        else:
+            self.mpi_words.said(name, event.data)
+            self.painter.output(name, -1, (), size)
+
+    def _cut(self, link: Link, why: str) -> None:
+        """Its connection ended; the run lives on there, if it does so without us."""
+        if self.lives_on or link.name != self.hub:
+            self.wires.reach_again(link.name)
+        self._lost(link, why)
+
+    def _lost(self, link: Link, why: str) -> None:
+        """We hear it no more. Whether the run does is for the hub to say, but for itself."""
+        name = link.name
+        link.lost = True
+        link.away = self.now
+        if name == self.hub and self.lives_on:
+            self.cut_off, self.lost_hub = self.now, why
+        elif name == self.hub:
+            self.ends.seen.append(Fact(name, run_events.HostLost(why)))
+            self.over = True
+        else:
+            self._tell(self.hub, {"doubt": name, "why": why})
+
+    # -- the end --
+
+    def _stop(self) -> None:
+        """Every host ends what is left, says what it found, and sends the rest of the output.
+
+        That may take long where the reader here is slow: one more Ctrl-C leaves the rest out.
+        """
+        self.stopping = True
+        for name in self.links:
+            self._tell(name, {"stop": True})
+        began, patience = time.monotonic(), self.interrupts.count
+        waited, before = 0.0, began  # for the hosts, not for whoever reads
+        for link in self.links.values():
+            link.came = 0
+        while any(link.open for link in self.links.values()) or (
+            self.wires.awaited and waited < SETTLED
+        ):
+            self._step()
+            waited += 0.0 if self.painter.behind else self.now - before
+            before = self.now
+            most = max((k.came for k in self.links.values() if k.open), default=0)
+            if waited > STOP_WAIT + most / SLOWEST_REST:
+                break
+            if self.interrupts.count > patience and self.now - began > 1.0:
+                break
+            self.teller.rest_of_logs(self.now, sum(k.left for k in self.links.values() if k.open))
+        self.missing = [host.host for host in self.plan.hosts if host.host not in self._told_all()]
+        self.record.lacks(self.missing)
+
+    def _told_all(self) -> list[str]:
+        """The hosts whose last word, and so all of their output, has come."""
+        return [name for name, link in self.links.items() if link.done]
+
+    def _noted(self) -> Verdict | None:
+        hub, asked = self.links.get(self.hub), self._told_all()
+        if hub and not hub.done and self.now - hub.heard < self.host_timeout:
+            asked = [*asked, self.hub]  # its connection ended, which proves nothing
+        return self.noted(asked)
+
+    def _result(self) -> RunResult:
+        ending = Ending(
+            self.run_id,
+            time.monotonic() - self.began,
+            tuple(self._host_end(h.host) for h in self.plan.hosts),
+            self.ends.verdict(self._noted, failures, all_of_it=not self.attached),
+            mpi_tail=tuple(self.mpi_words.tail),
+            exchange=None if self.attached else self.exchange.end(completed=self.state.all_ok),
+            require_together=self.require_together,
+            slow=self.health.rank_loads.mostly(),
+        )
+        return result_of(self.state, ending, failures)
+
+    def _host_end(self, name: str) -> HostEnd:
+        link = self.links.get(name)
+        end = (link and link.end) or HostEnd(name, self.found.get(name), "")
+        return replace(end, load=self.health.overall(name))

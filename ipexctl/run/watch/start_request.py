@@ -1,0 +1,102 @@
+"""What a host is told when a run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from ipexctl.blobs.peer_certificates import Keys
+from ipexctl.inventory.inventory import Host
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import mpi, port_plan, rank_contract, shown_plan
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
+from ipexctl.run.plan.plan_request import Ports
+
+INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The same for all hosts of a run. `secret` goes into the ranks' environment only."""
+
+    plan: LaunchPlan
+    run_id: str
+    launcher: str
+    lease: float
+    about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float | None = None
+    lives_on: bool = False  # though we are gone
+    ports: Ports | None = None
+    reached: Mapping[str, Host] = field(default_factory=dict)  # how: for --launcher ssh
+    data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
+    keys: Keys = field(default_factory=dict, repr=False)
+
+    def of(self, name: str, work: str) -> dict[str, object]:
+        host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
+        row = mpi.FLAVOURS.get(self.plan.mpi)
+        return {
+            "about": dict(self.about),
+            "run_id": self.run_id,
+            "lease": self.lease,
+            "env": dict(host.env),
+            "cwd": work,
+            "ranks": [self._rank(host, place) for place in host.ranks],
+            "machinefile": self.plan.machinefile,
+            "launcher": self.launcher,
+            "flags": list(host.flags),
+            "store_port": self.plan.master_port,
+            "secret": bool(self.secret),
+            "hub": first.host,
+            "starts": [list(self.plan.mpirun or mpi.starter(host))],
+            "daemons": [f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
+            "data": list(self.data.get(name, ())),
+            "run": self.of_all() if host is first else None,
+            "keys": dict(self.keys.get(name, {})),
+        }
+
+    def of_all(self) -> dict[str, object]:
+        """What the hub needs to know of all hosts."""
+        row = mpi.FLAVOURS.get(self.plan.mpi)
+        low_high = (self.ports[0], port_plan.top(self.ports)[0] - 1) if self.ports else None
+        return {
+            "hosts": [self._host(h) for h in self.plan.hosts],
+            "mpirun": list(self.plan.mpirun),
+            "mpi": {
+                "daemons": sorted(row.daemons),
+                "dropped": sorted(row.dropped),
+                "own_names": row.own_names,
+            } if row else None,
+            "launcher": self.launcher,
+            "timeout": self.timeout,
+            "grace": INTERRUPT_GRACE,
+            "lives_on": self.lives_on,
+            "address": self.plan.master_addr,
+            "ports": low_high,
+            "shown": shown_plan.document(self.plan),
+        }  # fmt: skip
+
+    def _host(self, host: HostPlan) -> dict[str, object]:
+        to = self.reached.get(host.host, Host(host.host))
+        return {
+            "host": host.host,
+            "label": host.label,
+            "prefix": host.prefix,
+            "nic": host.nic,
+            "mpi_bin": host.mpi_bin,
+            "ranks": [place.rank for place in host.ranks],
+            "starter": list(mpi.starter(host)) if not self.plan.mpi else [],
+            "address": to.address or to.name,
+            "port": to.port,
+            "user": to.user,
+        }
+
+    def _rank(self, host: HostPlan, place: RankPlace) -> dict[str, object]:
+        return {
+            "rank": place.rank,
+            "local_rank": place.local_rank,
+            "cpus": list(place.cpus),
+            "node": place.node,
+            "env": {**rank_contract.environment(self.plan, host, place), **self.secret},
+            "argv": [f"{host.prefix}/bin/python3", *self.plan.argv],
+        }

@@ -1,0 +1,1 @@
+"""`ipexctl shell`: a person at one host."""

@@ -1,0 +1,191 @@
+"""shell: a person at one host, reached as ipexctl reaches it, with the installed environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ipexctl.base import quoting
+from ipexctl.base.located_errors import nearest
+from ipexctl.env.choice.env_choice import asked_env
+from ipexctl.errors import HostFailed, InputError
+from ipexctl.facts.live_runs import read_live_runs
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.project_lock import choice_here
+from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.suggested_commands import installing, options
+from ipexctl.machines.target import Target, all_hosts
+from ipexctl.run.plan import launch_plan
+
+Env = Sequence[tuple[str, str]]
+_PREPENDED = ("PATH", "LD_LIBRARY_PATH")
+# Other shells know no `-l` together with `-c`: there it is a shell without a login's profile.
+_LOGIN_SHELLS = "*/bash|*/zsh|*/ksh|*/dash|*/ash|*/sh"
+
+
+def attend(
+    target: Target,
+    name: str,
+    command: tuple[str, ...],
+    root: str,
+    note: Callable[[str], None] | None,
+) -> int:
+    """The exit code of `command` on the host, or of a login shell where no command is given.
+
+    `note` None: where nothing is installed it fails.
+    """
+    check_terminal(target, name, command)
+    host = find(target, name)
+    with Fleet(target, root, Inventory((host,), name)) as fleet:
+        line = remote_line(installed(fleet, host, note, told=not command), command)
+        return at_host(fleet, host, line)
+
+
+def check_terminal(target: Target, name: str, command: tuple[str, ...], *more: str) -> None:
+    """Raises InputError for a shell without one."""
+    if not (command or is_terminal()):
+        raise InputError(
+            "a shell needs a terminal, but stdin or stdout is not one",
+            hint=f"{quoting.quote(('ipexctl', 'shell', *more, name, *_way(target)))} -- COMMAND",
+        )
+
+
+def is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def at_host(fleet: Fleet, host: Host, line: str) -> int:
+    """The exit code of `line` there, with our stdin, stdout and stderr."""
+    if not host.local:
+        return fleet.attend(host, line, pty=is_terminal())
+    code = subprocess.call(("/bin/sh", "-c", line))
+    return code if code >= 0 else 128 - code
+
+
+def _way(target: Target) -> tuple[str, ...]:
+    return options(replace(target, hosts=()))
+
+
+def find(target: Target, name: str) -> Host:
+    """The host of that name in the hostfile; without one, the name is all there is to know."""
+    hosts = all_hosts(target).hosts
+    found = [h for h in hosts if h.name == name or not target.hostfile]
+    if not found:
+        near = nearest(name, [h.name for h in hosts])
+        again = quoting.quote(("ipexctl", "shell", near, *_way(target)))
+        raise InputError(
+            f"there is no host {name} in {target.hostfile}",
+            hint=again if near else f"available hosts: {fold(h.name for h in hosts)}",
+        )
+    if len(found) != 1:
+        raise InputError(
+            f"{name}: a shell opens on one host", hint=f"ipexctl shell {found[0].name}"
+        )
+    return found[0]
+
+
+def installed(
+    fleet: Fleet, host: Host, note: Callable[[str], None] | None, *, told: bool = False
+) -> Env:
+    """The variables of the environment in use there; none where nothing is installed. `told`:
+    notes say which environment that is, and which runs live there."""
+    agent = fleet.connect(host)
+    try:
+        if agent.hello.kind != "python" and note:
+            note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
+            return ()
+        if told and note:
+            found = agent.call("facts.other_runs.list", {"root": fleet.root_of(host)}).done
+            for run in read_live_runs(found["runs"]):
+                note(f"{host.name}: {run.title} is running here: {run.use}")
+        choice = choice_here()
+        asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
+        with installing(fleet.target, choice, fleet.root):
+            done = agent.call("run.run_environment.find", asked, total=60.0).done
+        with reading(host.name, "its environment"):
+            prepared = launch_plan.read_prepared(done, choice)
+        if told and note and prepared.environment:
+            note(str(prepared.environment))
+        return prepared.command_env
+    except HostFailed as e:
+        if e.slug != "not-installed" or not note:
+            raise
+        note(f"{e.what}; this is the host's own environment")
+        return ()
+    finally:
+        fleet.disconnect(host)
+
+
+def remote_line(env: Env, command: tuple[str, ...], cwd: str = "") -> str:
+    """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
+    start_in = [f"cd {_word(cwd)} || exit"] if cwd else []
+    if command:
+        inner = "; ".join([*start_in, *map(_set, env), " ".join(("exec", *map(_word, command)))])
+        return quoting.quote(("exec", "/bin/sh", "-c", inner))
+    run = quoting.quote(("-c", "; ".join([*start_in, _interactive(env)])))
+    start = (
+        f'case "$SHELL" in {_LOGIN_SHELLS}) exec "$SHELL" -l {run};; *) exec /bin/sh {run};; esac'
+    )
+    return quoting.quote(("exec", "/bin/sh", "-c", start))
+
+
+def _interactive(env: Env) -> str:
+    """The account's own shell. Its start files may set PATH anew, so ours comes after them: from a
+    file that takes their place, calls them, and removes itself."""
+    if not env:
+        return 'exec "${SHELL:-/bin/sh}" -i'
+    sets = "; ".join(map(_set, env))
+    cases = "".join(
+        f'x{name}) printf "%s\\n" {_word(text.replace("SETS", sets))} > "$IPEXCTL_RC/{file}"; '
+        f'{start} "$SHELL" {options};; '
+        for name, file, text, start, options in _START_FILES
+    )
+    return (
+        'IPEXCTL_RC="$(mktemp -d 2>/dev/null)"; export IPEXCTL_RC; '
+        f'case "${{IPEXCTL_RC:+x}}${{SHELL##*/}}" in {cases}'
+        f"xfish) {_GONE}; {sets}; "
+        'IPEXCTL_PATH="$PATH"; export IPEXCTL_PATH; '
+        f'exec "$SHELL" -i -C {_word(_FISH)};; '
+        f'*) {sets}; exec "${{SHELL:-/bin/sh}}" -i;; esac'
+    )
+
+
+_GONE = 'rm -rf "$IPEXCTL_RC"; unset IPEXCTL_RC'
+_FISH = "set -gx PATH (string split : -- $IPEXCTL_PATH) $PATH; set -e IPEXCTL_PATH"
+# shell, its start file, what is in it, and how the shell is told to read it
+_START_FILES = (
+    (
+        "bash", "rc", f"if [ -f ~/.bashrc ]; then . ~/.bashrc; fi; SETS; {_GONE}",
+        "exec", '--rcfile "$IPEXCTL_RC/rc" -i',
+    ),
+    (
+        "zsh", ".zshrc",
+        f'ZDOTDIR="$IPEXCTL_ZDOTDIR"; unset IPEXCTL_ZDOTDIR; '
+        f'if [ -f "$ZDOTDIR/.zshrc" ]; then . "$ZDOTDIR/.zshrc"; fi; SETS; {_GONE}',
+        'IPEXCTL_ZDOTDIR="${ZDOTDIR:-$HOME}"; ZDOTDIR="$IPEXCTL_RC"; '
+        "export IPEXCTL_ZDOTDIR ZDOTDIR; exec", "-i",
+    ),
+    *(
+        (
+            name, "rc",
+            f'ENV="$IPEXCTL_ENV"; unset IPEXCTL_ENV; '
+            f'if [ -f "$ENV" ]; then . "$ENV"; fi; SETS; {_GONE}',
+            'IPEXCTL_ENV="$ENV"; ENV="$IPEXCTL_RC/rc"; export IPEXCTL_ENV ENV; exec', "-i",
+        )
+        for name in ("sh", "dash", "ash", "ksh")
+    ),
+)  # fmt: skip
+
+
+def _word(text: str) -> str:
+    """For sh inside another shell's quotes, where csh would still take a `!` for its history."""
+    return quoting.quote((text,)).replace("!", '\'"$(printf "\\041")"\'')
+
+
+def _set(pair: tuple[str, str]) -> str:
+    name, value = pair
+    before = f'"${{{name}:+:${name}}}"' if name in _PREPENDED else ""
+    return f"{name}={_word(value)}{before}; export {name}"

@@ -1,0 +1,69 @@
+"""The tables of the installed package, each read once; a command imports the readers of its own."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ipexctl.explain.causes.causes import Cause
+    from ipexctl.install.stack.version_table import Row
+    from ipexctl.migrate.code.launcher_command import Tables
+    from ipexctl.migrate.code.rules import Rules
+    from ipexctl.run.output.metric_lines import Formats
+    from ipexctl.user_code.launchers.accelerate_config import Keys
+    from ipexctl.user_code.launchers.launcher_table import Launchers
+
+
+@cache
+def table() -> tuple[Row, ...]:
+    from ipexctl.install.stack.version_table import parse_table
+
+    return parse_table(_text("install/stack/stacks.toml"))
+
+
+@cache
+def failures() -> tuple[Cause, ...]:
+    """In the order of docs/failures.md."""
+    from ipexctl.explain.causes.causes import parse
+
+    return parse(_text("explain/causes/causes.toml"))
+
+
+@cache
+def launchers() -> Launchers:
+    from ipexctl.user_code.launchers.launcher_table import parse
+
+    return parse(_text("user_code/launchers/launchers.toml"))
+
+
+@cache
+def accelerate_keys() -> Keys:
+    from ipexctl.user_code.launchers.accelerate_config import parse_keys
+
+    return parse_keys(_text("user_code/launchers/accelerate_keys.toml"))
+
+
+@cache
+def metric_formats() -> Formats:
+    from ipexctl.run.output.metric_lines import parse
+
+    return parse(_text("run/output/metric_formats.toml"))
+
+
+@cache
+def migration_rules() -> Rules:
+    from ipexctl.migrate.code.rules import parse
+
+    return parse(_text("migrate/code/rules.toml"))
+
+
+def migration_tables() -> Tables:
+    from ipexctl.migrate.code.launcher_command import Tables
+
+    return Tables(migration_rules(), launchers(), accelerate_keys())
+
+
+def _text(path: str) -> str:
+    return files("ipexctl").joinpath(path).read_text("utf-8")

@@ -1,0 +1,1 @@
+"""`ipexctl support`: a file about a problem that can be shown to others."""

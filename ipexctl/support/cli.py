@@ -1,0 +1,37 @@
+"""The options of support."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.options import Json, Root, end, on_hosts
+
+
+@on_hosts(names=False)
+def support(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="[RUN]", help="Add the record of this run: name, run ID, or @last."),
+    ] = "",
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    logs: Annotated[
+        bool, typer.Option("--logs", help="Add the last 200 lines of each rank of RUN.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write a redacted support bundle into this folder.
+
+    Secrets are masked, and hosts, users and addresses are replaced by aliases. Review it before
+    you send it.
+    """
+    from ipexctl.errors import InputError
+    from ipexctl.support.support import support as verb
+    from ipexctl.support.support_text import document, show
+
+    if logs and not run:
+        raise InputError("--logs: no run is given", hint="ipexctl support @last --logs")
+    end(verb(target, run, root, output=logs), document, show, json=json)

@@ -1,0 +1,1 @@
+"""The two consoles, questions, and the lines that every command ends with."""

@@ -1,0 +1,61 @@
+"""The two consoles. Rich knows NO_COLOR, FORCE_COLOR, TERM=dumb and pipes by itself."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.base.wrapping import wrapped
+from ipexctl.local.environment import environment
+
+
+def console_on(stream: IO[str]) -> Console:
+    # CLICOLOR_FORCE is the BSD spelling of FORCE_COLOR; NO_COLOR wins over both
+    forced = environment().get("CLICOLOR_FORCE", "0") != "0" and not environment().get("NO_COLOR")
+    force = True if forced else None
+    live = False if environment().get("CI") else force
+    return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
+
+
+def print_lines(console: Console, lines: Iterable[Text], indent: str = "") -> None:
+    """Folded between words on a terminal, one line each elsewhere; commands in them stay whole.
+    What goes on in another line has `indent`, or two blanks more than its first one."""
+    for line in lines:
+        for part in _folded(line, console.width, indent) if console.is_terminal else [line]:
+            console.print(part, soft_wrap=True)
+
+
+def print_text(console: Console, text: str) -> None:
+    """The lines of `text`, as `print_lines` does it."""
+    print_lines(console, map(Text, text.splitlines()))
+
+
+def _folded(line: Text, width: int, indent: str) -> Iterator[Text]:
+    plain = re.sub(r"\s", " ", line.plain)
+    if line.cell_len <= width or not plain.strip():
+        yield line
+        return
+    indent = indent or " " * (len(plain) - len(plain.lstrip()) + 2)
+    end = 0
+    for part in wrapped(plain, width, indent):
+        words = part.removeprefix(indent) if end else part
+        start = plain.index(words, end)
+        before, end = indent if end else "", start + len(words)
+        yield Text(before, line.style) + line[start:end]
+
+
+def is_dumb() -> bool:
+    return environment().get("TERM") in ("dumb", "unknown")
+
+
+def stdout_console() -> Console:
+    return console_on(sys.stdout)
+
+
+def stderr_console() -> Console:
+    return console_on(sys.stderr)

@@ -1,0 +1,54 @@
+"""How each host ended, as lines and for --json: every command that works on hosts ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from ipexctl.base.host_outcome import HostRecap, Recap, without_host
+from ipexctl.errors import printable
+
+_COLOURS = {
+    Recap.OK: "green",
+    Recap.CHANGED: "yellow",
+    Recap.UNREACHABLE: "bold red",
+    Recap.FAILED: "red",
+    Recap.SKIPPED: "cyan",
+}
+
+
+def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
+    """One line per host, its reasons below, then the sum."""
+    width = max((len(r.host) for r in recaps), default=0)
+    lines = []
+    for recap in recaps:
+        lines.append(_recap_line(recap, width))
+        notes = map(printable, recap.notes)
+        lines += [Text(f"    {line}") for note in notes for line in note.splitlines()]
+    return [*lines, counts(recaps)]
+
+
+def not_shown(recaps: Sequence[HostRecap], shown: int) -> list[Text]:
+    """The hosts that a listing lacks."""
+    if not recaps:
+        return []
+    return [*host_lines(recaps)[:-1], Text(f"shown: {shown} of {shown + len(recaps)} hosts")]
+
+
+def counts(recaps: Sequence[HostRecap]) -> Text:
+    return Text(" ".join(f"{s.value}={sum(r.state is s for r in recaps)}" for s in Recap))
+
+
+def _recap_line(recap: HostRecap, width: int) -> Text:
+    line = Text(f"{recap.host:{width}}  ")
+    line.append(f"{recap.state.value:11}", style=_COLOURS[recap.state])
+    return line.append(f"  {printable(without_host(recap.host, recap.detail))}")
+
+
+def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
+    return [
+        {"host": r.host, "state": r.state.value, "detail": r.detail, "notes": list(r.notes)}
+        for r in recaps
+    ]

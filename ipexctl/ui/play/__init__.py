@@ -1,1 +1,0 @@
-"""What `play` shows."""

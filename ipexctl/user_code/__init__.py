@@ -1,0 +1,1 @@
+"""Reading code that users wrote: Python, shell words. Pure."""

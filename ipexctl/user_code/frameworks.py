@@ -1,0 +1,100 @@
+"""Which training frameworks a script uses, and what it asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.user_code.source import SHARDING, Source
+
+IMPORTED = {
+    "accelerate": "accelerate",
+    "transformers": "transformers",
+    "trl": "transformers",
+    "lightning": "lightning",
+    "pytorch_lightning": "lightning",
+    "lightning_fabric": "lightning",
+    "deepspeed": "deepspeed",
+    "horovod": "horovod",
+}
+# a call of any of these says that ranks are meant to work together
+GROUP_CALLS = frozenset(
+    {"init_process_group", "init_device_mesh", "DistributedDataParallel", "fully_shard",
+     "FullyShardedDataParallel", "init_distributed", "PartialState", "Accelerator"}
+)  # fmt: skip
+_OFF = frozenset({"", "0", "false", "no", "off", "none"})
+
+
+@dataclass(frozen=True)
+class Frameworks:
+    """What the script's own code says. Nothing found is no proof: code can come from elsewhere."""
+
+    used: frozenset[str] = frozenset()  # values of IMPORTED
+    sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
+    grouped: bool = False  # some call in it joins ranks
+    trains: bool = False  # some call in it trains a model
+
+    @property
+    def means_together(self) -> bool:
+        return self.grouped or bool(self.used - {"transformers"})
+
+
+def of_run(sources: Iterable[Source], argv: Sequence[str], env: Mapping[str, str]) -> Frameworks:
+    """`argv`: the script and its arguments."""
+    sources = list(sources)
+    used = {IMPORTED[one.top] for s in sources for one in s.imports if one.top in IMPORTED}
+    called = frozenset[str]().union(*(source.called for source in sources))
+    asked = frozenset[str]().union(*(source.sharding for source in sources))
+    trainer = any(name.endswith("Trainer") for name in called)
+    return Frameworks(
+        frozenset(used),
+        asked | {*_asked_by_words(argv), *_asked_by_variables(env)},
+        grouped=trainer or bool(called & GROUP_CALLS),
+        trains=trainer or bool(called & {"backward", "fit", "train"}),
+    )
+
+
+def _asked_by_words(argv: Sequence[str]) -> Iterator[str]:
+    for word, after in zip(argv, [*argv[1:], ""], strict=True):
+        name, sign, value = word.partition("=")
+        if name.startswith("--") and name[2:] in SHARDING:
+            value = value if sign else after
+            if value.lower() not in _OFF:
+                yield SHARDING[name[2:]]
+
+
+def _asked_by_variables(env: Mapping[str, str]) -> Iterator[str]:
+    for what in sorted(set(SHARDING.values())):
+        if env.get(f"ACCELERATE_USE_{what.upper()}", "").lower() not in _OFF:
+            yield what
+
+
+TRAINER_ARGUMENTS = frozenset(
+    {
+        "transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments",
+        "transformers.training_args.TrainingArguments",
+        "sentence_transformers.SentenceTransformerTrainingArguments",
+    }
+)  # fmt: skip
+
+# subclasses of TrainingArguments whose bf16 is True unless fp16 is
+TRL_CONFIGS = frozenset(
+    f"trl.{name}Config"
+    for name in ("SFT", "DPO", "GRPO", "KTO", "Reward", "RLOO", "CPO", "ORPO", "OnlineDPO", "GKD")
+)
+
+FRAMEWORK_MODULES = ("transformers.", "trl.", "sentence_transformers.")
+
+
+def framework_class(bases: Iterable[tuple[str, str]], name: str) -> str:
+    """The framework's class that a class of the file extends, else `name` itself."""
+    known = dict(reversed(list(bases)))
+    for _ in range(len(known)):
+        if name.startswith(FRAMEWORK_MODULES) or name not in known:
+            break
+        name = known[name]
+    return name
+
+
+def is_trainer_arguments(target: str) -> bool:
+    return target in TRAINER_ARGUMENTS or target in TRL_CONFIGS

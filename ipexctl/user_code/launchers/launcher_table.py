@@ -1,0 +1,160 @@
+"""launchers.toml -> launchers and their options."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ipexctl.base import toml
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.user_code.typed_word import is_fixed
+
+MEANINGS = {
+    "ranks": "`-n`",
+    "ranks-per-host": "`-ppn`",
+    "host-count": "`-n`, with the ranks per host",
+    "hostfile": "`-f`",
+    "hosts": "`-H`",
+    "limit": "`-l`",
+    "exclude": "`-x`",
+    "env": "`--env NAME=VALUE`",
+    "env-list": "`--env NAME`, for each name",
+    "env-forward": "`--env`",
+    "variable": "`--env`",
+    "option": "",
+    "module": "`-m`",
+    "config": "`--accelerate`",
+    "mpi-words": "read as options of mpirun",
+    "ignored": "ignored",
+    "refused": "refused",
+}
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=(?s:.*)")
+_PYTHON = re.compile(r"(python|pypy)(\d(\.\d+)?)?")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An option of a launcher; launchers.toml says what each field means."""
+
+    names: tuple[str, ...]
+    becomes: str
+    source: str
+    values: int = 1
+    value: str = ""
+    as_: str = ""
+    upper: bool = False
+    why: str = ""
+    type: str = ""
+    until: str = ""
+
+    def taken(self, value: str) -> str | None:
+        """What is taken of a value; None if this entry is not for it."""
+        if not is_fixed(value):
+            return value if self._takes_text() else None
+        found = re.fullmatch(self.value or "(?s:.*)", value)
+        if not found:
+            return None
+        if self.as_ and not self.values:
+            return self.as_
+        value = found[1] if found.re.groups else value
+        return value.upper() if self.upper else value
+
+    def _takes_text(self) -> bool:
+        """A value that only the shell knows: where any one fits, or any number."""
+        if self.becomes == "variable":
+            return not self.upper and "=" not in self.as_
+        parts = self.becomes in ("env-list", "limit", "exclude", "mpi-words")
+        return not parts and bool(re.fullmatch(self.value or "1", "1"))
+
+
+def listed_values(patterns: Iterable[str]) -> str:
+    """`no|fp16|bf16` for people; "" if the patterns are more than lists of words."""
+    found = list(patterns)
+    if all(re.fullmatch(r"[\w-]+(\|[\w-]+)*", pattern) for pattern in found):
+        return ", ".join(word for pattern in found for word in pattern.split("|"))
+    return ""
+
+
+@dataclass(frozen=True)
+class Launcher:
+    name: str
+    starts: str  # "command" or "script"
+    flags: tuple[Flag, ...]
+    programs: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    any_dashes: bool = False
+    default_ppn: int = 0
+    gives_way: bool = False  # under mpirun
+    config: bool = False
+    remark: str = ""
+    starts_ranks: bool = True
+    assignments: bool = False
+    sets: tuple[str, ...] = ()
+
+    def spelled(self, word: str) -> str:
+        """One spelling for those that the launcher takes for the same."""
+        bare = word.lstrip("-")
+        return f"-{bare}" if self.any_dashes else word[: -len(bare)] + bare.replace("_", "-")
+
+    def named(self, word: str) -> tuple[Flag, ...]:
+        name = self.spelled(word)
+        return tuple(flag for flag in self.flags if name in flag.names)
+
+
+@dataclass(frozen=True)
+class Launchers:
+    all: tuple[Launcher, ...]
+
+    def of(self, words: Sequence[str]) -> tuple[Launcher, str, int] | None:
+        """The launcher that a command line starts with, as it was called, and of how many words."""
+        if not words:
+            return None
+        name = posixpath.basename(words[0])
+        for count in (3, 2, 1):
+            called = " ".join([name, *words[1:count]])
+            for launcher in self.all:
+                if called in launcher.programs:
+                    return launcher, called, count
+        if ASSIGNMENT.fullmatch(words[0]):
+            return self.called("env"), "env", 0
+        if _PYTHON.fullmatch(name):
+            return self.called("python"), name, 1
+        return None
+
+    def of_module(self, module: str) -> Launcher | None:
+        return next((one for one in self.all if module in one.modules), None)
+
+    def called(self, name: str) -> Launcher:
+        return next(one for one in self.all if one.name == name)
+
+
+def parse(text: str) -> Launchers:
+    made: dict[str, Launcher] = {}
+    for raw in toml.loads(text)["launcher"]:
+        more = made[raw["like"]].flags if "like" in raw else ()
+        flags = tuple(_flag(one, raw["source"]) for one in raw["flags"])
+        made[raw["name"]] = Launcher(
+            raw["name"],
+            raw["starts"],
+            (*flags, *more),
+            tuple(raw.get("programs", ())),
+            tuple(raw.get("modules", ())),
+            raw["dashes"] == "any",
+            raw.get("default_ppn", 0),
+            raw.get("inside_mpi") == "gives way",
+            raw.get("config", False),
+            raw.get("remark", ""),
+            raw.get("starts_ranks", True),
+            raw.get("assignments", False),
+            tuple(raw.get("sets", ())),
+        )
+    return Launchers(tuple(made.values()))
+
+
+def _flag(raw: Mapping[str, Any], source: str) -> Flag:
+    if raw["becomes"] not in MEANINGS:
+        raise ValueError(f"{raw['names'][0]}: there is no meaning {raw['becomes']!r}")
+    fields = {"as_" if key == "as" else key: value for key, value in raw.items()}
+    return Flag(**{"source": source, **fields, "names": tuple(raw["names"])})

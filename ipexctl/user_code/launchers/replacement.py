@@ -1,0 +1,43 @@
+"""A pasted line -> the `ipexctl run` that does the same, and the note about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome import retry_command
+from ipexctl.run.outcome.retry_command import Typed
+from ipexctl.user_code.launchers.line_request import LineRequest, Merged, TypedOptions, merged
+from ipexctl.user_code.launchers.pasted_line import Line
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """`options` stand before the script; those that were typed before the line are among them."""
+
+    options: tuple[str, ...]
+    script: tuple[str, ...]
+    note: str
+
+
+def replacement(
+    line: Line, own: TypedOptions, typed: Sequence[str] = (), config: LineRequest | None = None
+) -> Replacement:
+    """`typed`: the words of `own`. `config`: what the Accelerate config says that is read."""
+    made = merged(line.filled(config), own)
+    options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]
+    options += ["-m"] if line.module else []
+    counted = made.counts or (config is not None and config.counts) or "--accelerate" in own.names
+    note = "; ".join(_note(line, options, made, counted=counted))
+    return Replacement(tuple(options), line.script, note)
+
+
+def _note(line: Line, options: list[str], made: Merged, *, counted: bool) -> Iterator[str]:
+    script = line.script if len(line.script) == 1 else (line.script[0], "...")
+    command = retry_command.command(Typed(("run", *options), script), (), None)
+    names = line.starts_ranks or [line.requests[-1].who]
+    yield f"{' and '.join(names)} replaced by: {command}"
+    yield from made.note()
+    if line.starts_ranks and not counted:
+        yield "no number of ranks is given, so ipexctl's default applies"
+    yield from line.remarks

@@ -1,0 +1,73 @@
+"""What of a Python file matters before its ranks start, as values (source_reader.py reads them)."""
+
+from __future__ import annotations
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.user_code.script_launches import Launch
+
+Value = bool | int | str | None  # of a keyword: None where only the run will know it
+
+SPAWN = "torch.multiprocessing.spawn"
+SHARDING = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}  # of TrainingArguments, of the command line
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str  # dotted; with `level` below the package of the file
+    line: int
+    sure: bool  # runs whenever the file does, and nothing catches its failure
+    level: int = 0
+    names: tuple[str, ...] = ()  # from module import names
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a class that a framework has: transformers.TrainingArguments(bf16=True)"""
+
+    target: str  # dotted, as imported
+    line: int
+    keywords: tuple[tuple[str, Value], ...]
+    complete: bool  # no **options: all keywords are known
+    sure: bool = True  # it runs whenever the file does
+
+
+@dataclass(frozen=True)
+class Parser:
+    """HfArgumentParser((A, B)): reads the script's arguments into these classes."""
+
+    line: int
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HubName:
+    name: str
+    line: int
+    dataset: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """`path`: below the folder that is sent."""
+
+    path: str
+    imports: tuple[Import, ...] = ()
+    calls: tuple[Call, ...] = ()
+    parsers: tuple[Parser, ...] = ()
+    hub_names: tuple[HubName, ...] = ()
+    launches: tuple[tuple[Launch, int], ...] = ()
+    bases: tuple[tuple[str, str], ...] = ()  # of each class here: its name, the class it extends
+    options: frozenset[str] = frozenset()  # that the file itself defines, without dashes
+    written: frozenset[str] = frozenset()  # folders that it writes models to
+    changes_path: bool = False  # sys.path: imports may come from anywhere
+    changes_argv: bool = False
+    called: frozenset[str] = frozenset()  # the last part of the name of all that it calls
+    sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
+    gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line
+    loopback: tuple[tuple[str, int], ...] = ()  # what sets the rendezvous to it; the line
+    own_cuda: bool = False  # a class here has a method cuda() of its own
+    error: tuple[str, int] | None = None  # why it is no Python to the one here, and the line
