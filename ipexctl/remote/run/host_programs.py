@@ -84,11 +84,11 @@ class Programs:
         # as long as the child; the waiting is done elsewhere.
         def waiter():
             code = child.wait()
+            asked = key in self.killed or self.supervisor.is_ending(time.monotonic())
             self.supervisor.log_ends(key)
             if self.supervisor.ranks.running and not by_signal(code):
                 # it gave up as a rank was killed: that first; with 0, it was asked to
                 time.sleep(HESITATION if code else 2 * HESITATION)
-            asked = key in self.killed
             self.supervisor.report({"event": "exited", "key": key, "code": code, "asked": asked})
 
         start_thread(waiter)

@@ -6,6 +6,7 @@ import stat
 import threading
 import time
 
+from ipexctl.remote.hub.host_reports import failed
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import health_sampler, rank_wrapper
 from ipexctl.remote.run.host_programs import HESITATION, own
@@ -74,30 +75,32 @@ class Ranks:
             return
         self.running.add(number)
         tell(link, orders)
-        ended, pid = self.until_end(number, reader)
+        ended, pid, at = self.until_end(number, reader)
         if not ended["lost"]:
             self.supervisor.log_ends(number)
         ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
         env = next(p["env"] for p in self.plan["ranks"] if p["rank"] == number)
         ended["aborted"] = ended["signal"] == 6 and was_done(env, tail)
-        self.supervisor.note({"ended": number, "how": ended}, sync=True)
-        event = {"event": "rank", "rank": number, "ended": ended, "tail": tail}
-        self.supervisor.report(event)
+        if not (failed(ended) and self.supervisor.is_ending(at)):  # else we killed it
+            self.supervisor.note({"ended": number, "how": ended}, sync=True)
+            event = {"event": "rank", "rank": number, "ended": ended, "tail": tail}
+            self.supervisor.report(event)
         self.running.discard(number)
         reader.next()  # it stays until the hub has noted its end
         with self.lock:
             self.links.pop(number, None)
 
     def until_end(self, number, reader):
-        """How it ended, and the process that it was."""
+        """How it ended, the process that it was, and when it ended."""
         pid = None
         while True:
             message = reader.next()
             if message is None:  # its wrapper is gone without a word
+                at = time.monotonic()
                 start_thread(self.forget, number)  # its sockets may be open as long as its process
                 time.sleep(HESITATION)  # if MPI was killed and took it along: that first
-                return {"code": None, "signal": None, "lost": True}, pid
+                return {"code": None, "signal": None, "lost": True}, pid, at
             if "started" in message:
                 pid = message["pid"]
                 self.supervisor.sampler.add(number, pid, message["wrapper"])
@@ -109,7 +112,7 @@ class Ranks:
             elif "ended" in message:
                 self.forget(number)
                 ended = {key: message.get(key) for key in ("code", "signal", "usage")}
-                return dict(ended, lost=False), pid
+                return dict(ended, lost=False), pid, message["at"]
 
     def forget(self, number):
         self.supervisor.sampler.remove(number)

@@ -40,10 +40,11 @@ def main(rank, local):
     set_subreaper()
     began = time.monotonic()
     code, sign = supervise(orders, reader, link)
-    usage = usage_since(began)
+    ended = {"ended": True, "at": time.monotonic(), "code": code, "signal": sign}
+    ended["usage"] = usage_since(began)
     kill_all("", os.getpid())
     try:
-        send(link, {"ended": True, "code": code, "signal": sign, "usage": usage})
+        send(link, ended)
         # when we go, MPI tears everything down: only once the controller knows who was first
         noted = {}  # type: dict[str, object]
         while "noted" not in noted:

@@ -64,6 +64,7 @@ class Supervisor:
         self.traffic = traffic.Traffic(self, asked["store_port"])
         self.busy_since = None  # when the main thread began what it does
         self.stopped = ""  # why the run ends here
+        self.ending_since = None  # when that was decided
         self.over = False
         self.survivors = None
         self.part = hub.Hub(self, asked["run"]) if asked["run"] else hub.Spoke(self, asked)
@@ -121,7 +122,15 @@ class Supervisor:
 
     def stop(self, why):
         self.stopped = self.stopped or why
+        self.set_ending()
         self.inbox.put({"stop": True})
+
+    def set_ending(self):
+        self.ending_since = self.ending_since or time.monotonic()
+
+    def is_ending(self, at):
+        """Was the end of the run here decided by then? What ends later was ended by us."""
+        return self.ending_since is not None and at >= self.ending_since
 
     def orders(self):
         """Until the run is to end. Returns why it is."""
@@ -200,6 +209,7 @@ class Supervisor:
         """Kills what is left of the run, looks again, and tells who would not go."""
         with self.lock:
             if self.survivors is None:
+                self.set_ending()
                 self.over = True
                 self.survivors = rank_wrapper.kill_all(self.run_id, os.getpid())
                 shutil.rmtree(self.scratch, ignore_errors=True)

@@ -1,0 +1,98 @@
+"""Which ends of ranks a supervisor reports: none that its own end of the run causes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ipexctl.remote.hub.host_reports import end_of
+from ipexctl.remote.run import rank_sockets, rank_wrapper, run_list
+from ipexctl.remote.run.supervisor import Supervisor
+from ipexctl.remote.run_files import journal
+from tests.hub.test_judge import run
+
+FAILED = {"code": 1, "signal": None, "usage": None}
+KILLED = {"code": None, "signal": 9, "usage": None}
+DONE = {"code": 0, "signal": None, "usage": None}
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Supervisor:
+    root = tmp_path / "root"
+    place = {"rank": 0, "local_rank": 0, "env": {}, "argv": ["true"], "cpus": None}
+    (root / "runs/r123").mkdir(parents=True)
+    asked = {
+        "root": str(root), "run_id": "r123", "host": "a", "data": [], "lease": 30.0,
+        "store_port": 1, "run": run(), "env": {}, "cwd": "/", "ranks": [place],
+    }  # fmt: skip
+    made = Supervisor(None, asked, str(tmp_path), bytearray(1))
+    made.journal = journal.begin(made.dir, "a")
+    return made
+
+
+def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """The first failure in the journal, and the ends that the hub is told, when the rank's wrapper
+    says this and goes."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        me = os.getpid()
+        hello = {"hello": "rank", "rank": 0, "local": 0, "pid": me}
+        for message in (hello, {"started": True, "pid": me, "wrapper": me}, *last):
+            rank_wrapper.send(ours, message)
+        ours.shutdown(socket.SHUT_WR)
+        supervisor.ranks.connection(theirs)
+    told = []
+    while not supervisor.part.inbox.empty():
+        told.append(supervisor.part.inbox.get()[1])
+    records = journal.parse(journal.contents(journal.path_of(supervisor.dir, "a")))
+    return run_list.summary(records)["failed"], [e["ended"] for e in told if "ended" in e]
+
+
+@pytest.mark.parametrize("how", [FAILED, KILLED])
+def test_a_rank_that_failed_before_the_end_is_reported_also_after_it(
+    supervisor: Supervisor, how: dict[str, Any]
+) -> None:
+    message = {"ended": True, "at": time.monotonic(), **how}
+    supervisor.stop("ended")
+    failed, told = ends(supervisor, message)
+    assert failed == [0, told[0]]
+    assert end_of(told[0])["signal"] == how["signal"]
+
+
+@pytest.mark.parametrize("how", [FAILED, KILLED])
+def test_a_rank_that_ends_by_the_end_of_the_run_has_not_failed(
+    supervisor: Supervisor, how: dict[str, Any]
+) -> None:
+    supervisor.stop("ended")
+    assert ends(supervisor, {"ended": True, "at": time.monotonic(), **how}) == (None, [])
+
+
+def test_a_rank_that_is_done_meanwhile_is_done(supervisor: Supervisor) -> None:
+    supervisor.stop("ended")
+    failed, told = ends(supervisor, {"ended": True, "at": time.monotonic(), **DONE})
+    assert (failed, [how["code"] for how in told]) == (None, [0])
+
+
+def test_a_wrapper_that_the_end_of_the_run_killed_is_not_a_lost_rank(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rank_sockets, "HESITATION", 0.0)
+    supervisor.stop("ended")
+    assert ends(supervisor) == (None, [])
+
+
+def test_a_wrapper_that_was_killed_just_before_the_end_is_a_lost_rank(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end is decided while the supervisor waits for what else there is to say."""
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: supervisor.stop("ended"))
+    monkeypatch.setattr(rank_sockets, "time", clock)
+    failed, told = ends(supervisor)
+    assert failed == [0, told[0]]
+    assert told[0]["lost"]
