@@ -21,7 +21,6 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange, run_events
 from ipexctl.run.outcome.mpi_words import MpiWords
 from ipexctl.run.outcome.outcome import HostEnd, Left, RunResult
-from ipexctl.run.outcome.run_events import Event
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.stall_watch import Health
 from ipexctl.run.outcome.verdict import Ending, Fact, Heard, Verdict, result_of
@@ -281,7 +280,7 @@ class Session:
 
     # -- from the hosts --
 
-    def _take(self, link: Link, of: str, event: Event | IpexctlError, at: int) -> None:
+    def _take(self, link: Link, of: str, event: run_events.Event | IpexctlError, at: int) -> None:
         if isinstance(event, Cut):
             if link.open:
                 self._cut(link, event.what.removeprefix(f"{link.name}: "))
@@ -308,7 +307,7 @@ class Session:
         if self.told_away.pop(name, None):
             self.painter.note(f"{name}: reconnected after {self.now - away:.0f} s")
 
-    def _event(self, link: Link, of: str, event: Event) -> None:
+    def _event(self, link: Link, of: str, event: run_events.Event) -> None:
         name = link.name
         if fact := run_events.said_once(event):
             if fact in link.said:
@@ -343,7 +342,7 @@ class Session:
             case _ if name == self.hub:
                 self._decided(of, event)
 
-    def _decided(self, of: str, event: Event) -> None:
+    def _decided(self, of: str, event: run_events.Event) -> None:
         """What the hub says, of a host or of the run."""
         fact = Fact(of, event)
         if fact.decisive and not self.stopping:
