@@ -80,7 +80,7 @@ class Python:
     """An interpreter found on the host."""
 
     path: str
-    version: tuple[int, ...]  # (3, 11, 4), or (3, 11) where nobody told the patch number
+    version: tuple[int, ...]  # (3, 11, 4), or (3, 11) where the patch number is unknown
     venv_ok: bool | None = None  # ensurepip there; None: not looked
 
 
@@ -179,7 +179,7 @@ class Facts:
     clock: ClockFacts | None
     nodes: tuple[Node, ...] = ()
     os_ids: tuple[str, ...] = ()  # ID and ID_LIKE of os-release: ("ubuntu", "debian")
-    software: SoftwareFacts | None = None  # None: nobody looked
+    software: SoftwareFacts | None = None  # None: not read
     condition: Condition = Condition()
     home_disk: DiskFacts | None = None
     tmp: DiskFacts | None = None  # TMPDIR, or /tmp

@@ -1,7 +1,7 @@
 """What a host sent -> Facts. A host may send anything: odd values become None, text is made plain.
 
 The raw document is what remote/facts/probe.py returns. From a host without python comes the text
-of the few shell commands in machines/agent.py instead.
+of the few shell commands in machines/agent_start.py instead.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def numa_nodes(cpu: CpuFacts) -> int:
 
 
 def default_ranks(cpu: CpuFacts) -> int:
-    """Ranks of a host when nobody says how many: one per NUMA node with CPUs.
+    """The default number of ranks on a host: one per NUMA node with CPUs.
 
     A control group's quota of CPU time may fill fewer nodes: as many as it takes, no more.
     """

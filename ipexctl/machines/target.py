@@ -114,7 +114,7 @@ def over_ssh(target: Target, hosts: tuple[Host, ...]) -> RemoteTransport:
 
 
 def target_of_host(target: Target, name: str) -> Target:
-    """Where nobody named a hostfile, that of the settings counts if it has the host."""
+    """For one host: the hostfile of the settings is used only if it lists that host."""
     if target.hostfile and any(host.name == name for host in all_hosts(target).hosts):
         return target
     return replace(target, hostfile=None, hosts=(name,))

@@ -9,7 +9,7 @@ from ipexctl.quick_dataclass import dataclass
 
 
 class Severity(str, Enum):
-    FAIL = "fail"  # a training on these hosts would break
+    FAIL = "fail"  # training on these hosts would break
     WARN = "warn"  # it would be slow or fragile
     NOTE = "note"  # good to know
 

@@ -1,8 +1,8 @@
 """How bytes reach a host: one Channel per host, whatever carries it.
 
-`../ssh` carries it over SSH, `openssh_transport.py` over the ssh program; LocalTransport below
-starts the same command as a child of ours, so a machine without SSH, and most tests, walk the same
-path.
+`machines/ssh` carries it over SSH, `openssh_transport.py` there over the ssh program; LocalTransport
+below starts the same command as a child process, so a machine without SSH, and most tests, take the
+same path.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-# machines/agent.py looks in the same folders for the first Python
+# machines/agent_start.py looks in the same folders for the first Python
 _CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
 
 

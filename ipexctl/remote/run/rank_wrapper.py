@@ -40,11 +40,11 @@ def main(rank, local):
     set_subreaper()
     began = time.monotonic()
     code, sign = supervise(orders, reader, link)
-    ended = {"ended": True, "at": time.monotonic(), "code": code, "signal": sign}
-    ended["usage"] = usage_since(began)
+    at = time.monotonic()
+    usage = usage_since(began)
     kill_all("", os.getpid())
     try:
-        send(link, ended)
+        send(link, {"ended": True, "at": at, "code": code, "signal": sign, "usage": usage})
         # when we go, MPI tears everything down: only once the controller knows who was first
         noted = {}  # type: dict[str, object]
         while "noted" not in noted:

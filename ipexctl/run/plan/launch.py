@@ -37,7 +37,7 @@ class RankPlace:
     local_rank: int
     cpus: tuple[int, ...]  # where it may run
     comm: tuple[int, ...] = ()  # where its communication threads run
-    node: int | None = None  # whose memory it takes first; None: nobody knows, or several
+    node: int | None = None  # whose memory it takes first; None: unknown, or several
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class HostPlan:
     ranks: tuple[RankPlace, ...]
     env: tuple[tuple[str, str], ...]  # for every process of the run on this host
     rank_env: tuple[tuple[str, str], ...]  # for the ranks on this host
-    threads: int | None = None  # of each rank; None: nobody knows the host's CPUs
+    threads: int | None = None  # of each rank; None: the host's CPUs are unknown
     reasons: tuple[tuple[str, str], ...] = ()  # why a variable of rank_env is what it is
     mpi_bin: str = ""  # the folder of mpirun and its daemons
     flags: tuple[str, ...] = ()  # instruction sets on which the plan of dtype and stack counts

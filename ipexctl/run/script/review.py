@@ -129,11 +129,7 @@ class Review:
             option = "--bf16" if words.get("bf16") else "--bf16_full_eval"
             text = f"{option} without --use_cpu requires a GPU in transformers"
             yield Note(self._script, text, f"{option} --use_cpu")
-        elif (
-            target in TRL_CONFIGS
-            and self._defaults_to_bf16()
-            and not {"bf16", "fp16"} & words.keys()
-        ):
+        elif self._is_bf16_by_default(target) and not _PRECISIONS & words.keys():
             text = f"{_last(target)} sets bf16 by default, which requires a GPU without use_cpu"
             yield Note(place, text, "the argument --use_cpu")
 
@@ -159,11 +155,7 @@ class Review:
         if known.get("bf16") is True or known.get("bf16_full_eval") is True:
             text = "bf16=True without use_cpu=True requires a GPU in transformers"
             yield Note(place, text, f"{_last(target)}(..., bf16=True, use_cpu=True)")
-        elif (
-            target in TRL_CONFIGS
-            and self._defaults_to_bf16()
-            and not {"bf16", "fp16"} & known.keys()
-        ):
+        elif self._is_bf16_by_default(target) and not _PRECISIONS & known.keys():
             text = f"{_last(target)} sets bf16 by default, which requires a GPU without use_cpu"
             yield Note(place, text, f"{_last(target)}(..., use_cpu=True)")
 
