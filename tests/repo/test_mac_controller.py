@@ -23,7 +23,7 @@ __all__ = ["pythons_here", "world"]  # fixtures
 
 PATH = f"{REPO / 'tests' / 'macos'}:{REPO}"
 HIDE = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
-# What of the suite is about the controller alone, quick, and not pure: pure code cannot see the system.
+# What of the suite is about the controller alone, quick, and not pure: pure code sees no system.
 CONTROLLERS_HALF = (
     "files/test_sync.py", "packages/test_indexes.py", "packages/test_fetch.py",
     "stack/test_stacks_command.py",

@@ -1,6 +1,6 @@
 """How bytes reach a host: one Channel per host, whatever carries it.
 
-`machines/ssh` carries it over SSH, `openssh_transport.py` there over the ssh program; LocalTransport
+`machines/ssh` carries it over SSH, or over the ssh program (`openssh_transport.py`). LocalTransport
 below starts the same command as a child process, so a machine without SSH, and most tests, take the
 same path.
 """
