@@ -11,7 +11,8 @@ import pytest
 
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.checks.reachability import pairs
-from ipexctl.doctor.command import report_formats, show
+from ipexctl.doctor.command import report_formats
+from ipexctl.doctor.command.report_text import show
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.doctor.report.recommendations import recommend
 from ipexctl.doctor.report.report import Report

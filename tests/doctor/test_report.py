@@ -9,8 +9,8 @@ import pytest
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.command import show
 from ipexctl.doctor.command.report_formats import markdown
+from ipexctl.doctor.command.report_text import show
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.doctor.report.recommendations import Recommendation, recommend

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ipexctl.doctor.checks import catalogue
-from ipexctl.run.command import JsonView, PlainView
+from ipexctl.run.command.views import JsonView, PlainView
 from ipexctl.run.outcome.outcome import RunResult
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.shipped_tables import failures

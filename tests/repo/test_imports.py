@@ -178,18 +178,22 @@ def _cycle_from(
 
 
 def _heavy_at_start(imports: list[Import]) -> list[str]:
-    """What loading ipexctl.cli drags in, followed through our own modules."""
-    todo, seen, broken = ["ipexctl.cli"], {"ipexctl.cli"}, []
+    """What loading the command line and the options of each command drags in, followed through our
+    own modules. With a module, Python loads the packages that it is in."""
+    starts = {i.importer for i in imports if re.fullmatch(r"ipexctl\b.*[._]cli", i.importer)}
+    todo, seen, broken = [*starts], set[str](), []
     while todo:
         module = todo.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        todo.append(module.rpartition(".")[0])
         for i in imports:
             if i.importer != module or not i.at_start:
                 continue
             if any(i.is_of(name) for name in HEAVY):
                 broken.append(f"{module}:{i.line} imports {i.target}: --help would load it")
-            if i.target not in seen:
-                seen.add(i.target)
-                todo.append(i.target)
+            todo.append(i.target)
     return broken
 
 
@@ -354,6 +358,14 @@ PLANTED = [
         },
         ["ipexctl.machines.ssh:1 imports fabric: --help would load it"],
         id="a slow library two steps away",
+    ),
+    pytest.param(
+        {
+            "ipexctl.run.command": "import rich",
+            "ipexctl.run.command.cli": "import sys",
+        },
+        ["ipexctl.run.command:1 imports rich: --help would load it"],
+        id="a slow library in the package of a command's options",
     ),
     pytest.param(
         {

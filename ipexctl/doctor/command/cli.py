@@ -73,7 +73,7 @@ def doctor(
     if as_text:
         print(as_text(report))
     else:
-        from ipexctl.doctor.command import show
+        from ipexctl.doctor.command.report_text import show
 
         show(report, sys.stdout, verbose=verbose > 0)
     raise typer.Exit(report.exit_code)

@@ -254,7 +254,7 @@ def run(
     from ipexctl.data.rules.dataset_rules import checked_names
     from ipexctl.local.environment import hide
     from ipexctl.local.settings import configured_env
-    from ipexctl.run.command import view
+    from ipexctl.run.command.views import view
     from ipexctl.run.outcome.line_filter import Wanted
     from ipexctl.run.outcome.listed_runs import checked_name
     from ipexctl.run.outcome.outcome import Left
@@ -356,7 +356,7 @@ def _lives_on(*, detach: bool, die_with_me: bool, fetched: tuple[str, ...]) -> b
 
 def _way_to_show(ui: str, typed: str, *, explain: bool, print_cmd: bool) -> str:
     """`ui`, if it goes with the rest. What would be passed over is refused."""
-    from ipexctl.run.command import check
+    from ipexctl.run.command.views import check
 
     check(typed)
     if print_cmd and explain:

@@ -70,8 +70,8 @@ def attach(
     from functools import partial
 
     from ipexctl.run.attach import attach as verb
-    from ipexctl.run.command import view
     from ipexctl.run.command.cli import leave
+    from ipexctl.run.command.views import view
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
     shown = view("json" if json else ui, fold=not no_fold, verbose=verbose)
