@@ -10,6 +10,7 @@
     ├── NotHere             this machine lacks rights or tools    2
     └── RunFailed           our own failures of `run`             120-125
 
+Each error has a slug: programs and tests tell errors apart by it, never by their words.
 Anything else that escapes is a bug of ours: a traceback and exit 70.
 """
 
@@ -56,15 +57,21 @@ def reason_of(error: Exception) -> str:
 class IpexctlError(Exception):
     """What happened, why it matters or how we know, and the next thing to type; all printable."""
 
-    slug = "error"
+    slug = "error"  # of errors that have none of their own
     exit_code = EXIT_FAILED
 
-    def __init__(self, what: str, *, why: str = "", hint: str = "") -> None:
+    def __init__(self, what: str, *, why: str = "", hint: str = "", slug: str = "") -> None:
         self.what = printable(what)
         self.why = printable(why)
         self.hint = printable(hint)
+        self.slug = slug or type(self).slug
         self.others: tuple[IpexctlError, ...] = ()  # more of them, found in the same pass
         super().__init__(self.what)
+
+    def document(self) -> dict[str, object]:
+        """For `--json`: the slug is the name of the error, whatever its words are."""
+        parts = {"what": self.what, "why": self.why, "hint": self.hint}
+        return {"slug": self.slug, "exit_code": self.exit_code, **parts}
 
 
 def printable(text: str) -> str:
@@ -99,7 +106,9 @@ class NotHere(IpexctlError):
 def unknown_value(option: str, value: str, supported: Iterable[str]) -> InputError:
     """For an option that takes one of a few words."""
     return InputError(
-        f"{option} {value}: unknown value", hint=f"supported values: {', '.join(supported)}"
+        f"{option} {value}: unknown value",
+        hint=f"supported values: {', '.join(supported)}",
+        slug="unknown-value",
     )
 
 
@@ -116,8 +125,10 @@ class Unreachable(IpexctlError):
 class HostKeyUnknown(Unreachable):
     slug = "host-key-unknown"
 
-    def __init__(self, what: str, *, why: str = "", hint: str = "", fingerprint: str = "") -> None:
-        super().__init__(what, why=why, hint=hint)
+    def __init__(
+        self, what: str, *, why: str = "", hint: str = "", slug: str = "", fingerprint: str = ""
+    ) -> None:
+        super().__init__(what, why=why, hint=hint, slug=slug)
         self.fingerprint = fingerprint
 
 
@@ -125,8 +136,6 @@ class HostKeyChanged(Unreachable):
     slug = "host-key-changed"
 
 
-# Slugs of hosts that could not be reached or logged in to.
-UNREACHABLE = frozenset(kind.slug for kind in (Unreachable, HostKeyUnknown, HostKeyChanged))
 # Slugs of failures that say nothing against the host: a bug of the agent, a file that comes again.
 NOT_THE_HOST = frozenset(("agent-bug", "damaged"))
 
@@ -139,6 +148,8 @@ class HostFailed(IpexctlError):
 class RunFailed(IpexctlError):
     slug = "run-failed"
 
-    def __init__(self, what: str, *, why: str = "", hint: str = "", exit_code: int = 120) -> None:
-        super().__init__(what, why=why, hint=hint)
+    def __init__(
+        self, what: str, *, why: str = "", hint: str = "", slug: str = "", exit_code: int = 120
+    ) -> None:
+        super().__init__(what, why=why, hint=hint, slug=slug)
         self.exit_code = exit_code

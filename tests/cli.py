@@ -10,19 +10,33 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from ipexctl.cli import main
+from ipexctl.cli import explain, main
+from ipexctl.errors import IpexctlError
+
+
+class Ended(subprocess.CompletedProcess[str]):
+    """`errors`: those that the command explained on stderr, so that a test can ask for the slug."""
+
+    errors: list[IpexctlError]
+
+    @property
+    def slug(self) -> str:
+        """Of the error that ended the command; "" where none did."""
+        return self.errors[0].slug if self.errors else ""
 
 
 def ipexctl(
     *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, given: bytes = b""
-) -> subprocess.CompletedProcess[str]:
+) -> Ended:
     """stdin holds `given`; nothing is a terminal."""
+    errors: list[IpexctlError] = []
     with ExitStack() as stack:
+        stack.enter_context(patch("ipexctl.cli.explain", _noting(errors)))
         stdin, stdout, stderr = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         stdin.write(given)
         stdin.seek(0)
@@ -32,7 +46,17 @@ def ipexctl(
         for file in (stdout, stderr):
             file.seek(0)
             texts.append(file.read().decode())
-    return subprocess.CompletedProcess(["ipexctl", *words], code, *texts)
+    ended = Ended(["ipexctl", *words], code, *texts)
+    ended.errors = errors
+    return ended
+
+
+def _noting(errors: list[IpexctlError]) -> Callable[[IpexctlError], None]:
+    def noted(e: IpexctlError) -> None:
+        errors.append(e)
+        explain(e)
+
+    return noted
 
 
 def _main(words: tuple[str, ...]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -183,7 +184,8 @@ def test_wrong_input_is_explained_on_stderr_and_ends_with_2(
     args: tuple[str, ...], named: str, tmp_path: Path
 ) -> None:
     done = _ipexctl(*args, home=tmp_path)
-    assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
+    assert done.returncode == EXIT_INPUT
+    assert '"errors"' in done.stdout if "--json" in args else done.stdout == ""
     assert named in done.stderr
     assert "Traceback" not in done.stderr
     assert not (ROOT / "hacked").exists()
@@ -287,6 +289,15 @@ def test_an_explained_error_is_one_message_and_its_own_code(
 ) -> None:
     done = _python("-c", _PLANTED.format(body=body), home=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", message)
+
+
+def test_json_carries_the_slug_of_an_error(tmp_path: Path) -> None:
+    plain = run_here("env", "ls", "-f", "gone.txt", cwd=tmp_path)
+    done = run_here("env", "ls", "-f", "gone.txt", "--json", cwd=tmp_path)
+    (error,) = json.loads(done.stdout)["errors"]
+    assert (error["slug"], error["exit_code"]) == (done.slug, done.returncode)
+    assert error["what"] in done.stderr
+    assert (plain.stdout, plain.slug) == ("", done.slug)
 
 
 def test_a_bug_of_ours_shows_its_traceback_and_ends_with_70(tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ START = """\
 Every error that ipexctl raises, with what it suggests. Written by tools/gen_docs.py from the
 source.
 
-An error has up to three parts: what failed, why, and what to type next. Words in capitals stand for
-values, `...` for text that differs each time. On a terminal an error looks like the example of its
-section; a host's error is the line of that host in the report, and the other hosts go on. How a run
-ends once ranks have started: [run](run.md#exit-codes).
+An error has up to three parts: what failed, why, and what to type next. Its slug is its name for
+programs: with `--json`, a command that fails prints `{"errors": [{"slug": ...}]}` on stdout. Words
+in capitals stand for values, `...` for text that differs each time. On a terminal an error looks
+like the example of its section; a host's error is the line of that host in the report, and the
+other hosts go on. How a run ends once ranks have started: [run](run.md#exit-codes).
 
 | exit code | errors | when |
 |---|---|---|
@@ -99,6 +100,7 @@ class Entry:
     what: str
     why: str = ""
     hint: str = ""
+    slug: str = ""
 
 
 @dataclass
@@ -168,17 +170,18 @@ def page(found: list[Entry], passed: int) -> str:
 
 
 def _section(kind: str, when: str, own: list[Entry]) -> Iterator[str]:
-    slug = getattr(errors, kind).slug
     codes = sorted({e.code for e in own})
-    many = "exit code" if len(codes) == 1 else "exit codes"
-    yield f"\n## {kind}\n\nSlug `{slug}`, {many} {', '.join(codes)}: {when}.\n\n"
+    many = "Exit code" if len(codes) == 1 else "Exit codes"
+    yield f"\n## {kind}\n\n{many} {', '.join(codes)}: {when}.\n\n"
     yield f"```text\n{_example(own)}```\n"
     for code in codes:
         for area in dict.fromkeys(e.area for e in own if e.code == code):
             more = f" (exit code {code})" if len(codes) > 1 else ""
-            yield f"\n### {area}{more}\n\n| what | why | try |\n|---|---|---|\n"
-            rows = (e for e in own if (e.area, e.code) == (area, code))
-            yield from (f"| {_cell(e.what)} | {_cell(e.why)} | {_cell(e.hint)} |\n" for e in rows)
+            yield f"\n### {area}{more}\n\n| slug | what | why | try |\n|---|---|---|---|\n"
+            for e in own:
+                if (e.area, e.code) == (area, code):
+                    cells = (_cell(part) for part in (e.slug, e.what, e.why, e.hint))
+                    yield f"| {' | '.join(cells)} |\n"
 
 
 def _cell(text: str) -> str:
@@ -213,7 +216,7 @@ def _entry(
     local: Mapping[str, ast.expr], numbers: Mapping[str, int],
 ) -> Entry:  # fmt: skip
     given = {k.arg: k.value for k in call.keywords if k.arg}
-    parts = dict(zip(("what", "why", "hint"), call.args, strict=False)) | given
+    parts = dict(zip(("what", "why", "hint", "slug"), call.args, strict=False)) | given
     what, why, hint = (
         words(parts[p], local).strip() if p in parts else "" for p in ("what", "why", "hint")
     )
@@ -221,7 +224,8 @@ def _entry(
     code = str(getattr(errors, kind).exit_code) if kind != "RunFailed" else "120"
     if "exit_code" in given:
         code = _number(given["exit_code"], numbers) or "120-125"
-    return Entry(kind, code, area, what, why, hint)
+    slug = words(parts["slug"], local) if "slug" in parts else getattr(errors, kind).slug
+    return Entry(kind, code, area, what, why, hint, slug)
 
 
 def words(node: ast.AST, local: Mapping[str, ast.expr], depth: int = 0) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import field
 from enum import Enum
 
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UNREACHABLE, worst_exit
+from ipexctl.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_UNREACHABLE,
+    IpexctlError,
+    Unreachable,
+    worst_exit,
+)
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -18,10 +25,15 @@ class HostDown:
     what: str
     why: str = ""
     hint: str = ""
+    unreachable: bool = False  # not reached or not logged in to
+
+    @classmethod
+    def of(cls, host: str, e: IpexctlError) -> HostDown:
+        return cls(host, e.slug, e.what, e.why, e.hint, unreachable=isinstance(e, Unreachable))
 
     @property
     def state(self) -> Recap:
-        return Recap.UNREACHABLE if self.slug in UNREACHABLE else Recap.FAILED
+        return Recap.UNREACHABLE if self.unreachable else Recap.FAILED
 
     @property
     def brief(self) -> str:

@@ -14,16 +14,19 @@ from ipexctl.errors import InputError
 class Bad(Exception):
     """Text that can't be read; `at` counts characters from the start of that text."""
 
-    def __init__(self, what: str, *, why: str = "", hint: str = "", at: int = 0) -> None:
+    def __init__(
+        self, what: str, *, why: str = "", hint: str = "", slug: str = "", at: int = 0
+    ) -> None:
         super().__init__(what)
-        self.what, self.why, self.hint, self.at = what, why, hint, at
+        self.what, self.why, self.hint, self.slug, self.at = what, why, hint, slug, at
 
     def placed(self, start: Place | None) -> InputError:
         """The same for the user; None: the text is from the command line."""
         if start is None:
-            return InputError(f"on the command line: {self.what}", why=self.why, hint=self.hint)
-        where = Place(start.source, start.line, start.column + self.at)
-        return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint)
+            where = "on the command line"
+        else:
+            where = str(Place(start.source, start.line, start.column + self.at))
+        return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint, slug=self.slug)
 
 
 class FoundErrors:

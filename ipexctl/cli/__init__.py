@@ -192,7 +192,7 @@ def main() -> None:
     except SystemExit as e:
         sys.exit(EXIT_NO_READER if streams.has_no_reader(e) else e.code)
     except IpexctlError as e:
-        _explain(e)
+        explain(e)
         sys.exit(e.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
@@ -200,11 +200,11 @@ def main() -> None:
         if streams.has_no_reader(e):
             sys.exit(EXIT_NO_READER)
         if trouble := streams.stdout_trouble(e):
-            _explain(IpexctlError(f"stdout: {trouble.strerror}"))
+            explain(IpexctlError(f"stdout: {trouble.strerror}"))
             sys.exit(EXIT_FAILED)
         if isinstance(e, OSError) and e.filename is not None:
             # a full disk, a folder that is closed to us
-            _explain(NotHere(f"{e.filename}: {e.strerror or e}"))
+            explain(NotHere(f"{e.filename}: {e.strerror or e}"))
             sys.exit(NotHere.exit_code)
         import traceback
 
@@ -248,9 +248,14 @@ def _spelled(args: list[str]) -> list[str]:
     return _rewritten(args, _SPELLED)
 
 
-def _explain(e: IpexctlError) -> None:
+def explain(e: IpexctlError) -> None:
+    """On stderr for the user; with `--json` also on stdout for programs."""
     with suppress(BrokenPipeError):
         _print_error(e)
+        if streams.errors_as_json:
+            import json
+
+            print(json.dumps({"errors": [each.document() for each in (e, *e.others)]}))
 
 
 def _print_error(e: IpexctlError) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 
+from ipexctl.cli import streams
 from ipexctl.cli.help.help_layout import files_option, hosts_option, output_option, ssh_option
 from ipexctl.cli.streams import fitted
 from ipexctl.errors import InputError
@@ -107,10 +108,20 @@ Dest = Annotated[
     Path | None,
     files_option("-o", "--dest", metavar="DIR", help="Put the fetched files into this folder."),
 ]
-Json = Annotated[bool, output_option("--json", help="Print one JSON document on stdout.")]
-JsonLines = Annotated[
-    bool, output_option("--json", help="Print one JSON object per line on stdout.")
-]
+
+
+def json_option(help: str) -> Any:
+    """`--json`: an error of the command is printed on stdout as JSON too."""
+
+    def noted(value: bool) -> bool:
+        streams.errors_as_json = value
+        return value
+
+    return output_option("--json", callback=noted, help=help)
+
+
+Json = Annotated[bool, json_option("Print one JSON document on stdout.")]
+JsonLines = Annotated[bool, json_option("Print one JSON object per line on stdout.")]
 NoFold = Annotated[
     bool, output_option("--no-fold", help="Show every rank's lines, even if they are identical.")
 ]

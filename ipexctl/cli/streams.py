@@ -9,6 +9,8 @@ import sys
 
 from ipexctl.errors import InputError
 
+errors_as_json = False  # `--json` was given
+
 
 def prepare() -> None:
     """Closed streams become empty ones, and what stdout cannot encode becomes a `?`."""

@@ -258,9 +258,8 @@ def failure(host: Host, error: Any) -> HostFailed:
     what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
     what = " ".join(what.split())  # further lines could pass for those of other hosts
     hint = hint_of(host, hint) or REPORT * (slug == "agent-bug")
-    e = HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint)
-    e.slug = slug if _SLUG.fullmatch(slug) else HostFailed.slug
-    return e
+    slug = slug if _SLUG.fullmatch(slug) else ""
+    return HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint, slug=slug)
 
 
 def hint_of(host: Host, text: str) -> str:

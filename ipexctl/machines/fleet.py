@@ -268,6 +268,6 @@ def _one(host: Host, work: Callable[[Host], T]) -> T | HostDown | BaseException:
     try:
         return work(host)
     except IpexctlError as e:
-        return HostDown(host.name, e.slug, e.what, e.why, e.hint)
+        return HostDown.of(host.name, e)
     except BaseException as e:  # a bug of ours: raised again in the caller's thread
         return e

@@ -72,7 +72,7 @@ class HostBatches:
             try:
                 batch.ask(wanted)
             except IpexctlError as e:
-                batch.lost(HostDown(host.name, e.slug, e.what, e.why, e.hint))
+                batch.lost(HostDown.of(host.name, e))
         return batch.outcomes
 
     def require_sudo(self, host: Host) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean
-from ipexctl.errors import UNREACHABLE, HostFailed, InputError, IpexctlError
+from ipexctl.errors import HostFailed, InputError, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local import last_outcome
@@ -450,7 +450,7 @@ def _acted(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:
     try:
         return bound.act(acting)
     except IpexctlError as e:
-        state = State.UNREACHABLE if e.slug in UNREACHABLE else State.FAILED
+        state = State.UNREACHABLE if isinstance(e, Unreachable) else State.FAILED
         return dict.fromkeys(acting.hosts, Result(state, e.what, e.why, e.hint))
 
 

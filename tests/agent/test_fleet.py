@@ -94,15 +94,17 @@ NO_LOCK = EnvChoice(Project("", "", ""))
 
 
 @pytest.mark.parametrize(
-    ("slug", "state", "code"),
+    ("error", "state", "code"),
     [
-        *((e.slug, "unreachable", 4) for e in (Unreachable, HostKeyUnknown, HostKeyChanged)),
-        (HostFailed.slug, "failed", 1),
-        ("no-space", "failed", 1),
+        *((e("n: what"), "unreachable", 4) for e in (Unreachable, HostKeyUnknown, HostKeyChanged)),
+        (Unreachable("n: what", slug="connection-refused"), "unreachable", 4),
+        (HostFailed("n: what"), "failed", 1),
+        (HostFailed("n: what", slug="no-space"), "failed", 1),
     ],
 )
-def test_every_command_takes_a_lost_host_alike(slug, state, code):
-    down = HostDown("n", slug, "n: what")
+def test_every_command_takes_a_lost_host_alike(error, state, code):
+    down = HostDown.of("n", error)
+    assert down.slug == error.slug
     recap = HostRecap("n", down.state)
     report = Report((Host("n"),), (), (down,), (), (), 0.0)
     assert (report.state("n"), recap.state.value) == (state, state)

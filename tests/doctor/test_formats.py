@@ -98,6 +98,7 @@ def test_the_document_tells_each_host_its_state_and_its_findings():
         "what": "node03: no route",
         "why": "errno 113",
         "hint": "ping node03",
+        "unreachable": True,
     }
 
 

@@ -17,6 +17,7 @@ from ipexctl.doctor.report.recommendations import Recommendation, recommend
 from ipexctl.doctor.report.report import Report
 from ipexctl.doctor.report.suggested_fix import do
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, EnvUser, Project
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown
 from ipexctl.facts.facts import Facts, Nic
 from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts
 from ipexctl.facts.system_facts import Kernel
@@ -117,7 +118,9 @@ def test_the_script_that_is_suggested_is_in_the_folder(tmp_path, files, script):
 COMMANDS = ("  fix ", "do this ")
 A, B, C = (host_facts(f"node{i:02d}", f"10.0.0.{i}") for i in (1, 2, 3))
 NO_PYTHON = replace(B, pythons=(), os_ids=("debian",))
-DOWN = HostDown("node03", "unreachable", "node03: no route", "errno 113", "ping node03")
+DOWN = HostDown(
+    "node03", "unreachable", "node03: no route", "errno 113", "ping node03", unreachable=True
+)
 
 
 def test_the_table_shows_the_memory_that_the_control_group_leaves():
@@ -200,7 +203,7 @@ def test_all_unknown_keys_are_one_message_with_one_command():
 
 def test_hosts_that_are_gone_for_the_same_reason_are_one_message():
     down = [
-        HostDown(n, "unreachable", f"{n}: no answer from port 22", "", f"ping {n}")
+        HostDown(n, "unreachable", f"{n}: no answer from port 22", "", f"ping {n}", True)
         for n in ("node02", "node03")
     ]
     shown = text(report(A, *down))
@@ -209,7 +212,9 @@ def test_hosts_that_are_gone_for_the_same_reason_are_one_message():
 
 def test_hosts_that_are_gone_at_their_own_addresses_are_one_message():
     down = [
-        HostDown(n, "unreachable", f"{n}: {a} port 22 refused it", f"asked {a}", f"on {n}: ss -tln")
+        HostDown(
+            n, "unreachable", f"{n}: {a} port 22 refused it", f"asked {a}", f"on {n}: ss -tln", True
+        )
         for n, a in (("node02", "10.0.0.2"), ("node03", "10.0.0.3"), ("node04", "fd00::4"))
     ]
     shown = text(report(A, *down))
@@ -220,7 +225,7 @@ def test_hosts_that_are_gone_at_their_own_addresses_are_one_message():
 
 def test_a_finding_about_the_cluster_names_the_hosts_that_were_looked_at():
     together = Finding("HOST-002", Severity.WARN, "", "one machine", "seen", "why", do("x"))
-    down = HostDown("c", "unreachable", "c: no answer")
+    down = HostDown("c", "unreachable", "c: no answer", unreachable=True)
     for others, names in (((), "all hosts"), ((down,), "node[01-02]")):
         made_report = replace(report(A, B, *others), findings=(together,))
         assert f"warn HOST-002  {names}: one machine" in text(made_report)
@@ -411,8 +416,16 @@ def test_nothing_but_commands_is_wider_than_the_terminal(width):
         ((NO_PYTHON, DOWN), 4, ["fail", "unreachable"]),
         ((A, replace(B, mem=replace(B.mem, shm_free=0))), 0, ["ok", "warn"]),
         ((A, HostDown("node02", "host-failed", "x")), 1, ["ok", "failed"]),
-        ((A, HostDown("node02", "host-key-changed", "x")), 4, ["ok", "unreachable"]),
-        ((A, HostDown("node02", "host-key-unknown", "x")), 4, ["ok", "unreachable"]),
+        (
+            (A, HostDown.of("node02", HostKeyChanged("x"))),
+            4,
+            ["ok", "unreachable"],
+        ),
+        (
+            (A, HostDown.of("node02", HostKeyUnknown("x"))),
+            4,
+            ["ok", "unreachable"],
+        ),
     ],
 )
 def test_states_and_the_exit_code_follow_the_worst(hosts, code, states):

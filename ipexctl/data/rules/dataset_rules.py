@@ -122,13 +122,12 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
         for host, version in versions.items():
             groups.setdefault(version, []).append(host)
         said = (f"{fold(h)}: {v or 'does not have it'}" for v, h in groups.items())
-        e = RunFailed(
+        raise RunFailed(
             f"the hosts do not all have the same {name}",
             why="\n".join(said),
             hint=f"ipexctl data push DIR --as {name}   # to all hosts of this run",
+            slug="dataset-versions-differ",
         )
-        e.slug = "data"
-        raise e
 
 
 def _version(held: Sequence[Held], name: str) -> str:

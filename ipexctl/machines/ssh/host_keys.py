@@ -183,7 +183,7 @@ def verdict_down(key: HostKey) -> HostDown | None:
     try:
         accept(key)
     except HostKeyChanged as e:
-        return HostDown(key.answer.name, e.slug, e.what, e.why, e.hint)
+        return HostDown.of(key.answer.name, e)
     except HostKeyUnknown:
         pass
     return None

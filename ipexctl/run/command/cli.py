@@ -31,6 +31,7 @@ from ipexctl.cli.options import (
     SshConfig,
     TransportName,
     Verbose,
+    json_option,
     make_target,
 )
 from ipexctl.errors import InputError
@@ -248,7 +249,7 @@ def run(
     transport: TransportName = "paramiko",
     root: Root = "~/.ipexctl",
     forks: Forks = 64,
-    json: Annotated[bool, output_option("--json", help="Same as --ui json.")] = False,
+    json: Annotated[bool, json_option("Same as --ui json.")] = False,
 ) -> None:
     """Run a PyTorch script on every host with mpirun; show the output of all ranks live."""
     from ipexctl.data.rules.dataset_rules import checked_names
