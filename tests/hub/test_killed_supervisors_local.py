@@ -50,6 +50,15 @@ def scratch(here: Here) -> list[Path]:
     return list(Path(here.env["TMPDIR"]).glob("ipexctl-*"))
 
 
+def await_output(here: Here, after: float) -> None:
+    """Until a rank has printed a line at this time or later."""
+    logs = Path(here.env["HOME"], ".ipexctl", "runs")
+    deadline = time.monotonic() + 60
+    while max(path.stat().st_mtime for path in logs.glob("*/logs/*")) < after:
+        assert time.monotonic() < deadline, "no rank prints"
+        time.sleep(0.02)
+
+
 def ended(here: Here) -> dict:
     deadline = time.monotonic() + 20
     while here.listed() and time.monotonic() < deadline:
@@ -63,7 +72,7 @@ def test_how_long_a_run_took_whose_supervisor_was_killed(
     here: Here, names: tuple[str, ...]
 ) -> None:
     assert here.call("run", "-d", "-n", "2", "--force", *LONG).returncode == 0
-    time.sleep(3.0)
+    await_output(here, time.time() + 3.0)
     kill(here, *names)
     row = ended(here)
     assert row["state"] == ("failed" if len(names) == 1 else "lost")
