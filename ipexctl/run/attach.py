@@ -73,6 +73,7 @@ def _hub(run: Run, known: Mapping[str, Host]) -> str:
             f"{first or 'the first host'} of {run.id} cannot be reached from here",
             why="that host controls the run",
             hint=f"ipexctl logs {run.id} --follow",
+            slug="hub-unreachable",
         )
     return first if first in known else next(iter(known))
 
@@ -82,5 +83,5 @@ def _plan(fleet: Fleet, run: Run, name: str, host: Host) -> tuple[LaunchPlan, fl
     done = fleet.call(host, "run.run_list.plan", journal=name, run_id=run.id)
     plan = shown_plan.read(done["plan"], run.id)
     if plan is None:
-        raise HostFailed(f"{name}: no record of {run.id}")
+        raise HostFailed(f"{name}: no record of {run.id}", slug="run-record-missing")
     return plan, run.seconds if run.over else float(done.whole("age"))

@@ -123,14 +123,13 @@ def refusal(blockers: Sequence[Finding]) -> RunFailed:
     problems = "a problem" if n == 1 else f"{n} problems"
     where = f" on {fold(sorted(hosts))}" if hosts else ""
     todo = dict.fromkeys(f"{fix}   # {number}" for number, fix in fixes(blockers))
-    e = RunFailed(
+    return RunFailed(
         f"nothing was started: {problems}{where} would break this run",
         why="\n".join(table(blockers)),
         hint="\n".join([*todo, "or --force to start anyway"]),
+        slug="preflight",
         exit_code=EXIT_HOST_FAILED,
     )
-    e.slug = "preflight"
-    return e
 
 
 def table(findings: Sequence[Finding]) -> list[str]:

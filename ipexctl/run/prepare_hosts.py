@@ -74,9 +74,7 @@ def _pythons(host: Host) -> list[str]:
 
 
 def _not_ready(what: str, hint: str) -> RunFailed:
-    e = RunFailed(what, hint=hint)
-    e.slug = "not-installed"
-    return e
+    return RunFailed(what, hint=hint, slug="not-installed")
 
 
 def each(
@@ -101,13 +99,14 @@ def each(
 
 def _together(downs: Sequence[HostDown], others: int, again: str) -> IpexctlError:
     first, total = downs[0], len(downs) + others
-    what, why = first.what, first.why
+    what, why, slug = first.what, first.why, first.slug
     hint = "\n".join(filter(None, (merged_hints(downs), again)))
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
+        slug = "hosts-not-ready"
     if any(d.state is Recap.UNREACHABLE for d in downs):
-        return Unreachable(what, why=why, hint=hint)
+        return Unreachable(what, why=why, hint=hint, slug=slug)
     only_missing = all(d.slug == "not-installed" for d in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
-    return RunFailed(what, why=why, hint=hint, exit_code=code)
+    return RunFailed(what, why=why, hint=hint, slug=slug, exit_code=code)

@@ -361,7 +361,9 @@ def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     for option, given in (("--merge", options.merge), ("-o DIR", options.dest)):
         if given and not (options.fetch or options.outputs):
             raise InputError(
-                f"{option} needs --fetch or --outputs", hint=f"--outputs FOLDER {option}"
+                f"{option} needs --fetch or --outputs",
+                hint=f"--outputs FOLDER {option}",
+                slug="option-needs-fetch",
             )
     return chosen
 

@@ -55,6 +55,7 @@ class Script:
             raise InputError(
                 "--fetch and --outputs cannot be combined with --no-sync",
                 why="they fetch files from the run's folder, which --no-sync does not create",
+                slug="options-conflict",
             )
         return send_project.InPlace(self.project.start, "" if options.module else self.argv[0])
 
@@ -84,7 +85,9 @@ def _script_of(options: RunOptions) -> Script:
     if options.module or not os.path.isfile(options.script):
         why, hint = not_scripts.meant((options.script, *options.args))
         if why:
-            raise InputError(f"{options.script} is not a Python script", why=why, hint=hint)
+            raise InputError(
+                f"{options.script} is not a Python script", why=why, hint=hint, slug="not-a-script"
+            )
     if options.module:
         project = (
             send_project.Project(here) if options.no_sync else send_project.project_of(here, here)
@@ -107,7 +110,9 @@ def _refuse_other_file(given: Path) -> None:
         head = read_prefix(given, 256).decode("utf-8", "replace").partition("\n")[0]
         why, hint = not_scripts.meant_by_file(os.fspath(given), head)
         if why:
-            raise InputError(f"{given} is not a Python script", why=why, hint=hint)
+            raise InputError(
+                f"{given} is not a Python script", why=why, hint=hint, slug="not-a-script"
+            )
 
 
 def _no_script(given: Path, options: RunOptions) -> InputError:
@@ -117,14 +122,21 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     alike = names if is_folder and len(names) == 1 else nearest_files(given.name, names)
     near = next(iter(alike), "")
     if hint := _hosts_apart(options):
-        return InputError(f"there is no script {given}", why="-H takes one list", hint=hint)
+        return InputError(
+            f"there is no script {given}", why="-H takes one list", hint=hint, slug="hosts-apart"
+        )
     found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
     meant = (found, *options.args)
     hint = retry_command.command(replace(options.typed, script=meant), (), None)
     if is_folder:
-        return InputError(f"{given} is a folder", why="name the script itself", hint=hint)
+        return InputError(
+            f"{given} is a folder", why="name the script itself", hint=hint, slug="script-is-folder"
+        )
     return InputError(
-        f"there is no script {given}", why=f"looked in {Path.cwd() / given.parent}", hint=hint
+        f"there is no script {given}",
+        why=f"looked in {Path.cwd() / given.parent}",
+        hint=hint,
+        slug="script-missing",
     )
 
 
