@@ -147,13 +147,13 @@ def _root(
 ) -> None:
     from ipexctl.cli.options import note
     from ipexctl.local.project_lock import nearest_lock
-    from ipexctl.local.settings import defaults, load
+    from ipexctl.local.settings import load
 
     nearest_lock(Path.cwd(), note)
     try:
         found = load(note=note)
         hidden = {s.key for s in _unaccepted(context, found)}
-        context.default_map = defaults({k: s for k, s in found.items() if k not in hidden})
+        context.obj = {k: s for k, s in found.items() if k not in hidden}
     except InputError:
         if not _asks_for_help():  # help must work beside a broken ipexctl.toml
             raise
@@ -182,6 +182,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
 def main() -> None:
     """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
     streams.prepare()
+    streams.errors_as_json = False
     try:
         try:
             _stand_somewhere()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import os
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar
 import typer
 
 from ipexctl.cli import streams
-from ipexctl.cli.help.help_layout import files_option, hosts_option, output_option, ssh_option
+from ipexctl.cli.declared_options import Readers, declared_parameters, keyword_parameter, taken
+from ipexctl.cli.help.help_layout import hosts_option, output_option, ssh_option
 from ipexctl.cli.streams import fitted
 from ipexctl.errors import InputError
 
@@ -79,37 +81,6 @@ TransportName = Annotated[
 ]
 
 
-def _seconds(text: str | float, *, least: float) -> float:
-    from ipexctl.base.sizes import seconds_of
-
-    seconds = seconds_of(str(text))
-    if seconds is None:
-        raise typer.BadParameter(f"{text!r} is not a duration such as 90, 90s, 10m, 1h30m or 1d")
-    if seconds < least:
-        raise typer.BadParameter(f"{text!r} is less than {least:.0f} s")
-    return seconds
-
-
-DURATION = functools.partial(_seconds, least=1.0)
-FROM_ZERO = functools.partial(_seconds, least=0.0)
-FetchLimit = Annotated[
-    int,
-    files_option(
-        "--fetch-limit",
-        metavar="GB",
-        min=1,
-        help="Maximum total size to fetch from all hosts.",
-    ),
-]
-Merge = Annotated[
-    bool, files_option("--merge", help="Merge the files from all hosts into one folder.")
-]
-Dest = Annotated[
-    Path | None,
-    files_option("-o", "--dest", metavar="DIR", help="Put the fetched files into this folder."),
-]
-
-
 def json_option(help: str) -> Any:
     """`--json`: an error of the command is printed on stdout as JSON too."""
 
@@ -146,10 +117,10 @@ def make_target(
 
     `ssh_config` and `root` are "" where the command has no such option.
     """
+    from ipexctl.base.typed_command import Typed
     from ipexctl.local.nearest_file import short_path
     from ipexctl.local.settings import is_from_file
     from ipexctl.machines.target import Target
-    from ipexctl.run.outcome.retry_command import Typed
 
     _refuse_files(names or ())
     named = (*(names or ()), *(hosts or ()))
@@ -274,10 +245,11 @@ _HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def on_hosts(
-    *without: str, names: bool = True, follows: bool = False
+    *without: str, names: bool = True, follows: bool = False, readers: Readers | None = None
 ) -> Callable[[Callable[..., None]], Any]:
     """The command is called with a `target`, made from the options that name and reach hosts.
-    `follows`: its -f is --follow.
+    `follows`: its -f is --follow. A parameter whose type declares options (base/option.py) stands
+    for these; see `declared_options.taken` for `readers`.
 
     They stand in --help where `target` stands in the command, HOSTS first, --forks last.
     """
@@ -288,20 +260,25 @@ def on_hosts(
         if follows:
             options["hostfile"] = (LongHostfile, None)
         parameters: list[inspect.Parameter] = []
+        declaring: dict[str, Any] = {}
         for own in inspect.signature(command, eval_str=True).parameters.values():
             if own.name == "target":
-                parameters += [_option(name, *option) for name, option in options.items()]
+                parameters += [keyword_parameter(name, *option) for name, option in options.items()]
+            elif dataclasses.is_dataclass(own.annotation):
+                declaring[own.name] = own.annotation
+                parameters += declared_parameters(own.annotation)
             else:
-                parameters.append(_option(own.name, own.annotation, own.default))
+                parameters.append(keyword_parameter(own.name, own.annotation, own.default))
         if "forks" not in without:
             options["forks"] = (Forks, 64)
-            parameters.append(_option("forks", Forks, 64))
+            parameters.append(keyword_parameter("forks", Forks, 64))
         parameters.sort(key=lambda p: (p.default is not p.empty, p.name != "names"))
 
         @functools.wraps(command)
         def with_target(**given: Any) -> None:
+            values = {name: taken(kind, given, readers or {}) for name, kind in declaring.items()}
             target = {name: given.pop(name) for name in options}
-            command(target=make_target(**target, root=given.get("root", "")), **given)
+            command(target=make_target(**target, root=given.get("root", "")), **values, **given)
 
         del with_target.__wrapped__
         with_target.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -309,11 +286,6 @@ def on_hosts(
         return with_target
 
     return decorate
-
-
-def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def note(text: str) -> None:

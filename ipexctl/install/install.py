@@ -10,6 +10,7 @@ from dataclasses import replace
 from zipfile import BadZipFile
 
 from ipexctl.base.host_outcome import Recap
+from ipexctl.base.typed_command import Typed
 from ipexctl.blobs.blob_store import Room, default_store, missing_and_begun
 from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import between
@@ -47,7 +48,6 @@ from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.unpacked_size import unpacked
 from ipexctl.run.outcome import retry_command
-from ipexctl.run.outcome.retry_command import Typed
 from ipexctl.run.plan import mpi
 from ipexctl.shipped_tables import table
 

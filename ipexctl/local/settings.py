@@ -28,11 +28,6 @@ VARIABLES = {
 }
 _MOST = 1 << 20
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_COMMANDS = (
-    "attach", "doctor", "fetch", "hosts", "init", "install", "logs", "metrics", "play", "prune",
-    "ps", "remove", "rm", "run", "shell", "stop", "support", "trust", "wait",
-)  # fmt: skip
-_GROUPS = {"env": ("diff", "exec", "ls", "rm", "shell"), "data": ("ls", "push", "rm")}
 
 
 def load(
@@ -66,10 +61,10 @@ def of_project(folder: Path, note: Note = silent) -> dict[str, Setting]:
     return {k: replace(s, project=str(project.resolve())) for k, s in _read(project).items()}
 
 
-def configured_env() -> tuple[str, ...]:
-    """NAME=VALUE for the ranks, as --env takes it."""
+def configured_env() -> dict[str, str]:
+    """Variables for every rank."""
     setting = load().get("run.env")
-    return tuple(f"{name}={value}" for name, value in setting.value.items()) if setting else ()
+    return dict(setting.value) if setting else {}
 
 
 def document(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -84,15 +79,19 @@ def user_file(environ: Mapping[str, str]) -> Path:
     return config_dir(environ) / "config.toml"
 
 
-def defaults(settings: Mapping[str, Setting]) -> dict[str, dict[str, Any]]:
-    """Command -> option -> value, for those options that stand for one setting each.
+def option_defaults(settings: Mapping[str, Setting], command: str) -> dict[str, Any]:
+    """Option of a command -> value, for those options that stand for one setting each.
 
     Not the hostfile: hosts on the command line go before it. Not run.env: it is added to.
     """
-    common = {k: settings[k].value for k in ("ssh_config", "root", "forks") if k in settings}
-    run = {k: settings[f"run.{k}"].value for k in ("n", "ppn") if f"run.{k}" in settings}
-    groups = {group: dict.fromkeys(commands, common) for group, commands in _GROUPS.items()}
-    return {**dict.fromkeys(_COMMANDS, common), **groups, "run": {**common, **run}}
+    shared = ("ssh_config", "root", "forks")
+    common = {key: settings[key].value for key in shared if key in settings}
+    run = {
+        key.removeprefix("run."): setting.value
+        for key, setting in settings.items()
+        if key.startswith("run.") and not isinstance(setting.value, dict)
+    }
+    return {**common, **run} if command == "run" else common
 
 
 def _read(path: Path) -> dict[str, Setting]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from ipexctl.base import toml
@@ -11,14 +12,8 @@ from ipexctl.base.located_errors import did_you_mean
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
-KINDS: dict[str, type] = {
-    "hostfile": str,
-    "ssh_config": str,
-    "root": str,
-    "forks": int,
-    "run.n": int,
-    "run.ppn": int,
-    "run.env": dict,
+_COMMON: dict[str, type] = {"hostfile": str, "ssh_config": str, "root": str, "forks": int}
+_PRUNE: dict[str, type] = {
     "prune.copies": int,
     "prune.runs": int,
     "prune.days": int,
@@ -43,6 +38,21 @@ class Setting:
     project: str = ""
 
 
+@cache
+def setting_kinds() -> dict[str, type]:
+    """Every key with the type of its value; those of [run] are declared with the options of run."""
+    from ipexctl.base.option import setting_types
+    from ipexctl.run.plan.run_options import RunOptions
+
+    run = {f"run.{name}": kind for name, kind in setting_types(RunOptions).items()}
+    return {**_COMMON, **run, **_PRUNE}
+
+
+def _kind(key: str) -> type | None:
+    """None for a key that is not a setting. Most files need not load what a run is."""
+    return _COMMON.get(key) or _PRUNE.get(key) or setting_kinds().get(key)
+
+
 def parse_settings(text: str, source: str) -> dict[str, Setting]:
     """Raises InputError for what is not TOML, not known, or of another type."""
     try:
@@ -52,28 +62,32 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
     found = {}
     for key, value in _flat(document):
         origin = f"{source}:{_line(text, key)}"
-        if key not in KINDS:
-            what = f"{origin}: {key!r} is not a setting{did_you_mean(key, KINDS)}"
-            raise InputError(what, hint=f"available settings: {', '.join(KINDS)}")
+        if _kind(key) is None:
+            known = setting_kinds()
+            what = f"{origin}: {key!r} is not a setting{did_you_mean(key, known)}"
+            raise InputError(what, hint=f"available settings: {', '.join(known)}")
         found[key] = Setting(key, checked(key, value, origin), origin)
     return found
 
 
 def checked(key: str, value: Any, origin: str) -> Any:
     """The value, if it is of the right kind."""
-    if KINDS[key] is str and isinstance(value, str) and value and value.isprintable():
+    kind, least = _kind(key), 0 if key in FROM_ZERO else 1
+    if kind is str and isinstance(value, str) and value and value.isprintable():
         return value
-    least = 0 if key in FROM_ZERO else 1
-    if KINDS[key] is int and type(value) is int and least <= value < 1_000_000:
+    if kind is bool and isinstance(value, bool):
         return value
-    if KINDS[key] is dict and isinstance(value, dict):
+    if kind is int and type(value) is int and least <= value < 1_000_000:
+        return value
+    if kind is dict and isinstance(value, dict):
         return _environment(value, origin)
-    kinds = {
+    kinds: dict[type | None, str] = {
         str: "text in quotes",
+        bool: "true or false",
         int: f"a whole number from {least}",
         dict: "a table: NAME = 'VALUE'",
     }
-    raise InputError(f"{origin}: {key} must be {kinds[KINDS[key]]}")
+    raise InputError(f"{origin}: {key} must be {kinds[kind]}")
 
 
 def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:

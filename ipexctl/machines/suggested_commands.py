@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ipexctl.base import quoting
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.typed_command import Typed
 from ipexctl.doctor.report.finding import Finding
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import HostFailed, IpexctlError
@@ -18,7 +19,6 @@ from ipexctl.local.project_lock import lock_here
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.run.outcome import retry_command
-from ipexctl.run.outcome.retry_command import Typed
 
 # The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
 # One that names its hosts is left alone.

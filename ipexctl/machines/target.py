@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from pathlib import Path
 
+from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError, NotHere, unknown_value
 from ipexctl.inventory.host_patterns import select
 from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts, this_machine
@@ -16,7 +17,6 @@ from ipexctl.local.last_outcome import last_states
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.wire.transport import RemoteTransport
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.retry_command import Typed
 
 ROOT = "~/.ipexctl"  # ipexctl's folder on a host
 TRANSPORTS = ("paramiko", "openssh")

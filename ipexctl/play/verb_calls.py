@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ipexctl.base.host_outcome import HostRecap, Recap, without_host
+from ipexctl.base.typed_command import Typed
 from ipexctl.machines.target import Target
 from ipexctl.play.steps.step_kinds import Acting, Result
 from ipexctl.play.text.play_values import State
-from ipexctl.run.outcome.retry_command import Typed
 
 if TYPE_CHECKING:
     from ipexctl.install.install_plan import Chosen

@@ -15,9 +15,9 @@ from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.outcome.outcome import Left, RunResult
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_format import require_same
 from ipexctl.run.watch.run_notices import tell_left
-from ipexctl.run.watch.run_options import HOST_SILENCE
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.run.watch.session import Session
 
@@ -40,10 +40,16 @@ def attach(
             painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
             painter.planned(run.id, plan)
             session = Session(
-                plan, run.id, root, HOST_SILENCE, painter, interrupts, lives_on=True, age=age,
-                reach=lambda name: fleet.reconnect(known[name]), hub=hub,
+                plan,
+                run.id,
+                RunOptions("", root=root, lives_on=True),
+                painter,
+                interrupts,
+                age=age,
+                reach=lambda name: fleet.reconnect(known[name]),
+                hub=hub,
                 noted=noted(fleet, run.id, known),
-            )  # fmt: skip
+            )
             there = [host.host for host in plan.hosts if host.host in known]
             result = session.attach({name: fleet.agents[known[name]] for name in there})
             if isinstance(result, Left):

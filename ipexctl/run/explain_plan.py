@@ -13,11 +13,11 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.plan import launch_script
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import each, prepare_on
-from ipexctl.run.run import choice_of, new_run_id, plan_of
+from ipexctl.run.run import checked, choice_of, new_run_id, plan_of
 from ipexctl.run.run_script import script_of
-from ipexctl.run.watch.run_options import RunOptions
 
 
 def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:
@@ -39,6 +39,7 @@ class Planned:
 
 def planned(target: Target, options: RunOptions) -> Planned:
     """Raises IpexctlError where `run` would, before it started anything."""
+    options = checked(options)
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
     script = script_of(options)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.typed_command import Typed
 from ipexctl.errors import RunFailed
 from ipexctl.local import hostfile_reader
 from ipexctl.run.outcome import retry_command
 from ipexctl.run.outcome.outcome import EXIT_HOST_FAILED
-from ipexctl.run.outcome.retry_command import Typed
 
 
 def no_hosts(here: HostDown, typed: Typed) -> RunFailed:

@@ -6,8 +6,8 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from ipexctl.base.quoting import quote_for_pasting
+from ipexctl.base.typed_command import Typed
 from ipexctl.run.outcome import retry_command
-from ipexctl.run.outcome.retry_command import Typed
 
 # how many ranks, and on which hosts; MPI's spellings with them
 _OPTIONS = frozenset(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ipexctl.base.host_outcome import HostDown, Recap
+from ipexctl.base.typed_command import Typed
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.env.choice.env_choice import asked_env
 from ipexctl.errors import NOT_THE_HOST, IpexctlError, RunFailed, Unreachable
@@ -20,12 +21,11 @@ from ipexctl.machines.probe_host import answer, question
 from ipexctl.machines.suggested_commands import installing, merged_hints, without
 from ipexctl.run.forgotten_hosts import no_hosts
 from ipexctl.run.outcome.outcome import EXIT_HOST_FAILED
-from ipexctl.run.outcome.retry_command import Typed
 from ipexctl.run.plan import launch_plan, mpi
 from ipexctl.run.plan.launch_plan import Node
 from ipexctl.run.plan.port_plan import top
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
-from ipexctl.run.watch.run_options import RunOptions
 
 EXIT_NOT_STARTED = 120
 

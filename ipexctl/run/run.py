@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ipexctl import __version__, trace
 from ipexctl.base import quoting
-from ipexctl.data.rules.dataset_rules import Held
+from ipexctl.data.rules.dataset_rules import Held, checked_names
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
@@ -27,18 +27,19 @@ from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, Limits, read_limits
 from ipexctl.run.outcome import line_filter, retry_command
-from ipexctl.run.outcome.line_filter import Choice
+from ipexctl.run.outcome.line_filter import Choice, Wanted
+from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.outcome import Kept, Left, LeftOut, RunResult, kept_plan, result_document
 from ipexctl.run.outcome.run_state import without_colour
 from ipexctl.run.plan import launch_plan, mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on
 from ipexctl.run.run_script import Script, script_of
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import tell_left
-from ipexctl.run.watch.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.shipped_tables import failures
 from ipexctl.user_code.frameworks import Frameworks
@@ -56,6 +57,7 @@ def run(
 ) -> RunResult | Left:
     """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
     trace.mark("imported")
+    options = checked(options)
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
     with trace.span("script"):
@@ -129,16 +131,14 @@ class _Run:
         with trace.span("sync"):
             sent = each(self.fleet, self._send, used, typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
-        record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
+        log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
+        record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
         session = self._session(plan, record, sent)
         with trace.span("run"):
             result = session.drive({h.name: (agents[h], sent[h].cwd) for h in used})
         if isinstance(result, Left):
-            options = self.options
-            wanted = (*options.fetch, *options.outputs)
-            if wanted:
-                wanted = fetch_outputs.typed_words(wanted, options.dest, merge=options.merge)
+            wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
             return result
         self.fleet.remember(_states(result), "run")
@@ -189,25 +189,25 @@ class _Run:
         from ipexctl.run.jobs.ps import noted
         from ipexctl.run.watch.session import Session
 
-        options, fleet, makers = self.options, self.fleet, _apart(sent)
+        fleet, makers = self.fleet, _apart(sent)
         return Session(
-            plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
-            record, options.timeout, options.launcher, options.stall, dict(options.secret),
+            plan,
+            self.run_id,
+            self.options,
+            self.painter,
+            self.interrupts,
+            record=record,
             about=self._about(plan),
             reach=self._reach,
-            ports=options.ports,
-            detach=options.detach,
-            lives_on=options.lives_on,
             data={
                 name: [f"data/{one.name}/{one.version}" for one in held if one.version]
                 for name, held in self.held.items()
             },
             keys=self._keys(plan),
             frameworks=self.script.frameworks,
-            require_together=options.require_together,
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
             noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
-        )  # fmt: skip
+        )
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
@@ -295,8 +295,8 @@ class _Run:
         there = {h: self.fleet.agents[h] for h in _apart(reachable)}
         roots = {h.name: self.fleet.root_of(h) for h in there}
         patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
-        first, limit = plan.hosts[0].host, self.options.fetch_limit
-        merge, dest = self.options.merge, self.options.dest
+        first, limit = plan.hosts[0].host, self.options.fetch_limit << 30
+        merge, dest = self.options.merge, _dest(self.options)
         wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge, dest)
         try:
             done = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
@@ -344,14 +344,20 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
             )
 
 
+def checked(options: RunOptions) -> RunOptions:
+    """Raises InputError for a value that no run can have."""
+    mpi.check_launcher(options.launcher)
+    checked_name(options.name)
+    return replace(options, data=checked_names(options.data))
+
+
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     """What is shown of the run. Raises InputError for it and for what is to be brought back."""
-    chosen = line_filter.read(
-        options.shown, hosts, last_states(hosts) if options.shown.hosts else {}
-    )
+    shown = Wanted(options.ranks, options.show_hosts, options.include, options.leave_out)
+    chosen = line_filter.read(shown, hosts, last_states(hosts) if shown.hosts else {})
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
-    fetch_outputs.check_dest(options.dest)
+    fetch_outputs.check_dest(_dest(options))
     for option, given in (("--merge", options.merge), ("-o DIR", options.dest)):
         if given and not (options.fetch or options.outputs):
             raise InputError(
@@ -360,6 +366,10 @@ def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
                 slug="option-needs-fetch",
             )
     return chosen
+
+
+def _dest(options: RunOptions) -> Path | None:
+    return Path(options.dest) if options.dest else None
 
 
 def plan_of(
@@ -377,17 +387,22 @@ def plan_of(
     if options.data:
         from ipexctl.data import data
 
-        plan = data.planned(plan, held, options.data, dict(options.env))
+        plan = data.planned(plan, held, options.data, options.env)
     mpi.check_launcher(options.launcher, plan.mpi)
     return plan
 
 
 def request_of(options: RunOptions, script: Script) -> RunRequest:
     return RunRequest(
-        script.argv, options.n, options.ppn, options.env, options.ports,
-        tuple(name for name, _ in options.secret), script.frameworks or Frameworks(),
-        script.roots,
-    )  # fmt: skip
+        argv=script.argv,
+        n=options.n,
+        ppn=options.ppn,
+        env=tuple(options.env.items()),
+        ports=options.ports,
+        secret=tuple(options.secret_env),
+        frameworks=script.frameworks or Frameworks(),
+        roots=script.roots,
+    )
 
 
 def new_run_id() -> str:

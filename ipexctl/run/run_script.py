@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.base.located_errors import nearest_files
+from ipexctl.base.typed_command import Typed
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError
 from ipexctl.local.bounded_read import read_prefix
@@ -20,10 +21,9 @@ from ipexctl.project import send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import misplaced_options
 from ipexctl.run.outcome import retry_command
-from ipexctl.run.outcome.retry_command import Typed
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.script import not_scripts
 from ipexctl.run.script_files.script_sources import read_sources
-from ipexctl.run.watch.run_options import RunOptions
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import Source
@@ -44,7 +44,7 @@ class Script:
         self, options: RunOptions, note: Note, *, contents: bool = True
     ) -> send_project.Snapshot | send_project.InPlace:
         """`contents`: False where none is sent."""
-        if options.send:
+        if not options.no_sync:
             snapshot = send_project.take(
                 self.project, options.confirm, environment(), note, contents=contents
             )
@@ -63,10 +63,10 @@ class Script:
 def script_of(options: RunOptions) -> Script:
     found = _script_of(options)
     found = replace(found, env=env_choice_of(found.project.start))
-    if not options.send:
+    if options.no_sync:
         return _with_command(found, options)
     sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
-    used = frameworks.of_run(sources, found.argv, dict(options.env))
+    used = frameworks.of_run(sources, found.argv, options.env)
     folder, cwd = found.project.folder, found.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
     found = replace(found, frameworks=used, sources=sources, roots=roots)
@@ -90,11 +90,11 @@ def _script_of(options: RunOptions) -> Script:
             )
     if options.module:
         project = (
-            send_project.project_of(here, here) if options.send else send_project.Project(here)
+            send_project.Project(here) if options.no_sync else send_project.project_of(here, here)
         )
         return Script(project, ("-m", options.script, *options.args))
     given = Path(options.script)
-    if not options.send:  # it need not be here
+    if options.no_sync:  # it need not be here
         start = given.parent if given.is_absolute() and here not in given.parents else here
         return Script(send_project.Project(start), (_named(given, start), *options.args))
     if not os.path.isfile(given):

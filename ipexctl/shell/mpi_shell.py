@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from ipexctl.base.typed_command import Typed
 from ipexctl.errors import IpexctlError, RunFailed, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
@@ -25,12 +26,11 @@ from ipexctl.machines.wire.frames import Frame
 from ipexctl.project import send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import run
-from ipexctl.run.outcome.retry_command import Typed
 from ipexctl.run.plan import launch_plan, mpi
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on
 from ipexctl.run.run_script import Script
-from ipexctl.run.watch.run_options import RunOptions
 from ipexctl.run.watch.start_request import Orders
 from ipexctl.shell import shell
 
@@ -228,7 +228,7 @@ class _Exchange:
             for p in self.plan.hosts
         }
         names[self.here.name] |= {"localhost", "127.0.0.1"}
-        document = Orders(self.plan, self.plan.run_id, mpi.AGENTS, 0.0).of_all()
+        document = Orders(self.plan, self.plan.run_id, RunOptions("")).of_all()
         listed = document["hosts"]
         assert isinstance(listed, list)
         more = [dict(one, label=name) for one in listed for name in sorted(names[one["host"]])]

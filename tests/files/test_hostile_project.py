@@ -21,9 +21,9 @@ from ipexctl.project.files.project_files import Ignore, without_backtracking
 from ipexctl.project.project_folder import Walk
 from ipexctl.project.send_agreed import always, never
 from ipexctl.project.send_project import Project, project_of, take
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import script_of
 from ipexctl.run.script_files.script_sources import _text
-from ipexctl.run.watch.run_options import RunOptions
 
 
 def sparse(path: Path) -> None:

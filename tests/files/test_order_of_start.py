@@ -10,8 +10,8 @@ import pytest
 from ipexctl.errors import Unreachable
 from ipexctl.machines.fleet import beside
 from ipexctl.project.send_agreed import never
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import _asking_after
-from ipexctl.run.watch.run_options import RunOptions
 
 
 def test_a_question_waits_until_the_hosts_are_connected() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 
+from ipexctl.base.option import Seconds
 from ipexctl.machines.agent import Agent, Hello
 from ipexctl.machines.wire.frames import Decoder
 from ipexctl.machines.wire.transport import PipeChannel
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts, Painter
 from ipexctl.run.watch.session import Session
 from tests.made import facts, host, prepared
@@ -97,7 +99,8 @@ def drive(folder, texts, *, view=None, host_timeout=5.0, interrupts=None):
         agents[node.host.name] = Agent(node.host, channel, Hello("python"), Decoder())
     made = plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
     painter = Painter(view or Silent())
-    session = Session(made, "made-run", "/r", host_timeout, painter, interrupts or Interrupts())
+    options = RunOptions("t.py", root="/r", host_timeout=Seconds(host_timeout))
+    session = Session(made, "made-run", options, painter, interrupts or Interrupts())
     try:
         return session.drive({name: (agent, "/w") for name, agent in agents.items()})
     finally:

@@ -10,7 +10,7 @@ import pytest
 from ipexctl.inventory.hostfile_formats import FORMS
 from ipexctl.inventory.hostfile_text import parse_hostfile
 from ipexctl.local.settings import VARIABLES
-from ipexctl.local.settings_file import KINDS, parse_settings
+from ipexctl.local.settings_file import parse_settings, setting_kinds
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "hosts.md").read_text("utf-8")
@@ -28,7 +28,7 @@ def test_every_example_of_the_page_names_its_hosts(kind, counts):
 
 def test_the_settings_of_the_page_are_all_there_are():
     (text,) = (text for kind, text in BLOCKS if kind == "toml")
-    assert parse_settings(text, "t").keys() == KINDS.keys()
+    assert parse_settings(text, "t").keys() == setting_kinds().keys()
     names = {name for names in VARIABLES.values() for name in names}
     assert [name for name in sorted(names) if f"`{name}`" not in PAGE] == []
 

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from ipexctl.cli import app
 from ipexctl.errors import InputError
-from ipexctl.local.settings import defaults, load
+from ipexctl.local.settings import load, option_defaults
 from ipexctl.local.settings_file import Setting, parse_settings
 from tests.answering_terminal import answering
 from tests.inventory.conftest import ROOT, Shell
@@ -23,18 +23,25 @@ from tests.inventory.conftest import ROOT, Shell
 
 def test_every_command_with_such_an_option_takes_it_from_the_settings():
     settings = parse_settings('root = "/scratch"\nforks = 3\nssh_config = "c"\n', "ipexctl.toml")
-    made = defaults(settings)
 
-    def look(command: Any, default: Any, path: str) -> int:
+    def look(command: Any, path: str, parent: Any) -> int:
+        made = command.make_context(path.split()[-1], ["x"], parent, resilient_parsing=True)
+        if parent is None:
+            made.obj = settings
         if isinstance(command, Group):
             each = command.commands.items()
-            return sum(look(c, default.get(name, {}), f"{path} {name}") for name, c in each)
+            return sum(look(inner, f"{path} {name}", made) for name, inner in each)
         names = {p.name for p in command.params} & {"root", "forks", "ssh_config"}
-        if path.split()[1] not in ("bundle", "lab"):  # these ask no host
-            assert {n: default.get(n) for n in names} == {n: settings[n].value for n in names}, path
+        assert {n: made.lookup_default(n) for n in names} == {n: settings[n].value for n in names}
         return len(names)
 
-    assert look(get_command(app), made, "ipexctl") > 30
+    assert look(get_command(app), "ipexctl", None) > 30
+
+
+def test_settings_of_run_are_defaults_of_run_alone():
+    settings = parse_settings("forks = 3\n[run]\nppn = 2\nenv = { A = 1 }\n", "ipexctl.toml")
+    assert option_defaults(settings, "run") == {"forks": 3, "ppn": 2}
+    assert option_defaults(settings, "ps") == {"forks": 3}
 
 
 def test_the_nearest_setting_wins(shell):

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.start_request import Orders
 
 
 def of_all(plan: LaunchPlan) -> dict[str, object]:
-    return Orders(plan, "20260101-000000-abcdef", "agents", 30.0, 1).of_all()
+    return Orders(plan, "20260101-000000-abcdef", RunOptions("train.py")).of_all()
 
 
 def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:

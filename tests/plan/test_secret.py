@@ -21,23 +21,22 @@ HERE = {"HF_TOKEN": "hush", "DB": ""}
 
 
 @pytest.mark.parametrize(
-    ("words", "given", "why"),
+    ("words", "why"),
     [
-        (["HF_TOKEN=hush"], [], "--secret-env HF_TOKEN=...: only the name, without a value"),
-        (["NOT_HERE"], [], "--secret-env NOT_HERE: not set on this machine"),
-        (["hush hush"], [], "--secret-env: expected the name of a local environment variable"),
-        (["HF_TOKEN"], ["HF_TOKEN"], "HF_TOKEN is given with both --env and --secret-env"),
+        (["HF_TOKEN=hush"], "--secret-env HF_TOKEN=...: only the name, without a value"),
+        (["NOT_HERE"], "--secret-env NOT_HERE: not set on this machine"),
+        (["hush hush"], "--secret-env: expected the name of a local environment variable"),
     ],
 )
-def test_what_is_refused_names_the_variable_and_never_its_value(words, given, why):
+def test_what_is_refused_names_the_variable_and_never_its_value(words, why):
     with pytest.raises(InputError) as refused:
-        values(words, HERE, given)
+        values(words, HERE)
     assert refused.value.what.startswith(why)
     assert "hush" not in f"{refused.value.what} {refused.value.why} {refused.value.hint}"
 
 
 def test_a_name_is_taken_once_and_may_be_empty():
-    assert values(["DB", "HF_TOKEN", "DB"], HERE) == (("DB", ""), ("HF_TOKEN", "hush"))
+    assert values(["DB", "HF_TOKEN", "DB"], HERE) == {"DB": "", "HF_TOKEN": "hush"}
 
 
 def planned(*names: str):

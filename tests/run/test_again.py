@@ -11,11 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ipexctl.base.quoting import quote_for_pasting
+from ipexctl.base.typed_command import Typed
 from ipexctl.errors import RunFailed, Unreachable
 from ipexctl.machines.agent import failure
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target, inventory
-from ipexctl.run.outcome.retry_command import Typed, command, with_stack
+from ipexctl.run.outcome.retry_command import command, with_stack
 from ipexctl.run.plan.launch_plan import Node, RunRequest, share_out
 from ipexctl.run.plan.rank_share import fitting
 from ipexctl.run.prepare_hosts import each

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.base.typed_command import Typed
 from ipexctl.run.misplaced_options import meant, note
-from ipexctl.run.outcome.retry_command import Typed
 from ipexctl.user_code.source_reader import read_source
 
 

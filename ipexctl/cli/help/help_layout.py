@@ -143,6 +143,16 @@ def _for_example(context: Any) -> str:
 
 
 class HelpCommand(TyperCommand):
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Settings are defaults of its options. `obj` of the first context has them, if any."""
+        if info_name and parent and (settings := parent.find_root().obj):
+            from ipexctl.local.settings import option_defaults
+
+            extra["default_map"] = option_defaults(settings, info_name)
+        return super().make_context(info_name, args, parent, **extra)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = list(args)
         try:

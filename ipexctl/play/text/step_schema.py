@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.option import Seconds as Seconds
 from ipexctl.base.sizes import seconds_of
 from ipexctl.base.yaml_nodes import Mapping as MappingNode
 from ipexctl.base.yaml_nodes import Node, Scalar, Sequence
@@ -23,10 +24,6 @@ from ipexctl.quick_dataclass import dataclass
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 _NUL = "a value cannot contain a NUL character"
-
-
-class Seconds(float):
-    """A duration: 90, 90s, 10m, 1h30m."""
 
 
 class Code(str):
@@ -102,6 +99,8 @@ def _arguments(kind: Any) -> dict[str, Argument]:
     hints = typing.get_type_hints(kind)
     found = {}
     for field in dataclasses.fields(kind):
+        if "doc" not in field.metadata:  # an option of a command alone
+            continue
         factory = field.default_factory
         required = field.default is dataclasses.MISSING and factory is dataclasses.MISSING
         default = factory() if factory is not dataclasses.MISSING else field.default

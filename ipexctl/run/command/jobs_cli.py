@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.declared_options import FROM_ZERO, declared
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import (
-    FROM_ZERO,
     Check,
-    Dest,
-    FetchLimit,
     Json,
     JsonLines,
-    Merge,
     NoFold,
     Root,
     Verbose,
@@ -22,6 +20,7 @@ from ipexctl.cli.options import (
     end,
     on_hosts,
 )
+from ipexctl.run.plan.run_options import RunOptions
 
 _RUN = "Run name, run ID or its first characters; @last is the newest run."
 RunName = Annotated[str, typer.Argument(metavar="RUN", help=_RUN)]
@@ -153,9 +152,9 @@ def fetch(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    dest: Dest = None,
-    merge: Merge = False,
-    fetch_limit: FetchLimit = 100,
+    dest: Annotated[Path | None, declared(RunOptions, "dest")] = None,
+    merge: Annotated[bool, declared(RunOptions, "merge")] = False,
+    fetch_limit: Annotated[int, declared(RunOptions, "fetch_limit")] = 100,
     json: Json = False,
 ) -> None:
     """Fetch files that a run's ranks wrote, during the run or after it."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ipexctl.base import quoting
-from ipexctl.quick_dataclass import dataclass
+from ipexctl.base.typed_command import Typed
 from ipexctl.run.plan.secret_env import looks_secret
 
 _RANKS = ("-n", "-np", "--np")
@@ -15,14 +15,6 @@ _STACK_OPTIONS = ("--torch", "--stack", "--backend", "--ipex")
 _INSTALL = re.compile(r"^ipexctl install(?: [^#\s]+)*", re.MULTILINE)
 _STACK = re.compile(r"(?<= )--(?:torch|stack|backend) \S+")
 _LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
-
-
-@dataclass(frozen=True)
-class Typed:
-    """The words of the command line; those of the script are its own. Empty: nobody typed it."""
-
-    options: tuple[str, ...] = ()
-    script: tuple[str, ...] = ()
 
 
 def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:

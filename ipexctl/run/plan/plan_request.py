@@ -6,9 +6,8 @@ from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import Prepared
+from ipexctl.run.plan.run_options import Ports
 from ipexctl.user_code.frameworks import Frameworks
-
-Ports = tuple[int, int]  # first and last
 
 
 @dataclass(frozen=True)

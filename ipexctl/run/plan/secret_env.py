@@ -15,10 +15,8 @@ _WORDS = frozenset(
 _PLACED = frozenset(entry.name for entry in rank_contract.TABLE)
 
 
-def values(
-    words: Sequence[str], environ: Mapping[str, str], given: Sequence[str] = ()
-) -> tuple[tuple[str, str], ...]:
-    """What is set here for these names; `given` came with --env. No message holds a value."""
+def values(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """What is set here for these names. No message holds a value."""
     for word in words:
         name, sign, _ = word.partition("=")
         if not (name.isascii() and name.isidentifier()):
@@ -37,9 +35,7 @@ def values(
                 f"--secret-env {name}: not set on this machine, so there is no value to forward",
                 hint=f"read -rs {name} && export {name}",
             )
-        if name in given:
-            raise InputError(f"{name} is given with both --env and --secret-env")
-    return tuple((name, environ[name]) for name in dict.fromkeys(words))
+    return {name: environ[name] for name in words}
 
 
 def check(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:

@@ -32,6 +32,7 @@ from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.project.project_folder import some
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_folder import safe
 
 PIECE = 64 << 20  # bytes of one request
@@ -122,9 +123,13 @@ def check_dest(dest: Path | None) -> None:
         raise InputError(f"-o {quote((str(dest),))}: not a folder", hint="-o DIR")
 
 
-def typed_words(patterns: Sequence[str], dest: Path | None, *, merge: bool) -> tuple[str, ...]:
-    """For `ipexctl fetch RUN`."""
-    return (*patterns, *["--merge"] * merge, *(("-o", str(dest)) if dest else ()))
+def typed_words(options: RunOptions) -> tuple[str, ...]:
+    """The words of `ipexctl fetch RUN` that fetch what these options ask for, if anything."""
+    patterns = (*options.fetch, *options.outputs)
+    if not patterns:
+        return ()
+    dest = ("-o", options.dest) if options.dest else ()
+    return (*patterns, *["--merge"] * options.merge, *dest)
 
 
 def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:

@@ -24,10 +24,9 @@ from ipexctl.run.outcome.outcome import HostEnd, Left, RunResult
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.stall_watch import Health
 from ipexctl.run.outcome.verdict import Ending, Fact, Heard, Verdict, result_of
-from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.placement_check import Placed
-from ipexctl.run.plan.plan_request import Ports
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.host_link import WINDOW, Cut, HostLinks, Link
 from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import Teller
@@ -53,23 +52,14 @@ class Session:
 
     plan: LaunchPlan
     run_id: str
-    root: str
-    host_timeout: float
+    options: RunOptions
     painter: Painter
     interrupts: Interrupts
     record: Record = field(default_factory=lambda: Record(None))
-    timeout: float | None = None
-    launcher: str = mpi.AGENTS
-    stall: float | None = None
-    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
     about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
     frameworks: Frameworks | None = None
-    require_together: bool = False
     all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
     reach: Callable[[str], Agent] | None = None  # connects to a host again
-    ports: Ports | None = None
-    detach: bool = False  # leave when all ranks have started
-    lives_on: bool = False  # the run, when we are gone
     attached: bool = False  # we did not start it
     age: float = 0.0  # seconds since the run began
     hub: str = ""  # who says what happens in the run; in one that is over, any host has it
@@ -91,10 +81,14 @@ class Session:
     def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
         """`hosts`: the agent of each, and the folder in which its ranks start."""
         orders = Orders(
-            self.plan, self.run_id, self.launcher, self.host_timeout, self.about,
-            self.secret, self.timeout, self.lives_on, self.ports,
-            {name: agent.host for name, (agent, _) in hosts.items()}, self.data, self.keys,
-        )  # fmt: skip
+            self.plan,
+            self.run_id,
+            self.options,
+            about=self.about,
+            reached={name: agent.host for name, (agent, _) in hosts.items()},
+            data=self.data,
+            keys=self.keys,
+        )
 
         def start(link: Link) -> None:
             self.wires.start(link, orders.of(link.name, hosts[link.name][1]))
@@ -113,12 +107,12 @@ class Session:
         self.hub = self.hub or self.plan.hosts[0].host
         ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.plan.hosts}
         self.wires = HostLinks(
-            self.run_id, self.hub, self.root, ranks, self.host_timeout, self.reach
+            self.run_id, self.hub, self.options.root, ranks, self.options.host_timeout, self.reach
         )
         self.links = self.wires.links
         self.placed = Placed(self.plan)
         self.exchange = rank_exchange.Watch(self.plan, self.frameworks)
-        self.health = Health(self.plan, self.host_timeout, self.stall)
+        self.health = Health(self.plan, self.options.host_timeout, self.options.stall)
         self.mpi_words = MpiWords()
         self.now = self.last_ping = time.monotonic()
         self.began = self.now - self.age
@@ -143,8 +137,8 @@ class Session:
         begun = self.attached or bool(self.state.started)
         up = len(self.state.started) == self.plan.world_size
         ends = self.ends.facts or self.seen_interrupts
-        wanted = self.interrupts.detach or (self.detach and up and not ends)
-        if self.lives_on and begun and wanted:
+        wanted = self.interrupts.detach or (self.options.detach and up and not ends)
+        if self.options.lives_on and begun and wanted:
             self.left = Left(self.run_id)
         elif self.cut_off is not None:
             self._without_hub(self.now - self.cut_off)
@@ -156,8 +150,8 @@ class Session:
             self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
         elif self.interrupts.count or (
-            (self.detach or self.hub not in self.wires.awaited)
-            and seconds > self.host_timeout + CUT_OFF
+            (self.options.detach or self.hub not in self.wires.awaited)
+            and seconds > self.options.host_timeout + CUT_OFF
         ):
             self.left = Left(self.run_id, self.lost_hub)
 
@@ -195,10 +189,10 @@ class Session:
         if away > 2.0:
             for link in self.links.values():
                 link.heard = self.now
-        if away > self.host_timeout - self._ping_every() and not self.lives_on:
+        if away > self.options.host_timeout - self._ping_every() and not self.options.lives_on:
             self.painter.note(
                 f"this machine was suspended for {away:.0f} s, and hosts end a run if they receive "
-                f"no message for {self.host_timeout:.0f} s"
+                f"no message for {self.options.host_timeout:.0f} s"
             )
 
     # -- to the hosts --
@@ -213,7 +207,7 @@ class Session:
             self._cut(link, e.what)
 
     def _ping(self) -> None:
-        silence = self.host_timeout
+        silence = self.options.host_timeout
         for name in self.given_up & self.links.keys():
             if self.now - self.links[name].heard > SETTLED:
                 self.wires.give_up(name)
@@ -226,7 +220,7 @@ class Session:
                 self._cut(link, f"no message from it for {silence:.0f} s")
 
     def _ping_every(self) -> float:
-        return min(PING_EVERY, self.host_timeout / 4)
+        return min(PING_EVERY, self.options.host_timeout / 4)
 
     def _give_back(self) -> None:
         for name, size in self.painter.shown().items():
@@ -238,7 +232,9 @@ class Session:
                 link.owed = 0
 
     def _heed_interrupts(self) -> None:
-        if self.painter.gone and (self.attached or (self.painter.hung_up and self.lives_on)):
+        if self.painter.gone and (
+            self.attached or (self.painter.hung_up and self.options.lives_on)
+        ):
             self.interrupts.detach = True
         elif self.painter.gone and not self.interrupts.count:
             self.interrupts.count, self.interrupts.last = 1, self.painter.why
@@ -424,7 +420,7 @@ class Session:
 
     def _cut(self, link: Link, why: str) -> None:
         """Its connection ended; the run lives on there, if it does so without us."""
-        if self.lives_on or link.name != self.hub:
+        if self.options.lives_on or link.name != self.hub:
             self.wires.reach_again(link.name)
         self._lost(link, why)
 
@@ -433,7 +429,7 @@ class Session:
         name = link.name
         link.lost = True
         link.away = self.now
-        if name == self.hub and self.lives_on:
+        if name == self.hub and self.options.lives_on:
             self.cut_off, self.lost_hub = self.now, why
         elif name == self.hub:
             self.ends.seen.append(Fact(name, run_events.HostLost(why)))
@@ -476,7 +472,7 @@ class Session:
 
     def _noted(self) -> Verdict | None:
         hub, asked = self.links.get(self.hub), self._told_all()
-        if hub and not hub.done and self.now - hub.heard < self.host_timeout:
+        if hub and not hub.done and self.now - hub.heard < self.options.host_timeout:
             asked = [*asked, self.hub]  # its connection ended, which proves nothing
         return self.noted(asked)
 
@@ -488,7 +484,7 @@ class Session:
             self.ends.verdict(self._noted, failures, all_of_it=not self.attached),
             mpi_tail=tuple(self.mpi_words.tail),
             exchange=None if self.attached else self.exchange.end(completed=self.state.all_ok),
-            require_together=self.require_together,
+            require_together=self.options.require_together,
             slow=self.health.rank_loads.mostly(),
         )
         return result_of(self.state, ending, failures)

@@ -10,24 +10,19 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi, port_plan, rank_contract, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
-from ipexctl.run.plan.plan_request import Ports
+from ipexctl.run.plan.run_options import RunOptions
 
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 
 
 @dataclass(frozen=True)
 class Orders:
-    """The same for all hosts of a run. `secret` goes into the ranks' environment only."""
+    """The same for all hosts of a run. Secrets go into the ranks' environment only."""
 
     plan: LaunchPlan
     run_id: str
-    launcher: str
-    lease: float
+    options: RunOptions
     about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
-    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
-    timeout: float | None = None
-    lives_on: bool = False  # though we are gone
-    ports: Ports | None = None
     reached: Mapping[str, Host] = field(default_factory=dict)  # how: for --launcher ssh
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
@@ -38,15 +33,15 @@ class Orders:
         return {
             "about": dict(self.about),
             "run_id": self.run_id,
-            "lease": self.lease,
+            "lease": self.options.host_timeout,
             "env": dict(host.env),
             "cwd": work,
             "ranks": [self._rank(host, place) for place in host.ranks],
             "machinefile": self.plan.machinefile,
-            "launcher": self.launcher,
+            "launcher": self.options.launcher,
             "flags": list(host.flags),
             "store_port": self.plan.master_port,
-            "secret": bool(self.secret),
+            "secret": bool(self.options.secret_env),
             "hub": first.host,
             "starts": [list(self.plan.mpirun or mpi.starter(host))],
             "daemons": [f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
@@ -58,7 +53,8 @@ class Orders:
     def of_all(self) -> dict[str, object]:
         """What the hub needs to know of all hosts."""
         row = mpi.FLAVOURS.get(self.plan.mpi)
-        low_high = (self.ports[0], port_plan.top(self.ports)[0] - 1) if self.ports else None
+        ports = self.options.ports
+        low_high = (ports[0], port_plan.top(ports)[0] - 1) if ports else None
         return {
             "hosts": [self._host(h) for h in self.plan.hosts],
             "mpirun": list(self.plan.mpirun),
@@ -67,10 +63,10 @@ class Orders:
                 "dropped": sorted(row.dropped),
                 "own_names": row.own_names,
             } if row else None,
-            "launcher": self.launcher,
-            "timeout": self.timeout,
+            "launcher": self.options.launcher,
+            "timeout": self.options.timeout,
             "grace": INTERRUPT_GRACE,
-            "lives_on": self.lives_on,
+            "lives_on": self.options.lives_on,
             "address": self.plan.master_addr,
             "ports": low_high,
             "shown": shown_plan.document(self.plan),
@@ -97,6 +93,6 @@ class Orders:
             "local_rank": place.local_rank,
             "cpus": list(place.cpus),
             "node": place.node,
-            "env": {**rank_contract.environment(self.plan, host, place), **self.secret},
+            "env": {**rank_contract.environment(self.plan, host, place), **self.options.secret_env},
             "argv": [f"{host.prefix}/bin/python3", *self.plan.argv],
         }

@@ -1,56 +1,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ipexctl.base.located_errors import Bad
+from ipexctl.base.typed_command import Typed
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
 from ipexctl.play.text.check_prediction import ANY
 from ipexctl.play.text.play_values import State
-from ipexctl.play.text.step_schema import Seconds, arg
 from ipexctl.play.verb_calls import target_of
 from ipexctl.quick_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from ipexctl.run.watch.run_options import RunOptions
+from ipexctl.run.plan.run_options import RunOptions
 
 
 @dataclass(frozen=True)
-class Run(FleetStep):
+class Run(RunOptions, FleetStep):
     """Run a PyTorch script on the hosts with mpirun, with live output from every rank.
 
     The script's project is copied first. It runs every time, so --check answers "cannot
     know" if the run plan is valid.
     """
 
+    # its arguments are the options of `ipexctl run` that are declared with in_plays
+
     keyword = "run"
     main = "script"
     example = 'run: {n: 16, ppn: 4, script: train.py, args: ["--lr", "0.1"], outputs: out}'
     reads: ClassVar[tuple[str, ...]] = (ANY,)
-
-    script: str = arg("Python script on this machine; with module, a module.")
-    args: tuple[str, ...] = arg("Arguments of the script.", ())
-    module: bool = arg("Run script as a module, like python -m.", False)
-    n: int | None = arg("Total number of ranks.", None)
-    ppn: int | None = arg("Ranks per host.", None)
-    env: dict[str, str] = arg("Variables for every rank.", {})
-    secret_env: dict[str, str] = arg(
-        "Local variables to forward as secrets: never in a plan, log or `ps`.", {}
-    )
-    accelerate: str = arg("Accelerate config; the other arguments override it.", "")
-    data: tuple[str, ...] = arg("Datasets on the hosts, as pushed by a data step.", ())
-    outputs: tuple[str, ...] = arg(
-        "Folders to fetch from the ranks' working directory; an empty string: none.", ()
-    )
-    fetch: tuple[str, ...] = arg("Glob patterns of files to fetch.", ())
-    merge: bool = arg("Merge the files from all hosts into one folder.", False)
-    name: str = arg("Name of the run, for ps, logs, stop, wait and rm.", "")
-    detach: bool = arg("Continue the play when all ranks have started.", False)
-    timeout: Seconds | None = arg("Maximum run time.", None)
-    stall: Seconds | None = arg("Warn about ranks that print nothing for this long.", None)
-    require_together: bool = arg("Fail unless all ranks exchanged data.", False)
-    force: bool = arg("Start even if preflight checks fail.", False)
 
     @property
     def unseen(self) -> bool:
@@ -89,43 +67,27 @@ class Run(FleetStep):
             return run_results(on, run(target, options, RunLines(on), interrupts))
 
     def _options(self, on: Acting) -> RunOptions:
-        from ipexctl.data.rules.dataset_rules import checked_names
         from ipexctl.project.send_agreed import always
-        from ipexctl.run.outcome.listed_runs import checked_name
-        from ipexctl.run.outcome.retry_command import Typed
-        from ipexctl.run.watch.run_options import RunOptions
 
         n, ppn, env = self._ranks_and_env(on)
-        return RunOptions(
-            script=self.script,
-            args=self.args,
-            module=self.module,
+        return replace(
+            self,
             n=n,
             ppn=ppn,
-            root=on.fleet.root,
-            env=tuple(env.items()),
-            secret=tuple(self.secret_env.items()),
-            timeout=self.timeout,
-            stall=self.stall,
-            require_together=self.require_together,
-            fetch=self.fetch,
+            env=env,
             outputs=tuple(filter(None, self.outputs)),
-            merge=self.merge,
-            data=checked_names(self.data),
-            force=self.force,
-            confirm=always,
-            name=checked_name(self.name),
-            detach=self.detach,
+            root=on.fleet.root,
             lives_on=self.detach,
+            confirm=always,
             typed=Typed(("run",), (self.script, *self.args)),
         )
 
     def _ranks_and_env(self, on: Acting) -> tuple[int | None, int | None, dict[str, str]]:
         """The step goes before its Accelerate config, and both before the settings."""
-        from ipexctl.local.settings import configured_env, defaults, load
+        from ipexctl.local.settings import configured_env, load, option_defaults
         from ipexctl.play.accelerate_options import ConfigOptions, config_options
 
-        env = {**dict(text.split("=", 1) for text in configured_env()), **self.env}
+        env = {**configured_env(), **self.env}
         said = " ".join(f"{k}: {v}" for k, v in (("n", self.n), ("ppn", self.ppn)) if v)
         config = ConfigOptions()
         if self.accelerate:
@@ -133,6 +95,6 @@ class Run(FleetStep):
             config = config_options(file, own, said, lambda text: on.say("", text))
         n, ppn = (self.n, self.ppn) if said else (config.n, config.ppn)
         if not n and not ppn:
-            usual = defaults(load())["run"]
+            usual = option_defaults(load(), "run")
             n, ppn = usual.get("n"), usual.get("ppn")
         return n, ppn, {**config.env, **env}

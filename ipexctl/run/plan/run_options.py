@@ -1,0 +1,170 @@
+"""What the user asked of a run: the options of `ipexctl run`, arguments of the step `run` of plays
+and keys under [run] in ipexctl.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from functools import partial
+
+from ipexctl.base.option import Seconds, option
+from ipexctl.base.typed_command import Typed
+from ipexctl.quick_dataclass import dataclass
+
+Ports = tuple[int, int]  # first and last
+ranks_option = partial(option, group="Ranks")
+run_option = partial(option, group="Run")
+files_option = partial(option, group="Files")
+output_option = partial(option, group="Output")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The order is that of the help, within each of its groups."""
+
+    script: str = option(
+        "SCRIPT",
+        "Python script, a module (with -m), or another launcher's command line.",
+        in_plays="Python script on this machine; with module, a module.",
+    )
+    args: tuple[str, ...] = option(
+        "ARGS",
+        "Script arguments: everything after SCRIPT.",
+        (),
+        in_plays="Arguments of the script.",
+    )
+    n: int | None = ranks_option(
+        "-n --np N", "Total number of ranks.", None, least=1, in_plays=True, in_settings=True
+    )
+    ppn: int | None = ranks_option(
+        "--ppn --nproc-per-node N",
+        "Number of ranks per host (also -ppn).",
+        None,
+        least=1,
+        in_plays="Ranks per host.",
+        in_settings=True,
+    )
+    module: bool = ranks_option(
+        "-m",
+        "Run SCRIPT as a module, like python -m.",
+        False,
+        in_plays="Run script as a module, like python -m.",
+    )
+    env: dict[str, str] = ranks_option(
+        "--env NAME[=VALUE]",
+        "Set a variable for every rank; NAME alone forwards its local value.",
+        {},
+        in_plays="Variables for every rank.",
+        in_settings=True,
+    )
+    # on the command line run_words.for_click has put what the file says among the options
+    accelerate: str = ranks_option(
+        "--accelerate FILE",
+        "Accelerate config with ranks, hosts and precision; options override it.",
+        "",
+        is_path=True,
+        in_plays="Accelerate config; the other arguments override it.",
+    )
+    secret_env: dict[str, str] = ranks_option(
+        "--secret-env NAME",
+        "Forward a local variable to the ranks as a secret.",
+        {},
+        secret=True,
+        in_plays="Local variables to forward as secrets: never in a plan, log or `ps`.",
+    )
+    host_timeout: Seconds = run_option(
+        "--host-timeout TIME",
+        "Time without contact after which a host counts as lost (default: 30s).",
+        Seconds(30),
+        show_default=False,
+    )
+    timeout: Seconds | None = run_option(
+        "--timeout TIME", "Maximum run time: 90s, 10m, 2h.", None, in_plays="Maximum run time."
+    )
+    stall: Seconds | None = run_option(
+        "--stall TIME", "Warn about ranks that print nothing for this long.", None, in_plays=True
+    )
+    require_together: bool = run_option(
+        "--require-together",
+        "Exit with code 125 unless all ranks exchanged data (126: not known).",
+        False,
+        in_plays="Fail unless all ranks exchanged data.",
+    )
+    ranks: str | None = output_option("--ranks RANKS", "Show only these ranks: 0,4-7.", None)
+    show_hosts: tuple[str, ...] = output_option(
+        "--show-hosts PATTERN", "Show only ranks on these hosts; same patterns as --limit.", ()
+    )
+    include: tuple[str, ...] = output_option(
+        "-i --include REGEX", "Show only lines that match this pattern.", ()
+    )
+    leave_out: tuple[str, ...] = output_option(
+        "-e --leave-out REGEX", "Hide lines that match this pattern.", ()
+    )
+    data: tuple[str, ...] = files_option(
+        "--data NAME",
+        "Dataset to use, from `ipexctl data push`.",
+        (),
+        in_plays="Datasets on the hosts, as pushed by a data step.",
+    )
+    name: str = run_option(
+        "--name NAME", "Name of the run, for ps, logs, stop, wait and rm.", "", in_plays=True
+    )
+    detach: bool = run_option(
+        "-d --detach",
+        "Return when all ranks have started; the run continues.",
+        False,
+        in_plays="Continue the play when all ranks have started.",
+    )
+    die_with_me: bool = run_option(
+        "--die-with-me",
+        "End the run when this command ends; the default without a terminal.",
+        False,
+    )
+    force: bool = run_option(
+        "--force", "Start even if preflight checks fail.", False, in_plays=True
+    )
+    no_sync: bool = files_option(
+        "--no-sync", "Do not copy the project: its files are already there.", False
+    )
+    yes: bool = files_option("-y --yes", "Copy the project folder even if it is large.", False)
+    fetch: tuple[str, ...] = files_option(
+        "--fetch GLOB",
+        "Files to fetch after the run, from the ranks' working directory.",
+        (),
+        in_plays="Glob patterns of files to fetch.",
+    )
+    outputs: tuple[str, ...] = files_option(
+        "--outputs DIR",
+        "Folder to fetch after the run, from the ranks' working directory.",
+        (),
+        in_plays="Folders to fetch from the ranks' working directory; an empty string: none.",
+    )
+    dest: str = files_option(
+        "-o --dest DIR", "Put the fetched files into this folder.", "", is_path=True
+    )
+    merge: bool = files_option(
+        "--merge", "Merge the files from all hosts into one folder.", False, in_plays=True
+    )
+    fetch_limit: int = files_option(
+        "--fetch-limit GB", "Maximum total size to fetch from all hosts.", 100, least=1
+    )
+    log_limit: int | None = output_option(
+        "--log-limit MB", "Maximum size of each log kept on this machine.", None, least=1
+    )
+    ports: Ports | None = ranks_option(
+        "--ports FIRST-LAST",
+        "Port range to use where possible, for example 40000-40100.",
+        None,
+        typed=str | None,
+    )
+    launcher: str = ranks_option(
+        "--launcher NAME",
+        "How MPI daemons start: agents, or ssh (needs SSH between the hosts).",
+        "agents",
+    )
+
+    # what the command or the play adds
+    root: str = "~/.ipexctl"
+    lives_on: bool = False  # the run, when its command is gone
+    confirm: Callable[[str], bool] = field(default=lambda question: False, repr=False)
+    typed: Typed = field(default=Typed(), repr=False)
