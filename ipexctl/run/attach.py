@@ -15,9 +15,11 @@ from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.outcome.outcome import Left, RunResult
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.run_format import require_same
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_options import HOST_SILENCE
+from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.run.watch.session import Session
 
@@ -39,11 +41,16 @@ def attach(
             over = f"{run.id} has ended: {run.state.value}"
             painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
             painter.planned(run.id, plan)
+            watched = WatchedRun(
+                plan, run.id, hub, HOST_SILENCE, lives_on=True, attached=True, age=age
+            )
             session = Session(
-                plan, run.id, root, HOST_SILENCE, painter, interrupts, lives_on=True, age=age,
-                reach=lambda name: fleet.reconnect(known[name]), hub=hub,
+                watched,
+                HostLinks(watched, root, lambda name: fleet.reconnect(known[name])),
+                RunOutput(plan, painter, HOST_SILENCE),
+                interrupts,
                 noted=noted(fleet, run.id, known),
-            )  # fmt: skip
+            )
             there = [host.host for host in plan.hosts if host.host in known]
             result = session.attach({name: fleet.agents[known[name]] for name in there})
             if isinstance(result, Left):

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ipexctl.blobs.peer_certificates import Keys
     from ipexctl.machines.agent import Agent
     from ipexctl.run.watch.session import Session
+    from ipexctl.run.watch.start_request import Orders
 
 
 def run(
@@ -131,9 +132,9 @@ class _Run:
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         record = Record.make(Path.cwd(), self.run_id, limit=self.options.log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
-        session = self._session(plan, record, sent)
+        orders, session = self._orders(plan), self._session(plan, record, sent)
         with trace.span("run"):
-            result = session.drive({h.name: (agents[h], sent[h].cwd) for h in used})
+            result = session.drive(orders, {h.name: (agents[h], sent[h].cwd) for h in used})
         if isinstance(result, Left):
             options = self.options
             wanted = (*options.fetch, *options.outputs)
@@ -187,27 +188,58 @@ class _Run:
         self, plan: LaunchPlan, record: Record, sent: Mapping[Host, send_project.Sent]
     ) -> Session:
         from ipexctl.run.jobs.ps import noted
+        from ipexctl.run.watch.host_link import HostLinks, WatchedRun
+        from ipexctl.run.watch.run_output import RunOutput
         from ipexctl.run.watch.session import Session
 
         options, fleet, makers = self.options, self.fleet, _apart(sent)
-        return Session(
-            plan, self.run_id, options.root, options.host_timeout, self.painter, self.interrupts,
-            record, options.timeout, options.launcher, options.stall, dict(options.secret),
-            about=self._about(plan),
-            reach=self._reach,
-            ports=options.ports,
-            detach=options.detach,
+        watched = WatchedRun(
+            plan,
+            self.run_id,
+            hub=plan.hosts[0].host,
+            host_timeout=options.host_timeout,
             lives_on=options.lives_on,
+            detach=options.detach,
+        )
+        output = RunOutput(
+            plan,
+            self.painter,
+            options.host_timeout,
+            record=record,
+            stall=options.stall,
+            frameworks=self.script.frameworks,
+        )
+        return Session(
+            watched,
+            HostLinks(watched, options.root, self._reach),
+            output,
+            self.interrupts,
+            noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
+            all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
+            require_together=options.require_together,
+        )
+
+    def _orders(self, plan: LaunchPlan) -> Orders:
+        from ipexctl.run.watch.start_request import Orders
+
+        options = self.options
+        return Orders(
+            plan,
+            self.run_id,
+            launcher=options.launcher,
+            lease=options.host_timeout,
+            about=self._about(plan),
+            secret=dict(options.secret),
+            timeout=options.timeout,
+            lives_on=options.lives_on,
+            ports=options.ports,
+            reached={host.name: host for host in self.fleet.agents},
             data={
                 name: [f"data/{one.name}/{one.version}" for one in held if one.version]
                 for name, held in self.held.items()
             },
             keys=self._keys(plan),
-            frameworks=self.script.frameworks,
-            require_together=options.require_together,
-            all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
-            noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
-        )  # fmt: skip
+        )
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))

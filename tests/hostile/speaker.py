@@ -8,9 +8,13 @@ import time
 from ipexctl.machines.agent import Agent, Hello
 from ipexctl.machines.wire.frames import Decoder
 from ipexctl.machines.wire.transport import PipeChannel
+from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.watch.host_link import HostLinks, WatchedRun
+from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter
 from ipexctl.run.watch.session import Session
+from ipexctl.run.watch.start_request import Orders
 from tests.made import facts, host, prepared
 
 # Speaks frames as remote/main.py does. `say(header, body)`; `wait_for` answers pings.
@@ -97,9 +101,12 @@ def drive(folder, texts, *, view=None, host_timeout=5.0, interrupts=None):
         agents[node.host.name] = Agent(node.host, channel, Hello("python"), Decoder())
     made = plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
     painter = Painter(view or Silent())
-    session = Session(made, "made-run", "/r", host_timeout, painter, interrupts or Interrupts())
+    watched = WatchedRun(made, "made-run", "n0", host_timeout)
+    links, output = HostLinks(watched, "/r"), RunOutput(made, painter, host_timeout)
+    session = Session(watched, links, output, interrupts or Interrupts())
+    orders = Orders(made, "made-run", mpi.AGENTS, host_timeout)
     try:
-        return session.drive({name: (agent, "/w") for name, agent in agents.items()})
+        return session.drive(orders, {name: (agent, "/w") for name, agent in agents.items()})
     finally:
         for agent in agents.values():
             agent.channel._process.kill()
