@@ -31,8 +31,10 @@ class Choice:
             return False
         return not self.hosts or host in self.hosts
 
-    def lines(self, texts: Sequence[str]) -> list[str]:
-        return [text for text in texts if self._line(without_colour(text))]
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> Sequence[str]:
+        if not self:
+            return texts
+        return [text for text in texts if self.shows(host, rank, text)]
 
     def shows(self, host: str, rank: int, text: str) -> bool:
         return self.source(host, rank) and self._line(without_colour(text))
