@@ -48,6 +48,7 @@ def fetch(
             raise InputError(
                 f"{run.id} has no files on these hosts",
                 why="its folder there was removed, or it ran with --no-sync",
+                slug="run-has-no-files",
             )
         first = there.get(next(iter(run.about.hosts), ""))
         roots = {host.name: fleet.root_of(host) for host in there.values()}

@@ -60,6 +60,7 @@ def logs(
             raise InputError(
                 f"--rank {absent[0]}: {run.id} has ranks 0 to {run.about.ranks - 1}",
                 hint=f"ipexctl logs {run.id}",
+                slug="unknown-rank",
             )
 
         def read(host: Host) -> None:
@@ -120,7 +121,11 @@ def _read(
         if event not in ("log", "sizes"):
             continue
         if type(rank) is not int:
-            raise HostFailed(f"{host.name}: the agent sent invalid log data", hint=REPORT)
+            raise HostFailed(
+                f"{host.name}: the agent sent invalid log data",
+                hint=REPORT,
+                slug="invalid-message",
+            )
         if event == "sizes":
             rows = Answer(host.name, frame.header).rows("rows", float, int)
             clocks[rank] = LogTimes([(at, size) for at, size in rows])

@@ -131,6 +131,7 @@ def checked_name(name: str) -> str:
             f"--name {name!r}: not a valid name for a run",
             why="a name begins with a letter; letters, digits, '.', '_' and '-' may follow, "
             "64 characters at most",
+            slug="run-name-invalid",
         )
     return name
 
@@ -258,7 +259,9 @@ def _unknown(seen: Sequence[OnHost]) -> str:
 def chosen(runs: Sequence[Run], text: str) -> Run:
     """By the beginning of its id, its name (the active one, else the newest), or `@last`."""
     if not runs:
-        raise InputError("there are no runs on these hosts", hint="ipexctl run SCRIPT")
+        raise InputError(
+            "there are no runs on these hosts", hint="ipexctl run SCRIPT", slug="no-runs"
+        )
     if text == LAST:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
@@ -266,16 +269,28 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     active = [run for run in named if not run.over]
     if len(active) > 1:
         raise InputError(
-            f"{text}: {len(active)} active runs have this name", why=_ids(active), hint=_ID
+            f"{text}: {len(active)} active runs have this name",
+            why=_ids(active),
+            hint=_ID,
+            slug="run-ambiguous",
         )
     if named or len(begins) == 1:
         return (active or named or begins)[0]
     if begins:
-        raise InputError(f"{text}: {len(begins)} runs match", why=_ids(begins), hint=_ID)
+        raise InputError(
+            f"{text}: {len(begins)} runs match",
+            why=_ids(begins),
+            hint=_ID,
+            slug="run-ambiguous",
+        )
     names = [name for run in runs for name in (run.id, run.about.name) if name]
     near = nearest(text, names)
     meant = f" (did you mean {near!r}?)" if near else ""
-    raise InputError(f"there is no run {text!r} on these hosts{meant}", hint="ipexctl ps -a")
+    raise InputError(
+        f"there is no run {text!r} on these hosts{meant}",
+        hint="ipexctl ps -a",
+        slug="unknown-run",
+    )
 
 
 def _ids(runs: Sequence[Run]) -> str:

@@ -179,13 +179,19 @@ class HostLinks:
                     if isinstance(event, run_events.Done):
                         return  # what comes now answers other questions
         except BadEvent as e:
-            last = RunFailed(f"the host sent an invalid message: {e}", hint=REPORT)
+            last = RunFailed(
+                f"the host sent an invalid message: {e}", hint=REPORT, slug="invalid-message"
+            )
         except Unreachable as e:
             last = Cut(e.what, why=e.why, hint=e.hint)
         except IpexctlError as e:
             last = e
         except Exception as e:  # whatever it sends, it is this host that is lost
-            last = RunFailed(f"the host sent an invalid message: {type(e).__name__}", hint=REPORT)
+            last = RunFailed(
+                f"the host sent an invalid message: {type(e).__name__}",
+                hint=REPORT,
+                slug="invalid-message",
+            )
         self.inbox.put(Word(link, name, last))
 
     def _reach(self, name: str, reach: Callable[[str], Agent]) -> None:
