@@ -183,14 +183,15 @@ class Judge:
                 who = "MPI's daemon on %s" if self.run["mpi"] else "what started %s's ranks"
                 with_mpirun = host == self.first and self.code is not None
                 asked = event.get("asked") is True or with_mpirun
-                self.program_ended(who % host, host, code, error, now + DAEMON_GRACE, asked)
+                deadline = now + DAEMON_GRACE
+                self.program_ended(who % host, host, code, error, deadline, asked=asked)
             self.order(self.first, {"exited": key, "code": code})
         else:
             to = self.by_ssh[key]
             if not self.ranks[to] <= set(self.ended):
                 who = "%s's ssh to %s" % (host, to)
                 asked = self.code is not None
-                self.program_ended(who, host, code, error, now + DAEMON_GRACE, asked)
+                self.program_ended(who, host, code, error, now + DAEMON_GRACE, asked=asked)
             self.order(host, {"exited": key, "code": code})
 
     def is_of(self, host, key):

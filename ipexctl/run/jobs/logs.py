@@ -73,7 +73,10 @@ def logs(
                     if state and bar:
                         bar(run, names[host], rank, state)
 
-            _read(fleet, host, names[host], run.id, wanted, shown, times=when is not None)
+            _read(
+                fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
+                times=when is not None,
+            )  # fmt: skip
 
         names = {host: name for name, host in reached(fleet, run).items()}
         for group in [list(names)] if wanted.follow else [[host] for host in names]:

@@ -211,12 +211,18 @@ def _run(seen: tuple[OnHost, ...]) -> Run:
     words = without_colour(plain(found.last, 400)) if found else ""
     sizes = [part.bytes for part in seen if part.bytes is not None]
     return Run(
-        seen[0].run, about, _state(seen, found),
-        min((part.began for part in seen if part.began), default=0.0),
-        max(part.seconds for part in seen),
-        started, ok, found, words or (last[1] if last else ""),
-        seen, sum(sizes) if sizes else None,
-    )  # fmt: skip
+        id=seen[0].run,
+        about=about,
+        state=_state(seen, found),
+        began=min((part.began for part in seen if part.began), default=0.0),
+        seconds=max(part.seconds for part in seen),
+        started=started,
+        ok=ok,
+        verdict=found,
+        last=words or (last[1] if last else ""),
+        seen=seen,
+        bytes=sum(sizes) if sizes else None,
+    )
 
 
 def _state(seen: Sequence[OnHost], found: Verdict | None) -> State:
@@ -311,16 +317,16 @@ def _if_valid(form: re.Pattern[str], value: Any) -> str:
 
 
 def _about(raw: Mapping[str, Any]) -> About:
-    words = (plain(raw.get(key), most) for key, most in _TEXTS)
-    name, command, by, folder, cwd, version = words
-    ranks = count_or_none(raw.get("ranks")) or 0
     return About(
-        _if_valid(_NAME, name), texts(raw.get("hosts")), ranks, command, by, folder, cwd, version
+        name=_if_valid(_NAME, raw.get("name")),
+        hosts=texts(raw.get("hosts")),
+        ranks=count_or_none(raw.get("ranks")) or 0,
+        command=plain(raw.get("command"), 1000),
+        by=plain(raw.get("by"), 200),
+        folder=plain(raw.get("folder"), 1000),
+        cwd=plain(raw.get("cwd"), 1000),
+        version=plain(raw.get("ipexctl"), 40),
     )
-
-
-_TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000), ("cwd", 1000),
-          ("ipexctl", 40))  # fmt: skip
 
 
 def _result(raw: Mapping[str, Any]) -> Verdict | None:

@@ -167,7 +167,9 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
         listed = lists[host]
         if isinstance(listed, HostDown):
             return listed
-        return _bring(agents[host], wish, listed, owners, outputs, note, budget)
+        return _bring(
+            agents[host], wish, listed, owners=owners, outputs=outputs, note=note, budget=budget
+        )
 
     outcomes = fan_out(tuple(agents), work, forks=16)
     try:
