@@ -12,7 +12,7 @@ from ipexctl.migrate.code.rules import Rule, updated
 from ipexctl.migrate.migrate import migrate
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles
 from ipexctl.run.script.review import Review
-from ipexctl.shipped_tables import migration_rules
+from ipexctl.shipped_tables import launchers, migration_rules
 from ipexctl.user_code.source_reader import read_source
 from tests.cli import ipexctl
 
@@ -81,6 +81,7 @@ def test_the_preflight_of_a_run_says_the_same(rule: Rule, tmp_path: Path) -> Non
     hosts = [HostEnvironment("node01", {"transformers": "5.23.0", "accelerate": "1.15.0"})]
     source = read_source("train.py", rule.example, main=True)
     files = ProjectFiles(("train.py",))
-    notes = Review([source], ("train.py",), hosts, files, migration_rules()).notes()
+    tables = {"rules": migration_rules(), "launchers": launchers}
+    notes = Review([source], ("train.py",), hosts, files, **tables).notes()
     advice = f"{one.text}, the hosts have 5.23.0; {one.advice}"
     assert [note for note in notes if advice in note], notes

@@ -15,9 +15,8 @@ from ipexctl.run.command.run_words import for_click, without_launcher
 from ipexctl.shipped_tables import launchers
 from ipexctl.user_code.launchers.launcher_table import Flag, Launcher
 from ipexctl.user_code.launchers.line_request import TypedOptions
-from ipexctl.user_code.launchers.pasted_line import read
+from ipexctl.user_code.launchers.pasted_line import Started, read, started_by
 from ipexctl.user_code.launchers.replacement import replacement
-from ipexctl.user_code.script_launches import LAUNCHER_MODULES, LAUNCHERS
 
 QA = "--model_name_or_path bert-large-uncased --dataset_name squad --do_train --do_eval"
 DDP = "--no_cuda --ddp_backend ccl --use_ipex"
@@ -376,11 +375,22 @@ def test_the_entries_of_one_option_agree() -> None:
             assert all(launcher.spelled(name) == name for name in flag.names)
 
 
-def test_what_starts_ranks_in_a_script_is_what_can_be_pasted() -> None:
-    """The review of scripts and this table name the same launchers."""
-    programs = {name for one in launchers().all for name in one.programs if one.starts_ranks}
-    assert programs == LAUNCHERS
-    assert {name for one in launchers().all for name in one.modules} == LAUNCHER_MODULES
+@pytest.mark.parametrize("line", ["accelerate config", "mpirun --version", "env A=1", ""])
+def test_a_command_that_starts_no_ranks_is_no_launcher(line: str) -> None:
+    assert started_by(line.split(), launchers()) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "script"),
+    [
+        ("A=1 mpirun -n 2 python t.py --x", "mpirun", "t.py"),
+        ("uv run torchrun -m pkg.train", "torchrun", "-m pkg.train"),
+        ("python -m torch.distributed.run t.py", "python -m torch.distributed.run", "t.py"),
+        ("mpirun -n ? ?", "mpirun", ""),
+    ],
+)
+def test_a_command_that_starts_ranks_is_known_by_the_table_of_launchers(line, name, script):
+    assert started_by(line.split(), launchers()) == Started(name, script)
 
 
 def test_words_of_mpi_for_click() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 
 from ipexctl.base.located_errors import did_you_mean
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.script.not_scripts import meant
 from ipexctl.user_code.launchers.launcher_table import (
     ASSIGNMENT,
     Flag,
@@ -19,6 +19,7 @@ from ipexctl.user_code.launchers.launcher_table import (
     listed_values,
 )
 from ipexctl.user_code.launchers.line_request import LineRequest, Refuse, nested, raised
+from ipexctl.user_code.launchers.not_scripts import meant
 from ipexctl.user_code.typed_word import assignment, for_pasting, is_fixed, tail, unsplit
 
 PAGE = "docs/pasted-lines.md"
@@ -27,6 +28,7 @@ _NUMBERS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
 _ONCE = frozenset({*_NUMBERS, "hostfile", "config"})
 _VARIABLES = frozenset({"env", "env-forward", "variable"})
 MOST_WORDS, MOST_LAUNCHERS = 10_000, 20  # of a line that a person or a program wrote
+_ONLY_ASKS = frozenset({"--version", "--help", "-h", "-V", "-version", "-help"})
 _SUGGESTED = 20  # unknown options for which similar ones are looked for
 _EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
 
@@ -87,6 +89,29 @@ def read_options(
 ) -> LineRequest:
     """Options of a launcher without what it starts, as in the #SBATCH lines of a job."""
     return _Reader(launchers, refuse).options(launchers.called(name), name, words)[0]
+
+
+@dataclass(frozen=True)
+class Started:
+    """Ranks that a program starts. `name`: of the launcher, as it is called."""
+
+    name: str
+    script: str  # "train.py", "-m pkg.train"; "" where that is not known
+
+
+def started_by(words: Sequence[str], launchers: Launchers) -> Started | None:
+    """None for a command that starts no ranks. It may have words that only the run knows."""
+    found = launchers.of(words)
+    if not found or _ONLY_ASKS & set(words):
+        return None
+    reader, script = _Reader(launchers, lambda *_: None), ""
+    with suppress(InputError):
+        line = reader.line(words, found)
+        script = f"-m {line.script[0]}" if line.module else line.script[0]
+    pairs = zip(reader.requests, reader.seen, strict=True)
+    names = [request.who for request, launcher in pairs if launcher.starts_ranks]
+    known = script.endswith(".py") or script.startswith("-m ")
+    return Started(names[0], script if known else "") if names else None
 
 
 @dataclass
