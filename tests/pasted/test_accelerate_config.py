@@ -10,8 +10,6 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.run.command.run_words import for_click, without_launcher
 from ipexctl.run.script_files import accelerate_file
-from ipexctl.shipped_tables import accelerate_keys, launchers
-from ipexctl.user_code.launchers import lines_page
 
 ALONE = """\
 compute_environment: LOCAL_MACHINE
@@ -201,8 +199,3 @@ def test_options_of_accelerate_launch_win_over_its_config() -> None:
 def test_a_config_that_is_missing_is_named() -> None:
     with pytest.raises(InputError, match="cannot read the Accelerate config nowhere.yaml"):
         without_launcher(["run", "accelerate", "launch", "--config_file", "nowhere.yaml", "t.py"])
-
-
-def test_the_page_is_current() -> None:
-    page = Path(__file__).parents[2] / "docs/pasted-lines.md"
-    assert page.read_text("utf-8") == lines_page.page(launchers(), accelerate_keys())
