@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.migrate.code.rules import Rule
 from ipexctl.run.plan.rank_contract import ERROR_FILE, HOST_WIDE, TABLE
-from ipexctl.user_code.launchers.accelerate_config import Key, Keys
+from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import MEANINGS, Flag, Launcher, Launchers
 
 RULES = "<!-- rules: made by tools/gen_docs.py -->", "<!-- end of rules -->"
@@ -102,12 +102,12 @@ def _flag_row(flag: Flag) -> str:
     return f"| {names} | {value} | {'; '.join(_here(flag))} |"
 
 
-def _key_row(key: Key) -> str:
+def _key_row(key: Flag) -> str:
     default = ", ".join(f"`{one}`" if one else "empty" for one in key.default)
-    return f"| `{key.key}` | {default} | {'; '.join(_here(key))} |"
+    return f"| `{key.names[0]}` | {default} | {'; '.join(_here(key))} |"
 
 
-def _here(entry: Flag | Key) -> Iterator[str]:
+def _here(entry: Flag) -> Iterator[str]:
     if entry.becomes == "variable":
         yield f"`--env {entry.as_ if '=' in entry.as_ else entry.as_ + '=VALUE'}`"
     elif entry.becomes == "option":
