@@ -25,20 +25,25 @@ def values(
             raise InputError(
                 "--secret-env: expected the name of a local environment variable",
                 hint="--secret-env HF_TOKEN",
+                slug="secret-name-invalid",
             )
         if sign:
             raise InputError(
                 f"--secret-env {name}=...: only the name, without a value",
                 why="every user of a machine can read the arguments of its programs",
                 hint=f"export {name}, then: --secret-env {name}",
+                slug="secret-with-value",
             )
         if name not in environ:
             raise InputError(
                 f"--secret-env {name}: not set on this machine, so there is no value to forward",
                 hint=f"read -rs {name} && export {name}",
+                slug="secret-not-set",
             )
         if name in given:
-            raise InputError(f"{name} is given with both --env and --secret-env")
+            raise InputError(
+                f"{name} is given with both --env and --secret-env", slug="secret-also-in-env"
+            )
     return tuple((name, environ[name]) for name in dict.fromkeys(words))
 
 
@@ -50,6 +55,7 @@ def check(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
             raise InputError(
                 f"--secret-env {name}: ipexctl sets this variable, and it is not a secret",
                 hint=f"--env {name}",
+                slug="secret-is-planned",
             )
 
 

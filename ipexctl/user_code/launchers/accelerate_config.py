@@ -51,7 +51,11 @@ def read_config(text: str, source: str, keys: Keys, refuse: Refuse = raised) -> 
     """`refuse` gets each key that cannot hold here, with its place. Raises InputError."""
     root = read_yaml(text, source)
     if not isinstance(root, Mapping):
-        raise Bad("this is not an Accelerate config", hint="accelerate config").placed(root.place)
+        raise Bad(
+            "this is not an Accelerate config",
+            hint="accelerate config",
+            slug="not-an-accelerate-config",
+        ).placed(root.place)
     found = list[Given]()
     for name, node in _flat(root, keys):
         try:
@@ -95,6 +99,7 @@ def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
             f"unknown key {name}{did_you_mean(name, known)}",
             why="ipexctl interprets the keys of this file itself and does not know this one",
             hint="remove it, or use an option of ipexctl run   # full list: docs/pasted-lines.md",
+            slug="accelerate-key-unknown",
         )
     if any(value in key.default for key in entries):
         return []
@@ -102,14 +107,16 @@ def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
         if re.fullmatch(key.value or "(?s:.*)", value):
             if key.becomes == "refused":
                 what = f"{name}: {value or 'a list or mapping'} is not supported here"
-                raise Bad(what, why=key.why, hint=key.type)
+                raise Bad(what, why=key.why, hint=key.type, slug="accelerate-key-unsupported")
             if key.becomes in _NUMBERS and not re.fullmatch("[1-9][0-9]{0,8}", value):
-                raise Bad(f"{name}: {value}: expected a whole number of at least 1")
+                raise Bad(
+                    f"{name}: {value}: expected a whole number of at least 1", slug="not-a-count"
+                )
             return [_given(key, value)]
     taken = [key for key in entries if key.becomes != "refused"]
     listed = listed_values(text for key in taken for text in (*key.default, key.value) if text)
     why = f"supported values: {listed}" if listed else ""
-    raise Bad(f"{name}: {value}: unknown value", why=why)
+    raise Bad(f"{name}: {value}: unknown value", why=why, slug="unknown-value")
 
 
 def _given(key: Flag, value: str) -> Given:

@@ -211,6 +211,7 @@ def _counted(request: LineRequest, refuse: Refuse) -> tuple[int | str | None, in
                     f"{request.who}: {n} ranks cannot be divided evenly among {nodes} hosts",
                     why="each host gets the same number",
                     hint="set -n and -ppn explicitly, before the script",
+                    slug="ranks-not-divisible",
                 )
             )
         else:
@@ -249,6 +250,7 @@ def nested(
             f"{outer.who} {first} starts {inner.who} {second}, and both start several ranks",
             why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
             hint="set -n and -ppn explicitly: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+            slug="launchers-both-start-ranks",
         ),
         f"{outer.who} {first} around {inner.who} {second}",
     )

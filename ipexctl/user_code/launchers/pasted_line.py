@@ -87,7 +87,10 @@ def read(
     else:
         found = launchers.of(words)
     if found and len(words) > MOST_WORDS:
-        raise InputError(f"{found[1]}: the line has more than {MOST_WORDS:,} words")
+        raise InputError(
+            f"{found[1]}: the line has more than {MOST_WORDS:,} words",
+            slug="launcher-line-too-long",
+        )
     return _Reader(launchers, refuse).line(words, found) if found else None
 
 
@@ -133,7 +136,10 @@ class _Reader:
         while found:
             launcher, name, count = found
             if len(self.seen) == MOST_LAUNCHERS:
-                raise InputError(f"the line starts more than {MOST_LAUNCHERS} launchers")
+                raise InputError(
+                    f"the line starts more than {MOST_LAUNCHERS} launchers",
+                    slug="too-many-launchers",
+                )
             if launcher.starts == "command" and launcher.starts_ranks and ":" in words:
                 first = words[: words.index(":")]
                 self.refuse(
@@ -142,6 +148,7 @@ class _Reader:
                         why="ipexctl run starts one script on all ranks",
                         hint="branch on RANK in the script, or use a separate ipexctl run ... "
                         "SCRIPT for each program",
+                        slug="several-programs",
                     ),
                     for_pasting(words[len(first) :]),
                 )
@@ -168,6 +175,7 @@ class _Reader:
             raise InputError(
                 f"{request.who}: the script is missing",
                 hint=f"ipexctl run {request.who} ... SCRIPT",
+                slug="script-not-given",
             )
         if request.module:
             inner = self.launchers.of_module(words[0]) if not launcher.starts_ranks else None
@@ -180,6 +188,7 @@ class _Reader:
                 f"{request.who} starts {for_pasting(words[:1])}, which is not a Python script",
                 why=why or "ipexctl run starts Python and the ranks on every host itself",
                 hint=hint or "ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
+                slug="not-a-script",
             )
             starts = any(one.starts_ranks for one in self.seen)
             later = (i for i in range(len(words)) if starts and self._is_program(words[i : i + 3]))
@@ -211,7 +220,9 @@ class _Reader:
         try:
             words = shlex.split(text)
         except ValueError as e:
-            self.refuse(InputError(f"{name} {text}: {e}"), f"{name} {text}", str(e))
+            self.refuse(
+                InputError(f"{name} {text}: {e}", slug="quoting-invalid"), f"{name} {text}", str(e)
+            )
             words = []
         mpirun = self.launchers.called("mpirun")
         reading = _Options(mpirun, name, words, self._is_program, self.refuse)
@@ -223,12 +234,14 @@ class _Reader:
                 f"{name}: {one.typed} does not belong there",
                 why="only variables are read there",
                 hint="use an option of ipexctl run, before the script",
+                slug="mpi-option-unsupported",
             )
             self.refuse(error, f"{name} {one.typed}")
         if reading.words:
             error = InputError(
                 f"{name}: {reading.words[0]} is not an option of mpirun",
                 hint=f"quote the whole value: {name} '-genv NAME VALUE'",
+                slug="launcher-option-unknown",
             )
             self.refuse(error)
         return reading.request()
@@ -288,13 +301,19 @@ class _Options:
         if values == 2 and given and "=" in given[0]:
             given = given[:1]  # -genv NAME=VALUE
         elif not sign and (len(given) < values or (values == 1 and self._is_known(given[0]))):
-            self.refuse(InputError(f"{self.name} {word}: a value is missing"), word, "no value")
+            self.refuse(
+                InputError(f"{self.name} {word}: a value is missing", slug="option-value-missing"),
+                word,
+                "no value",
+            )
             return None
         if not sign:
             del self.words[: len(given)]
         typed = f"{name}={for_pasting(given)}" if sign else for_pasting((word, *given))
         if sign and not values and not any(flag.value for flag in flags):
-            error = InputError(f"{self.name} {typed}: {name} takes no value")
+            error = InputError(
+                f"{self.name} {typed}: {name} takes no value", slug="option-takes-no-value"
+            )
             self.refuse(error, typed, "it takes no value")
             return None
         value = assignment(*given) if len(given) == 2 else next(iter(given), "")
@@ -304,7 +323,16 @@ class _Options:
             if taken is not None:
                 return Given(flag, taken, typed)
         what, why, hint = _wrong_value(value, can_be)
-        self.refuse(InputError(f"{self.name} {typed}: {what}", why=why, hint=hint), typed, what)
+        self.refuse(
+            InputError(
+                f"{self.name} {typed}: {what}",
+                why=why,
+                hint=hint,
+                slug="launcher-value-unsupported",
+            ),
+            typed,
+            what,
+        )
         return None
 
     def _is_known(self, word: str) -> bool:
@@ -349,12 +377,17 @@ class _Options:
         flag, value, typed = one.flag, one.value, one.typed
         if flag.becomes == "refused":
             error = InputError(
-                f"{self.name} {typed} is not supported here", why=flag.why, hint=flag.type
+                f"{self.name} {typed} is not supported here",
+                why=flag.why,
+                hint=flag.type,
+                slug="launcher-option-unsupported",
             )
             return error, flag.why
         known = is_fixed(value)
         if flag.becomes in COUNTS and known and not re.fullmatch("[1-9][0-9]{0,8}", value):
-            error = InputError(f"{self.name} {typed}: expected a whole number of at least 1")
+            error = InputError(
+                f"{self.name} {typed}: expected a whole number of at least 1", slug="not-a-count"
+            )
             return error, "expected a whole number of at least 1"
         if (earlier := self.before.get(_meaning(one))) and earlier.value != value:
             first, second = _shown(earlier), _shown(one)
@@ -363,6 +396,7 @@ class _Options:
                 if first != second
                 else f"{self.name}: {first} is given twice, with different values",
                 hint="leave one of them out",
+                slug="launcher-options-contradict",
             )
             return error, f"it contradicts {first}"
         others = {"hostfile": "hosts", "hosts": "hostfile"}.get(flag.becomes)
@@ -370,6 +404,7 @@ class _Options:
             error = InputError(
                 f"{self.name} {earlier.typed} and {typed}: hosts are given twice",
                 hint="use one of them; for some hosts of a file: -f FILE -l HOST,HOST",
+                slug="hosts-given-twice",
             )
             return error, f"{earlier.typed} names the hosts"
         return None
@@ -384,6 +419,7 @@ class _Options:
             what,
             why=f"ipexctl run replaces {self.name} and rejects options that it does not know",
             hint=_ELSE,
+            slug="launcher-option-unknown",
         )
         self.refuse(error, typed, reason)
 
