@@ -122,5 +122,6 @@ def test_lightning_on_unequal_hosts_is_refused_with_the_counts(shape):
     source = "import lightning as L\nL.Trainer(devices=2, num_nodes=2)"
     with pytest.raises(InputError) as refused:
         plan(nodes(shape), request(source, n=3), "r1")
+    assert refused.value.slug == "lightning-ranks-uneven"
     assert (refused.value.why, refused.value.hint) == ("n1 has 2, n2 has 1", "-n 2 -ppn 1")
     assert plan(nodes(shape), request(n=3), "r1").world_size == 3
