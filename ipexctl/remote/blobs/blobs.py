@@ -356,3 +356,24 @@ def unlink(path):
         os.unlink(path)
     except OSError:
         pass
+
+
+def open_stored(path):
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:  # by hand, or on a filesystem without locks
+        raise Failure(
+            "a file that was to be copied has disappeared: %s" % path,
+            "",
+            "run the same command again: the file is sent again",
+            "damaged",
+        ) from None
+
+
+def damage_failure(path):
+    return Failure(
+        "a file on this host's disk is corrupt: %s" % path,
+        "the corrupt file has been removed",
+        "run the same command again: the file is sent again",
+        "damaged",
+    )
