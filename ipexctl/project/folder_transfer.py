@@ -193,18 +193,24 @@ def ask_missing(
     """Has the host begin with the tree, or go on with it. Its answer, and the indices of the files
     that it lacks."""
     tree = bundle.tree
-    missing = _Missing(len(tree.files))
-    done = agent.call(
-        f"{module}.make", header, timeout=SILENCE, total=LONG, on_event=missing.hear
-    ).done
+    bits = b""
+
+    def hear(event: Event) -> None:
+        nonlocal bits
+        if event.header.get("event") == "missing":
+            bits = event.body
+
+    op = f"{module}.make"
+    done = agent.call(op, header, timeout=SILENCE, total=LONG, on_event=hear).done
     if done.get("lacks"):
-        number = agent.start(f"{module}.make", header, zlib.compress(tree.manifest, 1))
-        done = agent.wait(number, timeout=SILENCE, total=LONG, on_event=missing.hear).done
+        number = agent.start(op, header, zlib.compress(tree.manifest, 1))
+        done = agent.wait(number, timeout=SILENCE, total=LONG, on_event=hear).done
     if "missing" not in done:
         return done, ()
-    if missing.odd or not missing.found or len(missing.found) != done["missing"]:
+    missing = _ones(bits, len(tree.files))
+    if not missing or len(missing) != done["missing"]:
         raise done.odd("which files it lacks")
-    return done, missing.found
+    return done, missing
 
 
 def ask_complete(agent: Agent, bundle: Bundle, header: Mapping[str, Any], module: str) -> Answer:
@@ -221,23 +227,9 @@ def make_spare(agent: Agent, bundle: Bundle, root: str, most: int) -> None:
     agent.start(f"{MODULE}.keep_spare", asked)
 
 
-class _Missing:
-    """The files of a tree that a host lacks, by index; it tells them in many frames."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self.found: list[int] = []
-        self.odd = False
-
-    def hear(self, event: Event) -> None:
-        if event.header.get("event") != "missing":
-            return
-        said = event.header.get("files")
-        indices: list[Any] = said if isinstance(said, list) else [None]
-        if len(self.found) + len(indices) > self._count or not all(map(self._is_one, indices)):
-            self.odd = True
-        else:
-            self.found += indices
-
-    def _is_one(self, index: object) -> bool:
-        return type(index) is int and 0 <= index < self._count
+def _ones(bits: bytes, count: int) -> tuple[int, ...]:
+    """The numbers of the bits that are set, none unless there are `count` bits."""
+    if len(bits) != (count + 7) // 8:
+        return ()
+    found = tuple(i for i in range(8 * len(bits)) if bits[i // 8] >> i % 8 & 1)
+    return found if found and found[-1] < count else ()

@@ -23,7 +23,6 @@ BUSY = "busy"
 COMPARED = 16 << 30  # bytes of earlier versions that are read for chunks
 SOURCES = 4  # places of one content that are tried
 parts = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, by folder and key
-hashes = {}  # type: dict[tuple[int, ...], str]  # what this agent has hashed, or written, by mark_of()
 
 
 def unchanged_summary(top, version):
@@ -149,12 +148,6 @@ class Part:
 
     def blob(self, call, sha, size):
         path = os.fsencode(blobs.path_of(self.root, sha))
-        try:
-            info = os.stat(path)
-            if blobs.stamp_of(info) in blobs.hashed:
-                hashes[file_id(info)] = sha
-        except OSError:
-            return None
         if has_content(call, path, sha, size):
             return path
         blobs.unlink(path)  # if it is there it is damaged, and would not be sent
@@ -211,7 +204,7 @@ class Part:
 
     def placed_new(self, sha, path, executable):
         set_mode(path, executable)
-        hashes[file_id(os.lstat(path))] = sha
+        blobs.learn(path, sha)
         self.learn(sha, executable, path)
 
     def earlier_files(self):
@@ -334,32 +327,12 @@ class Part:
 
 
 def has_content(call, path, sha, size):
-    """Has it this content? Read once."""
     try:
-        info = os.lstat(path)
-        if not stat.S_ISREG(info.st_mode) or info.st_size != size:
+        if os.lstat(path).st_size != size:
             return False
-        mark = file_id(info)
-        if mark not in hashes:
-            with open(path, "rb") as file:
-                hashes[mark] = hash_of(call, file)
     except OSError:
         return False
-    return hashes[mark] == sha
-
-
-def file_id(info):
-    """As long as it is this one, it was not written to: also under another name."""
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
-
-
-def hash_of(call, file):
-    digest = hashlib.sha256()
-    for chunk in iter(lambda: file.read(8 << 20), b""):
-        digest.update(chunk)
-        if len(chunk) == 8 << 20:
-            call.emit({"event": "alive"})
-    return digest.hexdigest()
+    return blobs.has_content(path, sha, lambda: call.emit({"event": "alive"}))
 
 
 def clear_path(path):
@@ -382,7 +355,7 @@ def link_or_copy(source, path, sha, executable, is_blob):
             pass
     shutil.copyfile(source, path)
     set_mode(path, executable)
-    hashes[file_id(os.lstat(path))] = sha
+    blobs.learn(path, sha)
 
 
 def mode_of(executable):

@@ -50,7 +50,7 @@ def op_make(call, h):
     missing = part.missing(call)
     if not missing:
         return part.finish(call, h["hub"], h.get("source"))
-    said = synced_folders.report_missing(call, missing)
+    said = synced_folders.report_missing(call, missing, len(tree["files"]))
     return dict(said, earlier=True) if next(part.earlier_files(), None) else said
 
 

@@ -21,7 +21,6 @@ from ipexctl.remote.project import spare_copies
 from ipexctl.remote.run_files import run_folders
 
 PACKED = 256 * 1024  # as on the controller
-MANY = 100000  # indices in one frame
 PACKS = 24  # when there are more, the one that was used longest ago goes
 KEPT = 30 * 86400
 CLONE = 0x40049409  # ioctl FICLONE: a copy that shares its blocks, on btrfs and xfs
@@ -32,8 +31,8 @@ def op_make(call, h):
     """{root, run_id, key, cwd, packs}, body: the manifest, or nothing if it should be known here.
 
     -> {cwd, mark} once all is there; {lacks: true} without the manifest; {missing: how many}, after
-    events {"event": "missing", "files": [index, ...]}. What is missing comes as blobs; the next
-    request names those of them that are `packs`, as packs.keep takes them.
+    {"event": "missing"} with a bit for each file. What is missing comes as blobs; the next request
+    names those of them that are `packs`, as packs.keep takes them.
 
     Hosts with one home share the run's folder. Who asks first makes it, until it is there or
     op_drop; the others wait. They all find the same mark.
@@ -58,7 +57,7 @@ def op_make(call, h):
     ]
     here.touch(tree)
     if missing:
-        return report_missing(call, missing)
+        return report_missing(call, missing, len(tree["files"]))
     place = lay_out(root, run, tree, here, h)
     if came:  # not before: an old pack may be one of this folder's
         with blobs.removal(root) as free:
@@ -67,10 +66,12 @@ def op_make(call, h):
     return place
 
 
-def report_missing(call, missing):
-    """One frame with all of them would be too large for the other side."""
-    for at in range(0, len(missing), MANY):
-        call.emit({"event": "missing", "files": missing[at : at + MANY]})
+def report_missing(call, missing, count):
+    """Of `count` files these; one bit each, as a list of many would be too large for a header."""
+    bits = bytearray((count + 7) // 8)
+    for i in missing:
+        bits[i // 8] |= 1 << i % 8
+    call.emit({"event": "missing"}, bytes(bits))
     return {"missing": len(missing)}
 
 
@@ -271,7 +272,7 @@ def copy(path, fd, sha):
     """A run may write to its files, so they are copies; where the filesystem can, without cost."""
     with blobs.open_stored(path) as source:
         if cloned(source, fd):
-            whole = blobs.is_intact(path, sha)
+            whole = blobs.has_content(path, sha)
         else:
             digest = hashlib.sha256()
             for chunk in iter(lambda: source.read(1 << 20), b""):
