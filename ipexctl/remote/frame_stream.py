@@ -26,7 +26,14 @@ class Frames:
             self.sink.flush()
 
     def read(self):
-        """(header, body); None at the end, and where no frame can be."""
+        """(header, body). None at the end, which a reset connection is too, and where no frame
+        can be."""
+        try:
+            return self.next_frame()
+        except OSError:
+            return None
+
+    def next_frame(self):
         head = self.source.read(HEAD.size)
         if len(head) < HEAD.size:
             return None

@@ -6,10 +6,13 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,8 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.remote.run import control, run_watch
+from ipexctl.remote.run_files import journal
 from tests.hub.test_detach_local import goes_on, on_a_terminal, read_until
 from tests.run.test_ps_local import LONG, Here
 
@@ -207,3 +212,43 @@ def test_a_viewer_that_is_cut_at_any_place_goes_on_there(here: Here, cuts: int) 
     for rank in (0, 1):
         log = Path(root, "runs", run_id, "logs", f"rank0000{rank}.log").read_bytes()
         assert read.output[rank] == whole.output[rank] == log
+
+
+class Heard:
+    """The agent's side of one call: what it sends, and orders that never come."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.agent = SimpleNamespace(at_end=[], heard=None)
+
+    def emit(self, event: dict[str, Any], body: bytes = b"") -> None:
+        self.events.append(event["event"])
+
+    def recv(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0\0\x09\0\0\0\0{}"], ids=["nothing", "half a frame"])
+def test_a_supervisor_that_ends_with_our_words_unread_has_ended_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """The kernel resets the connection: not a bug of the agent, as the journal has the rest."""
+    root = tmp_path / "root"
+    (root / "runs/r123").mkdir(parents=True)
+    kept = journal.begin(str(root / "runs/r123"), "a")
+    kept.add({"fact": {"event": "go"}})
+    kept.add({"over": "ended", "survivors": 0})
+    ours, theirs = socket.socketpair()
+    ours.sendall(b"unread")
+    theirs.sendall(sent)
+    theirs.close()
+    monkeypatch.setattr(control, "watched", lambda run_id, host: ours)
+    asked = {
+        "root": str(root), "run_id": "r123", "host": "a", "lease": 30.0, "window": 1000,
+        "facts": True, "at": 0, "logs": [],
+    }  # fmt: skip
+    call = Heard()
+    with ours:
+        last = run_watch.op_attach(call, asked)
+    assert (last["survivors"], last["killed"]) == (0, "")
+    assert call.events == ["go", "swept"]

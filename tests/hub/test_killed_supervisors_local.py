@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +25,7 @@ def here(tmp_path: Path) -> Iterator[Here]:
     made.call("stop", "@last", "-t", "0")
 
 
-def kill(here: Here, *names: str) -> None:
+def of(here: Here, *names: str) -> list[int]:
     """The processes of those names that have this test's HOME."""
     mark = f"HOME={here.env['HOME']}".encode()
     found = []
@@ -32,6 +34,11 @@ def kill(here: Here, *names: str) -> None:
             ours = mark in (path / "environ").read_bytes().split(b"\0")
             if ours and (path / "comm").read_text().strip() in names:
                 found.append(int(path.name))
+    return found
+
+
+def kill(here: Here, *names: str) -> None:
+    found = of(here, *names)
     assert len(found) == len(names)
     for pid in found:  # all stand still first: a guardian would sweep
         os.kill(pid, signal.SIGSTOP)
@@ -41,6 +48,15 @@ def kill(here: Here, *names: str) -> None:
 
 def scratch(here: Here) -> list[Path]:
     return list(Path(here.env["TMPDIR"]).glob("ipexctl-*"))
+
+
+def await_output(here: Here, after: float) -> None:
+    """Until a rank has printed a line at this time or later."""
+    logs = Path(here.env["HOME"], ".ipexctl", "runs")
+    deadline = time.monotonic() + 60
+    while max(path.stat().st_mtime for path in logs.glob("*/logs/*")) < after:
+        assert time.monotonic() < deadline, "no rank prints"
+        time.sleep(0.02)
 
 
 def ended(here: Here) -> dict:
@@ -56,12 +72,33 @@ def test_how_long_a_run_took_whose_supervisor_was_killed(
     here: Here, names: tuple[str, ...]
 ) -> None:
     assert here.call("run", "-d", "-n", "2", "--force", *LONG).returncode == 0
-    time.sleep(3.0)
+    await_output(here, time.time() + 3.0)
     kill(here, *names)
     row = ended(here)
     assert row["state"] == ("failed" if len(names) == 1 else "lost")
     assert 3.0 <= row["seconds"] < 15.0
     assert ("killed (signal 9)" in row["cause"]) == (len(names) == 1)
+
+
+def test_a_run_is_not_over_before_its_guardian_has_noted_how_it_ended(here: Here) -> None:
+    """Else `wait` returned with what other hosts noted, and `ps` told another cause later."""
+    assert here.call("run", "-d", "-n", "2", "--force", *LONG).returncode == 0
+    (guardian,) = of(here, "ipexctl-guard")
+    os.kill(guardian, signal.SIGSTOP)
+    kill(here, "ipexctl-run")
+    deadline = time.monotonic() + 10
+    while of(here, "ipexctl-run") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (row,) = here.listed()
+    assert (row["state"], row["hosts_alive"]) == ("running", ["localhost"])
+    waiting = subprocess.Popen(
+        here.argv("wait", "--json"), stdout=subprocess.PIPE, text=True, cwd=here.code, env=here.env
+    )
+    os.kill(guardian, signal.SIGCONT)
+    said = json.loads(waiting.communicate(timeout=30)[0])
+    assert (said["state"], "killed (signal 9)" in said["cause"]) == ("failed", True)
+    (row,) = here.listed("-a")
+    assert [row[key] for key in ("state", "cause")] == [said[key] for key in ("state", "cause")]
 
 
 def test_the_next_run_removes_what_a_killed_pair_left(here: Here) -> None:

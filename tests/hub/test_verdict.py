@@ -146,6 +146,15 @@ def test_what_the_hub_noted_counts_more_than_what_others_note_without_it() -> No
     assert run.cause == "b was lost: no message from it for 30 s"
 
 
+def test_what_the_command_of_the_run_said_stays_its_cause() -> None:
+    """Also where its hosts note another one later: its hub, once its guardian has killed it."""
+    late = {"event": "lost", "host": "a", "why": "the supervisor of the run was killed (signal 9)"}
+    said = {"exit_code": 121, "ended_by": "host-lost", "cause": "a was lost: no message for 4 s"}
+    (run,) = listed_runs.merged([part("a", {"fact": late}), part("b", {"result": said})])
+    assert run.verdict
+    assert (run.exit_code, run.cause, run.verdict.lost) == (121, said["cause"], "a")
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
 def test_of_hosts_that_share_their_home_only_the_one_that_runs_it_counts(order: Any) -> None:
     """All of them report its journal, and only there is its supervisor seen."""

@@ -1,7 +1,7 @@
 """Talking to the supervisor of a run on this host: an abstract Unix socket, one line each way.
 
 Its name ends with the supervisor, so a connection proves that it is alive; process ids and locks
-on a shared disk could not tell that.
+on a shared disk could not tell that. The guardian has such a socket, too, which answers nothing.
 """
 
 import hashlib
@@ -34,6 +34,22 @@ def serve(run_id, host, answer, watch):
         return
     listener.listen(64)
     start_thread(accept, listener, answer, watch)
+
+
+def guardian_socket(run_id, host):
+    """Shows that the guardian lives, until it is closed. None where its name is taken."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(address(run_id, guardian_of(host)))
+        listener.listen(64)
+    except OSError:
+        listener.close()
+        return None
+    return listener
+
+
+def guardian_of(host):
+    return "guardian of " + host
 
 
 def accept(listener, answer, watch):

@@ -13,7 +13,7 @@ import time
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
-from ipexctl.remote.run import rank_wrapper, supervisor
+from ipexctl.remote.run import control, rank_wrapper, supervisor
 from ipexctl.remote.run_files import journal, run_folders
 
 LOOK = 1.0
@@ -39,11 +39,13 @@ def guard(link):
     began = time.monotonic()
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
+    shown = control.guardian_socket(asked["run_id"], asked["host"])
     pulse = mmap.mmap(-1, 1)  # both see it
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+        close(shown)
         rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
         supervise(link, asked, scratch, pulse)
     how = end_of(pid, pulse, asked["lease"] + PATIENCE)
@@ -55,9 +57,15 @@ def guard(link):
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
             pass  # the agent has gone
+    close(shown)  # nothing more will be noted here
     run_folders.sweep(root_folder.named(asked["root"]))
     scratch_folder.sweep()
     os._exit(0)
+
+
+def close(listener):
+    if listener is not None:
+        listener.close()
 
 
 def note(asked, how, survivors, seconds):

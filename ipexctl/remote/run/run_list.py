@@ -29,10 +29,13 @@ def op_list(call, h):
         folder = os.path.join(root, "runs", run)
         name = name_in(run, folder, h["journal"])
         alive = control.is_alive(run, name)
-        if h["newest"] and ended >= h["newest"] and not alive:
+        guarded = alive or control.is_alive(run, control.guardian_of(name))
+        if h["newest"] and ended >= h["newest"] and not guarded:
             continue
         data = journal.contents(journal.path_of(folder, name))
         records = journal.parse(data)
+        # after a supervisor that was killed its guardian still has to note how that ended
+        alive = alive or (guarded and not any("over" in record for record in records))
         if not records and not any(data):
             continue
         ended += not alive

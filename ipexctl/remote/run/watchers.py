@@ -35,7 +35,7 @@ class Watchers:
         while True:
             try:
                 frame = watcher.frames.read()
-            except (OSError, ValueError):
+            except ValueError:
                 frame = None
             if frame is None:
                 break

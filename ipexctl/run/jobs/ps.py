@@ -25,6 +25,7 @@ from ipexctl.shipped_tables import failures
 
 SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first, and the longest
 END_WAIT = 30.0  # seconds beyond those that the ranks were given
+NOTED_WAIT = 10.0  # for the last words of a run in its journals
 AWAY = 60.0  # seconds in which a host of a run whose connection ended may be reached again
 _ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"
 NEWEST = 20  # ended runs that a host lists unless asked for all
@@ -216,11 +217,16 @@ def _again(fleet: Fleet, run: Run) -> Run:
 
 
 def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[..., Verdict | None]:
-    """How the run ended, by the journals of those of its hosts that are named."""
+    """How the run ended, by the journals of those of its hosts that are named, once nothing there
+    can add to them: `wait` reads the same."""
 
     def ask(names: Sequence[str]) -> Verdict | None:
-        found = look(fleet, only=run_id, hosts=[known[name] for name in names if name in known])
-        return found[0].verdict if found else None
+        began, hosts = time.monotonic(), [known[name] for name in names if name in known]
+        while True:
+            found = look(fleet, only=run_id, hosts=hosts)
+            if not found or found[0].over or time.monotonic() - began > NOTED_WAIT:
+                return found[0].verdict if found else None
+            time.sleep(EVERY)
 
     return ask
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -236,8 +237,8 @@ def _verdict(seen: Sequence[OnHost], about: About, ok: int) -> Verdict | None:
     fact = next((part.verdict for part in noted if part.verdict), None)
     failed = next((part.failed for part in seen if part.failed), None)
     asked = next((part.asked for part in seen if part.asked), "")
-    if told and fact and told.ended_by == fact.ended_by:
-        return fact  # it has more
+    if told and fact and told.ended_by == fact.ended_by:  # the journals know more than its words
+        return replace(fact, exit_code=told.exit_code, cause=told.cause)
     if told or fact:
         return told or fact
     if failed:
