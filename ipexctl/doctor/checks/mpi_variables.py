@@ -17,6 +17,7 @@ from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.suggested_fix import Shell, command, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
+from ipexctl.facts.reader import cpu_list
 
 _HARDWARE = {
     "verbs": ("InfiniBand or RoCE", ""),
@@ -107,7 +108,7 @@ def workers(facts: Facts) -> Sight | None:
 @by_hand
 def worker_cpus(facts: Facts) -> Sight | None:
     mine, text = of.usable(facts), variable(facts, "CCL_WORKER_AFFINITY")
-    outside = sorted(set(of.cpu_list(text)) - mine) if mine and text else []
+    outside = sorted(set(cpu_list(text)) - mine) if mine and text else []
     if not outside:
         return None
     return Sight(f"CCL_WORKER_AFFINITY={text}; not allowed: {', '.join(map(str, outside[:8]))}")
