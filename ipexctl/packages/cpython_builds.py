@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import subprocess
 import tarfile
@@ -32,7 +31,6 @@ from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
 LIST_TIMEOUT = 60
-PYTHON_FILES = 5000  # about as many as a CPython has
 _ARCHIVE = re.compile(
     r"cpython-(\d+\.\d+\.\d+)(?:\+\d+)?-(x86_64|aarch64)-unknown-linux-gnu"
     r"-install_only(?:_stripped)?\.tar\.gz\Z"
@@ -71,13 +69,6 @@ def find_build(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[st
         raise InputError(f"{where} is CPython {version} for {arch}, not {need}", hint=_HINT)
     file = f"cpython-{version}-{arch}.tar.gz"
     return Package("cpython", version, file, found.sha256, found.size)
-
-
-def unpacked_size(archive: Path) -> int:
-    """As gzip says at its end, modulo 4 GiB."""
-    with archive.open("rb") as file:
-        file.seek(-4, os.SEEK_END)
-        return int.from_bytes(file.read(4), "little")
 
 
 # --- from where ----------------------------------------------------------------------------------

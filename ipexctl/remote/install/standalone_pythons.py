@@ -12,7 +12,7 @@ import zlib
 
 from ipexctl.remote import durable, root_folder
 from ipexctl.remote.blobs import blobs
-from ipexctl.remote.failure import Failure
+from ipexctl.remote.failure import Failure, human_size
 
 PLACE = re.compile(r"[0-9a-f]{16}\Z")
 TOP = "python"
@@ -165,9 +165,7 @@ class Unpacking:
     def write(self, archive, member, name):
         self.bytes += member.size
         if self.bytes > MOST_BYTES:
-            raise Failure(
-                "the copied Python is larger than %s" % root_folder.human_size(MOST_BYTES)
-            )
+            raise Failure("the copied Python is larger than %s" % human_size(MOST_BYTES))
         mode = 0o700 if member.mode & 0o100 else 0o600
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         source = archive.extractfile(member)
