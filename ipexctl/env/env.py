@@ -178,10 +178,8 @@ def _back(fleet: Fleet, host: Host, shelf: Shelf, way: _Way) -> HostRecap:
     if why := core.not_back(shelf, key, of_project=way.own):
         stays = shelf.current or "nothing"
         return HostRecap(host.name, Recap.FAILED, why, notes=(f"still uses {stays}",))
-    if not check and shelf.previous == key:
-        fleet.call(host, "remove.root_upkeep.rollback", total=LONG, key=key)
-    elif not check:
-        project = way.project.document()
+    if not check:
+        project = way.project.document() if way.own else None
         fleet.call(host, "install.environments.switch", total=LONG, key=key, project=project)
     now = "would use" if check else "now uses"
     before = shelf.current or "nothing"

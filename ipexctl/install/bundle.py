@@ -12,7 +12,7 @@ from ipexctl.install import carried_python
 from ipexctl.install.install_plan import Cuda, Install, Work
 from ipexctl.install.lock_wheels import fetch, lock_for, write_lock
 from ipexctl.install.progress import Progress
-from ipexctl.install.stack import bundle_format as core
+from ipexctl.install.stack import bundle_lock as core
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack import table_view
 from ipexctl.install.stack.lock_file import Lock

@@ -13,7 +13,7 @@ from ipexctl.errors import InputError, NothingFits
 from ipexctl.facts.facts import Facts
 from ipexctl.install.install_plan import Install, Work
 from ipexctl.install.lock_wheels import fits_stack
-from ipexctl.install.stack import bundle_format as core
+from ipexctl.install.stack import bundle_lock as core
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack.fetch_policy import Fetch
 from ipexctl.install.stack.lock_file import Lock, Package

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -128,22 +127,6 @@ def test_rollback_leads_to_a_changed_environment_and_says_so(shop: Shop) -> None
     assert "changed by hand: numpy 2.0 -> 1.26" in back.detail
     shop.ipexctl("install", "--rollback", "--root", str(shop.root))
     assert links(shop.root) == (second, first)
-
-
-def test_an_environment_of_an_older_ipexctl_is_compared_by_versions(shop: Shop) -> None:
-    shop.install()
-    mark = shop.root / "current/.ipexctl-ok"
-    text = mark.read_text()
-    known = json.loads(text)
-    del known["dists"]
-    mark.write_text(json.dumps(known))
-    by_hand(shop, "2.0")  # another build of the same version
-    assert shop.install().states == ["ok"]
-    mark.write_text(text)
-    assert diff(shop, "--json").document["hosts"][0]["changed"] == [changed_to("2.0")]
-    mark.write_text(json.dumps(known))
-    by_hand(shop, "1.26")
-    assert diff(shop, "--json").document["hosts"][0]["changed"] == [changed_to("1.26")]
 
 
 def test_what_a_process_runs_in_is_not_taken_from_under_it(shop: Shop) -> None:

@@ -241,15 +241,7 @@ def test_rm_asks_with_a_plan_and_a_no_ends_with_1(shop: Shop) -> None:
     assert (would["exit_code"], would["declined"], would["hosts"][0]["current"]) == (0, False, B)
 
 
-def test_wheels_stay_while_an_old_environment_does_not_say_which_it_needs(shop: Shop) -> None:
-    root = made_up(shop.folder / "seven", A, current=A)
-    (root / "envs" / A / ".ipexctl-ok").write_text(json.dumps({"wheels": [TORCH]}))
-    kept = blob(root, "e" * 64)
-    done = shop.ipexctl("env", "rm", "--unused", "--root", str(root), "-y", "--json").document
-    assert (done["done"], kept.exists()) == (False, True)
-
-
-@pytest.mark.parametrize("op", ["remove.root_upkeep.rollback", "remove.root_upkeep.remove"])
+@pytest.mark.parametrize("op", ["install.environments.switch", "remove.root_upkeep.remove"])
 def test_the_agent_refuses_hostile_keys(tmp_path: Path, op: str) -> None:
     root = made_up(tmp_path / "root", A, current=A)
     (tmp_path / "precious").mkdir()
@@ -277,9 +269,8 @@ def test_current_is_whole_at_every_moment_of_a_rollback(tmp_path: Path) -> None:
     watcher.start()
     try:
         for key in (A, B) * 10:
-            assert agent.call("remove.root_upkeep.rollback", {"root": str(root), "key": key}).done[
-                "changed"
-            ]
+            header = {"root": str(root), "key": key}
+            assert agent.call("install.environments.switch", header).done["changed"]
             assert links(root) == (key, B if key == A else A)
     finally:
         over.set()

@@ -315,45 +315,40 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", **more: int
 
 
 SYM, HARD, FOLDER = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
+
+
 EVIL = [
-    ("absolute", [member("/etc/x")], "would leave its folder"),
-    ("dots", [member("python/../../x")], "would leave its folder"),
-    ("beside", [member("pythonx/x")], "is not below python/"),
-    ("a file as the top", [member("python")], "is not a folder"),
-    ("a device", [member("python/x", tarfile.CHRTYPE)], "is neither a file nor"),
-    ("a pipe", [member("python/x", tarfile.FIFOTYPE)], "is neither a file nor"),
-    ("setuid", [member("python/x", mode=0o4755)], "is set-user-id"),
-    ("setgid folder", [member("python/x", FOLDER, mode=0o2755)], "is set-user-id"),
-    ("twice", [member("python/x"), member("python/x")], "is duplicated"),
-    ("a link over a folder",
-     [member("python/a/b"), member("python/a", SYM, "b")], "is duplicated"),
-    ("through a link",
-     [member("python/a", SYM, "."), member("python/a/x")], "written through a link"),
-    ("through a file", [member("python/a"), member("python/a/x")], "written through a file"),
-    ("a link to /", [member("python/a", SYM, "/etc/passwd")], "outside of it"),
-    ("a link that leaves", [member("python/a/b", SYM, "../../x")], "outside of it"),
-    ("a link that leaves through a link",
+    ("absolute", [member("/etc/x")]),
+    ("dots", [member("python/../../x")]),
+    ("beside", [member("pythonx/x")]),
+    ("a device", [member("python/x", tarfile.CHRTYPE)]),
+    ("a pipe", [member("python/x", tarfile.FIFOTYPE)]),
+    ("through a link", [member("python/a", SYM, ".."), member("python/a/x")]),
+    ("a link through a link", [member("python/a", SYM, ".."), member("python/a/x", SYM, "y")]),
+    ("over a link", [member("python/a", SYM, "../x"), member("python/a")]),
+    ("a folder over a link", [member("python/a", SYM, ".."), member("python/a", FOLDER)]),
+    ("through two links",
      [member("python/d/e/f"), member("python/a", SYM, "d/e"),
-      member("python/b", SYM, "a/../../..")],
-     "outside of it"),
-    ("a hard link to what is not in it", [member("python/a", HARD, "/etc/passwd")],
-     "is a link to what is not in it"),
-    ("a hard link to a link", [member("python/a", SYM, "b"), member("python/b", HARD, "python/a")],
-     "is a link to what is not in it"),
+      member("python/b", SYM, "a/../../.."), member("python/b/x")]),
+    ("a hard link to what is not in it", [member("python/a", HARD, "/etc/passwd")]),
+    ("a hard link that leaves", [member("python/a", HARD, "python/../evil.tar.gz")]),
+    ("a hard link through a link",
+     [member("python/a", SYM, ".."), member("python/b", HARD, "python/a/evil.tar.gz")]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("members", "why"), [e[1:] for e in EVIL], ids=[e[0] for e in EVIL])
-def test_hosts_refuse_what_would_leave_its_folder(
-    tmp_path: Path, members: list[Any], why: str
+@pytest.mark.parametrize("members", [e[1] for e in EVIL], ids=[e[0] for e in EVIL])
+def test_hosts_refuse_what_would_be_written_outside_of_its_folder(
+    tmp_path: Path, members: list[Any]
 ) -> None:
     path = tmp_path / "evil.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         for info in members:
             tar.addfile(info, io.BytesIO(b""))
     before = set(everything(tmp_path))
-    with pytest.raises(Failure, match=why):
-        standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(path))
+    with pytest.raises(Failure) as refused:
+        standalone_pythons.unpack(Call(), str(path), str(tmp_path / "place"))
+    assert refused.value.slug == "python-archive-refused"
     outside = {p for p in everything(tmp_path) if not p.startswith(str(tmp_path / "place"))}
     assert outside == before
 
@@ -365,19 +360,21 @@ def everything(folder: Path) -> Iterator[str]:
 def test_hosts_unpack_folders_files_and_links_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "good.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
-        tar.addfile(member("python/bin/p", mode=0o755, size=2), io.BytesIO(b"hi"))
+        tar.addfile(member("python/bin/p", mode=0o755, size=2, uid=1234), io.BytesIO(b"hi"))
         tar.addfile(member("python", FOLDER))
         tar.addfile(member("python/bin", FOLDER))  # after what is in it
         tar.addfile(member("python/bin/same", HARD, "python/bin/p"))
         tar.addfile(member("python/lib/up", SYM, "../bin/p"))
     place = tmp_path / "place"
-    standalone_pythons.Unpacking(Call(), str(place)).all(str(path))
+    standalone_pythons.unpack(Call(), str(path), str(place))
     assert [(place / n).read_text() for n in ("bin/p", "bin/same", "lib/up")] == ["hi"] * 3
     assert os.access(place / "bin" / "p", os.X_OK)
+    assert {p.lstat().st_uid for p in place.rglob("*")} == {os.getuid()}
 
 
 def test_hosts_refuse_half_an_archive(tmp_path: Path, archive: Path) -> None:
     half = tmp_path / "half.tar.gz"
     half.write_bytes(archive.read_bytes()[:200_000])
-    with pytest.raises(Failure, match="is not a complete tar.gz"):
-        standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(half))
+    with pytest.raises(Failure) as refused:
+        standalone_pythons.unpack(Call(), str(half), str(tmp_path / "place"))
+    assert refused.value.slug == "python-archive-incomplete"

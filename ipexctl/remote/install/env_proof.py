@@ -1,6 +1,5 @@
 """The proof that a new environment works: what is locked is there, loads in order, and trains."""
 
-import glob
 import json
 import os
 import re
@@ -8,6 +7,7 @@ import re
 from ipexctl.remote import child_processes, scratch_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_drift
+from ipexctl.remote.install.env_drift import normalized_name
 
 NOT_MEANT = frozenset(
     ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks")
@@ -153,8 +153,9 @@ def prove(call, env, header, variables):
     """
     modules = checked_modules(header["modules"])
     requested = checked_distributions(header.get("requested", []))
+    packages = env_drift.packages(env)
     for dist, version in [row[1:] for row in modules] + requested:
-        require_version(env, dist, version)
+        require_version(packages, dist, version)
     known = [name for name, _, _ in modules]
     others = [n for dist, _ in requested for n in import_names(env, dist) if n not in known]
     folder = scratch_folder.make("proof-")
@@ -211,7 +212,7 @@ def import_names(env, dist):
 def public_modules(env, dist):
     """The topmost packages, and modules beside them; without tests and private ones."""
     packages, found = set(), set()
-    for info in glob.glob(os.path.join(glob.escape(env_drift.site_packages(env)), "*.dist-info")):
+    for info in env_drift.dist_infos(env):
         if normalized_name(os.path.basename(info).partition("-")[0]) != dist:
             continue
         for path, _, _ in env_drift.record_rows(info):
@@ -231,31 +232,12 @@ def is_public(words):
     return all(NAME.match(word) and word[0] != "_" and word not in NOT_MEANT for word in words)
 
 
-def require_version(env, dist, version):
+def require_version(packages, dist, version):
     """By metadata: what a module says of itself differs between eras."""
-    found = installed(env).get(normalized_name(dist), "")
+    found = packages.get(normalized_name(dist), "")
     if found.lower() != version.lower():
         what = "the new environment has %s %s" % (dist, found) if found else "there is no " + dist
         raise Failure("%s, the lock requires %s" % (what, version))
-
-
-def installed(env):
-    """Version of each distribution, from its METADATA."""
-    found = {}
-    for path in glob.glob(os.path.join(env, "lib", "python3*", "site-packages", "*.dist-info")):
-        words = {}
-        with open(os.path.join(path, "METADATA"), encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if not line.strip():
-                    break
-                name, _, value = line.partition(":")
-                words[name.lower()] = value.strip()
-        found[normalized_name(words.get("name", ""))] = words.get("version", "")
-    return found
-
-
-def normalized_name(dist):
-    return re.sub(r"[-_.]+", "-", dist).lower()
 
 
 def proof_command(env, rendezvous, names, mpirun):

@@ -11,7 +11,7 @@ import stat
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import env_drift, env_marks, env_proof, environments
+from ipexctl.remote.install import env_drift, env_marks, environments
 
 TIMEOUT = 60
 ASK = """
@@ -43,7 +43,7 @@ def op_inspect(call, header):
     return {
         "path": path,
         "python": version,
-        "packages": env_proof.installed(path),
+        "packages": env_drift.packages(path),
         "mpirun": os.access(os.path.join(path, "bin", "mpirun"), os.X_OK),
     }
 
@@ -57,7 +57,7 @@ def op_link(call, header):
         root_folder.subfolder(root, "envs", header["key"])
         changed = link_contents(env, path)
         mark = {"use": path, "wheels": [], "blobs": [], "dists": env_drift.metadata(env)}
-        if not changed and read_json(os.path.join(env, env_marks.OK)) == mark:
+        if not changed and env_marks.read_mark(os.path.join(env, env_marks.OK)) == mark:
             return {"built": False}
         blobs.unlink(os.path.join(env, env_marks.PROVED))
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
@@ -111,11 +111,3 @@ def links_to(path, target):
         return os.readlink(path) == target
     except OSError:
         return False
-
-
-def read_json(path):
-    try:
-        with open(path) as file:
-            return json.load(file)
-    except (OSError, ValueError):
-        return None
