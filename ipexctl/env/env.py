@@ -202,14 +202,18 @@ def remove(
     choice = choice_here()
     for key in keys:
         if not core.is_key(key):
-            raise InputError(f"{key!r} is not a valid environment name", hint="ipexctl env ls")
+            raise InputError(
+                f"{key!r} is not a valid environment name",
+                hint="ipexctl env ls",
+                slug="env-key-invalid",
+            )
     with Fleet(target, root) as fleet:
         shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
         known = {e.key for shelf in shelves.values() for e in shelf.envs}
         strange = [key for key in keys if key not in known]
         if shelves and strange and not absent_ok:
             what = f"no host has the environment {strange[0]}"
-            raise InputError(what, hint="ipexctl env ls")
+            raise InputError(what, hint="ipexctl env ls", slug="env-unknown")
 
         def one(host: Host, *, check: bool) -> Removal:
             shelf = shelves[host]

@@ -155,7 +155,12 @@ def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
     agent = fleet.connect(host, python=python)
     seen = probe(agent, fleet.root_of(host))
     if problem := path_problem(seen.disk):
-        raise HostFailed(f"{host.name}: the root folder {problem}", why=PATH_WHY, hint=PATH_HINT)
+        raise HostFailed(
+            f"{host.name}: the root folder {problem}",
+            why=PATH_WHY,
+            hint=PATH_HINT,
+            slug="root-path-unusable",
+        )
     return _with_named(seen, agent, python)
 
 

@@ -167,7 +167,9 @@ def prove(call, env, header, variables):
         found = json.loads(said.strip().splitlines()[-1])
     except (ValueError, IndexError):
         raise Failure(
-            "the test of the new environment printed unexpected output", said[-500:]
+            "the test of the new environment printed unexpected output",
+            said[-500:],
+            slug="proof-unreadable",
         ) from None
     except Failure as e:
         raise proof_failure(e) from None
@@ -182,12 +184,12 @@ def checked_modules(modules):
     """[[module, distribution, version], ...], torch first: nothing else may reach a command line"""
     for entry in modules:
         if len(entry) != 3 or not all(isinstance(word, str) for word in entry):
-            raise Failure("%r is not a module to test" % (entry,), slug="input")
+            raise Failure("%r is not a module to test" % (entry,), slug="module-invalid")
         name, dist, version = entry
         if not (NAME.match(name) and DIST.match(dist) and VERSION.match(version)):
-            raise Failure("%r is not a module to test" % (entry,), slug="input")
+            raise Failure("%r is not a module to test" % (entry,), slug="module-invalid")
     if not modules or modules[0][0] != "torch":
-        raise Failure("the list of packages to test must begin with torch", slug="input")
+        raise Failure("the list of packages to test must begin with torch", slug="module-invalid")
     return modules
 
 
@@ -195,7 +197,7 @@ def checked_distributions(rows):
     for row in rows:
         words = row if isinstance(row, list) and len(row) == 2 else ["", ""]
         if not (DIST.match(str(words[0])) and VERSION.match(str(words[1]))):
-            raise Failure("%r is not a package to test" % (row,), slug="input")
+            raise Failure("%r is not a package to test" % (row,), slug="package-invalid")
     return rows
 
 
@@ -237,7 +239,7 @@ def require_version(packages, dist, version):
     found = packages.get(normalized_name(dist), "")
     if found.lower() != version.lower():
         what = "the new environment has %s %s" % (dist, found) if found else "there is no " + dist
-        raise Failure("%s, the lock requires %s" % (what, version))
+        raise Failure("%s, the lock requires %s" % (what, version), slug="package-differs")
 
 
 def proof_command(env, rendezvous, names, mpirun):
@@ -265,4 +267,6 @@ def proof_failure(e):
         return e
     why = "\n".join([line for line in lines if MARK not in line] + ([] if ended else [e.what]))
     step = (ended or marks[-1:])[0]
-    return Failure("the new environment failed its test at: " + step, why, e.hint, e.slug)
+    return Failure(
+        "the new environment failed its test at: " + step, why, e.hint, slug="env-test-failed"
+    )

@@ -110,6 +110,7 @@ def op_switch(call, header):
                 "the environment %s is no longer usable" % header["key"],
                 "another command removed or rebuilt it",
                 "run the same command again",
+                slug="env-gone",
             )
         env_users.ask(root, header["key"], header.get("project"))
         before = env_marks.current(root)
@@ -127,7 +128,7 @@ def op_switch(call, header):
 
 def checked_wheel(file):
     if not isinstance(file, str) or not WHEEL.match(file):
-        raise Failure("%r is not the name of a wheel" % (file,), slug="input")
+        raise Failure("%r is not the name of a wheel" % (file,), slug="wheel-name-invalid")
     return file
 
 
@@ -194,7 +195,9 @@ def unpacked_size(root, wheels):
             with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
                 total += sum(member.file_size for member in archive.infolist())
         except (OSError, zipfile.BadZipFile) as e:
-            raise Failure("%s is missing or not a readable wheel" % file, str(e)) from None
+            raise Failure(
+                "%s is missing or not a readable wheel" % file, str(e), slug="wheel-unreadable"
+            ) from None
     return total
 
 
@@ -213,7 +216,7 @@ def unpack_uv(root, sha):
                 target.flush()
                 os.fsync(target.fileno())
     except (OSError, zipfile.BadZipFile) as e:
-        raise Failure("cannot unpack uv", str(e)) from None
+        raise Failure("cannot unpack uv", str(e), slug="unpack-failed") from None
     os.chmod(fresh, 0o700)
     durable.rename(fresh, place)
     return place
@@ -222,7 +225,7 @@ def unpack_uv(root, sha):
 def uv_member(names):
     fitting = [n for n in names if re.match(r"uv-[0-9.]+\.data/scripts/uv\Z", n)]
     if len(fitting) != 1:
-        raise Failure("uv's wheel has no program in it")
+        raise Failure("uv's wheel has no program in it", slug="wheel-unreadable")
     return fitting[0]
 
 

@@ -38,7 +38,11 @@ def unpacked_interpreter(call, root, sha):
 def interpreter(place):
     path = os.path.join(place, "bin", "python3")
     if not os.access(path, os.X_OK):
-        raise Failure("the copied Python has no bin/python3 that can be run", place)
+        raise Failure(
+            "the copied Python has no bin/python3 that can be run",
+            place,
+            slug="python-archive-invalid",
+        )
     return path
 
 
@@ -74,7 +78,9 @@ def unpacked_size(path):
             file.seek(-4, os.SEEK_END)
             return int.from_bytes(file.read(4), "little")
     except OSError as e:
-        raise Failure("cannot read the copied Python", e.strerror or str(e)) from None
+        raise Failure(
+            "cannot read the copied Python", e.strerror or str(e), slug="blob-unreadable"
+        ) from None
 
 
 def unpack(call, source, place):

@@ -109,7 +109,9 @@ def op_set_aside(call, header):
         user = environments.process_using(env)
         if user:
             what = "%s runs in %s, which would be rebuilt" % (user, env)
-            raise Failure(what, "", "ipexctl install --rebuild   # once it has ended")
+            raise Failure(
+                what, "", "ipexctl install --rebuild   # once it has ended", slug="env-in-use"
+            )
         here = os.path.realpath(env)
         used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
         if used:

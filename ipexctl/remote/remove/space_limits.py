@@ -66,7 +66,9 @@ def op_remove_run(call, header):
             return {"removed": False}
         lock = None if run in run_folders.active(root) else run_folders.lock_run(folder)
         if lock is None and time.monotonic() > end:
-            raise Failure("the run %s is still active" % run, hint="ipexctl stop %s" % run)
+            raise Failure(
+                "the run %s is still active" % run, hint="ipexctl stop %s" % run, slug="run-active"
+            )
         time.sleep(0.0 if lock else 0.1)
     try:
         os.rename(folder, gone)
@@ -76,7 +78,11 @@ def op_remove_run(call, header):
         os.close(lock)
     shutil.rmtree(gone, ignore_errors=True)
     if os.path.lexists(gone):
-        raise Failure("cannot remove all of %s" % gone, "files of another user may be in it")
+        raise Failure(
+            "cannot remove all of %s" % gone,
+            "files of another user may be in it",
+            slug="not-removed",
+        )
     return {"removed": True}
 
 
