@@ -48,7 +48,14 @@ def _recap_line(recap: HostRecap, width: int) -> Text:
 
 
 def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
+    """`slug`: the name of the error that a host failed with, whatever its words are."""
     return [
-        {"host": r.host, "state": r.state.value, "detail": r.detail, "notes": list(r.notes)}
+        {
+            "host": r.host,
+            "state": r.state.value,
+            "slug": r.slug or None,
+            "detail": r.detail,
+            "notes": list(r.notes),
+        }
         for r in recaps
     ]

@@ -169,6 +169,11 @@ class Outcome:
         return [h["state"] for h in self.document["hosts"]]
 
     @property
+    def slugs(self) -> list[str | None]:
+        """Of the errors that hosts failed with."""
+        return [h["slug"] for h in self.document["hosts"]]
+
+    @property
     def detail(self) -> str:
         host = self.document["hosts"][0]
         return "\n".join([host["detail"], *host["notes"]])
