@@ -121,7 +121,7 @@ def test_its_sha256_stands_for_a_lock_that_is_not_there_and_the_lock_is_kept(sho
     known = digest(lock)
     lock.unlink()
     refused = install(shop)
-    assert (refused.code, refused.slug) == (2, "bundle-unknown")
+    assert (refused.code, refused.slug) == (2, "bundle-unverified")
     assert known not in refused.out + refused.err  # it must come from where the bundle was made
     wrong = install(shop, "--lock-sha256", "0" * 64)
     assert (wrong.code, wrong.slug) == (2, "bundle-other-lock")
@@ -132,18 +132,18 @@ def test_its_sha256_stands_for_a_lock_that_is_not_there_and_the_lock_is_kept(sho
 
 
 REFUSED = [
-    (("--torch", "2.13.0"), "--bundle cannot be combined with options that select a stack"),
-    (("-r", "requirements.txt"), "--bundle cannot be combined with options that select a stack"),
-    (("--lock-sha256", "abc"), "--lock-sha256 abc is not a sha256"),
-    (("--bundle", "gone.tar"), "cannot read the bundle gone.tar"),
+    (("--torch", "2.13.0"), "options-conflict"),
+    (("-r", "requirements.txt"), "options-conflict"),
+    (("--lock-sha256", "abc"), "sha256-invalid"),
+    (("--bundle", "gone.tar"), "bundle-unreadable"),
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), REFUSED)
-def test_what_is_not_clear_is_refused(shop: Shop, words: tuple[str, ...], said: str) -> None:
+@pytest.mark.parametrize(("words", "slug"), REFUSED)
+def test_what_is_not_clear_is_refused(shop: Shop, words: tuple[str, ...], slug: str) -> None:
     made(shop)
     refused = install(shop, *words)
-    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert (refused.code, refused.slug) == (2, slug), refused.err
 
 
 def test_a_bundle_for_another_python_is_refused_with_both(shop: Shop) -> None:
@@ -151,9 +151,8 @@ def test_a_bundle_for_another_python_is_refused_with_both(shop: Shop) -> None:
     words = ("--python", other, "--mpi", "none", "--stack", "stock", "-o", "here.tar")
     assert shop.ipexctl("bundle", *words).code == 0
     refused = install(shop, "--python", sys.executable)
-    assert refused.code == 3
-    assert f"it is for Python {other}" in refused.err
-    assert f"they have Python {PYTHON}" in refused.err
+    assert (refused.code, refused.slug) == (3, "bundle-does-not-fit")
+    assert f" Python {other}, " in refused.err and f" Python {PYTHON}, " in refused.err
 
 
 # --- tampering ------------------------------------------------------------------------------------
@@ -242,7 +241,7 @@ def test_what_is_not_whole_is_refused_and_nothing_is_left(
     with pytest.raises(InputError) as refused:
         unpack(bundled)
     assert why in refused.value.why
-    assert refused.value.what == f"{path} is not a valid bundle"
+    assert (refused.value.slug, str(path) in refused.value.what) == ("bundle-invalid", True)
     lock = parse((bundled.work / "ipexctl.lock").read_text(), "")
     assert blobs_of(bundled) <= {b.sha256 for b in blobs(lock)}  # no part, nothing strange
 
@@ -329,9 +328,8 @@ def test_nothing_hides_in_the_lock_of_a_bundle(
 def test_a_blob_and_the_lock_changed_together_are_refused_by_the_lock_here(bundled: Shop) -> None:
     both_changed(bundled.work / "here.tar")
     refused = install(bundled)
-    assert refused.code == 2
-    assert "is not this folder's ipexctl.lock" in refused.err
-    assert "it has another numpy-2.0-py3-none-any.whl" in refused.err
+    assert (refused.code, refused.slug) == (2, "bundle-other-lock")
+    assert " numpy-2.0-py3-none-any.whl" in refused.err
     assert (blobs_of(bundled), bundled.root.exists()) == (set(), False)
 
 
@@ -339,7 +337,7 @@ def test_a_blob_and_the_lock_changed_together_are_refused_by_the_sha256(bundled:
     known = digest(bundled.work / "ipexctl.lock")
     both_changed(bundled.work / "here.tar")
     refused = install(bundled, "--lock-sha256", known)
-    assert (refused.code, "is not the one that --lock-sha256 names" in refused.err) == (2, True)
+    assert (refused.code, refused.slug) == (2, "bundle-other-lock")
     assert (blobs_of(bundled), bundled.root.exists()) == (set(), False)
 
 
@@ -352,8 +350,6 @@ def test_current_stays_what_it_was_when_a_bundle_is_refused(shop: Shop) -> None:
     made(shop)
     path.write_bytes(changed_blob(path.read_bytes()))
     refused = install(shop)
-    assert (refused.code, "numpy-2.1-py3-none-any.whl in it was changed" in refused.err) == (
-        2,
-        True,
-    )
+    assert (refused.code, refused.slug) == (2, "bundle-invalid")
+    assert "numpy-2.1-py3-none-any.whl" in refused.err
     assert (shop.current, len(shop.envs())) == (before, 2)
