@@ -187,7 +187,7 @@ def _hosts_of(target: Target, root: str) -> Inventory:
 
 def recap_of(down: HostDown, seconds: float) -> HostRecap:
     notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
-    return HostRecap(down.host, down.state, down.what, seconds, notes)
+    return HostRecap(down.host, down.state, down.what, seconds, notes, slug=down.slug)
 
 
 @contextmanager
