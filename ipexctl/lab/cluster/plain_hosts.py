@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +20,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, folders, lab_plan, linux
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
 from ipexctl.lab.cluster.lab_spec import LabSpec
-from ipexctl.lab.cluster.processes import ENV
+from ipexctl.lab.cluster.processes import ENV, sshd_path
 
 
 def account() -> str:
@@ -64,8 +63,7 @@ def start(folder: Path, plan: LabPlan, host: HostPlan, key: str = "host_key") ->
     (own / "sshd.pid").unlink(missing_ok=True)
     if not os.geteuid():
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd of root wants it, empty
-    sshd = shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"
-    argv = [sshd, "-D", "-f", str(own / "sshd_config"), "-E", str(own / "sshd.log")]
+    argv = [sshd_path(), "-D", "-f", str(own / "sshd_config"), "-E", str(own / "sshd.log")]
     pid = subprocess.Popen(argv, env=ENV, stdin=subprocess.DEVNULL, start_new_session=True).pid
     deadline = time.monotonic() + 20
     while not (own / "sshd.pid").exists():

@@ -15,11 +15,13 @@ from typing import Any
 
 import ipexctl
 from ipexctl.base.located_errors import nearest
+from ipexctl.base.quoting import quote
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.lab.cluster import config_text, folders, lab_network, machine_support, rungs, shapes
 from ipexctl.lab.cluster.folders import state_root
 from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
+from ipexctl.lab.cluster.processes import wait_until
 from ipexctl.local.environment import environment
 from ipexctl.quick_dataclass import dataclass
 
@@ -192,6 +194,16 @@ class Lab:
         inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
         return [*self._way_in(pid, 0 if user == "root" else self._uid), *clean, *inside]
 
+    def login_argv(self, host: str, argv: Sequence[str] = (), *, root: bool = False) -> list[str]:
+        """A command that logs in over SSH and runs `argv`, or a shell; with `root` as
+        `shell_argv`, and also where this lab's sshd may be unable to allocate a terminal."""
+        if root or self.rung == rungs.FLAT:
+            return self.shell_argv(host, argv, user="root")
+        if host not in self.addresses:
+            self._known(host)
+        target = self.addresses[0] if host in self.hosts and self.addresses else host
+        return ["ssh", "-F", str(self.ssh_config), target, *([quote(argv)] if argv else ())]
+
     def _way_in(self, pid: int, uid: int) -> list[str]:
         if self.rung == rungs.FLAT:
             return []
@@ -210,13 +222,10 @@ class Lab:
             full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
 
-    def no_such_host(self, host: str) -> InputError:
-        hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
-        return InputError(f"no host '{host}' in lab '{self.name}'", hint=hint)
-
     def _known(self, host: str) -> str:
         if host not in self.hosts:
-            raise self.no_such_host(host)
+            hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
+            raise InputError(f"no host '{host}' in lab '{self.name}'", hint=hint)
         return host
 
     def _ask(self, op: str, **rest: str) -> Any:
@@ -325,9 +334,6 @@ def _unwrap(answer: dict[str, Any]) -> Any:
 
 def _wait_down(folder: Path, link: str, seconds: float = 300) -> None:
     """Removing the files takes its time: an environment on each host is gigabytes."""
-    deadline = time.monotonic() + seconds
-    while not remove_dead(folder):
-        if time.monotonic() > deadline:
-            raise HostFailed("the lab did not end", why=f"see {folder}/watchdog.log")
-        time.sleep(0.02)
+    if not wait_until(lambda: remove_dead(folder), seconds, 0.02):
+        raise HostFailed("the lab did not end", why=f"see {folder}/watchdog.log")
     lab_network.wait_gone(link)
