@@ -20,7 +20,7 @@ from ipexctl.errors import InputError
 from ipexctl.play.text.interpolation import Scope, expanded, for_shell
 from ipexctl.quick_dataclass import dataclass
 
-_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
+TRUE, FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 _NUL = "a value cannot contain a NUL character"
 
@@ -220,9 +220,9 @@ def scalar_as(kind: Any, text: str) -> Any:
             )
         return text
     if kind is bool:
-        if text.lower() not in (*_TRUE, *_FALSE):
+        if text.lower() not in (*TRUE, *FALSE):
             raise Bad(f"{text[:64]!r} is not true or false")
-        return text.lower() in _TRUE
+        return text.lower() in TRUE
     if kind is Seconds:
         seconds = seconds_of(text)
         if seconds is None:
@@ -293,48 +293,3 @@ def described(kind: Any) -> str:
         return " or ".join(inner)
     words = {bool: "true or false", int: "whole number", Seconds: "duration", Code: "shell code"}
     return words.get(kind, "text")
-
-
-def json_schema(kind: type[Step]) -> dict[str, Any]:
-    """Of what may stand behind the keyword."""
-    properties = {
-        a.name: {**_json_type(a.kind), "description": a.doc} for a in arguments(kind).values()
-    }
-    required = [a.name for a in arguments(kind).values() if a.required]
-    whole: dict[str, Any] = {
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
-    if required:
-        whole["required"] = required
-    forms = [whole]
-    if kind.main and set(required) <= {kind.main}:
-        forms.append(_json_type(arguments(kind)[kind.main].kind))
-    if not required:
-        forms.append({"type": "null"})
-    doc = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
-    return {"description": doc, "anyOf": forms} if len(forms) > 1 else {"description": doc, **whole}
-
-
-def argument_schema(about: Argument) -> dict[str, Any]:
-    return _json_type(about.kind)
-
-
-def _json_type(kind: Any) -> dict[str, Any]:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _json_type(next(k for k in inner if k is not type(None)))
-    plain = {"type": ["string", "number", "boolean"]}
-    if origin is tuple:
-        return {"anyOf": [plain, {"type": "array", "items": plain}]}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": plain}
-    reference = {"type": "string", "pattern": r"\$\{"}
-    if origin is Literal:
-        return {"anyOf": [{"enum": list(inner)}, reference]}
-    if kind is bool:
-        return {"anyOf": [{"type": "boolean"}, {"enum": [*_TRUE, *_FALSE]}, reference]}
-    if kind is int:
-        return {"anyOf": [{"type": "integer"}, reference]}
-    return plain
