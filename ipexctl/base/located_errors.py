@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from ipexctl.base.place import Place
@@ -20,6 +20,15 @@ class Bad(Exception):
         super().__init__(what)
         self.what, self.why, self.hint, self.slug, self.at = what, why, hint, slug, at
 
+    def prefixed(self, prefix: str) -> Bad:
+        """The same error, for a text that does not start where `at` counts from."""
+        return Bad(prefix + self.what, why=self.why, hint=self.hint, slug=self.slug)
+
+    def masked(self, mask: Callable[[str], str]) -> Bad:
+        """The same error without secrets."""
+        what, why, hint = mask(self.what), mask(self.why), mask(self.hint)
+        return Bad(what, why=why, hint=hint, slug=self.slug, at=self.at)
+
     def placed(self, start: Place | None) -> InputError:
         """The same for the user; None: the text is from the command line."""
         if start is None:
@@ -27,6 +36,15 @@ class Bad(Exception):
         else:
             where = str(Place(start.source, start.line, start.column + self.at))
         return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint, slug=self.slug)
+
+
+@contextmanager
+def located(start: Place | None) -> Iterator[None]:
+    """A Bad that is raised inside is for the user, with its place in the text at `start`."""
+    try:
+        yield
+    except Bad as e:
+        raise e.placed(start) from None
 
 
 class FoundErrors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.located_errors import Bad, did_you_mean, located
 from ipexctl.base.place import Place
 from ipexctl.inventory.host_address import parse_address
 from ipexctl.inventory.host_variables import Value
@@ -87,10 +87,8 @@ def _host(draft: Draft, name: str, line: Line) -> None:
         return
     text, column = line.words[0]
     place = line.place(column)
-    try:
+    with located(place):
         hosts = parse_address(text)
-    except Bad as e:
-        raise e.placed(place) from None
     _refuse_slots(hosts[0], text, place)
     values = dict(options(line))
     draft.add_hosts(name, [Host(h.name, h.user, h.port, place=place) for h in hosts], values)

@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.inventory.inventory import Host
-from ipexctl.inventory.nodeset import MAX_NAMES, BadRange, expand, is_range, split
+from ipexctl.inventory.nodeset import MAX_NAMES, expand, is_range, split
 
 SMALLEST_PORT_LOOKALIKE = 1000
 MOST_SLOTS = 999_999
@@ -138,8 +138,9 @@ def _names(text: str, limit: int, *, at: int) -> list[str]:
         return [text]
     try:
         names = expand(text, limit)
-    except BadRange as e:
-        raise Bad(e.what, hint=e.hint, at=at + e.at) from None
+    except Bad as e:
+        e.at += at
+        raise
     for name in names:
         _check_name(name)
     return names

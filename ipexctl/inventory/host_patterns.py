@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from ipexctl.base.located_errors import did_you_mean, nearest
+from ipexctl.base.located_errors import Bad, did_you_mean, nearest
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_formats import members
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.inventory.nodeset import BadRange, expand, fold, split
+from ipexctl.inventory.nodeset import expand, fold, split
 
 LONGEST = 4096
 _EVERYTHING = ("all", "*", "@all")
@@ -126,8 +126,8 @@ class _Finder:
     def _written_out(self, item: str) -> list[str]:
         try:
             return expand(item) if "[" in item or "]" in item else [item]
-        except BadRange as e:
-            raise InputError(e.what, hint=e.hint or self.hint) from None
+        except Bad as e:
+            raise InputError(e.what, hint=e.hint or self.hint, slug=e.slug) from None
 
     def _pattern(self, item: str) -> frozenset[str]:
         found: set[str] = set()

@@ -127,7 +127,7 @@ def apply(
             if strict and field and (field in given):
                 raise Bad(f"{field} is set twice for host {host.name!r}")
         except Bad as e:
-            raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint).placed(value.place) from None
+            raise e.prefixed(f"{key}: ").placed(value.place) from None
         if field:
             given.add(field)
             host = replace(host, **{field: found})

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad
+from ipexctl.base.located_errors import Bad, located
 from ipexctl.base.place import Place
 from ipexctl.errors import InputError
 from ipexctl.inventory.host_address import parse_address
@@ -61,10 +61,8 @@ def parse_items(items: Iterable[str], source: str) -> Inventory:
     found: list[_Named] = []
     for item in items:
         for piece, _ in split(item, ","):
-            try:
+            with located(None):
                 hosts = parse_address(piece.strip()) if piece.strip() else []
-            except Bad as e:
-                raise e.placed(None) from None
             found += [_Named(host, alone=len(hosts) == 1) for host in hosts]
     return _inventory(found, source)
 
@@ -115,10 +113,8 @@ def _read(line: Line) -> Iterator[_Named]:
     if not line.words:
         return
     text, column = line.words[0]
-    try:
+    with located(line.place(column)):
         hosts = parse_address(text)
-    except Bad as e:
-        raise e.placed(line.place(column)) from None
     values = options(line)
     for key, value in values:
         if getattr(hosts[0], field_of(key) or "local"):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 
+from ipexctl.base.located_errors import Bad
 from ipexctl.quick_dataclass import dataclass
 
 MAX_NAMES = 10_000
@@ -15,18 +16,10 @@ _NUMBERS = re.compile(r"([0-9]{1,9})(?:[-:]([0-9]{1,9})(?:[/:]([0-9]{1,9}))?)?",
 _LETTERS = re.compile(r"([a-z])[-:]([a-z])|([A-Z])[-:]([A-Z])", re.ASCII)
 
 
-class BadRange(ValueError):
-    """`at` counts characters from the start of the text."""
-
-    def __init__(self, what: str, *, hint: str = "", at: int = 0) -> None:
-        super().__init__(what)
-        self.what, self.hint, self.at = what, hint, at
-
-
 def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
     """`r[1-2]n[01-03]` -> r1n01 r1n02 ...; also [1-9/2], and Ansible's [01:50] and [a:f].
 
-    Counts before it makes anything, so that `[1-999999999]` costs nothing.
+    Raises Bad. Counts before it makes anything, so that `[1-999999999]` costs nothing.
     """
     parts: list[list[str] | list[_Span]] = []
     count, at = 1, 0
@@ -40,7 +33,7 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
             parts.append([piece])
         at += len(piece) + 1
         if count > limit:
-            raise BadRange(
+            raise Bad(
                 f"{text!r} names {count:,} hosts or more; the maximum is {limit:,}",
                 hint="check the numbers in the brackets",
             )
@@ -51,7 +44,7 @@ def is_range(inside: str) -> bool:
     """Could this stand between brackets? It is not written out."""
     try:
         return bool(list(_spans(inside, inside, 0)))
-    except BadRange:
+    except Bad:
         return False
 
 
@@ -97,7 +90,7 @@ def _refuse_brackets(text: str, piece: str, at: int) -> None:
     bracket = re.search(r"[\[\]]", piece)
     if bracket:
         what = f"{text!r}: unbalanced brackets"
-        raise BadRange(what, at=at + bracket.start())
+        raise Bad(what, at=at + bracket.start())
 
 
 def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
@@ -106,7 +99,7 @@ def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
             yield _span(piece)
         except ValueError as e:
             why = f": {e}" if str(e) else ""
-            raise BadRange(
+            raise Bad(
                 f"{text!r}: [{inside}] is not a range of numbers{why}",
                 hint="a range is node[01-16], node[1,3,5-9] or node[1-9/2]",
                 at=at,

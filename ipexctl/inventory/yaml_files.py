@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.located_errors import Bad, did_you_mean, located
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.inventory.host_address import parse_address
@@ -118,10 +118,8 @@ def _refuse_again(draft: Draft, group: str, name: Scalar) -> None:
 
 def _read(name: Scalar) -> list[Host]:
     _refuse_tag(name)
-    try:
+    with located(name.place):
         hosts = parse_address(name.text)
-    except Bad as e:
-        raise e.placed(name.place) from None
     return [replace(host, place=name.place) for host in hosts]
 
 

@@ -111,7 +111,7 @@ class _Batch:
         try:
             args = bound.request(self._files, scope)
         except Bad as e:
-            raise Bad(f"{step.kind}: {e.what}", why=e.why, hint=e.hint).placed(step.place) from None
+            raise e.prefixed(f"{step.kind}: ").placed(step.place) from None
         return {
             "number": step.number, "module": bound.module, "args": args, "sudo": step.sudo,
             "ignore_errors": step.ignore_errors, "retries": step.retries, "delay": step.delay,

@@ -21,7 +21,6 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.play.play_hosts import PlayHosts, play_hosts
 from ipexctl.play.play_journal import PlayJournal, open_journal, pending_handlers
-from ipexctl.play.play_report import PlayReport
 from ipexctl.play.play_scope import ANY_NAME, PlayScope, read_names
 from ipexctl.play.steps import all_steps
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, HostStep, Result
@@ -29,7 +28,7 @@ from ipexctl.play.text.check_prediction import Looked, predict
 from ipexctl.play.text.conditions import check_names, check_values, holds, needs_facts
 from ipexctl.play.text.fact_values import FACTS
 from ipexctl.play.text.interpolation import Scope
-from ipexctl.play.text.play_values import Play, PlayStep, State, StepOutcome
+from ipexctl.play.text.play_values import Play, PlayReport, PlayStep, State, StepOutcome
 from ipexctl.play.text.step_choice import StepChoice, chosen_steps
 from ipexctl.play.text.step_schema import Step, bind
 from ipexctl.quick_dataclass import dataclass
@@ -157,8 +156,8 @@ def _check_files(step: PlayStep, bound: Step, scope: Scope) -> None:
         try:
             bound.validate_files(scope)
         except Bad as e:
-            what = f"{step.kind}: {scope.masked(e.what)}"
-            raise Bad(what, why=e.why, hint=e.hint).placed(step.place) from None
+            error = e.prefixed(f"{step.kind}: ").masked(scope.masked)
+            raise error.placed(step.place) from None
 
 
 def _parts(hosts: Inventory, serial: int) -> Iterator[Inventory]:

@@ -61,5 +61,5 @@ def _names(
     try:
         found = select(everyone, (pattern,), (), known, option=key)
     except InputError as e:
-        raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint).placed(place) from None
+        raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint, slug=e.slug).placed(place) from None
     return frozenset(host.name for host in found.hosts)

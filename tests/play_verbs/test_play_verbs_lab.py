@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl.machines.target import Target, inventory
 from ipexctl.play.ansible_program import Playbook, run_playbook
-from ipexctl.play.text.ansible_recap import read_recap
+from ipexctl.play.steps.fleet_steps.ansible_step import read_recap
 from tests.play_verbs.conftest import HOSTS, Player
 
 TRAIN = """\

@@ -12,8 +12,8 @@ from ipexctl.doctor.report.report import Report
 from ipexctl.doctor.report.suggested_fix import do
 from ipexctl.inventory.inventory import Host
 from ipexctl.play.accelerate_options import config_options
+from ipexctl.play.steps.fleet_steps.ansible_step import AnsibleHost, read_recap
 from ipexctl.play.steps.fleet_steps.doctor_step import Doctor
-from ipexctl.play.text.ansible_recap import AnsibleHost, read_recap
 from ipexctl.play.text.play_values import State
 from ipexctl.run.watch.fetch_outputs import move_into
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import errno
 import queue
+import random
 import re
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ipexctl.errors import Unreachable
+from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
 from ipexctl.quick_dataclass import dataclass
 
+T = TypeVar("T")
 BANNER_LIMIT = 1 << 16
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
 SEE_SSHD = "systemctl status ssh sshd; ss -tln"
 _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
@@ -41,7 +45,29 @@ Names = Callable[[], KnownNames]
 
 
 class Dropped(Exception):
-    """The host closed the connection before it said anything of SSH: worth another try."""
+    """The host closed the connection before the SSH handshake: worth another try."""
+
+    def __init__(self, host: Host, said: str) -> None:
+        super().__init__(said)
+        self.error = Unreachable(
+            f"{host.name}: the host closed the connection before the SSH handshake",
+            why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
+            hint=login_command.debug(host),
+        )
+
+
+def retry_dropped(attempt: Callable[[], T], deadline: float) -> T:
+    """sshd drops some of many connections at once (MaxStartups): tries until the deadline."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return attempt()
+        except Dropped as e:
+            rest = pause * random.uniform(0.5, 1.5)
+            if time.monotonic() + rest >= deadline:
+                raise e.error from None
+        time.sleep(rest)
+        pause = min(pause * 2, LONGEST_PAUSE)
 
 
 @dataclass
@@ -144,7 +170,7 @@ def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
             ) from None
         except OSError as e:  # a reset, where our line came to a closed door
             if not seen:
-                raise Dropped(str(e)) from None
+                raise Dropped(answer.given, str(e)) from None
             data = b""
         seen += data
         if not data or len(seen) > BANNER_LIMIT:
@@ -162,7 +188,7 @@ def _no_ssh(answer: Answer, seen: bytes) -> Exception:
             hint="wait a minute, and fix the logins that fail",
         )
     if not text or text.startswith("Exceeded"):
-        return Dropped(text)
+        return Dropped(answer.given, text)
     return Unreachable(
         f"{answer.name}: port {answer.port} does not speak SSH", why=f"it said: {text[:200]}"
     )

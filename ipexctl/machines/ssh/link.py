@@ -232,7 +232,7 @@ def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
             hint=login_command.debug(answer.given),
         )
     if isinstance(error, EOFError | ConnectionError):
-        return Dropped(str(error))
+        return Dropped(answer.given, str(error))
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
         return Unreachable(
             f"{answer.name}: the host and ipexctl have no SSH algorithm in common",

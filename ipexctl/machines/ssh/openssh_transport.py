@@ -7,7 +7,6 @@ errors are text. Whatever ssh_config says, ssh must know the host's key and neve
 from __future__ import annotations
 
 import math
-import random
 import secrets
 import shlex
 import shutil
@@ -22,13 +21,12 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command, startup_files
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
-from ipexctl.machines.ssh.dial import SEE_SSHD, Names
+from ipexctl.machines.ssh.dial import SEE_SSHD, Dropped, Names, retry_dropped
 from ipexctl.machines.ssh.host_keys import own_known_hosts
 from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 from ipexctl.quick_dataclass import dataclass
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 NOISE_LIMIT = 1 << 20
 INPUT_WAIT = 1.0  # seconds at the end in which a command that waits for input gets some
 SSH_FAILED = 255  # ssh's own exit code for everything that isn't the command's
@@ -66,18 +64,8 @@ class OpenSshTransport:
         allow_files(len(hosts))
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
-        """sshd drops some of many at once (MaxStartups): then again, until the deadline."""
         deadline = time.monotonic() + timeout
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return self._try(host, command, deadline)
-            except _Dropped as e:
-                rest = pause * random.uniform(0.5, 1.5)
-                if time.monotonic() + rest >= deadline:
-                    raise e.told from None
-            time.sleep(rest)
-            pause = min(pause * 2, LONGEST_PAUSE)
+        return retry_dropped(lambda: self._try(host, command, deadline), deadline)
 
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
         """RemoteTransport.attend; ssh itself says what is wrong."""
@@ -178,14 +166,6 @@ class _SshProcess(PipeChannel):
         return super().read(size, timeout)
 
 
-class _Dropped(Exception):
-    """The host hung up before it had said who it is: worth another try."""
-
-    def __init__(self, told: Unreachable) -> None:
-        super().__init__(told.what)
-        self.told = told
-
-
 # --- what ssh says, as our errors ----------------------------------------------------------------
 
 
@@ -197,7 +177,6 @@ class _Saying:
     means: str
     hint: str
     kind: type[Unreachable] = Unreachable
-    again: bool = False
 
 
 _SAYINGS = (
@@ -240,32 +219,24 @@ _SAYINGS = (
         "sshd temporarily refuses connections from this machine",
         "wait a minute",
     ),
-    _Saying(
-        "kex_exchange_identification",
-        "the host closed the connection before the SSH handshake",
-        "{debug}",
-        again=True,
-    ),
-    _Saying(
-        "Connection reset by",
-        "the host closed the connection before the SSH handshake",
-        "{debug}",
-        again=True,
-    ),
 )
+
+
+_DROPPED = ("kex_exchange_identification", "Connection reset by")
 
 
 def explain(
     host: Host, status: int | None, said: str, names: Names = KnownNames
-) -> Unreachable | _Dropped:
+) -> Unreachable | Dropped:
     """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
     if "Could not resolve hostname" in said:
         return unresolved(host, login_command.where(host), said, names())
     found = next((s for s in _SAYINGS if s.said in said), None)
     if found:
         hint = found.hint.format(**_commands(host))
-        error = found.kind(f"{host.name}: {found.means}", why=said, hint=hint)
-        return _Dropped(error) if found.again else error
+        return found.kind(f"{host.name}: {found.means}", why=said, hint=hint)
+    if any(words in said for words in _DROPPED):
+        return Dropped(host, said)
     hint = login_command.debug(host)
     if status is None:
         return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint)

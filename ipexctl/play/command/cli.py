@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ipexctl.base.quoting import quote
 from ipexctl.cli.options import Json, Root, on_hosts, print_json
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 
 if TYPE_CHECKING:
-    from ipexctl.play.play_report import PlayReport
+    from ipexctl.play.text.play_values import PlayReport
 
 PLAYS = Annotated[
     list[str] | None,
@@ -165,13 +168,35 @@ def _pair(text: str) -> tuple[str, str]:
 def _password(file: str, *, ask: bool) -> str:
     import getpass
 
-    from ipexctl.play.password_file import read_password
-
     if file and ask:
         raise InputError("--ask-sudo-pass and --sudo-password-file cannot be combined")
     if file or not ask:
-        return read_password(file) if file else ""
+        return _read_password(file) if file else ""
     if not sys.stdin.isatty():
         what = "cannot ask for the sudo password: stdin is not a terminal"
         raise InputError(what, hint="--sudo-password-file FILE")
     return getpass.getpass("sudo password: ")
+
+
+_LONGEST_PASSWORD = 4096
+
+
+def _read_password(word: str) -> str:
+    """The sudo password, from a file that only its owner can read, or from a pipe; without its
+    newline. Raises InputError, which never has any of the content."""
+    try:
+        with Path(word).expanduser().open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = b"" if mode & 0o077 else file.read(_LONGEST_PASSWORD + 1)
+        if mode & 0o077:
+            what = f"--sudo-password-file {word}: other users may read or write this file"
+            raise InputError(what, hint=f"chmod 600 {quote((word,))}")
+        password = data.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError:
+        raise InputError(f"--sudo-password-file {word}: the password is not UTF-8 text") from None
+    except (OSError, RuntimeError) as e:
+        raise InputError(f"--sudo-password-file: cannot read {word}", why=reason_of(e)) from None
+    if not password or len(data) > _LONGEST_PASSWORD or set(password) & set("\0\n"):
+        why = "the file must contain only the password, on one line"
+        raise InputError(f"--sudo-password-file {word}: expected a password", why=why)
+    return password

@@ -64,8 +64,8 @@ class Copy(HostStep):
         try:
             return expanded(text, scope)
         except Bad as e:
-            error = Bad(scope.masked(e.what), why=scope.masked(e.why), hint=e.hint)
-            raise error.placed(place_in(text, e.at, self.src)) from None
+            place = place_in(text, e.at, self.src)
+            raise e.prefixed("").masked(scope.masked).placed(place) from None
 
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         path = Path(os.path.expanduser(self.src))  # noqa: PTH111  a Path would drop the last /

@@ -160,7 +160,7 @@ def _values(node: Node, scope: Scope) -> list[str]:
         try:
             found.append(expanded(item.text, scope) or "")
         except Bad as e:
-            raise Bad(e.what, why=e.why, hint=e.hint).placed(item.place_at(e.at)) from None
+            raise e.prefixed("").placed(item.place_at(e.at)) from None
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Values
 from dataclasses import field, replace
 
-from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, nearest
+from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, located, nearest
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import MAX_TEXT, Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.errors import is_shown
@@ -133,10 +133,8 @@ class _Reader:
         return found
 
     def _name(self, key: Scalar) -> str:
-        try:
+        with located(key.place):
             return _one_line(key.text)
-        except Bad as e:
-            raise e.placed(key.place) from None
 
     # -- a step --
 
@@ -283,7 +281,7 @@ class _Reader:
         try:
             return read(found.text)
         except Bad as e:
-            raise Bad(f"{key}: {e.what}", hint=e.hint).placed(found.place) from None
+            raise e.prefixed(f"{key}: ").placed(found.place) from None
 
     def _text(self, node: Mapping, key: str) -> str:
         return str(self._scalar(node, key, _one_line))

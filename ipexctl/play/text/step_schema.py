@@ -151,8 +151,7 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
 
 def _located(error: Bad, prefix: str, node: Node, scope: Scope) -> InputError:
     place = node.place_at(error.at) if isinstance(node, Scalar) else node.place
-    why, hint = scope.masked(error.why), scope.masked(error.hint)
-    return Bad(scope.masked(prefix + error.what), why=why, hint=hint).placed(place)
+    return error.prefixed(prefix).masked(scope.masked).placed(place)
 
 
 def _quoted(names: list[str]) -> str:
