@@ -55,7 +55,9 @@ def ask_which(names: Sequence[str], wrong: str, asked: TextIO, out: TextIO) -> s
     said = asked.readline()
     if not said:  # Ctrl-D
         print(file=out)
-        raise InputError("no hosts were chosen", hint="ipexctl init node1 node2")
+        raise InputError(
+            "no hosts were chosen", hint="ipexctl init node1 node2", slug="no-hosts-chosen"
+        )
     return said.strip() or "all"
 
 
@@ -64,7 +66,9 @@ def ask_names(why: str, asked: TextIO, out: TextIO) -> list[str]:
     print("Names or addresses of the hosts: ", end="", file=out, flush=True)
     names = asked.readline().split()
     if not names:
-        raise InputError("no hosts were chosen", hint="ipexctl init node1 node2")
+        raise InputError(
+            "no hosts were chosen", hint="ipexctl init node1 node2", slug="no-hosts-chosen"
+        )
     return names
 
 

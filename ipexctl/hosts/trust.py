@@ -77,6 +77,7 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
         f"{many} that are not trusted yet",
         why="\n".join(lines),
         hint=command(target, "trust"),
+        slug="host-key-unknown",
     )
 
 

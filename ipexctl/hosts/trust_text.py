@@ -47,5 +47,6 @@ def ask(keys: Sequence[ShownKey], asked: TextIO, out: TextIO) -> bool:
         f"cannot ask about new host keys ({len(keys)}): stdin is not a terminal",
         why="compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each host",
         hint="the same command with -y accepts them",
+        slug="no-terminal",
     )
     return confirm("Are these the keys of your hosts? [yes/no] ", asked, refusal, out)

@@ -58,7 +58,9 @@ def _section(line: str) -> re.Match[str] | None:
 def _kind(text: str | None, place: Place) -> str:
     if text is not None and text not in _KINDS:
         what = f"{text!r} is not a kind of section{did_you_mean(text, _KINDS)}"
-        raise Bad(what, hint="[GROUP], [GROUP:children] or [GROUP:vars]").placed(place)
+        raise Bad(
+            what, hint="[GROUP], [GROUP:children] or [GROUP:vars]", slug="unknown-section-kind"
+        ).placed(place)
     return text or "hosts"
 
 
@@ -67,7 +69,9 @@ def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
         return
     match = _VARIABLE.fullmatch(raw)
     if not match:
-        raise Bad(f"expected NAME=VALUE in [{name}:vars]").placed(place)
+        raise Bad(f"expected NAME=VALUE in [{name}:vars]", slug="group-variable-syntax").placed(
+            place
+        )
     quoted = _QUOTED.fullmatch(match[2])
     text = quoted[1] if quoted else match[2]
     if not text.startswith(("'", '"')):
@@ -78,7 +82,9 @@ def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
 def _child(draft: Draft, name: str, line: Line) -> None:
     for i, (word, column) in enumerate(line.words):
         if i:
-            raise Bad("one group per line").placed(line.place(column))
+            raise Bad("one group per line", slug="several-groups-on-line").placed(
+                line.place(column)
+            )
         draft.add_child(name, word, line.place(column))
 
 
@@ -103,6 +109,7 @@ def _refuse_slots(host: Host, text: str, place: Place) -> None:
             why="in a file with [groups] host:N is a port to Ansible, and slots to MPI",
             hint=f"{name} ansible_port={host.slots}   an SSH port\n"
             f"{name} slots={host.slots}          number of ranks",
+            slug="port-or-slots",
         ).placed(place)
 
 
@@ -111,4 +118,4 @@ def _refuse_vars_of_nothing(draft: Draft) -> None:
         if not group.defined and name not in ("all", "ungrouped"):
             real = [n for n, g in draft.groups.items() if g.defined]
             what = f"variables for an undefined group: {name!r}{did_you_mean(name, real)}"
-            raise Bad(what).placed(group.place)
+            raise Bad(what, slug="group-undefined").placed(group.place)

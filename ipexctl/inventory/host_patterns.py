@@ -41,7 +41,9 @@ def select(
     hosts = tuple(h for h in inventory.hosts if h.name in names)
     if not hosts:
         who = f"{option} selects" if option else "--limit and -x select"
-        raise InputError(f"{who} no host in {inventory.source}", hint=finder.hint)
+        raise InputError(
+            f"{who} no host in {inventory.source}", hint=finder.hint, slug="no-host-selected"
+        )
     return replace(inventory, hosts=hosts)
 
 
@@ -64,7 +66,7 @@ class _Finder:
         given = list(patterns)
         items = [p for pattern in given for p in self._items(pattern, option)]
         if given and not items:  # an unset variable of a shell must not mean all hosts
-            raise InputError(f"{option} is empty", hint=self.hint)
+            raise InputError(f"{option} is empty", hint=self.hint, slug="pattern-empty")
         everything = frozenset(self._names.values())
         named = [self._one(p) for p in items if not p.startswith(("!", "&"))]
         found = frozenset[str]().union(*named) if named else everything
@@ -82,7 +84,7 @@ class _Finder:
     def _items(self, pattern: str, option: str) -> list[str]:
         """At commas, then at colons: an IPv6 address is whole."""
         if len(pattern) > LONGEST:
-            raise InputError(f"{option}: longer than {LONGEST} characters")
+            raise InputError(f"{option}: longer than {LONGEST} characters", slug="pattern-too-long")
         items = []
         for piece in (text.strip() for text, _ in split(pattern, ",")):
             bare = piece.lstrip("!&").strip("[]")
@@ -102,7 +104,11 @@ class _Finder:
         if bare.lower() in self._names:
             return frozenset([self._names[bare.lower()]])
         if item.startswith("~"):
-            raise InputError(f"{item!r}: regular expressions are not supported", hint="use * and ?")
+            raise InputError(
+                f"{item!r}: regular expressions are not supported",
+                hint="use * and ?",
+                slug="pattern-unsupported",
+            )
         return self._pattern(item)
 
     def _group(self, name: str) -> frozenset[str]:
@@ -112,6 +118,7 @@ class _Finder:
                 raise InputError(
                     f"@{name}: these hosts have not been checked yet",
                     hint="ipexctl doctor   # checks the hosts and remembers the result",
+                    slug="hosts-not-checked",
                 )
             return hosts & frozenset(self._names.values())
         found = frozenset[str]()
@@ -119,7 +126,9 @@ class _Finder:
             groups = self._groups_like(each)
             if not groups:
                 near = did_you_mean(each, [*self._groups, *self._known])
-                raise InputError(f"there is no group {each!r}{near}", hint=self.hint)
+                raise InputError(
+                    f"there is no group {each!r}{near}", hint=self.hint, slug="unknown-group"
+                )
             found = found.union(*groups)
         return found
 
@@ -146,6 +155,7 @@ class _Finder:
             + (f" (did you mean {near!r}?)" if near else ""),
             why=f"{place.source}:{place.line} has {near}" if place else "",
             hint=self.hint,
+            slug="no-host-matches",
         )
 
     def _matching(self, name: str) -> frozenset[str]:

@@ -49,6 +49,7 @@ def _hydra_host(host: Host) -> str:
             f"{where} cannot be written to a hostfile of Intel MPI or MPICH",
             why="they read what follows the first colon as a number of slots",
             hint="give the host a name in /etc/hosts and use the name",
+            slug="address-not-writable",
         )
     return where
 

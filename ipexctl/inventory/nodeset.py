@@ -36,6 +36,7 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
             raise Bad(
                 f"{text!r} names {count:,} hosts or more; the maximum is {limit:,}",
                 hint="check the numbers in the brackets",
+                slug="too-many-hosts",
             )
     return ["".join(names) for names in product(*(list(_names(part)) for part in parts))]
 
@@ -90,7 +91,7 @@ def _refuse_brackets(text: str, piece: str, at: int) -> None:
     bracket = re.search(r"[\[\]]", piece)
     if bracket:
         what = f"{text!r}: unbalanced brackets"
-        raise Bad(what, at=at + bracket.start())
+        raise Bad(what, at=at + bracket.start(), slug="bad-range")
 
 
 def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
@@ -103,6 +104,7 @@ def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
                 f"{text!r}: [{inside}] is not a range of numbers{why}",
                 hint="a range is node[01-16], node[1,3,5-9] or node[1-9/2]",
                 at=at,
+                slug="bad-range",
             ) from None
         at += len(piece) + 1
 

@@ -164,6 +164,7 @@ class Agent:
             f"{self.host.name}: the connection ended before the host answered",
             why=tail(self.channel) or "it was cut, or the host went down",
             hint=_once_back(self.host),
+            slug="connection-lost",
         )
 
     def _trace(self, number: int, took: object) -> None:
@@ -193,6 +194,7 @@ class Agent:
                 raise Unreachable(
                     f"{self.host.name}: sent data, but no complete answer within {total:.0f} s",
                     why=tail(self.channel),
+                    slug="no-answer-complete",
                 )
             if self._taken - before > limit:
                 raise unreadable(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
@@ -207,6 +209,7 @@ class Agent:
         return Unreachable(
             f"{self.host.name}: no answer for {timeout:.0f} s",
             hint=login_command.ssh(self.host, "uptime"),
+            slug="no-answer",
         )
 
     def _more(self, timeout: float | None, said: float | None = None) -> bool:
@@ -234,13 +237,17 @@ class Agent:
             (self._outbox or self.channel).write(encode(header, body))
         except TimeoutError as e:
             raise Unreachable(
-                f"{self.host.name}: {e}", why=tail(self.channel), hint=_once_back(self.host)
+                f"{self.host.name}: {e}",
+                why=tail(self.channel),
+                hint=_once_back(self.host),
+                slug="connection-lost",
             ) from None
         except OSError as e:
             raise Unreachable(
                 f"{self.host.name}: the connection was lost",
                 why=str(e) or "it was cut while data was being sent",
                 hint=_once_back(self.host),
+                slug="connection-lost",
             ) from None
 
 
@@ -258,8 +265,13 @@ def failure(host: Host, error: Any) -> HostFailed:
     what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
     what = " ".join(what.split())  # further lines could pass for those of other hosts
     hint = hint_of(host, hint) or REPORT * (slug == "agent-bug")
-    slug = slug if _SLUG.fullmatch(slug) else ""
-    return HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint, slug=slug)
+    what = f"{host.name}: {what or 'the host failed'}"
+    return HostFailed(what, why=why, hint=hint, slug=slug_of(slug))
+
+
+def slug_of(value: object) -> str:
+    """ "" for what is no slug."""
+    return value if isinstance(value, str) and _SLUG.fullmatch(value) else ""
 
 
 def hint_of(host: Host, text: str) -> str:
@@ -271,7 +283,10 @@ def hint_of(host: Host, text: str) -> str:
 
 def unreadable(host: Host, why: str, channel: Channel) -> HostFailed:
     return HostFailed(
-        f"{host.name}: the agent sent an invalid reply ({why})", why=tail(channel), hint=REPORT
+        f"{host.name}: the agent sent an invalid reply ({why})",
+        why=tail(channel),
+        hint=REPORT,
+        slug="agent-reply-invalid",
     )
 
 

@@ -197,7 +197,11 @@ def reading(host: str, about: str = "") -> Iterator[None]:
         yield
     except ValueError as e:
         which = f"reply about {about}" if about else "reply"
-        raise HostFailed(f"{host}: the agent sent an invalid {which} ({e})", hint=REPORT) from None
+        raise HostFailed(
+            f"{host}: the agent sent an invalid {which} ({e})",
+            hint=REPORT,
+            slug="agent-reply-invalid",
+        ) from None
 
 
 def fan_out(

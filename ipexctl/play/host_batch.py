@@ -13,7 +13,7 @@ from ipexctl.base.located_errors import Bad
 from ipexctl.base.values import plain, texts
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent import LONG, hint_of, text_of
+from ipexctl.machines.agent import LONG, hint_of, slug_of, text_of
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.play.steps.step_kinds import HostStep, LocalFiles
@@ -37,6 +37,16 @@ class BoundStep:
     skipped: str = ""
     refused: IpexctlError | None = None
     scope: Scope = Scope({})
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is told of the outcome of a step; `slug` of the error, if it failed."""
+
+    detail: str
+    why: str = ""
+    hint: str = ""
+    slug: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,9 +74,9 @@ class HostBatches:
         batch = _Batch(self, host, steps)
         for one in steps:
             if e := one.refused:
-                batch.ended(one.step, State.IGNORED, e.what, e.why, e.hint)
+                batch.ended(one.step, State.IGNORED, Said(e.what, e.why, e.hint, e.slug))
             elif one.bound is None:
-                batch.ended(one.step, State.SKIPPED, one.skipped)
+                batch.ended(one.step, State.SKIPPED, Said(one.skipped))
         wanted = [one for one in steps if one.bound]
         if wanted:
             try:
@@ -151,36 +161,38 @@ class _Batch:
             texts(said.get("reads")),
             texts(said.get("writes")),
         )
-        detail, why, hint = plain(said.get("detail")), "", ""
+        words = expected = Said(plain(said.get("detail")))
         if isinstance(failure, Mapping):
-            told = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
-            detail, why, hint = told
-            hint = hint_of(self._host, hint)
+            what, why, hint = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
+            words = Said(what, why, hint_of(self._host, hint), slug_of(failure.get("slug")))
         state = self._state(looked)
         if self._of.check:
             pending = self._of.pending.setdefault(self._host.name, set())
             state = predict(looked, pending)
             if looked.failed and state is State.WOULD_CHANGE:
-                detail, why, hint = plain(said.get("detail")), "", ""
+                words = expected
             elif state is State.UNKNOWN and (looked.failed or looked.changed is False):
-                detail, why, hint = "an earlier step may change this", "", ""
+                words = Said("an earlier step may change this")
             if state in (State.WOULD_CHANGE, State.UNKNOWN):
                 pending.update(looked.writes)
         if state is State.FAILED and step.ignore_errors:
             state = State.IGNORED
-        self.ended(step, state, detail, why, hint, text_of(said.get("diff")))
+        self.ended(step, state, words, text_of(said.get("diff")))
 
     def _state(self, looked: Looked) -> State:
         if looked.failed:
             return State.FAILED
         return State.CHANGED if looked.changed else State.OK
 
-    def ended(
-        self, step: PlayStep, state: State, detail: str = "", why: str = "", hint: str = "",
-        diff: str = "",
-    ) -> None:  # fmt: skip
-        seconds = time.monotonic() - self._began
-        outcome = StepOutcome(step, self._host.name, state, detail, why, hint, diff, seconds)
+    def ended(self, step: PlayStep, state: State, said: Said, diff: str = "") -> None:
+        outcome = StepOutcome(
+            step,
+            self._host.name,
+            state,
+            **vars(said),
+            diff=diff,
+            seconds=time.monotonic() - self._began,
+        )
         self._began = time.monotonic()
         self._current = None
         self.outcomes.append(outcome)
@@ -193,4 +205,4 @@ class _Batch:
         step = self._current or (left[0] if left else None)
         if step:
             state = State(down.state.value)
-            self.ended(step, state, down.brief, down.why, down.hint)
+            self.ended(step, state, Said(down.brief, down.why, down.hint, down.slug))

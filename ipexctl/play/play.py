@@ -18,7 +18,7 @@ from ipexctl.machines.agent_start import AHEAD
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import answer, question
 from ipexctl.machines.target import ROOT, Target
-from ipexctl.play.host_batch import BoundStep, HostBatches, Listener
+from ipexctl.play.host_batch import BoundStep, HostBatches, Listener, Said
 from ipexctl.play.play_hosts import PlayHosts, play_hosts
 from ipexctl.play.play_journal import PlayJournal, open_journal, pending_handlers
 from ipexctl.play.play_scope import ANY_NAME, PlayScope, read_names
@@ -78,7 +78,16 @@ def run_play(
     for part in _parts(hosts.inventory, play.serial):
         with Fleet(target, options.root, part) as fleet:
             here = PlayHosts(part, hosts.on)
-            run = _PlayRun(play, steps, here, fleet, options, scope, listener, journal)
+            run = _PlayRun(
+                play=play,
+                steps=steps,
+                hosts=here,
+                fleet=fleet,
+                options=options,
+                scope=scope,
+                listener=listener,
+                journal=journal,
+            )
             try:
                 run.all()
             except KeyboardInterrupt:
@@ -100,15 +109,17 @@ def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
     for name, value in extra.items():
         if name in FACTS or name == "host":
             why = "hosts report facts; a variable cannot replace one"
-            raise InputError(f"-e {name}: {name} is a fact", why=why)
+            raise InputError(f"-e {name}: {name} is a fact", why=why, slug="variable-is-fact")
         if name not in variables and ANY_NAME not in variables:
             near = did_you_mean(name, variables)
             hint = f"variables: {', '.join(variables)}" if variables else ""
-            raise InputError(f"-e {name}: no play reads this variable{near}", hint=hint)
+            raise InputError(
+                f"-e {name}: no play reads this variable{near}", hint=hint, slug="variable-unread"
+            )
         pairs = (word for word in value.split()[1:] if "=" in word)
         if second := next((w for w in pairs if w.split("=")[0] in variables), ""):
             what = f"-e sets one variable, and {second.split('=')[0]} would be a part of {name}"
-            raise InputError(what, hint=f"-e {name}=... -e {second}")
+            raise InputError(what, hint=f"-e {name}=... -e {second}", slug="variable-syntax")
 
 
 def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
@@ -120,7 +131,7 @@ def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
             left -= _validate_step(step, hosts, scope)
         if left < 0:
             what = f"the play with its values is larger than {MOST_VALUES >> 20} MiB"
-            raise Bad(what, why="on all hosts together").placed(step.place)
+            raise Bad(what, why="on all hosts together", slug="play-too-large").placed(step.place)
     errors.raise_all()
 
 
@@ -129,7 +140,9 @@ def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> int:
     size = 0
     if step.sudo and issubclass(all_steps()[step.kind], FleetStep):
         step_sudo = f"{step.place}: {step.kind} cannot be combined with sudo"
-        raise InputError(step_sudo, why="it works in the user's own folder")
+        raise InputError(
+            step_sudo, why="it works in the user's own folder", slug="step-takes-no-sudo"
+        )
     if step.when is not None:
         check_names(step.when, dict.fromkeys(scope.names(hosts.inventory.hosts)))
     for host in hosts.of(step):
@@ -151,7 +164,7 @@ def _check_files(step: PlayStep, bound: Step, scope: Scope) -> None:
             folder = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
             what = f"{step.place}: {step.kind}: {name}: there is no file or folder {path}{folder}"
             why = "paths on this machine are relative to the current directory" if folder else ""
-            raise InputError(scope.masked(what), why=why)
+            raise InputError(scope.masked(what), why=why, slug="local-file-missing")
     if isinstance(bound, HostStep):
         try:
             bound.validate_files(scope)
@@ -387,7 +400,8 @@ class _PlayRun:
             r = results.get(name, Result(State.FAILED, "did not report a result"))
             r = self._predicted(kind, name, r) if self._options.check else r
             state = State.IGNORED if r.state.stops and step.ignore_errors else r.state
-            self._add(StepOutcome(step, name, state, r.detail, r.why, r.hint, "", seconds))
+            words = vars(replace(r, state=state))
+            self._add(StepOutcome(step, name, **words, seconds=seconds))
 
     def _acting(self, names: tuple[str, ...], say: Callable[[str, str], None]) -> Acting:
         return Acting(self._fleet, names, self._options.check, say, self._options.password)
@@ -400,6 +414,7 @@ class _PlayRun:
                     f"{step.place}: {step.kind} would have different arguments on {host.name}",
                     why="this step runs once for all hosts",
                     hint="on: HOSTS   # several steps, one for each group of hosts",
+                    slug="step-differs-between-hosts",
                 )
         assert isinstance(found[0], FleetStep)
         return found[0]
@@ -450,8 +465,9 @@ def _acted(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:
         return bound.act(acting)
     except IpexctlError as e:
         state = State.UNREACHABLE if isinstance(e, Unreachable) else State.FAILED
-        return dict.fromkeys(acting.hosts, Result(state, e.what, e.why, e.hint))
+        return dict.fromkeys(acting.hosts, Result(state, e.what, e.why, e.hint, e.slug))
 
 
 def _of_down(step: PlayStep, down: HostDown) -> StepOutcome:
-    return StepOutcome(step, down.host, State(down.state.value), down.brief, down.why, down.hint)
+    words = Said(down.brief, down.why, down.hint, down.slug)
+    return StepOutcome(step, down.host, State(down.state.value), **vars(words))

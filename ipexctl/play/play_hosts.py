@@ -44,6 +44,7 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
         raise InputError(
             f"{play.source}: --limit and -x select no host of this play",
             why=f"hosts: {play.hosts}",
+            slug="no-host-selected",
         )
     all_names = frozenset(host.name for host in hosts.hosts)
     on = {

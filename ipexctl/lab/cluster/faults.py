@@ -29,13 +29,19 @@ def fault(dog: Watchdog, name: str, kind: str) -> None:
     host, running = _find(dog, name)
     heal = lab_command("heal", dog.plan.name, name)
     if not running.pid:
-        raise InputError(f"{name} is not running", hint=f"{heal}   # starts it again")
+        raise InputError(
+            f"{name} is not running", hint=f"{heal}   # starts it again", slug="lab-host-down"
+        )
     if kind in running.faults:
         return
     if "freeze" in running.faults and kind in _NEED_LIFE:
-        raise InputError(f"{name} is frozen", hint=heal)
+        raise InputError(f"{name} is frozen", hint=heal, slug="lab-host-frozen")
     if kind not in dog.breaks:
-        raise NotHere(f"'{kind}' needs hosts with namespaces", why="this lab is on the flat rung")
+        raise NotHere(
+            f"'{kind}' needs hosts with namespaces",
+            why="this lab is on the flat rung",
+            slug="fault-needs-namespaces",
+        )
     dog.breaks[kind](dog, host, running.pid)
     pid = 0 if kind == "kill" else running.pid
     dog.hosts[name] = Running(pid, running.faults | {kind})
@@ -131,6 +137,7 @@ def _fill(dog: Watchdog, host: HostPlan, pid: int) -> None:
             f"{host.name} has no disk of its own to fill",
             why="its home is on this machine's disk",
             hint=f"start the lab with --host {host.name}:disk=200m",
+            slug="lab-host-without-disk",
         )
     path = f"/proc/{pid}/root{host.home}/{_FILL}"
     with open(path, "wb") as file:
@@ -194,7 +201,7 @@ def _wait_gone(pid: int) -> None:
 
 def _wait(condition: Callable[[], bool]) -> None:
     if not wait_until(condition):
-        raise HostFailed("the host did not respond in time")
+        raise HostFailed("the host did not respond in time", slug="lab-host-timeout")
 
 
 def _kill_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:

@@ -118,11 +118,17 @@ class _Start:
         while b"\n" not in self._buffer:
             got = os.read(self._said, 4096)
             if not got:
-                raise HostFailed(f"{self.name} did not come up", why="its first process ended")
+                raise HostFailed(
+                    f"{self.name} did not come up",
+                    why="its first process ended",
+                    slug="lab-host-failed",
+                )
             self._buffer += got
         line, self._buffer = self._buffer.split(b"\n", 1)
         if line.decode() != word:
-            raise HostFailed(f"{self.name} did not come up", why=line.decode())
+            raise HostFailed(
+                f"{self.name} did not come up", why=line.decode(), slug="lab-host-failed"
+            )
         if word == "up":
             os.close(self._said)
 

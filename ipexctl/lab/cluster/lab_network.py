@@ -42,7 +42,11 @@ def start_switch() -> int:
         answer = os.read(ready, 1)
         os.close(ready)
         if not answer:
-            raise HostFailed("the lab's switch did not start", why="no network namespace")
+            raise HostFailed(
+                "the lab's switch did not start",
+                why="no network namespace",
+                slug="lab-network-failed",
+            )
         return pid
     try:
         linux.die_with_parent()
@@ -60,7 +64,9 @@ def claim(link: str, switch: int) -> bool:
     words = ["link", "add", link, "type", "veth", "peer", "name", "uplink", "netns", str(switch)]
     done = subprocess.run(["ip", *words], env=ENV, capture_output=True, text=True)
     if done.returncode and "File exists" not in done.stderr:
-        raise HostFailed("cannot add a network link", why=done.stderr.strip())
+        raise HostFailed(
+            "cannot add a network link", why=done.stderr.strip(), slug="lab-network-failed"
+        )
     return done.returncode == 0
 
 

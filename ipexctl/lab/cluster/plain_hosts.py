@@ -34,7 +34,9 @@ def claim(spec: LabSpec, folder: Path) -> LabPlan:
         plan = lab_plan.plan_loopback(spec, block, folder, account())
         with suppress(OSError):
             return lab_plan.with_port(plan, _free_port([host.address for host in plan.hosts]))
-    raise HostFailed("no free loopback addresses", hint="ipexctl lab down --all")
+    raise HostFailed(
+        "no free loopback addresses", hint="ipexctl lab down --all", slug="no-free-addresses"
+    )
 
 
 def _free_port(addresses: list[str]) -> int:
@@ -69,7 +71,7 @@ def start(folder: Path, plan: LabPlan, host: HostPlan, key: str = "host_key") ->
     while not (own / "sshd.pid").exists():
         if os.waitpid(pid, os.WNOHANG)[0] or time.monotonic() > deadline:
             said = (own / "sshd.log").read_text().strip().splitlines()[-1:] or ["sshd ended"]
-            raise HostFailed(f"{host.name} did not come up", why=said[0])
+            raise HostFailed(f"{host.name} did not come up", why=said[0], slug="lab-host-failed")
         time.sleep(0.005)
     return pid
 

@@ -18,7 +18,9 @@ def run(argv: Sequence[str], given: str = "", *, what: str = "") -> str:
     done = subprocess.run(argv, input=given, env=ENV, capture_output=True, text=True)
     if done.returncode:
         words = (done.stderr + done.stdout).strip() or f"exit {done.returncode}"
-        raise HostFailed(what or f"{argv[0]}: {words}", why=words if what else "")
+        raise HostFailed(
+            what or f"{argv[0]}: {words}", why=words if what else "", slug="lab-tool-failed"
+        )
     return done.stdout
 
 

@@ -179,6 +179,7 @@ class SshTransport:
                 f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
                 why=getattr(e, "text", "") or str(e),  # sshd's words
                 hint=login_command.ssh(answer.given, "true", options=("-J", ",".join(hops))),
+                slug="jump-host-cannot-reach",
             ) from None
         return Wire(channel)
 
@@ -241,7 +242,10 @@ class _JumpError:
             return self.error  # to be told once, by its own name
         why = f"{self.error.what}\n{self.error.why}".strip()
         return Unreachable(
-            f"{name}: no connection through {self.hop}", why=why, hint=self.error.hint
+            f"{name}: no connection through {self.hop}",
+            why=why,
+            hint=self.error.hint,
+            slug="jump-host-unreachable",
         )
 
 

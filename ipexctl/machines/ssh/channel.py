@@ -43,6 +43,7 @@ def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
         f"{host.name}: logged in, but cannot run commands",
         why=why,
         hint=f"{login_command.ssh(host, 'true')}   # must end with exit code 0",
+        slug="commands-refused",
     )
 
 

@@ -53,6 +53,7 @@ class Dropped(Exception):
             f"{host.name}: the host closed the connection before the SSH handshake",
             why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
             hint=login_command.debug(host),
+            slug="connection-dropped",
         )
 
 
@@ -162,11 +163,13 @@ def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
                     f"{answer.name}: no answer through its ProxyCommand",
                     why="the host is down, or the proxy cannot reach it",
                     hint=login_command.debug(answer.given),
+                    slug="proxy-no-answer",
                 ) from None
             raise Unreachable(
                 f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
                 why="another service listens there, or sshd hangs or is overloaded",
                 hint=login_command.debug(answer.given),
+                slug="no-ssh-banner",
             ) from None
         except OSError as e:  # a reset, where our line came to a closed door
             if not seen:
@@ -186,11 +189,14 @@ def _no_ssh(answer: Answer, seen: bytes) -> Exception:
             f"{answer.name}: sshd temporarily refuses connections from this machine",
             why=f"it said: {text[:200]} (PerSourcePenalties, after failed logins)",
             hint="wait a minute, and fix the logins that fail",
+            slug="ssh-penalty",
         )
     if not text or text.startswith("Exceeded"):
         return Dropped(answer.given, text)
     return Unreachable(
-        f"{answer.name}: port {answer.port} does not speak SSH", why=f"it said: {text[:200]}"
+        f"{answer.name}: port {answer.port} does not speak SSH",
+        why=f"it said: {text[:200]}",
+        slug="not-ssh",
     )
 
 
@@ -256,20 +262,25 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
             why="sshd is not running or is listening on another port, or a firewall is rejecting "
             "the connection",
             hint=f"on {answer.name}: {SEE_SSHD}",
+            slug="connection-refused",
         )
     if isinstance(error, TimeoutError) or error.errno in _NO_ANSWER:
         return Unreachable(
             f"{answer.name}: no answer from {where}",
             why="the host is down, the address is wrong, or a firewall drops the packets",
             hint=f"ping {address}",
+            slug="no-answer",
         )
     if error.errno in _NO_ROUTE:
         return Unreachable(
             f"{answer.name}: there is no route to {address}",
             why=str(error),
             hint=f"ip route get {address}",
+            slug="no-route",
         )
-    return Unreachable(f"{answer.name}: cannot connect to {where}", why=str(error))
+    return Unreachable(
+        f"{answer.name}: cannot connect to {where}", why=str(error), slug="connect-failed"
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

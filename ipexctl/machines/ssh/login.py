@@ -335,6 +335,7 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
         f"{answer.name}: cannot log in as {answer.user}",
         why="\n".join(why),
         hint=_login_hint(login, skipped, with_password=with_password),
+        slug="login-failed",
     )
 
 
@@ -347,6 +348,7 @@ def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
         "sshd accepts at most MaxAuthTries keys per connection",
         hint=f"in ssh_config, under Host {login_command.where(answer.given)}: "
         "IdentitiesOnly yes, and IdentityFile THE-RIGHT-KEY",
+        slug="login-hung-up",
     )
 
 
@@ -368,4 +370,5 @@ def _auth_timeout(answer: Answer, label: str) -> Unreachable:
         why=f"sshd is checking the key {label}; it may be waiting for a directory, DNS or PAM "
         "service",
         hint=login_command.debug(answer.given),
+        slug="login-timeout",
     )

@@ -56,6 +56,7 @@ class OpenSshTransport:
             raise NotHere(
                 "--transport openssh needs the ssh program, which is not installed",
                 hint="apt install openssh-client, or leave --transport out",
+                slug="ssh-program-missing",
             )
         self._program = program
         self._file = config_file
@@ -174,54 +175,71 @@ class _Saying:
     """`said` in ssh's words: what it means, and the next thing to type (fields: `_commands`)."""
 
     said: str
+    slug: str
     means: str
     hint: str
     kind: type[Unreachable] = Unreachable
 
 
+_NO_SSH = ("not-ssh", "its port does not speak SSH", "{debug}")
+_NO_ROUTE = ("no-route", "there is no route to the host", "ip route get {where}")
 _SAYINGS = (
     _Saying(
-        "REVOKED HOST KEY", "its host key is revoked", "find out who revoked it", HostKeyChanged
+        "REVOKED HOST KEY",
+        "host-key-revoked",
+        "its host key is revoked",
+        "find out who revoked it",
+        HostKeyChanged,
     ),
     _Saying(
         "IDENTIFICATION HAS CHANGED",
+        "host-key-changed",
         "its host key has changed",
         "ssh-keygen -R {key}   # only when you know why it changed",
         HostKeyChanged,
     ),
     _Saying(
         "host key is known for",
+        "host-key-unknown",
         "its host key is not trusted yet",
         "ipexctl trust -H {name}",
         HostKeyUnknown,
     ),
-    _Saying("Host key verification failed", "its host key is refused", "{debug}"),
-    _Saying("Connection refused", "the host refused the connection", "on {name}: " + SEE_SSHD),
+    _Saying(
+        "Host key verification failed", "host-key-refused", "its host key is refused", "{debug}"
+    ),
+    _Saying(
+        "Connection refused",
+        "connection-refused",
+        "the host refused the connection",
+        "on {name}: " + SEE_SSHD,
+    ),
     _Saying(
         "during banner exchange",
+        "no-ssh-banner",
         "its port accepts connections but sends no SSH banner",
         "{debug}",
     ),
-    _Saying("timed out", "no answer", "ping {where}"),
-    _Saying("No route to host", "there is no route to the host", "ip route get {where}"),
-    _Saying("Network is unreachable", "there is no route to the host", "ip route get {where}"),
+    _Saying("timed out", "no-answer", "no answer", "ping {where}"),
+    _Saying("No route to host", *_NO_ROUTE),
+    _Saying("Network is unreachable", *_NO_ROUTE),
     _Saying(
         "Permission denied",
+        "login-failed",
         "the login failed",
         "{true}   # must work without a prompt\n"
         "if it does not: {copy}; with Kerberos, run kinit first",
     ),
-    _Saying("Too many authentication failures", "the login failed", "{debug}"),
-    _Saying("banner line contains invalid", "its port does not speak SSH", "{debug}"),
-    _Saying("invalid format", "its port does not speak SSH", "{debug}"),
+    _Saying("Too many authentication failures", "login-hung-up", "the login failed", "{debug}"),
+    _Saying("banner line contains invalid", *_NO_SSH),
+    _Saying("invalid format", *_NO_SSH),
     _Saying(
         "Not allowed at this time",
+        "ssh-penalty",
         "sshd temporarily refuses connections from this machine",
         "wait a minute",
     ),
 )
-
-
 _DROPPED = ("kex_exchange_identification", "Connection reset by")
 
 
@@ -234,13 +252,15 @@ def explain(
     found = next((s for s in _SAYINGS if s.said in said), None)
     if found:
         hint = found.hint.format(**_commands(host))
-        return found.kind(f"{host.name}: {found.means}", why=said, hint=hint)
+        return found.kind(f"{host.name}: {found.means}", why=said, hint=hint, slug=found.slug)
     if any(words in said for words in _DROPPED):
         return Dropped(host, said)
     hint = login_command.debug(host)
     if status is None:
-        return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint)
-    return Unreachable(f"{host.name}: ssh failed (exit {status})", why=said, hint=hint)
+        return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint, slug="ssh-timeout")
+    return Unreachable(
+        f"{host.name}: ssh failed (exit {status})", why=said, hint=hint, slug="ssh-failed"
+    )
 
 
 def _commands(host: Host) -> dict[str, str]:

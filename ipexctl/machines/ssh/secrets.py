@@ -49,11 +49,12 @@ class Secrets:
             raise InputError(
                 "--ask-pass needs a terminal, but stdin is not one",
                 hint="ssh-copy-id HOST, and log in with a key instead",
+                slug="no-terminal",
             )
         try:
             return self._ask("SSH password: ")
         except EOFError:
-            raise InputError("no password was given") from None
+            raise InputError("no password was given", slug="no-password") from None
 
     def _prompt_passphrase(self, path: str, key_with: Callable[[bytes], T | None]) -> T | None:
         for left in reversed(range(TRIES)):

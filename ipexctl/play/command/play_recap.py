@@ -76,6 +76,7 @@ def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, A
     }  # fmt: skip
     texts = {
         "item": o.step.item_text,
+        "slug": o.slug,
         "detail": o.detail,
         "why": o.why,
         "hint": o.hint,

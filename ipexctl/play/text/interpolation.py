@@ -59,11 +59,19 @@ class Scope:
             return None
         if name in self.known:
             what = f"${{{name}}}: {self.values.get('host')} did not report this fact"
-            raise Bad(what, hint="on: HOSTS   # those that report it", at=at)
+            raise Bad(
+                what, hint="on: HOSTS   # those that report it", at=at, slug="fact-not-reported"
+            )
         if name in self.elsewhere:
             what = f"{self.values.get('host')} has no variable {name!r}"
             hint = f"vars: {{{name}: ...}}   # default for hosts that do not set it"
-            raise Bad(what, why=f"set only on {self.elsewhere[name]}", hint=hint, at=at)
+            raise Bad(
+                what,
+                why=f"set only on {self.elsewhere[name]}",
+                hint=hint,
+                at=at,
+                slug="variable-not-on-host",
+            )
         raise _unknown(name, (*self.values, *self.known, *self.pending), at)
 
     @property
@@ -83,6 +91,7 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
             f"${{{name}}}: the variable {rest} is not set on this machine",
             hint=f"read -rs {rest} && export {rest}" if kind == "secret" else f"export {rest}=...",
             at=at,
+            slug="environment-variable-unset",
         )
     if not _NAME.fullmatch(name):
         what = f"${{{name}}} is not a variable: a name consists of letters, digits and _"
@@ -91,18 +100,20 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
             why="plays do not support expressions or filters",
             hint="write $${ for a literal ${",
             at=at,
+            slug="bad-reference",
         )
     if kind == "item" and not any(other.partition(".")[0] == "item" for other in known):
         return Bad(
             f"${{{name}}} stands for an item of a loop, but this step has none",
             hint="loop: [a, b]   # beside the keyword of the step",
             at=at,
+            slug="item-without-loop",
         )
     near = ansible_name(name) or nearest(name, known)
     said = f" (did you mean {near!r}?)" if near else ""
     shell = "." not in name and (name.isupper() or not near)
     hint = f"${name} or $${{{name}}} for the shell's variable" if shell else ""
-    return Bad(f"unknown variable {name!r}{said}", hint=hint, at=at)
+    return Bad(f"unknown variable {name!r}{said}", hint=hint, at=at, slug="unknown-variable")
 
 
 def ansible_name(name: str) -> str:
@@ -124,12 +135,15 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
     if "{{" in text and (jinja := _JINJA.search(text)):
         name = ansible_name(jinja[1]) or jinja[1]
         what = f"{jinja[0][:64]} is Jinja, which plays do not support"
-        raise Bad(what, hint=f"${{{name}}}", at=jinja.start())
+        raise Bad(what, hint=f"${{{name}}}", at=jinja.start(), slug="jinja-unsupported")
     for found in _REFERENCE.finditer(text):
         if found["escaped"] is None:
             if not found[0].endswith("}"):
                 raise Bad(
-                    "${ has no closing }", hint="write $${ for a literal ${", at=found.start()
+                    "${ has no closing }",
+                    hint="write $${ for a literal ${",
+                    at=found.start(),
+                    slug="bad-reference",
                 )
             yield found["name"].strip(), found.start()
 
@@ -142,9 +156,14 @@ def expanded(text: str, scope: Scope) -> str | None:
     size = len(text) + sum(len(value or "") for _, value in found)
     scope.size[0] += size
     if size > MOST:
-        raise Bad(f"this text with its values is larger than {MOST >> 20} MiB")
+        raise Bad(
+            f"this text with its values is larger than {MOST >> 20} MiB", slug="value-too-large"
+        )
     if scope.size[0] > MOST_TOGETHER:
-        raise Bad(f"the values of a step are larger than {MOST_TOGETHER >> 20} MiB together")
+        raise Bad(
+            f"the values of a step are larger than {MOST_TOGETHER >> 20} MiB together",
+            slug="value-too-large",
+        )
     values = dict(found)
     if None in values.values():
         return None
@@ -179,7 +198,7 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         if around == shell_contexts.NUMBER and not _NUMBER.fullmatch(values[name]):
             value = values[name]
             what = f"${{{name}}} is used in $(( )), but its value {value!r} is not a whole number"
-            raise Bad(what, at=found.start())
+            raise Bad(what, at=found.start(), slug="not-a-number")
         if around not in _WRITTEN:
             raise _no_place_for(name, around, contexts.unclear, found.start())
         return _WRITTEN[around] % said
@@ -209,7 +228,12 @@ def _no_place_for(name: str, around: str, unclear: str, at: int) -> Bad:
     where, hint = _NO_PLACE.get(
         around, (f"after {unclear}, which shells read differently", "v=${%s} on a line before; $v")
     )
-    return Bad(f"${{{name}}} cannot be used {where}", hint=hint.replace("%s", name), at=at)
+    return Bad(
+        f"${{{name}}} cannot be used {where}",
+        hint=hint.replace("%s", name),
+        at=at,
+        slug="value-in-unsafe-place",
+    )
 
 
 def _shell_name(name: str) -> str:

@@ -118,6 +118,7 @@ class StepOutcome:
     hint: str = ""
     diff: str = ""
     seconds: float = 0.0
+    slug: str = ""  # of what failed
 
 
 _WORST = (EXIT_UNREACHABLE, EXIT_FAILED, EXIT_WOULD_CHANGE, EXIT_UNKNOWN)

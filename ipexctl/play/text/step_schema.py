@@ -107,12 +107,12 @@ def _arguments(kind: Any) -> dict[str, Argument]:
         default = factory() if factory is not dataclasses.MISSING else field.default
         name = field.metadata.get("name") or field.name
         found[name] = Argument(
-            name,
-            hints[field.name],
-            field.metadata["doc"],
-            required,
-            None if required else default,
-            field.name,
+            name=name,
+            kind=hints[field.name],
+            doc=field.metadata["doc"],
+            required=required,
+            default=None if required else default,
+            field=field.name,
         )
     return found
 
@@ -138,7 +138,7 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
     missing = [a.name for a in arguments(kind).values() if a.required and a.field not in values]
     if missing:
         what = f"{kind.keyword} requires {_quoted(missing)}"
-        raise Bad(what, hint=kind.example).placed(node.place)
+        raise Bad(what, hint=kind.example, slug="argument-missing").placed(node.place)
     if not complete:
         return None
     step = kind(**values)
@@ -173,7 +173,7 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
             return
         if not kind.main:
             what = f"{kind.keyword} takes arguments in the form NAME: VALUE"
-            raise Bad(what, hint=kind.example).placed(node.place)
+            raise Bad(what, hint=kind.example, slug="wrong-yaml-shape").placed(node.place)
         yield kind.main, node
         return
     known = arguments(kind)
@@ -182,13 +182,17 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
             what = (
                 f"{kind.keyword} has no argument {key.text[:64]!r}{did_you_mean(key.text, known)}"
             )
-            raise Bad(what, hint=_arguments_of(kind)).placed(key.place)
+            raise Bad(what, hint=_arguments_of(kind), slug="unknown-argument").placed(key.place)
         yield key.text, value
 
 
 def _read(kind: Any, node: Node, scope: Scope) -> Any:
     if node.tag:
-        raise Bad(f"unknown YAML tag {node.tag[:40]}", hint="put the value in quotes if it is text")
+        raise Bad(
+            f"unknown YAML tag {node.tag[:40]}",
+            hint="put the value in quotes if it is text",
+            slug="unknown-yaml-tag",
+        )
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _read(next(k for k in inner if k is not type(None)), node, scope)
@@ -197,12 +201,12 @@ def _read(kind: Any, node: Node, scope: Scope) -> Any:
     if origin is dict:
         return _dict(inner[1], node, scope)
     if not isinstance(node, Scalar):
-        raise Bad(f"expected {described(kind)}, not {shape(node)}")
+        raise Bad(f"expected {described(kind)}, not {shape(node)}", slug="wrong-yaml-shape")
     if node.null:
         what = f"{node.text} means no value in YAML" if node.text else "the value is missing"
         home = node.text == "~"
         hint = "'~' in quotes for the home folder" if home else "'' for an empty string"
-        raise Bad(what, hint=hint)
+        raise Bad(what, hint=hint, slug="value-missing")
     if kind is Code:
         return _code(node.text, scope)
     text = expanded(node.text, scope)
@@ -215,24 +219,28 @@ def scalar_as(kind: Any, text: str) -> Any:
         if text not in get_args(kind):
             near = did_you_mean(text, get_args(kind))
             raise Bad(
-                f"{text[:64]!r} is not one of {', '.join(filter(None, get_args(kind)))}{near}"
+                f"{text[:64]!r} is not one of {', '.join(filter(None, get_args(kind)))}{near}",
+                slug="unknown-value",
             )
         return text
     if kind is bool:
         if text.lower() not in (*TRUE, *FALSE):
-            raise Bad(f"{text[:64]!r} is not true or false")
+            raise Bad(f"{text[:64]!r} is not true or false", slug="not-a-boolean")
         return text.lower() in TRUE
     if kind is Seconds:
         seconds = seconds_of(text)
         if seconds is None:
-            raise Bad(f"{text[:64]!r} is not a duration such as 90, 90s, 10m or 1h30m")
+            raise Bad(
+                f"{text[:64]!r} is not a duration such as 90, 90s, 10m or 1h30m",
+                slug="not-a-duration",
+            )
         return Seconds(seconds)
     if kind is int:
         if not re.fullmatch("-?[0-9]{1,15}", text, re.ASCII):
-            raise Bad(f"{text[:64]!r} is not a decimal whole number")
+            raise Bad(f"{text[:64]!r} is not a decimal whole number", slug="not-a-number")
         return int(text)
     if "\0" in text:
-        raise Bad(_NUL)
+        raise Bad(_NUL, slug="nul-character")
     return text
 
 
@@ -241,7 +249,7 @@ def _code(text: str, scope: Scope) -> Code | None:
     if found is None:
         return None
     if "\0" in "".join((found[0], *found[1].values())):
-        raise Bad(_NUL)
+        raise Bad(_NUL, slug="nul-character")
     code = Code(found[0])
     code.variables = found[1]
     return code
@@ -250,7 +258,7 @@ def _code(text: str, scope: Scope) -> Code | None:
 def _list(kind: Any, node: Node, scope: Scope) -> Any:
     """A value alone is a list of one."""
     if isinstance(node, MappingNode):
-        raise Bad("expected a list, not a mapping")
+        raise Bad("expected a list, not a mapping", slug="wrong-yaml-shape")
     nodes = node.items if isinstance(node, Sequence) else () if node.null else (node,)
     found = tuple(_placed(kind, item, scope) for item in nodes)
     return None if None in found else found
@@ -260,7 +268,7 @@ def _dict(kind: Any, node: Node, scope: Scope) -> Any:
     if isinstance(node, Scalar) and node.null:
         return {}
     if not isinstance(node, MappingNode):
-        raise Bad(f"expected a mapping NAME: VALUE, not {shape(node)}")
+        raise Bad(f"expected a mapping NAME: VALUE, not {shape(node)}", slug="wrong-yaml-shape")
     found = {key.text: _placed(kind, value, scope) for key, value in node.items}
     return None if None in found.values() else found
 

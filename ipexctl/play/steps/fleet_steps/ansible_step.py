@@ -45,8 +45,8 @@ class Ansible(FleetStep):
                 on.say("", line)
 
         wanted = Playbook(
-            Path(self.playbook).expanduser(), self.extra, self.tags, self.skip_tags, on.check,
-            _pythons(on),
+            path=Path(self.playbook).expanduser(), extra=self.extra, tags=self.tags,
+            skip_tags=self.skip_tags, check=on.check, pythons=_pythons(on),
         )  # fmt: skip
         hosts = on.fleet.hosts
         hosts = replace(hosts, hosts=tuple(h for h in hosts.hosts if h.name in on.hosts))

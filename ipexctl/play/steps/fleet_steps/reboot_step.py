@@ -54,4 +54,5 @@ class Reboot(FleetStep):
             f"{host.name}: did not come back within {self.timeout:.0f} s of its reboot",
             why="it does not answer, or did not reboot",
             hint="look at its console; then the same command with --from the step after this one",
+            slug="reboot-timeout",
         )
