@@ -66,7 +66,8 @@ MANAGERS = (
         name="apt", program="apt-get",
         versions=["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n"],
         install=_APT + _NO_ASK + ["install"], latest=_APT + _NO_ASK + ["install"],
-        remove=_APT + ["remove"], update=_APT + ["update"], pending=["apt-get", "-s", "-q", "install"],
+        remove=_APT + ["remove"], update=_APT + ["update"],
+        pending=["apt-get", "-s", "-q", "install"],
     ),
     Manager(
         name="dnf", program="dnf", versions=_RPM,
