@@ -1,4 +1,4 @@
-"""How a reader says what is wrong: first without knowing where the text stands, then with it."""
+"""Errors in texts of the user: raised without a place by what reads a value, then located."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ipexctl.errors import InputError
 
 
 class Bad(Exception):
-    """Text that can't be read; `at` counts characters from the start of that text."""
+    """A text that is invalid; `at` counts characters from its start."""
 
     def __init__(
         self, what: str, *, why: str = "", hint: str = "", slug: str = "", at: int = 0
@@ -30,7 +30,7 @@ class Bad(Exception):
         return Bad(what, why=why, hint=hint, slug=self.slug, at=self.at)
 
     def placed(self, start: Place | None) -> InputError:
-        """The same for the user; None: the text is from the command line."""
+        """The error for the user; `start` None: the text is from the command line."""
         if start is None:
             where = "on the command line"
         else:

@@ -1,6 +1,8 @@
-"""YAML text -> nodes that know their place. Nothing is constructed, nothing is evaluated.
+"""YAML text -> nodes with their places. No values are constructed, and no tags are evaluated.
 
-Aliases are followed without copying, and counted: a small text can't grow into a large tree.
+Aliases are followed without copying, and counted: a small text cannot grow into a large tree.
+PyYAML's composer has no such limit, refuses an anchor that is defined again, and makes a cyclic
+tree of one that contains itself.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ _WORD = re.compile(r"[^\s'\"\\]+")
 
 @dataclass(frozen=True)
 class Scalar:
-    """`null`: nothing is written there. `tag` is set where it is none of YAML's plain ones.
-    `raw`: as it is written, where that differs from the text."""
+    """`null`: the value is empty or null. `tag` is set if it is not one of YAML's own.
+    `raw`: the source text, if it differs from `text`."""
 
     text: str
     place: Place
@@ -37,7 +39,7 @@ class Scalar:
     raw: str = field(default="", repr=False, compare=False)
 
     def place_at(self, at: int) -> Place:
-        """Where a letter of the text stands in the file."""
+        """The place in the file of a character of the text."""
         if not self.raw or not at < len(self.text):
             return Place(self.place.source, self.place.line, self.place.column + at)
         word = _WORD.match(self.text, at)
@@ -155,13 +157,13 @@ def _hint(text: str, error: Any) -> str:
 
 
 def place_in(text: str, position: int, source: str) -> Place:
-    """Where a character stands in the file."""
+    """The place in the file of a character of its text."""
     before = text[:position]
     return Place(source, before.count("\n") + 1, position - before.rfind("\n"))
 
 
 class _Builder:
-    """Events of the YAML parser, one by one -> nodes."""
+    """Builds nodes from the events of the YAML parser."""
 
     def __init__(self, text: str, source: str, what: str) -> None:
         self._text = text

@@ -43,7 +43,7 @@ _TOML = """\
 
 @dataclass(frozen=True)
 class Ask:
-    """Questions to a person. None where nobody can answer."""
+    """Questions for the user; not used if stdin is not a terminal."""
 
     # the names on offer, and what was wrong with the last answer -> a pattern as --limit takes it
     which: Callable[[Sequence[str], str], str]
@@ -85,7 +85,7 @@ class Started:
 
 def init(target: Target, options: Options, ask: Ask | None) -> Started:
     """Hosts that don't answer are left out, or written as comments; none at all writes nothing.
-    A host whose key nobody has accepted yet is one that answers."""
+    A host whose key is not accepted yet counts as one that answers."""
     adopted = "" if target.hosts or options.chosen else _hostfile_here(options.folder)
     if used := None if target.hosts or options.chosen else _named_already(adopted, target):
         hosts = inventory(replace(target, hostfile=Path(short_path(used.value))))

@@ -41,7 +41,7 @@ def document(report: TrustReport) -> dict[str, object]:
 
 
 def ask(keys: Sequence[ShownKey], asked: TextIO, out: TextIO) -> bool:
-    """Shows the new keys and waits for a typed yes; where nobody can type, it says what to do."""
+    """Shows the new keys and asks for confirmation; without a terminal, raises InputError."""
     print(table(keys), end="", file=out)
     refusal = InputError(
         f"cannot ask about new host keys ({len(keys)}): stdin is not a terminal",

@@ -32,9 +32,9 @@ def select(
     *,
     option: str = "",
 ) -> Inventory:
-    """The hosts that are meant, in their order. Raises InputError, also for none.
+    """The selected hosts, in inventory order. Raises InputError if there is none.
 
-    `option`: by which the patterns came, if not by --limit and -x.
+    `option`: the option that the patterns come from, if not --limit and -x.
     """
     finder = _Finder(inventory, known or {})
     names = finder.find(limit, option or "--limit") - finder.without(exclude)
@@ -62,18 +62,18 @@ class _Finder:
         self.hint += f"\navailable groups: {groups}" if groups else ""
 
     def find(self, patterns: Iterable[str], option: str) -> frozenset[str]:
-        """What comes first doesn't matter: everything named, then the &, then the !."""
+        """Order does not matter: first all names, then those with &, then those with !."""
         given = list(patterns)
         items = [p for pattern in given for p in self._items(pattern, option)]
         if given and not items:  # an unset variable of a shell must not mean all hosts
             raise InputError(f"{option} is empty", hint=self.hint, slug="pattern-empty")
         everything = frozenset(self._names.values())
-        named = [self._one(p) for p in items if not p.startswith(("!", "&"))]
+        named = [self._hosts_of(p) for p in items if not p.startswith(("!", "&"))]
         found = frozenset[str]().union(*named) if named else everything
         for item in items:
-            found = found & self._one(item[1:]) if item.startswith("&") else found
+            found = found & self._hosts_of(item[1:]) if item.startswith("&") else found
         for item in items:
-            found = found - self._one(item[1:]) if item.startswith("!") else found
+            found = found - self._hosts_of(item[1:]) if item.startswith("!") else found
         return found
 
     def without(self, patterns: Iterable[str]) -> frozenset[str]:
@@ -82,7 +82,7 @@ class _Finder:
         return self.find(given, "-x") if given else frozenset()
 
     def _items(self, pattern: str, option: str) -> list[str]:
-        """At commas, then at colons: an IPv6 address is whole."""
+        """Split at commas, then at colons, except in an IPv6 address."""
         if len(pattern) > LONGEST:
             raise InputError(f"{option}: longer than {LONGEST} characters", slug="pattern-too-long")
         items = []
@@ -93,7 +93,7 @@ class _Finder:
             items += [p for p in pieces if p]
         return items
 
-    def _one(self, item: str) -> frozenset[str]:
+    def _hosts_of(self, item: str) -> frozenset[str]:
         bare = item.strip("[]") if item.count(":") > 1 else item
         if item in _EVERYTHING:
             return frozenset(self._names.values())

@@ -265,10 +265,10 @@ def _worker(
             host = todo.get_nowait()
         except queue.Empty:
             return
-        done.put((host, _one(host, work)))
+        done.put((host, _outcome_of(host, work)))
 
 
-def _one(host: Host, work: Callable[[Host], T]) -> T | HostDown | BaseException:
+def _outcome_of(host: Host, work: Callable[[Host], T]) -> T | HostDown | BaseException:
     try:
         return work(host)
     except IpexctlError as e:

@@ -29,8 +29,8 @@ TOTAL = 7 * 24 * LONG  # a step of a play may train for days
 
 @dataclass(frozen=True)
 class BoundStep:
-    """A step with its values on one host; `bound` None: it is skipped, and why. `refused`: by sudo,
-    of a step with ignore_errors."""
+    """A step with its values on one host. `bound` None: it is skipped, for the reason `skipped`.
+    `refused`: the error of sudo, for a step with ignore_errors."""
 
     step: PlayStep
     bound: HostStep | None
@@ -41,7 +41,7 @@ class BoundStep:
 
 @dataclass(frozen=True)
 class Said:
-    """What is told of the outcome of a step; `slug` of the error, if it failed."""
+    """The texts of an outcome; `slug` of the error if the step failed."""
 
     detail: str
     why: str = ""
@@ -51,7 +51,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Listener:
-    """What is heard while hosts work; called from their threads."""
+    """Callbacks while hosts work; called from their threads."""
 
     begin: Callable[[str, PlayStep], None]
     line: Callable[[str, PlayStep, str], None]
@@ -60,7 +60,7 @@ class Listener:
 
 @dataclass
 class HostBatches:
-    """`pending`: by host, what the steps of a check would have written so far."""
+    """`pending`: by host, what the steps of a check would have changed so far."""
 
     fleet: Fleet
     listener: Listener
@@ -70,7 +70,7 @@ class HostBatches:
     pending: dict[str, set[str]] = field(default_factory=dict)
 
     def run(self, host: Host, steps: Sequence[BoundStep]) -> list[StepOutcome]:
-        """What became of the steps, as far as they came. A host that is lost is a value."""
+        """The outcomes of the steps up to the first failure. A lost host is an outcome too."""
         batch = _Batch(self, host, steps)
         for one in steps:
             if e := one.refused:
@@ -86,16 +86,16 @@ class HostBatches:
         return batch.outcomes
 
     def require_sudo(self, host: Host) -> None:
-        """Raises HostFailed where a step of sudo would be refused."""
+        """Raises HostFailed if sudo would refuse to run a step."""
         asked = {"password": self.password}
         self.fleet.agents[host].call("play.batch.sudo", asked, timeout=SILENCE)
 
 
 class _Batch:
-    """One request to one host, and what it says meanwhile."""
+    """One request to one host, and the events that it sends until it ends."""
 
     def __init__(self, batches: HostBatches, host: Host, steps: Sequence[BoundStep]) -> None:
-        self._of, self._host = batches, host
+        self._batches, self._host = batches, host
         self._steps = {one.step.number: one.step for one in steps}
         self._files = LocalFiles()
         self._current: PlayStep | None = None
@@ -104,18 +104,18 @@ class _Batch:
         self.outcomes: list[StepOutcome] = []
 
     def ask(self, wanted: Sequence[BoundStep]) -> None:
-        agent = self._of.fleet.agents[self._host]
+        agent = self._batches.fleet.agents[self._host]
         requests, modules = [], set()
         for one in wanted:
             assert one.bound
             modules.add(f"play.{one.bound.module}.apply")
             requests.append(self._request(one.step, one.bound, one.scope))
         args = {
-            "steps": requests, "check": self._of.check, "diff": self._of.diff,
-            "password": self._of.password,
+            "steps": requests, "check": self._batches.check, "diff": self._batches.diff,
+            "password": self._batches.password,
         }  # fmt: skip
         self._number = agent.start(OP, args, also=sorted(modules))
-        agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._hear)
+        agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._on_event)
 
     def _request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
         try:
@@ -127,7 +127,7 @@ class _Batch:
             "ignore_errors": step.ignore_errors, "retries": step.retries, "delay": step.delay,
         }  # fmt: skip
 
-    def _hear(self, frame: Frame) -> None:
+    def _on_event(self, frame: Frame) -> None:
         said = frame.header
         step = self._steps.get(said.get("number", 0))
         event = said.get("event")
@@ -137,15 +137,15 @@ class _Batch:
             return
         elif event == "begin":
             self._current, self._began = step, time.monotonic()
-            self._of.listener.begin(self._host.name, step)
+            self._batches.listener.begin(self._host.name, step)
         elif event == "line":
-            self._of.listener.line(self._host.name, step, text_of(said.get("text")))
+            self._batches.listener.line(self._host.name, step, text_of(said.get("text")))
         elif event == "end":
             self._end(step, said)
 
     def _send(self, sha256: str) -> None:
-        """Only what a step of this request named, and as it was then."""
-        agent = self._of.fleet.agents[self._host]
+        """Only files that a step of this request named, with the content that it had then."""
+        agent = self._batches.fleet.agents[self._host]
         path = self._files.paths.get(sha256, Path("/dev/null"))
         with path.open("rb") as file:
             while piece := file.read(PIECE):
@@ -166,8 +166,8 @@ class _Batch:
             what, why, hint = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
             words = Said(what, why, hint_of(self._host, hint), slug_of(failure.get("slug")))
         state = self._state(looked)
-        if self._of.check:
-            pending = self._of.pending.setdefault(self._host.name, set())
+        if self._batches.check:
+            pending = self._batches.pending.setdefault(self._host.name, set())
             state = predict(looked, pending)
             if looked.failed and state is State.WOULD_CHANGE:
                 words = expected
@@ -196,10 +196,10 @@ class _Batch:
         self._began = time.monotonic()
         self._current = None
         self.outcomes.append(outcome)
-        self._of.listener.end(outcome)
+        self._batches.listener.end(outcome)
 
     def lost(self, down: HostDown) -> None:
-        """The step that ran, or the first one that had not begun, is the one that failed."""
+        """The failure counts for the step that was running, or else for the next one."""
         done = {outcome.step.number for outcome in self.outcomes}
         left = [step for number, step in self._steps.items() if number not in done]
         step = self._current or (left[0] if left else None)

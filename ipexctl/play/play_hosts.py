@@ -34,7 +34,7 @@ def play_hosts(play: Play, target: Target) -> PlayHosts:
 
 
 def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHosts:
-    """Patterns of the play mean hosts of the whole inventory; --limit and -x choose from those."""
+    """The play's patterns select from the full inventory; --limit and -x narrow the result."""
     known = last_states(everyone)
     hosts = wanted
     if play.hosts:

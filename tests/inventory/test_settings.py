@@ -358,7 +358,7 @@ def test_keys_without_end_cost_nothing(shell, text):
     shell.write("ipexctl.toml", text)
     began = time.monotonic()
     done = shell("hosts")
-    assert (done.returncode, "32" in done.errors[0].what) == (2, True)
+    assert (done.returncode, "32" in done.errors[0].why) == (2, True)
     assert time.monotonic() - began < 5
 
 

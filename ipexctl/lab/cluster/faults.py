@@ -74,7 +74,7 @@ def _kill(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 def _freeze(dog: Watchdog, host: HostPlan, pid: int) -> None:
     seen: set[int] = set()
-    # A process may fork while we go round; stop when a round finds nobody new.
+    # A process may fork in the meantime; stop when a round finds no new process.
     while new := set(_members(pid)) - seen:
         seen |= new
         _signal(new, signal.SIGSTOP)

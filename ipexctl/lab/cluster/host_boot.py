@@ -78,7 +78,7 @@ def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]
 
 
 def free_uid() -> int:
-    """A user number that nobody on this machine has."""
+    """A user ID that no account of this machine has."""
     used = {entry.pw_uid for entry in pwd.getpwall()}
     return next(uid for uid in range(_FIRST_UID, _FIRST_UID + 5000) if uid not in used)
 

@@ -24,7 +24,7 @@ from ipexctl.lab.cluster.processes import ENV, sshd_path
 
 
 def account() -> str:
-    """Who logs in: the user of this process, for sshd may let in nobody else."""
+    """The login user: that of this process, since sshd may accept no other user."""
     return pwd.getpwuid(os.geteuid()).pw_name
 
 

@@ -37,7 +37,7 @@ class Certificate:
 
 
 def parse_certificate(blob: bytes) -> Certificate | None:
-    """None for a plain key, and for anything that isn't whole."""
+    """None for a plain key, and for an incomplete certificate."""
     try:
         return _parse(_Reader(blob), blob)
     except (struct.error, UnicodeDecodeError):

@@ -239,7 +239,7 @@ class _JumpError:
 
     def about(self, name: str) -> Unreachable:
         if isinstance(self.error, HostKeyUnknown | HostKeyChanged):
-            return self.error  # to be told once, by its own name
+            return self.error  # shown once, under its own name
         why = f"{self.error.what}\n{self.error.why}".strip()
         return Unreachable(
             f"{name}: no connection through {self.hop}",

@@ -213,7 +213,7 @@ def ssh_options(host: Host, config_file: Path | None) -> list[str]:
 
 
 def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
-    """The whole way: the first hop may have a ProxyJump of its own, and so on."""
+    """All jump hosts on the way: the first hop may have a ProxyJump of its own, and so on."""
     hops = answer.proxy_jump
     while hops:
         before = ask(hop_host(hops[0])).proxy_jump

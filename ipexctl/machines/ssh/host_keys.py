@@ -89,7 +89,7 @@ class KnownFiles:
             try:
                 text = Path(path).read_text("utf-8", "replace")
             except OSError:
-                text = ""  # a file that isn't there vouches for nobody
+                text = ""  # a missing file has no keys
             self._files[path] = parse_known_hosts(text, path)
         return self._files[path]
 
@@ -97,7 +97,7 @@ class KnownFiles:
 def judge_certificate(
     answer: Answer, known: KnownHosts, names: tuple[str, ...], cert: Certificate
 ) -> Verdict:
-    """UNKNOWN when nobody lets its signer speak for this host; raises when it is no good."""
+    """UNKNOWN if no known_hosts line accepts its authority; raises if the certificate is bad."""
     verdict = known.judge_certificate(names, cert.authority, cert.key)
     if verdict.standing is not Standing.KNOWN:
         return verdict
@@ -161,7 +161,7 @@ def _append_line(file: io.FileIO, line: bytes) -> None:
 
 
 def accept(key: HostKey) -> None:
-    """Raises unless somebody vouched for this very key."""
+    """Raises HostKeyUnknown or HostKeyChanged unless known_hosts has this key."""
     standing = key.verdict.standing
     if standing is Standing.UNKNOWN:
         raise HostKeyUnknown(

@@ -1,4 +1,4 @@
-"""One connection: Paramiko's transport, told to be quick and quiet."""
+"""One connection: Paramiko's transport, without its logging, alarms and unlimited sizes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ipexctl.machines.ssh.link import Link, seconds_left
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.quick_dataclass import dataclass
 
-AGENT_TIMEOUT = 30.0  # somebody may have to touch a hardware key
+AGENT_TIMEOUT = 30.0  # the user may have to touch a hardware key
 DEFAULT_KEYS = tuple(
     f"~/.ssh/id_{kind}" for kind in ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "dsa")
 )
@@ -40,7 +40,7 @@ class _Candidate:
 class Candidates:
     keys: tuple[_Candidate, ...]
     skipped: tuple[str, ...]  # why other keys are not tried
-    locked: tuple[str, ...] = ()  # files whose passphrase nobody told yet
+    locked: tuple[str, ...] = ()  # files whose passphrase is not known yet
 
 
 _Method = Callable[[Any, str, Any, float], bool]
@@ -96,8 +96,8 @@ class KeyRing:
     def _collect(
         self, files: tuple[str, ...], certificates: tuple[str, ...], only: bool, agent: str
     ) -> Candidates:
-        """In ssh's order: sshd hangs up after a few keys (MaxAuthTries), so those that somebody
-        put into the agent go before files that only lie there."""
+        """In ssh's order: sshd hangs up after a few keys (MaxAuthTries), so keys in the
+        agent go before keys that are only in files."""
         held, skipped = _agent_keys(agent)
         named: list[_Candidate] = []  # by ssh_config, and in the agent
         alone: list[_Candidate] = []  # in a file only

@@ -38,7 +38,7 @@ class Secrets:
             return self._password
 
     def open(self, path: str, key_with: Callable[[bytes], T | None]) -> T | None:
-        """What `key_with` makes of the passphrase of this key file, or None: nobody told it."""
+        """What `key_with` makes of the passphrase of this key file; None if the user gave none."""
         with self._lock:
             if path not in self._opened and self._terminal:
                 self._opened[path] = self._prompt_passphrase(path, key_with)
