@@ -16,7 +16,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import LONG, hint_of, slug_of, text_of
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.wire.frames import Frame
-from ipexctl.play.steps.step_kinds import HostStep, LocalFiles
+from ipexctl.play.steps.step_kinds import HostStep, LocalFiles, Result
 from ipexctl.play.text.check_prediction import Looked, predict
 from ipexctl.play.text.interpolation import Scope, as_written
 from ipexctl.play.text.play_values import PlayStep, State, StepOutcome
@@ -37,16 +37,6 @@ class BoundStep:
     skipped: str = ""
     refused: IpexctlError | None = None
     scope: Scope = Scope({})
-
-
-@dataclass(frozen=True)
-class Said:
-    """The texts of an outcome; `slug` of the error if the step failed."""
-
-    detail: str
-    why: str = ""
-    hint: str = ""
-    slug: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,9 +64,9 @@ class HostBatches:
         batch = _Batch(self, host, steps)
         for one in steps:
             if e := one.refused:
-                batch.ended(one.step, State.IGNORED, Said(e.what, e.why, e.hint, e.slug))
+                batch.ended(one.step, Result(State.IGNORED, e.what, e.why, e.hint, e.slug))
             elif one.bound is None:
-                batch.ended(one.step, State.SKIPPED, Said(one.skipped))
+                batch.ended(one.step, Result(State.SKIPPED, one.skipped))
         wanted = [one for one in steps if one.bound]
         if wanted:
             try:
@@ -84,6 +74,14 @@ class HostBatches:
             except IpexctlError as e:
                 batch.lost(HostDown.of(host.name, e))
         return batch.outcomes
+
+    def predicted(self, host: str, looked: Looked) -> State:
+        """The state of a step in check mode, given the changes that are pending on its host."""
+        pending = self.pending.setdefault(host, set())
+        state = predict(looked, pending)
+        if state in (State.WOULD_CHANGE, State.UNKNOWN):
+            pending.update(looked.writes)
+        return state
 
     def require_sudo(self, host: Host) -> None:
         """Raises HostFailed if sudo would refuse to run a step."""
@@ -161,38 +159,23 @@ class _Batch:
             texts(said.get("reads")),
             texts(said.get("writes")),
         )
-        words = expected = Said(plain(said.get("detail")))
-        if isinstance(failure, Mapping):
-            what, why, hint = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
-            words = Said(what, why, hint_of(self._host, hint), slug_of(failure.get("slug")))
-        state = self._state(looked)
+        state = State.FAILED if looked.failed else State.CHANGED if looked.changed else State.OK
         if self._batches.check:
-            pending = self._batches.pending.setdefault(self._host.name, set())
-            state = predict(looked, pending)
-            if looked.failed and state is State.WOULD_CHANGE:
-                words = expected
-            elif state is State.UNKNOWN and (looked.failed or looked.changed is False):
-                words = Said("an earlier step may change this")
-            if state in (State.WOULD_CHANGE, State.UNKNOWN):
-                pending.update(looked.writes)
+            state = self._batches.predicted(self._host.name, looked)
         if state is State.FAILED and step.ignore_errors:
             state = State.IGNORED
-        self.ended(step, state, words, text_of(said.get("diff")))
+        result = Result(state, plain(said.get("detail")))
+        if state is State.UNKNOWN and (looked.failed or looked.changed is False):
+            result = Result(state, "an earlier step may change this")
+        elif isinstance(failure, Mapping) and state is not State.WOULD_CHANGE:
+            what, why, hint = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
+            slug = slug_of(failure.get("slug"))
+            result = Result(state, what, why, hint_of(self._host, hint), slug)
+        self.ended(step, result, text_of(said.get("diff")))
 
-    def _state(self, looked: Looked) -> State:
-        if looked.failed:
-            return State.FAILED
-        return State.CHANGED if looked.changed else State.OK
-
-    def ended(self, step: PlayStep, state: State, said: Said, diff: str = "") -> None:
-        outcome = StepOutcome(
-            step,
-            self._host.name,
-            state,
-            **vars(said),
-            diff=diff,
-            seconds=time.monotonic() - self._began,
-        )
+    def ended(self, step: PlayStep, result: Result, diff: str = "") -> None:
+        seconds = time.monotonic() - self._began
+        outcome = StepOutcome(step, self._host.name, **vars(result), diff=diff, seconds=seconds)
         self._began = time.monotonic()
         self._current = None
         self.outcomes.append(outcome)
@@ -204,5 +187,8 @@ class _Batch:
         left = [step for number, step in self._steps.items() if number not in done]
         step = self._current or (left[0] if left else None)
         if step:
-            state = State(down.state.value)
-            self.ended(step, state, Said(down.brief, down.why, down.hint, down.slug))
+            self.ended(step, result_of_down(down))
+
+
+def result_of_down(down: HostDown) -> Result:
+    return Result(State(down.state.value), down.brief, down.why, down.hint, down.slug)

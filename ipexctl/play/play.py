@@ -8,7 +8,6 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean
 from ipexctl.errors import HostFailed, InputError, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
@@ -18,13 +17,13 @@ from ipexctl.machines.agent_start import AHEAD
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import answer, question
 from ipexctl.machines.target import ROOT, Target
-from ipexctl.play.host_batch import BoundStep, HostBatches, Listener, Said
+from ipexctl.play.host_batch import BoundStep, HostBatches, Listener, result_of_down
 from ipexctl.play.play_hosts import PlayHosts, play_hosts
 from ipexctl.play.play_journal import PlayJournal, open_journal, pending_handlers
 from ipexctl.play.play_scope import ANY_NAME, PlayScope, read_names
 from ipexctl.play.steps import all_steps
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, HostStep, Result
-from ipexctl.play.text.check_prediction import Looked, predict
+from ipexctl.play.text.check_prediction import Looked
 from ipexctl.play.text.conditions import check_names, check_values, holds, needs_facts
 from ipexctl.play.text.fact_values import FACTS
 from ipexctl.play.text.interpolation import Scope
@@ -289,7 +288,7 @@ class _PlayRun:
         for down in self._fleet.failures:
             refused = self._stopped_by_sudo(by_name[down.host]) if down.slug == "sudo" else None
             if step := refused or first:
-                self._add(_outcome_of_down(step, down))
+                self._add(StepOutcome(step, down.host, **vars(result_of_down(down))))
 
     def _needs_facts(self) -> bool:
         steps = self._play.all_steps
@@ -438,11 +437,9 @@ class _PlayRun:
         """The result in check mode: changes that earlier steps would make may affect this one."""
         if result.state in (State.SKIPPED, State.UNREACHABLE):
             return result
-        pending = self._batches.pending.setdefault(host, set())
         changed = {State.WOULD_CHANGE: True, State.UNKNOWN: None}.get(result.state, False)
-        state = predict(Looked(changed, result.state is State.FAILED, kind.reads), pending)
-        if state in (State.WOULD_CHANGE, State.UNKNOWN):
-            pending.update(kind.writes)
+        failed = result.state is State.FAILED
+        state = self._batches.predicted(host, Looked(changed, failed, kind.reads, kind.writes))
         return replace(result, state=state)
 
     # -- outcomes --
@@ -471,8 +468,3 @@ def _act(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:
     except IpexctlError as e:
         state = State.UNREACHABLE if isinstance(e, Unreachable) else State.FAILED
         return dict.fromkeys(acting.hosts, Result(state, e.what, e.why, e.hint, e.slug))
-
-
-def _outcome_of_down(step: PlayStep, down: HostDown) -> StepOutcome:
-    words = Said(down.brief, down.why, down.hint, down.slug)
-    return StepOutcome(step, down.host, State(down.state.value), **vars(words))
