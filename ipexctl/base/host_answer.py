@@ -1,4 +1,4 @@
-"""What a host answered. It may say anything: what cannot be read is that host's failure alone."""
+"""The answer of a host, which may hold anything: an invalid value is that host's failure alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Answer(dict[str, Any]):
         return value
 
     def path(self, name: str) -> str:
-        """An absolute one."""
+        """An absolute path."""
         value = self.text(name)
         if not value.startswith("/"):
             raise self.odd(f"{name!r} is not an absolute path")

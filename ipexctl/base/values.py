@@ -1,4 +1,4 @@
-"""Values from outside made plain: odd ones become "", None or (), and nothing is ever raised."""
+"""Values from outside, made plain: invalid ones become "", None or (); nothing is raised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def plain(value: Any, most: int = 4096) -> str:
-    """Text without control characters; "" for anything that is no text."""
+    """Text without control characters; "" for anything that is not text."""
     if not isinstance(value, str):
         return ""
     text = value[:most]

@@ -47,7 +47,7 @@ def parse_ini(text: str, source: str) -> Inventory:
 
 
 def _section(line: str) -> re.Match[str] | None:
-    """Not an address, and not a range of numbers: those name hosts."""
+    """A [section] line; not an address or a range in brackets, which name hosts."""
     found = _SECTION.fullmatch(line)
     name = found[1] if found else ""
     if name[:1].isdigit() and (is_range(name) or not name.strip(".-0123456789")):

@@ -77,7 +77,7 @@ class _Finder:
         return found
 
     def without(self, patterns: Iterable[str]) -> frozenset[str]:
-        """Nothing given excludes nothing, where an empty --limit is everything."""
+        """The hosts to exclude; no patterns exclude none, whereas an empty --limit selects all."""
         given = [p for p in patterns if p.strip(" ,")]
         return self.find(given, "-x") if given else frozenset()
 

@@ -1,4 +1,4 @@
-"""What may be said about a host beside its name: the same keys in every dialect."""
+"""The keys that a host can have besides its name: the same in every format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SSH = (
 
 @dataclass(frozen=True)
 class Value:
-    """What a variable was set to. `text` is None where it is no plain text; `odd` says what."""
+    """The value of a variable. `text` is None if it is not plain text; `odd` says what it is."""
 
     text: str | None
     place: Place | None
@@ -145,7 +145,7 @@ def apply(
 
 
 def field_of(key: str) -> str:
-    """Two keys with the same field say the same thing; "" where nothing is said for us."""
+    """The field of Host that a key sets, so that keys with one meaning can be compared; or ""."""
     return _field(key)[0]
 
 

@@ -169,7 +169,7 @@ def no_hosts(source: str) -> InputError:
 
 
 def _same_again(a: _Named, b: _Named) -> bool:
-    """A host that stands there once per slot, and says nothing else."""
+    """Whether a host is repeated only to count its slots, with nothing else on the line."""
     plain = a.alone and b.alone and not (a.host.slots or b.host.slots)
     return plain and replace(a.host, place=None) == replace(b.host, place=None)
 

@@ -42,7 +42,7 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
 
 
 def is_range(inside: str) -> bool:
-    """Could this stand between brackets? It is not written out."""
+    """Whether this is a valid range for brackets, without expanding it."""
     try:
         return bool(list(_spans(inside, inside, 0)))
     except Bad:
@@ -137,7 +137,7 @@ _Cut = tuple[str, ...]  # texts and numbers in turn: text, digits, text, digits,
 
 
 def _shapes(names: Iterable[str]) -> list[list[_Cut]]:
-    """Names that differ in one number only, side by side, in the order of their first."""
+    """Groups of names that differ in one number only, in order of first appearance."""
     cuts = [tuple(re.split(r"([0-9]{1,9})", name)) for name in names]
     by_text: dict[_Cut, list[_Cut]] = {}
     for cut in cuts:
@@ -160,7 +160,7 @@ def _varying(cuts: list[_Cut]) -> int:
 
 
 def _padded_widths(cuts: list[_Cut], at: int) -> set[int]:
-    """Where some number starts with a 0, the width belongs to the name: 09 goes with 10, not 8."""
+    """Widths of numbers with leading zeros: there the width counts, so 09 goes with 10, not 8."""
     return {len(cut[at]) for cut in cuts if cut[at].startswith("0") and len(cut[at]) > 1}
 
 

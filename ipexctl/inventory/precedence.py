@@ -61,7 +61,7 @@ class Draft:
         self.group(name, place).children.setdefault(child, place)
 
     def add_hosts(self, group: str, hosts: Iterable[Host], values: Values) -> None:
-        """A host that is named again gets more variables and one group more."""
+        """Adds hosts to a group; a host that is already known gets further variables."""
         for host in hosts:
             key = host.name.lower()
             known, old = self.hosts.get(key, (host, {}))
@@ -89,7 +89,7 @@ class Draft:
         return Inventory(tuple(found), self.source, _notes(found, unused, set(self.groups)))
 
     def _inherited(self, groups: tuple[str, ...]) -> Values:
-        """By field where a key has one, since several keys may mean the same."""
+        """Inherited variables by field if a key has one, since several keys can set one field."""
         values: Values = {}
         for name in ("all", *(groups or ("ungrouped",))):
             group = self.groups.get(name)
@@ -137,7 +137,7 @@ class Draft:
 
 
 def _nearest(host: Host, inherited: Values, own: Values) -> list[tuple[str, Value]]:
-    """The host's own variables, and what its groups add to them and to how its name is written."""
+    """The host's own variables, then those of its groups that it does not set itself."""
     for key, value in own.items():
         if getattr(host, field_of(key) or "local"):
             raise Bad(
@@ -155,7 +155,7 @@ def _priority(group: _Group) -> int:
 
 
 def _merged(known: Host, again: Host) -> Host:
-    """What is written in front of or behind the name must not contradict itself."""
+    """User, port and slots of one host named twice, which must not contradict each other."""
     for name in ("user", "port", "slots"):
         old, new = getattr(known, name), getattr(again, name)
         if old and new and old != new:

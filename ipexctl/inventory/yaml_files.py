@@ -122,7 +122,7 @@ def _item(draft: Draft, group: str, item: Node) -> None:
 
 
 def _refuse_again(draft: Draft, group: str, name: Scalar) -> None:
-    """A list that names a host twice is a mistake; a group may name what stands elsewhere."""
+    """A list must not name a host twice; a group may name a host that is also listed elsewhere."""
     if group in ROOT_GROUPS and name.text.lower() in draft.hosts:
         raise Bad(f"{name.text!r} is listed twice", slug="host-listed-twice").placed(name.place)
 

@@ -187,15 +187,15 @@ class SshTransport:
         with self._lock:
             jump = self._jumps.setdefault(hops, _Jump())
         with jump.lock:
-            if jump.error:
-                raise jump.error.about(answer.name)
-            if jump.link is None or not jump.link.transport.is_active():
+            if not jump.error and not (jump.link and jump.link.transport.is_active()):
                 try:
                     hop = self._answer(hop_host(hops[-1]))
                     jump.link = self._login(hop, deadline, hops[:-1])
                 except Unreachable as e:
-                    jump.error = _JumpError(hops[-1], e)
-                    raise jump.error.about(answer.name) from None
+                    jump.error = e
+            if jump.error:
+                raise _behind_jump(answer.name, hops[-1], jump.error) from None
+            assert jump.link
             return jump.link
 
     # --- one connection --------------------------------------------------------------------------
@@ -233,26 +233,21 @@ class SshTransport:
 
 
 @dataclass
-class _JumpError:
-    hop: str
-    error: Unreachable
-
-    def about(self, name: str) -> Unreachable:
-        if isinstance(self.error, HostKeyUnknown | HostKeyChanged):
-            return self.error  # shown once, under its own name
-        why = f"{self.error.what}\n{self.error.why}".strip()
-        return Unreachable(
-            f"{name}: no connection through {self.hop}",
-            why=why,
-            hint=self.error.hint,
-            slug="jump-host-unreachable",
-        )
-
-
-@dataclass
 class _Jump:
-    """One jump host for everybody; one failure for everybody too."""
+    """A jump host: one connection, or one failure, for all hosts behind it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     link: Link | None = None
-    error: _JumpError | None = None
+    error: Unreachable | None = None
+
+
+def _behind_jump(name: str, hop: str, error: Unreachable) -> Unreachable:
+    """The error of the jump host, for a host behind it."""
+    if isinstance(error, HostKeyUnknown | HostKeyChanged):
+        return error  # shown once, under the jump host's own name
+    return Unreachable(
+        f"{name}: no connection through {hop}",
+        why=f"{error.what}\n{error.why}".strip(),
+        hint=error.hint,
+        slug="jump-host-unreachable",
+    )

@@ -38,8 +38,8 @@ MOST_TOGETHER = 8 << 20  # of all texts of a step and of the play's variables, o
 
 @dataclass(frozen=True)
 class Scope:
-    """What the names of a play stand for on one host. `known` lists names for suggestions; before
-    the hosts are asked (`facts_known` is false), the values of facts are not there yet."""
+    """The values of a play's names on one host. `known` lists names for suggestions;
+    `pending` those whose values are known only once the host has answered."""
 
     values: Mapping[str, str]
     known: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Scope:
     size: list[int] = field(default_factory=lambda: [0], compare=False)  # of all its texts
 
     def lookup(self, name: str, at: int) -> str | None:
-        """None: known by its name, and not by its value yet."""
+        """None: the name is known, but its value is not known yet."""
         self.used.add(name)
         if name in self.values:
             return self.values[name]
@@ -76,7 +76,7 @@ class Scope:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that no output may have."""
+        """Values that must not appear in any output."""
         names = sorted(name for name in self.used if name.startswith("secret."))
         return tuple(self.values[name] for name in names if self.values.get(name))
 
@@ -122,7 +122,7 @@ def ansible_name(name: str) -> str:
 
 
 def as_written(text: str) -> str:
-    """Shell code, or what a shell says of it, with the names of the play."""
+    """Shell code, or a shell's message about it, with the names as the play writes them."""
     return _PASSED.sub(lambda m: "${" + _PASSED_PART.sub(_letter, m[1]) + "}", text)
 
 
@@ -237,5 +237,5 @@ def _no_place_for(name: str, around: str, unclear: str, at: int) -> Bad:
 
 
 def _shell_name(name: str) -> str:
-    """Two names never become one: _ is __, and what no shell variable can have is its number."""
+    """A unique shell name: _ becomes __, and other characters become their code."""
     return PREFIX + _UNSAFE.sub(lambda m: "__" if m[0] == "_" else f"_{ord(m[0]):x}_", name)

@@ -20,7 +20,7 @@ _LONGEST = 40  # of an item in a title
 
 
 class State(str, Enum):
-    """What became of a step on a host."""
+    """The outcome of a step on a host."""
 
     OK = "ok"
     CHANGED = "changed"

@@ -55,7 +55,7 @@ class Step:
 
     @property
     def unseen(self) -> bool:
-        """Whether it was done cannot be looked up on the host: --resume goes by the journal."""
+        """Whether the host cannot tell if the step was done, so that --resume uses the journal."""
         return False
 
     def check(self) -> None:
@@ -63,7 +63,7 @@ class Step:
 
     @property
     def local_files(self) -> Mapping[str, str]:
-        """Argument -> file or folder of this machine that it needs."""
+        """Argument -> file or folder on this machine that the step needs."""
         return {}
 
 
@@ -92,7 +92,7 @@ _ARGUMENTS: dict[Any, dict[str, Argument]] = {}
 
 
 def arguments(kind: Any) -> dict[str, Argument]:
-    """By the name in YAML. `field` is that of the dataclass, which may have an underscore more."""
+    """The arguments of a step, by their name in YAML; `field` is the name in the dataclass."""
     if kind not in _ARGUMENTS:
         _ARGUMENTS[kind] = _arguments(kind)
     return _ARGUMENTS[kind]
@@ -121,7 +121,7 @@ def _arguments(kind: Any) -> dict[str, Argument]:
 
 
 def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
-    """The step with its values on one host. None: some are not known yet, the rest is right.
+    """The step with its values on one host. None: some are not known yet; the others are valid.
 
     Raises InputError with file, line and column.
     """
@@ -274,7 +274,7 @@ def _dict(kind: Any, node: Node, scope: Scope) -> Any:
 
 
 def _placed(kind: Any, node: Node, scope: Scope) -> Any:
-    """As `_read`; what is wrong is said with the place of this very value."""
+    """As `_read`; an error has the place of this value."""
     try:
         return _read(kind, node, scope)
     except Bad as e:
