@@ -105,7 +105,7 @@ def test_an_option_in_place_of_a_host_is_refused_before_anything_runs(lab3, tmp_
 
 
 @pytest.mark.parametrize(
-    ("fault", "slug"), [("unplug", "unreachable"), ("changed-key", "host-key-changed")]
+    ("fault", "slug"), [("unplug", "no-answer"), ("changed-key", "host-key-changed")]
 )
 def test_a_host_that_cannot_be_asked_does_not_hide_the_others(lab3, fault, slug):
     lab3.fault("node02", fault)

@@ -14,7 +14,7 @@ from ipexctl.explain.causes.causes import Cause
 from ipexctl.shipped_tables import failures
 
 ROOT = Path(__file__).parents[2]
-SLUGS = {"unreachable", "host-key-unknown", "host-key-changed"}
+SLUGS = set(re.findall(r"^\| `([a-z0-9-]+)` ", (ROOT / "docs/errors.md").read_text(), re.M))
 ALL = [pytest.param(c, id=c.slug) for c in failures()]
 
 
