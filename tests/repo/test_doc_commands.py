@@ -10,8 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
@@ -25,6 +23,7 @@ import typer.main
 import ipexctl.cli as cli
 from ipexctl.cli.help.help_examples import EXAMPLES
 from ipexctl.errors import IpexctlError
+from tests.cli import ipexctl
 
 UsageError = typer.BadParameter.__mro__[1]  # Click's: Typer has its own copy of Click, or not
 ROOT = Path(__file__).parents[2]
@@ -149,10 +148,7 @@ def test_the_lines_that_need_no_host_run(tmp_path: Path):
         words = whole(line) or [""]
         if words[0] not in HERE or any(f" {mark}" in line.text for mark in LEFT_OUT):
             continue
-        done = subprocess.run(
-            [sys.executable, "-m", "ipexctl", *words], cwd=tmp_path, env=env, text=True,
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-        )  # fmt: skip
+        done = ipexctl(*words, cwd=tmp_path, env=env)
         ran += 1
         missing = MISSING.search(done.stderr)
         assert done.returncode in (0, 1, 3) or missing, (line, done.stderr)
