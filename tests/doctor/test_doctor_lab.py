@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
+from tests.cli import ipexctl
 from tests.doctor.test_formats import checked
 from tests.made import OF_MACHINE
 
@@ -20,10 +21,7 @@ pytestmark = pytest.mark.lab
 
 def doctor(lab: Lab, *argv: str, hosts: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     named = ["-H", ",".join(hosts)] if hosts else ["-f", str(lab.hostfile)]
-    command = [sys.executable, "-m", "ipexctl", "doctor", *named, "-F", str(lab.ssh_config)]
-    return subprocess.run(
-        [*command, *argv], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
-    )
+    return ipexctl("doctor", *named, "-F", str(lab.ssh_config), *argv)
 
 
 def told(lab: Lab, *argv: str, hosts: tuple[str, ...] = ()) -> dict[str, Any]:
