@@ -191,6 +191,7 @@ def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_byt
             f"{agent.host.name}: {blob.name} arrived damaged",
             why="it was discarded",
             hint="run the same command again",
+            slug="damaged",
         ) from None
     except OSError as e:
         raise store.cannot_keep(blob.name, e) from None
@@ -199,5 +200,7 @@ def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_byt
 
 def _unreadable(agent: Agent) -> HostFailed:
     return HostFailed(
-        f"{agent.host.name}: the agent sent an invalid reply about its files", hint=REPORT
+        f"{agent.host.name}: the agent sent an invalid reply about its files",
+        hint=REPORT,
+        slug="invalid-reply",
     )

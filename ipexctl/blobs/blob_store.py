@@ -33,7 +33,7 @@ Source = Callable[[Blob, int, int], bytes]  # bytes of a blob: from this offset 
 
 @dataclass(frozen=True)
 class Sent:
-    """What travelled: less than the blobs are when an earlier try had left something."""
+    """What was sent: fewer bytes than the blobs have if an earlier attempt left a part."""
 
     count: int
     bytes: int
@@ -41,7 +41,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Room:
-    """What a host will need on its disk once the blobs are there."""
+    """The disk space and inodes that a host needs after the blobs have arrived."""
 
     bytes: int = 0
     files: int = 0
@@ -88,7 +88,7 @@ def send(
 
 
 def need_room(agent: Agent, root: str, room: Room) -> None:
-    """Raises HostFailed where the disk has not so much."""
+    """Raises HostFailed if the host's disk has less space."""
     asked = {"root": root, "blobs": [], "room": [room.bytes, room.files]}
     agent.call("blobs.blobs.put", asked, timeout=SILENCE)
 
@@ -147,10 +147,10 @@ def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
                 chunk = source(blob, offset, size)
             except OSError as e:
                 what = f"cannot read {e.filename or blob.name}"
-                raise InputError(what, why=reason_of(e)) from None
+                raise InputError(what, why=reason_of(e), slug="file-unreadable") from None
             if len(chunk) < size:
                 what = f"{blob.name} became shorter while it was being sent"
-                raise InputError(what, hint="run the same command again")
+                raise InputError(what, hint="run the same command again", slug="file-changed")
             yield chunk
 
 
@@ -183,7 +183,7 @@ class Store:
             return False
 
     def whole(self, blob: Blob) -> bool:
-        """Is it here, with the right content? What is not goes, so that it is fetched anew."""
+        """Is the blob here with the right content? Otherwise it is removed, to be fetched again."""
         if not self.has(blob):
             return False
         try:
@@ -191,11 +191,15 @@ class Store:
                 return True
             self.path(blob).unlink(missing_ok=True)
         except OSError as e:
-            raise NotHere(f"cannot read {blob.name} in {self.folder}", why=reason_of(e)) from None
+            raise NotHere(
+                f"cannot read {blob.name} in {self.folder}",
+                why=reason_of(e),
+                slug="cache-unreadable",
+            ) from None
         return False
 
     def add(self, name: str, chunks: Iterable[bytes], *, sha256: str = "") -> Blob:
-        """Keeps the bytes, whole or not at all. With `sha256` they must have that hash."""
+        """Store the bytes completely or not at all. With `sha256` they must have that hash."""
         parts = self.folder / "parts"
         try:
             make_private(parts)
@@ -205,7 +209,9 @@ class Store:
             finally:
                 Path(part).unlink(missing_ok=True)
         except OSError as e:
-            raise NotHere(f"cannot save {name} to {self.folder}", why=reason_of(e)) from None
+            raise NotHere(
+                f"cannot save {name} to {self.folder}", why=reason_of(e), slug="cache-not-writable"
+            ) from None
 
     def fill(self, blob: Blob, complete: Callable[[BinaryIO], None]) -> None:
         """Afterwards the blob is here. `complete` appends what its part lacks: a part keeps what an
@@ -226,6 +232,7 @@ class Store:
             f"cannot save {name} to {self.folder}",
             why=reason_of(e),
             hint="free some space; or set XDG_CACHE_HOME=FOLDER   # on another disk",
+            slug="cache-not-writable",
         )
 
     def _settle(self, blob: Blob, part: Path, out: BinaryIO) -> None:
@@ -253,6 +260,7 @@ class Store:
                 why=f"sha256 {digest.hexdigest()} instead of {sha256}",
                 hint="put the locked file back; or rm ipexctl.lock   # the next install resolves "
                 "the versions again",
+                slug="wheel-differs-from-lock",
             )
         blob = Blob(name, digest.hexdigest(), size)
         make_private(self.path(blob).parent)
@@ -261,7 +269,7 @@ class Store:
 
 
 def _is_named(file: BinaryIO, path: Path) -> bool:
-    """Whoever had the lock before may have moved or removed it."""
+    """Does the open file still have this path? The previous owner of its lock may have moved it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

@@ -52,7 +52,7 @@ class Pushed(PerHost):
 
 @dataclass(frozen=True)
 class Listed(PerHost):
-    """(host, what it has), and the hosts that could not be asked."""
+    """The datasets of each host, and the hosts that did not answer."""
 
     hosts: tuple[tuple[str, tuple[Held, ...]], ...]
     recaps: tuple[HostRecap, ...]
@@ -60,7 +60,8 @@ class Listed(PerHost):
 
 @dataclass(frozen=True)
 class Removed(PerHost):
-    """`going`: what the hosts have of it. `done` False: only shown. `declined`: by the user."""
+    """`going`: what is to be removed. `done` False: it was only shown. `declined`: the user said
+    no."""
 
     name: str
     recaps: tuple[HostRecap, ...]
@@ -79,13 +80,17 @@ def push(
     relay: bool = True,
     check: bool = False,
 ) -> Pushed:
-    """Makes the folder a data set of that name (None: as the folder is called) on every host.
-    `check`: only says where it would change something."""
+    """Copy the folder to every host as the dataset `name` (None: the folder's name).
+
+    `check`: only report which hosts would change.
+    """
     if not os.path.isdir(folder):
-        raise InputError(f"{folder} is not a folder", hint="ipexctl data push DIR")
+        raise InputError(
+            f"{folder} is not a folder", hint="ipexctl data push DIR", slug="not-a-folder"
+        )
     folder = folder.resolve()
     if why := why_refused(folder):
-        raise InputError(f"{folder} is not sent to other machines: {why}")
+        raise InputError(f"{folder} is not sent to other machines: {why}", slug="folder-refused")
     name = core.checked_name(folder.name if name is None else name)
     progress.step(Step("", f"reading {folder}"))
     found = Walk(folder, everything=True).run(Ignore())
@@ -93,20 +98,31 @@ def push(
     bundle = Bundle(reader.tree(found), reader)
     tree = bundle.tree
     if not tree.files:
-        raise InputError(f"there are no files in {folder}")
+        raise InputError(f"there are no files in {folder}", slug="folder-empty")
     for note in found.notes():
         progress.say(note)
+    moved = Moved()
     with Fleet(target, root) as fleet:
         if check:
             recaps = fleet.recaps(fleet.each(lambda h: _would(fleet, h, name, tree)))
-            return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, 0, 0, recaps)
+            return _pushed(name, tree, moved, recaps)
         source = f"{project_of(folder).by}:{folder}"
         asked = {"name": name, "hub": core.hub_kind(tree), "source": source}
         work = _Push(fleet, Transfer(bundle, asked), progress, relay=relay)
         recaps = fleet.recaps(work.to_all())
-        moved = sum(work.moved.values(), Moved())
+        moved = sum(work.moved.values(), moved)
+    return _pushed(name, tree, moved, recaps)
+
+
+def _pushed(name: str, tree: Tree, moved: Moved, recaps: tuple[HostRecap, ...]) -> Pushed:
     return Pushed(
-        name, tree.key[:16], len(tree.files), tree.bytes, moved.sent, moved.passed, recaps
+        name,
+        version=tree.key[:16],
+        files=len(tree.files),
+        bytes=tree.bytes,
+        sent=moved.sent,
+        passed=moved.passed,
+        recaps=recaps,
     )
 
 
@@ -120,7 +136,8 @@ def _would(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostRecap:
 
 @dataclass
 class _Push:
-    """Hosts go in step: one that has the blobs of a round can give them to others till all do."""
+    """One push. Hosts go through the rounds together, so that a host can pass on what it got in a
+    round until all hosts have it."""
 
     fleet: Fleet
     transfer: Transfer
@@ -185,14 +202,14 @@ class _Push:
     def _recap(self, host: Host, done: Answer) -> HostRecap:
         held = _held(host, done)
         same = done.get("same") is True
-        what = f"{_told(done, self.moved.get(host, Moved()))}: {held.path}"
+        what = f"{_outcome_text(done, self.moved.get(host, Moved()))}: {held.path}"
         old = _held(host, done["replaced"]) if done.get("replaced") else held
         other = old.source and old.source != held.source
         notes = (f"replaced {old}",) if other else ()
         return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, what, notes=notes)
 
 
-def _told(done: Answer, moved: Moved) -> str:
+def _outcome_text(done: Answer, moved: Moved) -> str:
     if done.get("same") is True:
         return "was already there"
     sent = f"{human(moved.sent)} sent"
@@ -215,8 +232,11 @@ def remove(
     target: Target, name: str, agreed: Callable[[Listed], bool] | None, root: str = ROOT,
     *, absent_ok: bool = False,
 ) -> Removed:  # fmt: skip
-    """`agreed` sees first what would go; None removes nothing. A data set that a run uses stays.
-    `absent_ok`: that no host has it is no mistake."""
+    """Remove a dataset from the hosts where no run uses it.
+
+    `agreed` is asked with what would be removed; None removes nothing. `absent_ok`: it is not an
+    error if no host has the dataset.
+    """
     core.checked_name(name)
     with Fleet(target, root) as fleet:
         found = fleet.each(lambda host: _there(fleet, host))
@@ -224,7 +244,11 @@ def remove(
             (host.name, tuple(d for d in held if d.name == name)) for host, held in found.items()
         )
         if not (absent_ok or fleet.downs or any(held for _, held in having)):
-            raise InputError(f"no host has a dataset called {name!r}", hint="ipexctl data ls")
+            raise InputError(
+                f"no host has a dataset called {name!r}",
+                hint="ipexctl data ls",
+                slug="dataset-missing",
+            )
         going = Listed(having, fleet.recaps())
         if agreed is None or not agreed(going):
             return Removed(name, going.recaps, False, going, agreed is not None)
@@ -238,12 +262,12 @@ def remove(
 
 def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:
     fleet.connect(host)
-    return _all(host, fleet.call(host, "data.datasets.list"))
+    return _read_datasets(host, fleet.call(host, "data.datasets.list"))
 
 
 def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
-    """What the host has of them; it is not removed while the agent lives."""
-    return _all(
+    """What the host has of these datasets; none of it is removed while the agent runs."""
+    return _read_datasets(
         agent.host, agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
     )
 
@@ -251,7 +275,7 @@ def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
 def planned(
     plan: LaunchPlan, held: Mapping[str, Sequence[Held]], names: Sequence[str], given: Iterable[str]
 ) -> LaunchPlan:
-    """The plan with what the hosts have of `names`. Raises RunFailed where they do not agree."""
+    """The plan with the hosts' paths of these datasets. Raises RunFailed if versions differ."""
     core.check_versions(names, {host.host: held[host.host] for host in plan.hosts})
     return core.with_data(plan, held, given)
 
@@ -267,10 +291,14 @@ def _removed(host: Host, done: Answer) -> HostRecap:
     return HostRecap(host.name, Recap.OK, "was not there")
 
 
-def _all(host: Host, done: Mapping[str, object]) -> tuple[Held, ...]:
+def _read_datasets(host: Host, done: Mapping[str, object]) -> tuple[Held, ...]:
     rows = done.get("data")
     if not isinstance(rows, list):
-        raise HostFailed(f"{host.name}: the agent sent an invalid list of datasets", hint=REPORT)
+        raise HostFailed(
+            f"{host.name}: the agent sent an invalid list of datasets",
+            hint=REPORT,
+            slug="invalid-reply",
+        )
     return tuple(_held(host, row) for row in rows)
 
 

@@ -183,7 +183,7 @@ class Transfer:
                     found.append((hashlib.sha256(data).hexdigest(), len(data)))
                 if digest.hexdigest() != file.sha256:
                     what = f"{file.name} changed while it was being read"
-                    raise InputError(what, hint="run it again")
+                    raise InputError(what, hint="run it again", slug="file-changed")
                 self._chunks[file.sha256] = tuple(found)
             return self._chunks[file.sha256]
 
@@ -197,7 +197,9 @@ class Transfer:
                     if left <= 0:
                         return
         except OSError as e:
-            raise InputError(f"cannot read {file.name}", why=reason_of(e)) from None
+            raise InputError(
+                f"cannot read {file.name}", why=reason_of(e), slug="file-unreadable"
+            ) from None
 
 
 def _rounds(

@@ -104,7 +104,9 @@ class Bundle:
             try:
                 datas.append(self.contents.content(file))
             except OSError as e:
-                raise InputError(f"cannot read {file.path}", why=reason_of(e)) from None
+                raise InputError(
+                    f"cannot read {file.path}", why=reason_of(e), slug="file-unreadable"
+                ) from None
             files.append((file.sha256, file.size))
             size += file.size
             if size >= PACK or i == indices[-1]:
@@ -143,14 +145,14 @@ def _temporary_file() -> BinaryIO:
 
 @dataclass(frozen=True)
 class Brought:
-    """`done`: the host's last word. `sent`: bytes of files that it did not have."""
+    """`done`: the host's answer. `sent`: bytes of files that it lacked."""
 
     done: Answer
     sent: int = 0
 
 
 def send_folder(agent: Agent, bundle: Bundle, asked: Mapping[str, Any]) -> Brought:
-    """Has the host lay out the tree as `asked` says. What it has does not travel.
+    """Have the host lay out the tree as `asked` says; files that it has are not sent.
 
     Raises HostFailed, Unreachable, or InputError when a file changes meanwhile.
     """
@@ -165,7 +167,7 @@ def send_folder(agent: Agent, bundle: Bundle, asked: Mapping[str, Any]) -> Broug
 def send_rest(
     agent: Agent, bundle: Bundle, header: Mapping[str, Any], missing: Sequence[int]
 ) -> Brought:
-    """`send_folder` from the moment on at which the host has told what it lacks."""
+    """The part of `send_folder` after the host has reported which files it lacks."""
     large, packs = bundle.blobs(missing)
     small = sum(size for pack in packs for _, size in pack.files)
     blobs = [*large, *(pack.blob for pack in packs)]
@@ -178,7 +180,7 @@ def send_rest(
 
 @contextmanager
 def dropped_on_error(agent: Agent, module: str, header: Mapping[str, Any]) -> Iterator[None]:
-    """A host that fails does not keep another one with the same home waiting."""
+    """On an error, tell the host to stop waiting: one with the same home may take over."""
     try:
         yield
     except BaseException:
@@ -190,8 +192,8 @@ def dropped_on_error(agent: Agent, module: str, header: Mapping[str, Any]) -> It
 def ask_missing(
     agent: Agent, bundle: Bundle, header: Mapping[str, Any], module: str
 ) -> tuple[Answer, Sequence[int]]:
-    """Has the host begin with the tree, or go on with it. Its answer, and the indices of the files
-    that it lacks."""
+    """Have the host begin or continue with the tree. Returns its answer and the indices of the
+    files that it lacks."""
     tree = bundle.tree
     bits = b""
 
@@ -214,7 +216,7 @@ def ask_missing(
 
 
 def ask_complete(agent: Agent, bundle: Bundle, header: Mapping[str, Any], module: str) -> Answer:
-    """Has the host complete the tree, once all that it lacked has been sent."""
+    """Have the host complete the tree after everything that it lacked was sent."""
     done, missing = ask_missing(agent, bundle, header, module)
     if missing:
         raise done.odd("it lacks files that were sent")
@@ -222,7 +224,7 @@ def ask_complete(agent: Agent, bundle: Bundle, header: Mapping[str, Any], module
 
 
 def make_spare(agent: Agent, bundle: Bundle, root: str, most: int) -> None:
-    """Has the host make a copy for the next run, and does not wait for it."""
+    """Have the host make a copy for the next run; does not wait for it."""
     asked = {"root": root, "key": bundle.tree.key, "most": most}
     agent.start(f"{MODULE}.keep_spare", asked)
 

@@ -101,6 +101,7 @@ class Walk:
             raise InputError(
                 f"{self._top}: folders are nested more than {DEEPEST} levels deep",
                 why=base[:80] + "...",
+                slug="folders-too-deep",
             )
         if self._most is not None and len(self.found.files) > self._most:
             self.found.cut = True
@@ -237,6 +238,7 @@ def _within(top: str, base: str, ignore: Ignore) -> Ignore:
                 f"cannot read {path}",
                 why=reason_of(e),
                 hint=f"remove {path.name}, or make it a text file: it decides which files are sent",
+                slug="ignore-file-unreadable",
             ) from None
 
     return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
@@ -348,6 +350,7 @@ class Reader:
             raise InputError(
                 f"{printable(self._paths[file.sha256])} changed while it was being sent",
                 hint="run the same command again",
+                slug="file-changed",
             )
         return data
 
@@ -407,4 +410,6 @@ def cannot_read(folder: str, unreadable: list[tuple[str, str]], way_out: str) ->
     shown = [f"{printable(path) or folder}: {why}" for path, why in unreadable[:SHOWN]]
     if more := len(unreadable) - len(shown):
         shown.append(f"and {more} more")
-    return InputError(f"cannot read all of {folder}", why="\n".join(shown), hint=way_out)
+    return InputError(
+        f"cannot read all of {folder}", why="\n".join(shown), hint=way_out, slug="folder-unreadable"
+    )

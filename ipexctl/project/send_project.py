@@ -130,6 +130,7 @@ def project_of(script: Path, cwd: Path) -> Project:
         raise InputError(
             f"{folder} is not sent to other machines: {why}",
             hint="move the script into a folder of its own; or --no-sync, if it is there already",
+            slug="folder-refused",
         )
     start = cwd if cwd == folder or folder in cwd.parents else script
     below, beside = (
@@ -215,7 +216,12 @@ def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> N
     path = posixpath.normpath(posixpath.join(project.cwd, script))
     if not snapshot.holds(path):
         why, hint = why_left_out(project, path, environ)
-        raise InputError(f"the script {script} is not sent to the hosts", why=why, hint=hint)
+        raise InputError(
+            f"the script {script} is not sent to the hosts",
+            why=why,
+            hint=hint,
+            slug="script-left-out",
+        )
 
 
 def left_out_file(
@@ -298,6 +304,7 @@ def _ask(folder: Path, found: Listing, confirm: Confirm) -> None:
             "without confirmation only from a Git work tree",
             hint="list what the run does not need in .ipexctlignore (same syntax as .gitignore)\n"
             "or -y to send everything",
+            slug="large-folder-not-confirmed",
         )
 
 

@@ -27,6 +27,7 @@ def run(call, command, variables, timeout):
                 "%s failed (%s)"
                 % (os.path.basename(command[0]), describe_exit(process.returncode)),
                 words[-2000:],
+                slug="command-failed",
             )
     return out.decode("utf-8", "replace")
 
@@ -49,6 +50,7 @@ def start(command, variables, log):
             "--root FOLDER   # on a disk that is not mounted noexec"
             if e.errno == errno.EACCES
             else "",
+            slug="command-not-runnable",
         ) from None
 
 
@@ -88,7 +90,9 @@ def wait(call, process, deadline):
             break
         except subprocess.TimeoutExpired:
             if time.time() > deadline:
-                raise Failure("%s did not end in time" % process.args[0]) from None
+                raise Failure(
+                    "%s did not end in time" % process.args[0], slug="command-timeout"
+                ) from None
             call.emit({"event": "alive"})
     reader.join(BEAT)
     return b"".join(chunks)

@@ -41,18 +41,22 @@ def is_absent(text):
 
 def cannot_make(root, why):
     hint = "--root FOLDER   # one you may write to"
-    return Failure("cannot create the folder %s" % root, why, hint)
+    return Failure("cannot create the folder %s" % root, why, hint, slug="root-not-creatable")
 
 
 def named(text):
     if not isinstance(text, str) or not text or "\0" in text:
         raise Failure(
-            "the root folder %r is not a path" % (text,), hint="--root /some/folder", slug="input"
+            "the root folder %r is not a path" % (text,),
+            hint="--root /some/folder",
+            slug="root-invalid",
         )
     root = os.path.expanduser(text)
     if not os.path.isabs(root):
         raise Failure(
-            "the root folder %s is not absolute" % text, hint="--root /some/folder", slug="input"
+            "the root folder %s is not absolute" % text,
+            hint="--root /some/folder",
+            slug="root-invalid",
         )
     root = os.path.normpath(root)
     for path in (root, os.path.realpath(root)):
@@ -62,7 +66,7 @@ def named(text):
                 "the root folder %s contains %s" % (path, describe_character(odd.group())),
                 "MPI launchers split or misread such a path, so no run could start from it",
                 "--root /path   # letters, digits and / . _ - + @ , = ~ only",
-                slug="input",
+                slug="root-unusable",
             )
     return root
 
@@ -80,12 +84,14 @@ def checked(text, marks=True):
             "%s belongs to another user (uid %d)" % (root, found.st_uid),
             "its owner could change the programs that run from it",
             "--root FOLDER   # one of your own",
+            slug="root-of-another-user",
         )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise Failure(
             "%s is writable by other users" % root,
             "they could change the programs that run from it",
             "chmod go-w %s" % root,
+            slug="root-writable-by-others",
         )
     for path in sorted({root, os.path.realpath(root)}):
         check_parents(path)
@@ -161,6 +167,7 @@ def check_parents(root):
             "%s, above the root folder, %s" % (parent, what),
             "they could replace the root folder, and so the programs that run from it",
             "--root FOLDER   # %s" % hint,
+            slug="root-parent-unsafe",
         )
 
 
@@ -199,7 +206,11 @@ def subfolder(root, *names):
             if e.errno in FULL:
                 raise disk_full(root, 0) from None
             if e.errno != errno.EEXIST or not os.path.isdir(path):
-                raise Failure("cannot create the folder %s" % path, e.strerror or str(e)) from None
+                raise Failure(
+                    "cannot create the folder %s" % path,
+                    e.strerror or str(e),
+                    slug="folder-not-creatable",
+                ) from None
     return path
 
 
@@ -215,14 +226,14 @@ def need_space(root, size, count):
             % (root, human_size(size + SPARE), human_size(free)),
             "nothing was copied, because a partial copy would be unusable",
             "--root FOLDER   # on a bigger disk; or free some space",
-            "no-space",
+            slug="no-space",
         )
     if disk.f_files and count and disk.f_favail < count + SPARE_INODES:
         raise Failure(
             "not enough inodes in %s: only %d are free" % (root, disk.f_favail),
             "",
             "--root FOLDER   # on another disk",
-            "no-space",
+            slug="no-space",
         )
 
 
@@ -237,4 +248,4 @@ def explain_disk_failure(e, root, size):
 def write_failure(e, root, size):
     if e.errno in FULL:
         return disk_full(root, size)
-    return Failure("cannot write to %s: %s" % (root, e.strerror or e))
+    return Failure("cannot write to %s: %s" % (root, e.strerror or e), slug="root-not-writable")

@@ -17,7 +17,7 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_carriers, blob_store
-from ipexctl.data.data import _all, _removed
+from ipexctl.data.data import _read_datasets, _removed
 from ipexctl.env.choice.env_changes import read_drift
 from ipexctl.env.choice.env_list import read_shelf
 from ipexctl.env.env import _removal
@@ -176,7 +176,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "removed": [[KEY, 1]], "kept": [[KEY, "w"]], "blobs": 1, "bytes": 2,
     },
     lambda a: _removed(Host("h"), a): {"removed": 7},
-    lambda a: _all(Host("h"), a): {"data": [HELD]},
+    lambda a: _read_datasets(Host("h"), a): {"data": [HELD]},
     proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
     lambda a: read_shelf("h", a): {
         "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,

@@ -55,8 +55,9 @@ def odd(request, tmp_path):
 @pytest.mark.parametrize("name", [".gitignore", ".ipexctlignore"])
 def test_an_ignore_file_that_is_none_is_refused(odd, name):
     path = odd(name)
-    with pytest.raises(InputError, match="cannot read") as caught:
+    with pytest.raises(InputError) as caught:
         Walk(path.parent).run(Ignore())
+    assert caught.value.slug == "ignore-file-unreadable"
     assert caught.value.what.startswith(f"cannot read {path}")
 
 
@@ -134,8 +135,9 @@ def test_looking_everywhere_again_and_again_takes_no_longer_than_once(line):
 
 
 def test_an_ignore_file_has_a_most_of_lines():
-    with pytest.raises(InputError, match=r"\.gitignore has more than 5,000 lines"):
+    with pytest.raises(InputError) as refused:
         Ignore().within("", "*x1*y\n" * 6000, "")
+    assert refused.value.slug == "ignore-file-too-long"
 
 
 def test_folders_within_folders_have_an_end(tmp_path):
@@ -143,8 +145,9 @@ def test_folders_within_folders_have_an_end(tmp_path):
     for _ in range(300):
         folder = folder / "d"
         folder.mkdir()
-    with pytest.raises(InputError, match="folders are nested more than 200 levels deep"):
+    with pytest.raises(InputError) as refused:
         Walk(tmp_path).run(Ignore())
+    assert refused.value.slug == "folders-too-deep"
 
 
 @pytest.mark.filterwarnings("ignore:Possible nested set")

@@ -67,9 +67,8 @@ def test_a_script_that_stays_here_is_refused_with_the_rule_that_keeps_it(
     project = Project(tmp_path, "other", git=True)
     with pytest.raises(InputError) as e:
         check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
-    said = (e.value.what, e.value.why, e.value.hint)
-    what = f"the script ../{script} is not sent to the hosts"
-    assert said == (what, why.format(top=tmp_path), hint.format(top=tmp_path))
+    assert (e.value.slug, f"../{script}" in e.value.what) == ("script-left-out", True)
+    assert (e.value.why, e.value.hint) == (why.format(top=tmp_path), hint.format(top=tmp_path))
     if "!" in hint:
         with open(tmp_path / ".ipexctlignore", "a") as file:
             file.write(f"!/{script}\n")
@@ -205,13 +204,13 @@ def test_small_data_beside_the_script_goes_although_git_ignores_it(tmp_path) -> 
 def test_what_is_left_out_is_said_with_the_command_that_sends_it(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(nanogpt(tmp_path))
     secret, note = taken(tmp_path).notes
-    assert note.startswith("left out by .gitignore: 2 files (1.0 kB): out")
+    assert "2 files (1.0 kB): out" in note
     subprocess.run(["sh", "-c", note.partition("; to send all: ")[2]], check=True)
     snapshot = taken(tmp_path)
     assert {"out-shakespeare-char/ckpt.pt", "out/x.bin"} <= {
         f.path for f in snapshot.bundle.tree.files
     }
-    assert snapshot.notes == (secret,) == ("never sent, as they may contain secrets: .env",)
+    assert snapshot.notes == (secret,) and secret.endswith(": .env")
     assert taken(fill(tmp_path / "p", {"a.py": ""})).notes == ()
 
 
@@ -277,8 +276,7 @@ def test_data_that_is_too_much_is_warned_of_with_the_smallest_first(tmp_path) ->
             file.truncate(MAX_BYTES // 2 - 1000)
     snapshot = taken(tmp_path)
     assert (snapshot.ignored, len(snapshot.withheld)) == (0, 4)
-    assert snapshot.notes[0].startswith("WARNING: data that .gitignore names is not sent")
-    assert "data/meta.pkl" in snapshot.notes[0]
+    assert snapshot.notes[0].startswith("WARNING: ") and "data/meta.pkl" in snapshot.notes[0]
 
 
 def test_a_link_that_leads_out_is_the_cause_of_what_is_missing_below_it(tmp_path) -> None:
@@ -286,7 +284,7 @@ def test_a_link_that_leads_out_is_the_cause_of_what_is_missing_below_it(tmp_path
     project = fill(tmp_path / "p", {".gitignore": "*.bin\n", "train.py": "", "data/a": ""})
     os.symlink(tmp_path / "elsewhere" / "set", project / "data" / "set")
     why, fix = left_out(project, "data/set/train.bin", Ignore())
-    assert (why.startswith("data/set is a link"), "data push" in fix) == (True, True)
+    assert ("data/set" in why, "data push" in fix) == (True, True)
 
 
 @pytest.mark.parametrize("rule", ["data/", "*.jpg"])

@@ -57,7 +57,7 @@ def test_a_host_that_floods_is_stopped_before_memory_is_full(tmp_path):
     flood = READY + "while True: say({'event': 'log', 'key': 1}, b'x\\n' * 30000)\n"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = drive(tmp_path, [GOOD, flood], view=Stuck())
-    assert result.cause == "n1 was lost: it sends more output than allowed"
+    assert (result.lost_host, "output" in result.cause) == ("n1", True)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 100 * 1024, f"{grown} KiB more memory"
 
@@ -72,12 +72,12 @@ def test_what_only_the_hub_may_say_is_passed_over_from_another(tmp_path):
         "for i in range(3): wait_for('ping')\n"
     )
     result = drive(tmp_path, [GOOD, evil], host_timeout=2.0)
-    assert result.cause == "n1 was lost: the connection ended"
+    assert (result.lost_host, "connection" in result.cause) == ("n1", True)
 
 
 def test_a_host_that_says_nothing_is_lost_after_the_timeout(tmp_path):
     result = drive(tmp_path, [GOOD, "time.sleep(60)\n"], host_timeout=1.0)
-    assert result.cause == "n1 was lost: no message from it for 1 s"
+    assert (result.lost_host, result.cause.endswith(" 1 s")) == ("n1", True)
 
 
 def test_a_terminal_that_stands_still_does_not_stop_the_run(tmp_path):

@@ -111,7 +111,7 @@ def test_the_limit_of_a_run_counts_though_a_host_floods(tmp_path, monkeypatch):
     monkeypatch.setattr("ipexctl.run.watch.session.STOP_WAIT", 2.0)
     talks = f"{READY}{ALIVE['floods with signs of life']}"
     result = drive(tmp_path, [f"{READY}{TIME_UP}be_hub()\n", talks], host_timeout=5.0)
-    assert result.cause == "the run took longer than --timeout 1"
+    assert "--timeout 1" in result.cause
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_the_rest_of_the_output_has_a_limit(tmp_path, drips, monkeypatch):
     began = time.monotonic()
     result = drive(tmp_path, [host], host_timeout=5.0)
     assert time.monotonic() - began < 2.0 + SLACK
-    assert result.cause == "the run took longer than --timeout 1"
+    assert "--timeout 1" in result.cause

@@ -23,9 +23,9 @@ _REPOSITORY = re.compile(r"(hub/)?(models|datasets|spaces)--[^/]+/snapshots(/|$)
 
 @dataclass(frozen=True)
 class Held:
-    """A data set as one host has it. `hub`: the HF_HOME that it makes, "" for other data.
+    """A dataset on one host. `hub`: its HF_HOME, "" if it is not a hub cache.
 
-    `version` is "" where none is whole; files and bytes are then what is on the disk.
+    `version` is "" if no version is complete; `files` and `bytes` then count what is on the disk.
     """
 
     name: str
@@ -34,8 +34,8 @@ class Held:
     bytes: int
     path: str
     hub: str = ""
-    old: int = 0  # versions besides, which runs used when this one came
-    parts: int = 0  # what pushes have left that were cut, or are at work
+    old: int = 0  # older versions, in use by runs when this one was pushed
+    parts: int = 0  # pushes that were interrupted or are active
     source: str = ""  # user@machine:folder that it was pushed from; "" unknown
 
     def __str__(self) -> str:
@@ -51,12 +51,13 @@ def checked_name(name: str) -> str:
             f"{name!r} is not a valid dataset name",
             why="a name has at most 64 characters: letters, digits, dots, dashes and underscores",
             hint="--as NAME",
+            slug="dataset-name-invalid",
         )
     return name
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Each once. Two that ranks would find by the same variable do not go together."""
+    """The names without duplicates. Raises InputError if two have the same variable."""
     found: dict[str, str] = {}
     for name in map(checked_name, names):
         other = found.setdefault(variable(name), name)
@@ -65,6 +66,7 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
                 f"--data {other} --data {name}: both would be passed to the ranks as "
                 f"{variable(name)}",
                 hint="ipexctl data push DIR --as OTHER-NAME   # one of them",
+                slug="dataset-variables-conflict",
             )
     return tuple(found.values())
 
@@ -93,7 +95,7 @@ def hub_kind(tree: Tree) -> str:
 
 
 def read_held(said: Any) -> Held:
-    """What a host says of one data set. Raises ValueError."""
+    """One dataset of a host's answer. Raises ValueError."""
     if not isinstance(said, Mapping):
         raise ValueError("no document")
     name, version, path, hub = (said.get(k) for k in ("name", "version", "path", "hub"))
@@ -107,7 +109,17 @@ def read_held(said: Any) -> Held:
         raise ValueError("a hub")
     numbers = (said.get(k) for k in ("files", "bytes", "old", "parts"))
     files, size, old, parts = (n if isinstance(n, int) and n >= 0 else 0 for n in numbers)
-    return Held(name, version, files, size, path, hub, old, parts, plain(said.get("source")))
+    return Held(
+        name,
+        version,
+        files=files,
+        bytes=size,
+        path=path,
+        hub=hub,
+        old=old,
+        parts=parts,
+        source=plain(said.get("source")),
+    )
 
 
 def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
@@ -130,12 +142,8 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
         )
 
 
-def _version(held: Sequence[Held], name: str) -> str:
-    return next((one.version for one in held if one.name == name), "")
-
-
 def variables(held: Iterable[Held]) -> Variables:
-    """What ranks on the host get."""
+    """The variables for ranks on this host."""
     found: list[tuple[str, str, str]] = []
     hubs: list[str] = []
     for one in held:
@@ -148,6 +156,7 @@ def variables(held: Iterable[Held]) -> Variables:
         raise InputError(
             f"--data {' --data '.join(hubs)}: both are hub caches, and there is one HF_HOME",
             hint="push both repositories as one folder: ipexctl data push ~/.cache/huggingface/hub",
+            slug="hub-caches-conflict",
         )
     return tuple(found)
 
@@ -155,7 +164,7 @@ def variables(held: Iterable[Held]) -> Variables:
 def with_data(
     plan: LaunchPlan, held: Mapping[str, Sequence[Held]], given: Iterable[str]
 ) -> LaunchPlan:
-    """The plan with each host's own paths; what the user gave by --env stays."""
+    """The plan with each host's own paths; variables given by --env are kept."""
     mine = frozenset(given)
     hosts = tuple(_with(host, variables(held[host.host]), mine) for host in plan.hosts)
     return replace(plan, hosts=hosts)

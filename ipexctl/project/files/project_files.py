@@ -219,7 +219,11 @@ def _rules(base: str, name: str, text: str) -> _Rules:
     named = (_unescaped(line[1:].strip().strip("/")) for line in lines if line.startswith("!"))
     opened = {f"{above}/" for path in named for above in _above(path)}
     if len(lines) > MAX_LINES:
-        raise InputError(f"{name} has more than {MAX_LINES:,} lines", hint="shorten it")
+        raise InputError(
+            f"{name} has more than {MAX_LINES:,} lines",
+            hint="shorten it",
+            slug="ignore-file-too-long",
+        )
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):  # git passes over what is no pattern, like a[z-b]

@@ -32,7 +32,9 @@ class Arrivals:
                 left = [file for file in left if file not in here]
                 yield here
             elif last:
-                raise NotBrought("%s was received, but has disappeared" % left[0][0])
+                raise NotBrought(
+                    "%s was received, but has disappeared" % left[0][0], slug="damaged"
+                )
             else:
                 self.wait()
 
@@ -45,5 +47,5 @@ class Arrivals:
                 self.call.emit({"event": "alive"})
             return
         if frame is None or frame[0].get("abort"):
-            raise NotBrought("the controller stopped sending")
+            raise NotBrought("the controller stopped sending", slug="transfer-stopped")
         self.complete = True

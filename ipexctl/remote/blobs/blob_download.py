@@ -100,7 +100,9 @@ def op_read(call, header):
             for chunk in iter(lambda: file.read(CHUNK), b""):
                 call.emit({"event": "piece"}, chunk)
     except OSError as e:
-        raise Failure("cannot read the blob %s" % header["sha256"][:16], str(e)) from None
+        raise Failure(
+            "cannot read the blob %s" % header["sha256"][:16], str(e), slug="blob-unreadable"
+        ) from None
 
 
 class File:
@@ -114,7 +116,8 @@ def checked_address(address):
     found = urllib.parse.urlsplit(address)
     if found.scheme not in ("http", "https") or not found.hostname or found.username:
         raise Failure(
-            "hosts cannot download from this URL: expected http(s) without a login", slug="input"
+            "hosts cannot download from this URL: expected http(s) without a login",
+            slug="url-refused",
         )
     return address
 
@@ -190,7 +193,7 @@ class Work:
                     % (file.site, file.name),
                     "the download was discarded",
                     "run the same command again; if that does not help: " + GONE,
-                    "damaged",
+                    slug="damaged",
                 )
             blobs.store_part(self.root, part, file.sha)
         except OSError as e:
@@ -247,7 +250,7 @@ class Work:
             self.untold += there
             due = time.time() - self.told > TOLD
         if self.over.is_set():
-            raise Failure("another download failed")
+            raise Failure("another download failed", slug="another-download-failed")
         if due:
             self.tell()
 
@@ -259,11 +262,11 @@ class Work:
 
 def download_failure(file, e, had):
     if isinstance(e, NoAnswer) and not had:
-        return Failure("cannot reach %s" % file.site, str(e), FROM_HERE, "fetch")
+        return Failure("cannot reach %s" % file.site, str(e), FROM_HERE, slug="fetch")
     kept = "; %s of it are kept" % human_size(had) if had else ""
     again = "run the same command again; or " + FROM_HERE
     what = "%s did not send %s" % (file.site, file.name)
-    return Failure(what, str(e) + kept, HINTS.get(e.status, again), "fetch")
+    return Failure(what, str(e) + kept, HINTS.get(e.status, again), slug="fetch")
 
 
 # --- HTTP ----------------------------------------------------------------------------------------

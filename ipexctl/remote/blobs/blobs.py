@@ -75,7 +75,7 @@ def op_put(call, header):
 
 def checked_sha(sha):
     if not isinstance(sha, str) or not SHA.match(sha):
-        raise Failure("%r is not a sha256" % (sha,), slug="input")
+        raise Failure("%r is not a sha256" % (sha,), slug="invalid-request")
     return sha
 
 
@@ -115,7 +115,7 @@ def verify(root, shas):
             % ("a file is" if n == 1 else "%d files are" % n, ", ".join(damaged)),
             "the corrupt file has been removed" if n == 1 else "they have been removed",
             "run the same command again: damaged files are sent again",
-            "damaged",
+            slug="damaged",
         )
 
 
@@ -164,7 +164,7 @@ def wanted_blobs(header):
     blobs = []
     for sha, size in header["blobs"]:
         if not isinstance(size, int) or size < 0:
-            raise Failure("%r is not a size" % (size,), slug="input")
+            raise Failure("%r is not a size" % (size,), slug="invalid-request")
         blobs.append((checked_sha(sha), size))
     return blobs
 
@@ -233,7 +233,7 @@ def receive_blob(call, root, part, sha, size):
                 "a file arrived damaged: sha256 %s... instead of %s..." % (digest[:16], sha[:16]),
                 "it was discarded",
                 "run the same command again",
-                "damaged",
+                slug="damaged",
             )
         store_part(root, part, sha)
     except OSError as e:
@@ -285,11 +285,13 @@ def next_body(call):
             frame = call.inbox.get(timeout=BEAT)
         except queue.Empty:
             if time.time() - began > QUIET:
-                raise Failure("the controller sent nothing for %d s" % QUIET) from None
+                raise Failure(
+                    "the controller sent nothing for %d s" % QUIET, slug="transfer-stopped"
+                ) from None
             call.emit({"event": "alive"})
             continue
         if frame is None or frame[0].get("abort"):
-            raise Failure("the controller stopped sending")
+            raise Failure("the controller stopped sending", slug="transfer-stopped")
         return frame[1]
 
 
@@ -375,7 +377,7 @@ def open_stored(path):
             "a file that was to be copied has disappeared: %s" % path,
             "",
             "run the same command again: the file is sent again",
-            "damaged",
+            slug="damaged",
         ) from None
 
 
@@ -384,5 +386,5 @@ def damage_failure(path):
         "a file on this host's disk is corrupt: %s" % path,
         "the corrupt file has been removed",
         "run the same command again: the file is sent again",
-        "damaged",
+        slug="damaged",
     )

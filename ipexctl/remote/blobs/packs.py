@@ -22,8 +22,10 @@ def contents(root, sha, packed, expected):
     path = blobs.path_of(root, sha)
     with open(path, "rb") as file:
         data = file.read()
-    if packed:
-        data = zlib.decompress(data)
+    try:
+        data = zlib.decompress(data) if packed else data
+    except zlib.error:
+        data = b""
     at = 0
     for content, size in expected:
         found = data[at : at + size]

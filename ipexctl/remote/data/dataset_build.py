@@ -1,4 +1,4 @@
-"""Making a version of a data set, and mending one whose files were changed or removed on the host.
+"""Build a version of a dataset, or repair one whose files were changed or removed on the host.
 
 What the host has is not sent again, but whatever is to be taken for the content of a hash has been
 hashed by this agent: a data set that was damaged does not damage others.
@@ -30,8 +30,8 @@ def unchanged_summary(top, version):
 
 
 def claim_part(call, root, top, key, tree, waits=True):
-    """The version to be made or mended, ours alone; None when it is good, whoever has made it; BUSY
-    when somebody else makes it and we are not to wait."""
+    """The locked Part of the version to build or repair; None if the version is intact; BUSY if
+    another process builds it and `waits` is false."""
     if (top, key) in parts:
         return parts[top, key]
     while not dataset_versions.is_intact(call, top, key[:SHORT]):
@@ -52,7 +52,8 @@ def claim_part(call, root, top, key, tree, waits=True):
 
 
 class Part:
-    """ROOT/data/NAME/.KEY; whoever holds its lock writes to it, or to the version itself."""
+    """ROOT/data/NAME/.KEY, where a version is built. Only the process that holds its lock writes to
+    it, or to the version that is repaired."""
 
     def __init__(self, root, top, key, tree):
         self.root, self.top, self.key, self.tree = root, top, key, tree
@@ -65,7 +66,7 @@ class Part:
         self.chunks = None  # type: dict[str, tuple[bytes, int, int]] | None  # of earlier versions
 
     def is_named(self):
-        """Whoever had it before may have finished it, or removed it."""
+        """Does the lock file still have its name? Its previous owner may have removed it."""
         try:
             path = os.path.join(self.path, "lock")
             return os.path.samestat(os.fstat(self.lock), os.lstat(path))
@@ -73,7 +74,7 @@ class Part:
             return False
 
     def begin(self, call):
-        """False when the version that is to be mended is about to go."""
+        """False if the version that is to be repaired is being removed."""
         place = self.path
         if self.use is None and self.version in dataset_versions.complete_versions(self.top):
             self.use = dataset_versions.lock_folder(self.top, self.version, fcntl.LOCK_SH)
@@ -104,7 +105,7 @@ class Part:
     # --- what is here ---
 
     def missing(self, call):
-        """What has to come, as indices; what is here already gets its place."""
+        """The indices of files that have to be sent. Files that the host has get their places."""
         try:
             for name in self.tree["folders"]:
                 os.makedirs(synced_folders.inside(self.files, name), 0o700, exist_ok=True)
@@ -119,7 +120,7 @@ class Part:
         return absent
 
     def is_right(self, call, i):
-        """Is it there? What is there and is not right goes."""
+        """Is the file in its place? A file with another content is removed."""
         name, sha, size, executable = self.tree["files"][i]
         path = synced_folders.inside(self.files, name)
         if i % 1000 == 0:
@@ -131,7 +132,7 @@ class Part:
         return True
 
     def placed(self, call, i):
-        """It is in its place, from what this host has; or it has to come."""
+        """Put the file in its place from another file or a blob of this host, if there is one."""
         name, sha, size, executable = self.tree["files"][i]
         path = synced_folders.inside(self.files, name)
         like, unlike = ((sha, bool(executable)), (sha, not executable))
@@ -155,7 +156,7 @@ class Part:
 
     @property
     def sources(self):
-        """Where contents should be, in any data set of this host: {(sha256, executable?): paths}"""
+        """{(sha256, executable?): paths} of the files in all datasets of this host"""
         if not hasattr(self, "_sources"):
             self._sources = {}  # type: dict[tuple[str, bool], list[bytes]]
             for name in dataset_versions.dataset_names(self.root):
@@ -168,7 +169,7 @@ class Part:
         return self._sources
 
     def learn(self, sha, executable, path):
-        """What was learnt last is tried first."""
+        """Note a place of a content; the latest one is tried first."""
         paths = self.sources.setdefault((sha, bool(executable)), [])
         paths.insert(0, path)
         del paths[SOURCES:]
@@ -176,7 +177,7 @@ class Part:
     # --- what comes ---
 
     def first_places(self, wanted):
-        """Of each content the first place that is free, and whether it is executable."""
+        """{sha256: (the first free place of this content, is it executable?)}"""
         first = {}  # type: dict[str, tuple[bytes, bool]]
         for name, sha, _, executable in self.tree["files"]:
             path = synced_folders.inside(self.files, name)
@@ -208,7 +209,7 @@ class Part:
         self.learn(sha, executable, path)
 
     def earlier_files(self):
-        """The paths of large files that only other versions have, each content once."""
+        """The paths of large files that only other versions contain, each content once."""
         seen, left = {sha for _, sha, _, _ in self.tree["files"]}, COMPARED
         for version in dataset_versions.complete_versions(self.top):
             files = os.fsencode(os.path.join(self.top, version, "files"))
@@ -220,7 +221,7 @@ class Part:
                     yield synced_folders.inside(files, name)
 
     def earlier_chunks(self, call):
-        """{sha256: (path, offset, size)} of what those files consist of, read once."""
+        """{sha256: (path, offset, size)} of the chunks of these files, which are read once."""
         if self.chunks is None:
             self.chunks = {}
             for path in self.earlier_files():
@@ -239,7 +240,7 @@ class Part:
         return self.chunks
 
     def join(self, call, sha, size, chunks):
-        """A file of chunks that came, and of chunks of earlier files, into its first place."""
+        """Assemble a file from chunks that were sent and chunks of earlier files."""
         path, executable = self.first_places({sha}).get(sha, (b"", False))
         if not path:
             return
@@ -256,7 +257,7 @@ class Part:
                 os.unlink(path)
                 raise Failure(
                     "a file could not be assembled from its chunks",
-                    "it was discarded", "run the same command again", "damaged",
+                    "it was discarded", "run the same command again", slug="damaged",
                 )  # fmt: skip
             self.placed_new(sha, path, executable)
         except OSError as e:
@@ -295,7 +296,7 @@ class Part:
         return dict(said, same=not self.bad, mended=self.bad) if mending else dict(said, same=False)
 
     def links(self, hub):
-        """How many were not right."""
+        """Make the links; return how many were missing or wrong."""
         wrong = 0
         for name, target in self.tree["links"]:
             path = synced_folders.inside(self.files, name)
@@ -311,7 +312,7 @@ class Part:
         return wrong
 
     def record(self, source):
-        """All is there: what it consists of is written down, and how it is left."""
+        """Write the list of the complete version, with the dates and modes of its files."""
         paths = [synced_folders.inside(self.files, name) for name, _, _, _ in self.tree["files"]]
         for i, path in enumerate(paths):
             set_mode(path, self.tree["files"][i][3])
@@ -343,7 +344,7 @@ def clear_path(path):
 
 
 def link_or_copy(source, path, sha, executable, is_blob):
-    """Linked, where that gives it the right mode and takes none away; else copied."""
+    """Link the file if both places need the same mode, else copy it."""
     info = os.lstat(source)
     if info.st_nlink == 1 if is_blob else bool(info.st_mode & 0o100) == bool(executable):
         try:
@@ -363,7 +364,7 @@ def mode_of(executable):
 
 
 def set_mode(path, executable):
-    """Gives it its mode. What others have under another one becomes a file of its own."""
+    """Set the mode. A file that is also linked elsewhere with another mode is copied first."""
     info = os.lstat(path)
     if stat.S_IMODE(info.st_mode) == mode_of(executable):
         return

@@ -1,4 +1,4 @@
-"""The versions of a data set on this host: which are whole, which are in use, removing them."""
+"""The versions of a dataset on this host: which are complete, which are in use, removing them."""
 
 import fcntl
 import json
@@ -19,7 +19,7 @@ ROOM = re.compile(r"\.?[0-9a-f]{16}\Z")
 
 def dataset_folder(root, name, make=True):
     if not isinstance(name, str) or not NAME.match(name):
-        raise Failure("%r is not a valid dataset name" % (name,), slug="input")
+        raise Failure("%r is not a valid dataset name" % (name,), slug="dataset-name-invalid")
     return root_folder.subfolder(root, "data", name) if make else os.path.join(root, "data", name)
 
 
@@ -33,7 +33,7 @@ def dataset_names(root):
 
 
 def version_folders(top):
-    """Versions, those in the making, and what was left of either."""
+    """The folders of versions: complete, being built, or left by an interrupted push or removal."""
     try:
         found = [n for n in os.listdir(top) if ROOM.match(n)]
     except OSError:
@@ -75,7 +75,7 @@ def read_tree(top, version):
 
 
 def is_intact(call, top, version):
-    """It is what runs get, and nobody has changed it: told without reading its files."""
+    """Is it the current version, and unchanged by the dates, sizes and modes of its files?"""
     if current_version(top) != version:
         return False
     tree = read_tree(top, version)
@@ -115,11 +115,11 @@ def is_link(path, target):
         return False
 
 
-# --- what is told --------------------------------------------------------------------------------
+# --- what is reported ----------------------------------------------------------------------------
 
 
 def dataset_summary(top):
-    """The current version, or that there is none; and what is there besides."""
+    """What `data ls` shows of a dataset: its current version and what else there is."""
     version = current_version(top)
     complete = complete_versions(top)
     if version:
@@ -156,7 +156,7 @@ def hub_of(path):
 
 
 def disk_usage(top):
-    """(files, bytes) of all that is there, each content once."""
+    """(files, bytes) on the disk; a file with several links counts once."""
     found = {}
     for room in version_folders(top):
         for folder, _, files in os.walk(os.fsencode(os.path.join(top, room, "files"))):
@@ -170,7 +170,7 @@ def disk_usage(top):
     return len(found), sum(found.values())
 
 
-# --- in use, and no more -------------------------------------------------------------------------
+# --- in use, or removed --------------------------------------------------------------------------
 
 
 def lock_current(top):
@@ -189,7 +189,7 @@ def lock_current(top):
 
 
 def retire_all(top):
-    """From now on there is no version. When something is in use, its rooms, and all stays."""
+    """Unmark all versions. If some are in use, change nothing and return their folders."""
     locks = {room: lock_folder(top, room, fcntl.LOCK_EX) for room in version_folders(top)}
     busy = [room for room, lock in locks.items() if lock is None]
     try:
@@ -205,7 +205,7 @@ def retire_all(top):
 
 
 def remove_others(top, keep):
-    """Removes all but one version, also what cut pushes have left. What is in use stays."""
+    """Remove all versions but one, and leftovers of interrupted pushes, unless they are in use."""
     for room in version_folders(top):
         lock = lock_folder(top, room, fcntl.LOCK_EX) if room != keep else None
         if lock is not None:
@@ -220,11 +220,16 @@ def remove_others(top, keep):
 def remove_folder(path):
     shutil.rmtree(path, ignore_errors=True)
     if os.path.lexists(path):
-        raise Failure("%s could not be removed completely" % path, "", "see what is left in it")
+        raise Failure(
+            "%s could not be removed completely" % path,
+            "",
+            "see what is left in it",
+            slug="dataset-not-removed",
+        )
 
 
 def lock_folder(top, room, kind):
-    """The lock of a room; None where somebody else has it, or where the room has just gone."""
+    """The lock of a version's folder; None if another process holds it or the folder is gone."""
     try:
         lock = os.open(os.path.join(top, room, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except FileNotFoundError:

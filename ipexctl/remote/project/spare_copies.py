@@ -25,7 +25,7 @@ GETTID = {"x86_64": 186, "aarch64": 178}
 
 
 def make(root, key, fill):
-    """Makes a spare copy, if it is not there, and forgets those used longest ago."""
+    """Make a spare copy if there is none, and remove those used longest ago."""
     boot = durable.boot_id()
     if not boot:
         return
@@ -64,7 +64,7 @@ def remove_oldest(top, key):
 
 
 def beyond(root, most):
-    """(path, bytes) of the copies that are too much together, those used longest ago."""
+    """(path, bytes) of the copies beyond `most` bytes in total, those used longest ago."""
     found = []
     for path in glob.glob(os.path.join(glob.escape(os.path.join(root, "blobs", "spare")), "*/*")):
         try:
@@ -100,7 +100,7 @@ def remove(path):
 
 
 def take(root, key, tree, work):
-    """Moves the spare copy that is most like `tree` to `work`. What it consists of, None: none."""
+    """Move the spare copy most similar to `tree` to `work`. Returns its list, None if none fits."""
     top = os.path.join(root, "blobs", "spare", durable.boot_id() or "none")
     try:
         names = [name for name in os.listdir(top) if blobs.SHA.match(name)]

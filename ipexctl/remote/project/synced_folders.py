@@ -1,4 +1,4 @@
-"""Folders by content: what of them is here, and laying them out as a run's own copy.
+"""Folders by content: which of their files the host has, and copying them to a run's folder.
 
 Large files are blobs, small ones are in packs. What is read from either is hashed again, so none of
 it needs to be on the disk when we answer. From our first answer on until all is laid out we hold a
@@ -76,13 +76,13 @@ def report_missing(call, missing, count):
 
 
 def op_drop(call, h):
-    """The same arguments: it will not be filled. Who waits for it makes it."""
+    """The same arguments: it will not be completed here. Another host that waits makes it."""
     release(run_folder(h))
     return {}
 
 
 def op_keep_spare(call, h):
-    """{root, key} -> {}: a copy of the same for the next run, made while this one computes."""
+    """{root, key, most} -> {}: make a copy for the next run while this one computes."""
     root = root_folder.checked(h["root"])
     kept = blobs.keep(call, root)
     try:
@@ -114,7 +114,7 @@ def op_find_script(call, h):
         "there is no %s in %s" % (h["script"] or "folder", h["folder"]),
         "with --no-sync nothing is sent",
         "leave out --no-sync, or put it there",
-        "input",
+        slug="script-not-on-host",
     )
 
 
@@ -122,7 +122,7 @@ def op_find_script(call, h):
 
 
 def manifest(root, key, body):
-    """What a folder consists of; None if this host has not been told."""
+    """The list of a folder's files, from the request or an earlier one; None if there is none."""
     path = os.path.join(root_folder.subfolder(root, "blobs", "trees"), blobs.checked_sha(key))
     if body:
         data = zlib.decompress(body)
@@ -136,7 +136,9 @@ def manifest(root, key, body):
     if hashlib.sha256(data).hexdigest() != key:
         if not body:
             return None
-        raise Failure("the list of files arrived damaged", "", "run the same command again")
+        raise Failure(
+            "the list of files arrived damaged", "", "run the same command again", slug="damaged"
+        )
     if body:
         durable.write_file(path, [data])
         expire(os.path.dirname(path), KEPT)
@@ -144,7 +146,7 @@ def manifest(root, key, body):
 
 
 def expire(folder, age, most=None):
-    """Removes what nobody has used for so long, and what is too many."""
+    """Remove files unused for `age` seconds, and all but the `most` last used ones."""
     found = []
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
@@ -167,7 +169,7 @@ def run_folder(h):
 
 
 def claim_run(call, root, run):
-    """Is it ours to make the files of this run? Else they are here."""
+    """Lock the run's folder to make its files; False if they have been made."""
     run_folders.hold(run)
     if run not in claims:
         lock = os.open(os.path.join(run, "mark"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -206,13 +208,13 @@ def lay_out(root, run, tree, here, h):
 
 
 def small_files(tree):
-    """Without large files: many small ones take long, and large ones a lot of room."""
+    """The list without large files: spare copies save the time of small ones, not space."""
     files = [row for row in tree["files"] if row[2] <= PACKED]
     return tree if len(files) == len(tree["files"]) else dict(tree, files=files)
 
 
 def keep_tree(root, run, key):
-    """What the run began with: what is still like that can go once the run is over."""
+    """Keep the list of what the run began with: files it did not change can go after it."""
     path, kept = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
     if not os.path.lexists(kept):
         fd = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -236,7 +238,7 @@ def place_of(run, h):
 
 
 def update_folder(root, here, work, old, new):
-    """Makes the folder `work`, which is as `old` says, as `new` says."""
+    """Change the folder `work` from the list `old` to the list `new`."""
     if old is new:
         return
     was, now = spare_copies.by_path(old), spare_copies.by_path(new)
@@ -269,7 +271,7 @@ def place_file(root, here, path, sha, size, mode):
 
 
 def copy(path, fd, sha):
-    """A run may write to its files, so they are copies; where the filesystem can, without cost."""
+    """Copy a blob, as a run may write to its files; on btrfs and xfs the copy shares its blocks."""
     with blobs.open_stored(path) as source:
         if cloned(source, fd):
             whole = blobs.has_content(path, sha)
@@ -303,14 +305,14 @@ def link(work, name, target):
     os.symlink(encoded(target), path)
     if not (os.path.realpath(path) + b"/").startswith(os.path.realpath(work) + b"/"):
         os.unlink(path)
-        raise Failure("the link %r leads out of the run's folder" % name)
+        raise Failure("the link %r leads out of the run's folder" % name, slug="path-leads-out")
 
 
 def inside(work, name):
     """The path of a name below `work`; names that are no plain relative path are refused."""
     raw = encoded(name)
     if any(part in (b"", b".", b"..") for part in raw.split(b"/")) or b"\0" in raw:
-        raise Failure("the path %r leads out of the run's folder" % name)
+        raise Failure("the path %r leads out of the run's folder" % name, slug="path-leads-out")
     return os.path.join(work, raw)
 
 
