@@ -67,9 +67,9 @@ def test_the_active_environment_is_used_and_named(here):
         0,
         [f"localhost r0{r} | {r} 2 127.0.0.1 {here}/env" for r in (0, 1)],
     )
-    assert f"nothing is installed here, so {here}/env/bin/python3 is used" in done.stderr
-    assert "ranks are started without MPI" in done.stderr
-    assert "processes left on the hosts: 0" in done.stderr
+    assert done.stderr.count(f"{here}/env/bin/python3") == 1
+    assert "without MPI" in done.stderr
+    assert "left on the hosts: 0" in done.stderr
 
 
 def test_the_environment_that_ipexctl_is_in_is_used_where_no_other_has_torch(here):
@@ -105,14 +105,14 @@ def test_a_folder_with_an_escape_code_in_its_name_does_not_reach_the_terminal(he
     assert (done.returncode, "\x1b" in done.stdout + done.stderr) == (0, False)
     printed = run(here, "--print-cmd", "train.py", "0", active=env, folder=folder)
     assert (printed.returncode, printed.stdout, "\x1b" in printed.stderr) == (2, "", False)
-    assert "contains control characters" in printed.stderr
+    assert "control characters" in printed.stderr
 
 
 def test_a_script_is_printed_as_it_is_or_not_at_all(here):
     words = ("--print-cmd", "--env", "NAME=\udcff", "train.py", "0")
     done = run(here, *words, active=str(here / "env"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "stdout cannot encode '\\udcff'" in done.stderr
+    assert r"'\udcff'" in done.stderr
 
 
 def test_a_terminal_without_escape_codes_is_shown_none(here):
@@ -148,18 +148,18 @@ def test_a_plan_is_json_where_the_run_would_be(here, word):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--launcher bogus", "--launcher bogus: unknown value"),
-        ("--launcher ssh", "there is no MPI on the hosts"),
-        ("--ranks 9", "select no ranks"),
-        ("-i (", "is not a valid regular expression"),
-        ("--fetch /etc/*", "not below the folder of the script"),
+        ("--launcher bogus", "--launcher bogus"),
+        ("--launcher ssh", "--launcher ssh"),
+        ("--ranks 9", "--ranks"),
+        ("-i (", "-i '('"),
+        ("--fetch /etc/*", "--fetch '/etc/*'"),
     ],
 )
 @pytest.mark.parametrize("how", ["--explain", "--print-cmd"])
 def test_what_a_run_refuses_is_refused_by_its_plan(here, how, words, said):
     done = run(here, how, *words.split(), "train.py", "0", active=str(here / "env"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert done.stderr.startswith(f"ipexctl: {said}")
 
 
 @pytest.mark.parametrize("how", ["--explain", "--print-cmd"])
