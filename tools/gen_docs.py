@@ -12,14 +12,12 @@ sys.path.insert(0, str(ROOT))
 
 import cli_reference  # noqa: E402  beside this file
 import error_catalogue  # noqa: E402
+import table_pages  # noqa: E402
 
 from ipexctl.doctor.checks import catalogue, docs_page  # noqa: E402
-from ipexctl.explain.causes import causes  # noqa: E402
 from ipexctl.install.command import stacks_text  # noqa: E402
-from ipexctl.migrate.code import rules  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
 from ipexctl.play.text import play_docs  # noqa: E402
-from ipexctl.run.plan import rank_contract  # noqa: E402
 from ipexctl.shipped_tables import (  # noqa: E402
     accelerate_keys,
     failures,
@@ -27,21 +25,20 @@ from ipexctl.shipped_tables import (  # noqa: E402
     migration_rules,
     table,
 )
-from ipexctl.user_code.launchers import lines_page  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
     file.write_text(docs_page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
-    (ROOT / "docs" / "failures.md").write_text(causes.page(failures()), "utf-8")
-    lines = lines_page.page(launchers(), accelerate_keys())
+    (ROOT / "docs" / "failures.md").write_text(table_pages.failures(failures()), "utf-8")
+    lines = table_pages.pasted_lines(launchers(), accelerate_keys())
     (ROOT / "docs" / "pasted-lines.md").write_text(lines, "utf-8")
     (ROOT / "docs" / "cli.md").write_text(cli_reference.page(), "utf-8")
     found = error_catalogue.catalogue(ROOT / "ipexctl")
     (ROOT / "docs" / "errors.md").write_text(error_catalogue.page(*found), "utf-8")
     file = ROOT / "docs" / "migrate.md"
-    file.write_text(rules.updated(file.read_text("utf-8"), migration_rules().all), "utf-8")
+    file.write_text(table_pages.with_rules(file.read_text("utf-8"), migration_rules().all), "utf-8")
     file = ROOT / "docs" / "run.md"
-    file.write_text(rank_contract.updated(file.read_text("utf-8")), "utf-8")
+    file.write_text(table_pages.with_variables(file.read_text("utf-8")), "utf-8")
     file = ROOT / "docs" / "stacks.md"
     file.write_text(stacks_text.updated(file.read_text("utf-8"), table()), "utf-8")
     (ROOT / "docs" / "play-steps.md").write_text(play_docs.steps_page(all_steps()), "utf-8")

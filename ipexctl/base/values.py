@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from ipexctl.errors import is_shown
 
 _HUGE = 1 << 62
 _ODD = re.compile(r"[^A-Za-z0-9._:@%+-]")
 MOST = 8192  # entries of any list that we take from a host
-_T = TypeVar("_T")
 
 
 def plain(value: Any, most: int = 4096) -> str:
@@ -47,25 +43,3 @@ def texts(value: Any) -> tuple[str, ...]:
 
 def truth(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
-
-
-_BY_TYPE: dict[str, Callable[[Any], Any]] = {
-    "str": plain,
-    "int | None": count_or_none,
-    "bool | None": truth,
-    "bool": lambda value: value is True,
-    "tuple[str, ...]": texts,
-}
-
-
-def record(kind: type[_T], raw: Mapping[str, Any], **given: Any) -> _T:
-    """A dataclass: each field is what `raw` has under its name, read by its type, or is given."""
-    for key, type_ in _fields(kind):  # type: ignore[arg-type]
-        if key not in given:
-            given[key] = _BY_TYPE[type_](raw.get(key))
-    return kind(**given)
-
-
-@cache
-def _fields(kind: Any) -> list[tuple[str, str]]:
-    return [(field.name, str(field.type)) for field in fields(kind)]

@@ -1,7 +1,7 @@
 """Blobs: files by their sha256. The controller's own folder of them, and sending them to a host.
 
-`send_missing` sends to one host what it lacks. Who does not mind which way the bytes take asks a
-Carrier (blob_carriers.py).
+`missing_blobs` says what a host lacks, `send` sends it. Who does not mind which way the bytes take
+asks a Carrier (blob_carriers.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SILENCE = 120.0
 AT_ONCE = 50_000  # blobs of one request: what is said of them stays a small header
 
 OnBytes = Callable[[int], None]
-Source = Callable[[Blob], Path]
+Source = Callable[[Blob, int, int], bytes]  # bytes of a blob: from this offset on, so many
 
 
 @dataclass(frozen=True)
@@ -46,26 +46,6 @@ class Room:
 
     bytes: int = 0
     files: int = 0
-
-
-def send_missing(
-    agent: Agent,
-    root: str,
-    blobs: Sequence[Blob],
-    source: Source,
-    *,
-    on_bytes: OnBytes | None = None,
-    room: Room | None = None,
-) -> Sent:
-    """Afterwards every blob is under `root` on the agent's host. `source` tells its file here.
-
-    `on_bytes` hears of every byte that is there now, sent or not. A large blob that was cut goes on
-    where it stopped. Raises HostFailed (no space, damaged on the way, not writable) or Unreachable.
-    """
-    missing = missing_blobs(agent, root, blobs)
-    if not missing:
-        return Sent(0, 0)
-    return send(agent, root, missing, source, on_bytes or (lambda n: None), room or Room())
 
 
 def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
@@ -93,7 +73,11 @@ def missing_and_begun(
 def send(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> Sent:
-    """`send_missing` for blobs that the host is known to lack."""
+    """Afterwards every blob is under `root` on the agent's host, which is known to lack them.
+
+    `on_bytes` hears of every byte that is there now, sent or not. A large blob that was cut goes on
+    where it stopped. Raises HostFailed (no space, damaged on the way, not writable) or Unreachable.
+    """
     count = size = 0
     to_come, files = sum(b.size for b in blobs), len(blobs)
     for some in _batches(blobs):
@@ -158,18 +142,23 @@ def _answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:
 
 def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
     for blob, begin in begins.items():
-        left = blob.size - begin
-        try:
-            with source(blob).open("rb") as file:
-                file.seek(begin)
-                while left and (chunk := file.read(min(CHUNK, left))):
-                    left -= len(chunk)
-                    yield chunk
-        except OSError as e:
-            raise InputError(f"cannot read {source(blob)}", why=reason_of(e)) from None
-        if left:
-            what = f"{blob.name} became shorter while it was being sent"
-            raise InputError(what, hint="run the same command again")
+        for offset in range(begin, blob.size, CHUNK):
+            size = min(CHUNK, blob.size - offset)
+            try:
+                chunk = source(blob, offset, size)
+            except OSError as e:
+                what = f"cannot read {e.filename or blob.name}"
+                raise InputError(what, why=reason_of(e)) from None
+            if len(chunk) < size:
+                what = f"{blob.name} became shorter while it was being sent"
+                raise InputError(what, hint="run the same command again")
+            yield chunk
+
+
+def read_part(path: Path, offset: int, size: int) -> bytes:
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        return file.read(size)
 
 
 class Damaged(Exception):
@@ -184,6 +173,9 @@ class Store:
 
     def path(self, blob: Blob) -> Path:
         return self.folder / "sha256" / blob.sha256[:2] / blob.sha256
+
+    def read(self, blob: Blob, offset: int, size: int) -> bytes:
+        return read_part(self.path(blob), offset, size)
 
     def has(self, blob: Blob) -> bool:
         try:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
@@ -13,26 +11,24 @@ from typing import TypeVar
 from ipexctl.base.host_answer import REPORT, Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.base.sizes import human
-from ipexctl.blobs.blob_carriers import Carrier, Moved, Push
+from ipexctl.blobs.blob_carriers import Carrier, Moved, Push, Tell
 from ipexctl.blobs.blob_relay import Relay
-from ipexctl.blobs.blob_store import Room, Store, default_store, need_room
 from ipexctl.data.dataset_transfer import Round, Transfer
 from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
-from ipexctl.errors import HostFailed, InputError, NotHere, reason_of
+from ipexctl.errors import HostFailed, InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.install.progress import Progress, Step
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.project_lock import project_of
-from ipexctl.local.user_dirs import make_private
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.fleet import Fleet, reading
 from ipexctl.machines.probe_host import probe
 from ipexctl.machines.target import ROOT, Target
-from ipexctl.project import folder_transfer
 from ipexctl.project.files.project_files import Ignore, Tree
+from ipexctl.project.folder_transfer import Bundle
 from ipexctl.project.project_folder import Reader, Walk
 from ipexctl.project.send_project import why_refused
 from ipexctl.quick_dataclass import dataclass
@@ -94,19 +90,19 @@ def push(
     progress.step(Step("", f"reading {folder}"))
     found = Walk(folder, everything=True).run(Ignore())
     reader = Reader(folder, hashes_of(folder, environment()), WAY_OUT)
-    bundle = folder_transfer.Bundle(reader.tree(found), reader)
+    bundle = Bundle(reader.tree(found), reader)
     tree = bundle.tree
     if not tree.files:
         raise InputError(f"there are no files in {folder}")
     for note in found.notes():
         progress.say(note)
-    with Fleet(target, root) as fleet, scratch_store() as scratch:
+    with Fleet(target, root) as fleet:
         if check:
             recaps = fleet.recaps(fleet.each(lambda h: _would(fleet, h, name, tree)))
             return Pushed(name, tree.key[:16], len(tree.files), tree.bytes, 0, 0, recaps)
         source = f"{project_of(folder).by}:{folder}"
         asked = {"name": name, "hub": core.hub_kind(tree), "source": source}
-        work = _Push(fleet, Transfer(bundle, asked, scratch), progress, relay=relay)
+        work = _Push(fleet, Transfer(bundle, asked), progress, relay=relay)
         recaps = fleet.recaps(work.to_all())
         moved = sum(work.moved.values(), Moved())
     return Pushed(
@@ -120,19 +116,6 @@ def _would(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostRecap:
         return HostRecap(host.name, Recap.OK, "was already there")
     most = f"{human(tree.bytes)} in {len(tree.files):,} files"
     return HostRecap(host.name, Recap.CHANGED, f"would be sent the missing part of {most}")
-
-
-@contextmanager
-def scratch_store() -> Iterator[Store]:
-    """Packs and chunks of this push, in the cache."""
-    above = default_store().folder
-    try:
-        make_private(above)
-        folder = tempfile.TemporaryDirectory(prefix="push-", dir=above)
-    except OSError as e:
-        raise NotHere(f"cannot write to {above}", why=reason_of(e)) from None
-    with folder as name:
-        yield Store(Path(name))
 
 
 @dataclass
@@ -153,7 +136,8 @@ class _Push:
         addresses = self._addresses(rounds)
         for number in range(max(map(len, rounds.values()), default=0)):
             now = {h: found[number] for h, found in rounds.items() if len(found) > number}
-            self._bring(now, addresses)
+            carrier = self._carrier(now, addresses)
+            self._on(now, lambda h: self._bring(h, carrier, now[h]))  # noqa: B023
             self._on(now, lambda h: transfer.take(*self._place(h), now[h]))  # noqa: B023
         done = self._on(todo, lambda h: transfer.finish(*self._place(h)))
         done |= {h: one.done for h, one in begun.items() if one.done is not None}
@@ -177,39 +161,26 @@ class _Push:
         facts = self._on(much, lambda h: probe(*self._place(h)))
         return {h.name: peer_address(found) for h, found in facts.items()}
 
-    def _bring(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
-        there = [h for h in now if h not in self.fleet.downs]
-        push = Push(self.transfer.source)
-        carrier: Carrier = push
-        if addresses:
-            known = {h.name: addresses.get(h.name, "") for h in there}
-            carrier = Relay(push, known, self.progress.say, least=LEAST)
+    def _carrier(self, now: Iterable[Host], addresses: Mapping[str, str]) -> Carrier:
+        push = Push(self.transfer.bundle.read)
+        if not addresses:
+            return push
+        known = {h.name: addresses.get(h.name, "") for h in now if h not in self.fleet.downs}
+        return Relay(push, known, self.progress.say, least=LEAST)
 
-        def one(host: Host) -> None:
-            def tell(what: str, done: int, total: int) -> None:
-                self.progress.step(Step(host.name, what, done, total))
+    def _bring(self, host: Host, carrier: Carrier, one: Round) -> None:
+        agent, root = self._place(host)
+        moved = self.transfer.bring(carrier, agent, root, one, self._tell(host))
+        self.moved[host] = self.moved.get(host, Moved()) + moved
 
-            agent, root = self._place(host)
-            blobs = now[host].blobs
-            try:
-                need_room(agent, root, Room(sum(b.size for b in blobs), len(blobs)))
-                moved = carrier.bring(agent, root, blobs, tell)
-            except BaseException:
-                self.transfer.drop(agent, root)
-                raise
-            self.moved[host] = self.moved.get(host, Moved()) + moved
-
-        self._on(there, one)
+    def _tell(self, host: Host) -> Tell:
+        return lambda what, done, total: self.progress.step(Step(host.name, what, done, total))
 
     def _after_another(self, host: Host) -> Answer:
         """The data set was being made there, by another push or by a host with the same home."""
-        agent, root = self._place(host)
-        asked = {**self.transfer.asked, "root": root}
-        brought = folder_transfer.send_folder(
-            agent, self.transfer.bundle, asked, module="data.datasets"
-        )
-        self.moved[host] = Moved(sent=brought.sent)
-        return brought.done
+        carrier, tell = self._carrier((), {}), self._tell(host)
+        done, self.moved[host] = self.transfer.bring_alone(carrier, *self._place(host), tell)
+        return done
 
     def _recap(self, host: Host, done: Answer) -> HostRecap:
         held = _held(host, done)

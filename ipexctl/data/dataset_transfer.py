@@ -9,46 +9,33 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
-from ipexctl.blobs.blob_store import Store
-from ipexctl.data.rules import chunk_cutting
-from ipexctl.errors import InputError, IpexctlError, reason_of
+from ipexctl.blobs.blob_carriers import Carrier, Moved, Tell
+from ipexctl.blobs.blob_store import Room, need_room
+from ipexctl.errors import InputError, reason_of
 from ipexctl.machines.agent import LONG, Agent
-from ipexctl.project.files.project_files import File
 from ipexctl.project.folder_transfer import (
     SILENCE,
     Bundle,
+    Pack,
+    Pair,
+    ask_complete,
     ask_missing,
-    compressed,
-    split_missing,
+    dropped_on_error,
 )
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.remote.data import content_chunks
 
 MODULE = "data.datasets"
 CUT, LARGEST = 4 << 20, 16 << 30  # bytes of a file that is compared by chunks
 WORTH = 0.75  # of a file: if the host lacks more, all of it travels
-PACK = 16 << 20  # bytes of small files in one pack
 ROUND = 512 << 20  # bytes of packs and chunks that a host has besides the files
 PAIRS = 100_000  # contents that are named in one request
-
-Pair = tuple[str, int]  # sha256, size
-
-
-@dataclass(frozen=True)
-class Pack:
-    blob: Blob
-    packed: bool
-    files: tuple[Pair, ...]
-
-    @property
-    def size(self) -> int:
-        return self.blob.size
 
 
 @dataclass(frozen=True)
@@ -90,28 +77,17 @@ class Begun:
 
 @dataclass
 class Transfer:
-    """One data set, to all its hosts. `scratch`: for packs and chunks, here."""
+    """One data set, to all its hosts."""
 
     bundle: Bundle
     asked: Mapping[str, Any]
-    scratch: Store
-    _files: dict[str, File] = field(default_factory=dict)
     _chunks: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
-    _packs: dict[tuple[int, ...], tuple[Pack, ...]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __post_init__(self) -> None:
-        self._files = {f.sha256: f for f in self.bundle.tree.files}
-
-    def source(self, blob: Blob) -> Any:
-        """The file with its bytes, here."""
-        if blob.sha256 in self._files:
-            return self.bundle.contents.path(blob.sha256)
-        return self.scratch.path(blob)
-
-    def begin(self, agent: Agent, root: str) -> Begun:
-        with self._dropped(agent, root):
-            done, missing = ask_missing(agent, self.bundle, self._header(root, wait=False), MODULE)
+    def begin(self, agent: Agent, root: str, *, wait: bool = False) -> Begun:
+        header = self._header(root, wait=wait)
+        with dropped_on_error(agent, MODULE, header):
+            done, missing = ask_missing(agent, self.bundle, header, MODULE)
         if done.get("busy") is True:
             return Begun(busy=True)
         if not missing:
@@ -120,51 +96,55 @@ class Transfer:
 
     def rounds(self, agent: Agent, root: str, begun: Begun) -> tuple[Round, ...]:
         """What the host has to get, in order; cut and packed once for all hosts that lack it."""
-        tree = self.bundle.tree
-        with self._dropped(agent, root):
-            large, small = split_missing(tree, begun.missing)
+        with dropped_on_error(agent, MODULE, self._header(root)):
+            large, packs = self.bundle.blobs(begun.missing)
             whole: list[Blob] = []
             joined: list[Joined] = []
-            for file in (tree.files[i] for i in large):
-                one = self._joined(agent, root, file) if begun.earlier else None
+            for blob in large:
+                one = self._joined(agent, root, blob) if begun.earlier else None
                 if one:
                     joined.append(one)
                 else:
-                    whole.append(Blob(file.path, file.sha256, file.size))
-            return tuple(_rounds(whole, self._packed(small), joined))
+                    whole.append(blob)
+            return tuple(_rounds(whole, packs, joined))
+
+    def bring(self, carrier: Carrier, agent: Agent, root: str, one: Round, tell: Tell) -> Moved:
+        """The blobs of the round are on the host afterwards."""
+        blobs = one.blobs
+        with dropped_on_error(agent, MODULE, self._header(root)):
+            need_room(agent, root, Room(sum(b.size for b in blobs), len(blobs)))
+            return carrier.bring(agent, root, blobs, tell)
 
     def take(self, agent: Agent, root: str, one: Round) -> None:
         """The blobs of the round are on the host: files of packs and chunks get their places."""
         if not one.packs and not one.joined:
             return
-        packs = [[p.blob.sha256, p.blob.size, p.packed, p.files] for p in one.packs]
         joined = [[*j.file, j.chunks] for j in one.joined]
-        with self._dropped(agent, root):
-            header = {**self._header(root), "packs": packs, "joined": joined}
+        header = {**self._header(root), "packs": [p.row for p in one.packs], "joined": joined}
+        with dropped_on_error(agent, MODULE, header):
             agent.call(f"{MODULE}.take", header, timeout=SILENCE, total=LONG)
 
     def finish(self, agent: Agent, root: str) -> Answer:
-        with self._dropped(agent, root):
-            header = {**self._header(root), "files": []}
-            return agent.call(f"{MODULE}.fill", header, timeout=SILENCE, total=LONG).done
+        header = self._header(root)
+        with dropped_on_error(agent, MODULE, header):
+            return ask_complete(agent, self.bundle, header, MODULE)
 
-    @contextmanager
-    def _dropped(self, agent: Agent, root: str) -> Iterator[None]:
-        """A host that fails does not keep a host with the same home waiting."""
-        try:
-            yield
-        except BaseException:
-            self.drop(agent, root)
-            raise
-
-    def drop(self, agent: Agent, root: str) -> None:
-        with suppress(IpexctlError):
-            agent.start(f"{MODULE}.drop", self._header(root))
+    def bring_alone(
+        self, carrier: Carrier, agent: Agent, root: str, tell: Tell
+    ) -> tuple[Answer, Moved]:
+        """All of it to one host, once nobody else makes it there."""
+        begun, moved = self.begin(agent, root, wait=True), Moved()
+        if begun.done:
+            return begun.done, moved
+        for one in self.rounds(agent, root, begun):
+            moved += self.bring(carrier, agent, root, one, tell)
+            self.take(agent, root, one)
+        return self.finish(agent, root), moved
 
     def _header(self, root: str, *, wait: bool = True) -> dict[str, Any]:
         return {**self.asked, "root": root, "key": self.bundle.tree.key, "wait": wait}
 
-    def _joined(self, agent: Agent, root: str, file: File) -> Joined | None:
+    def _joined(self, agent: Agent, root: str, file: Blob) -> Joined | None:
         """None: all of it has to travel."""
         if not CUT <= file.size <= LARGEST:
             return None
@@ -180,10 +160,21 @@ class Transfer:
             lacking += [at + i for i in said]
         if sum(chunks[i][1] for i in lacking) > WORTH * file.size:
             return None
-        blobs = self._stored(file, chunks, frozenset(chunks[i][0] for i in lacking))
-        return Joined((file.sha256, file.size), chunks, blobs)
+        wanted = {chunks[i][0] for i in lacking}
+        return Joined((file.sha256, file.size), chunks, self._blobs_of(file, chunks, wanted))
 
-    def _cut(self, file: File) -> tuple[Pair, ...]:
+    def _blobs_of(
+        self, file: Blob, chunks: Sequence[Pair], wanted: Collection[str]
+    ) -> tuple[Blob, ...]:
+        blobs, offset = {}, 0
+        for sha, size in chunks:
+            if sha in wanted:
+                blobs[sha] = Blob(file.name, sha, size)
+                self.bundle.add_part(blobs[sha], file.sha256, offset)
+            offset += size
+        return tuple(blobs.values())
+
+    def _cut(self, file: Blob) -> tuple[Pair, ...]:
         with self._lock:
             if file.sha256 not in self._chunks:
                 digest, found = hashlib.sha256(), []
@@ -191,57 +182,22 @@ class Transfer:
                     digest.update(data)
                     found.append((hashlib.sha256(data).hexdigest(), len(data)))
                 if digest.hexdigest() != file.sha256:
-                    raise _changed(file)
+                    what = f"{file.name} changed while it was being read"
+                    raise InputError(what, hint="run it again")
                 self._chunks[file.sha256] = tuple(found)
             return self._chunks[file.sha256]
 
-    def _stored(
-        self, file: File, chunks: Sequence[Pair], wanted: frozenset[str]
-    ) -> tuple[Blob, ...]:
-        """Chunks as files here, to be sent."""
-        blobs = {sha: Blob(file.path, sha, size) for sha, size in chunks if sha in wanted}
-        with self._lock:
-            if not all(self.scratch.has(b) for b in blobs.values()):
-                for (sha, _), data in zip(chunks, self._read(file), strict=False):
-                    if sha in blobs and not self.scratch.has(blobs[sha]):
-                        self.scratch.add(file.path, [data], sha256=sha)
-        return tuple(blobs.values())
-
-    def _read(self, file: File) -> Iterator[bytes]:
+    def _read(self, file: Blob) -> Iterator[bytes]:
         try:
             with self.bundle.contents.path(file.sha256).open("rb") as opened:
                 left = file.size  # a file that grows counts as it was when it was listed
-                for data in chunk_cutting.chunks(opened):
+                for data in content_chunks.chunks(opened):
                     yield data[:left]
                     left -= len(data)
                     if left <= 0:
                         return
         except OSError as e:
-            raise InputError(f"cannot read {file.path}", why=reason_of(e)) from None
-
-    def _packed(self, indices: tuple[int, ...]) -> tuple[Pack, ...]:
-        with self._lock:
-            if indices not in self._packs:
-                self._packs[indices] = tuple(self._make_packs(indices))
-            return self._packs[indices]
-
-    def _make_packs(self, indices: tuple[int, ...]) -> Iterator[Pack]:
-        datas: list[bytes] = []
-        files: list[Pair] = []
-        size = 0
-        for i in indices:
-            file = self.bundle.tree.files[i]
-            try:
-                datas.append(self.bundle.contents.content(file))
-            except OSError as e:
-                raise InputError(f"cannot read {file.path}", why=reason_of(e)) from None
-            files.append((file.sha256, file.size))
-            size += file.size
-            if size >= PACK or i == indices[-1]:
-                packed, body = compressed(b"".join(datas))
-                name = f"{len(files)} files of {self.asked['name']}"
-                yield Pack(self.scratch.add(name, [body]), packed, tuple(files))
-                datas, files, size = [], [], 0
+            raise InputError(f"cannot read {file.name}", why=reason_of(e)) from None
 
 
 def _rounds(
@@ -265,7 +221,3 @@ def _rounds(
 
 def _is_index(value: object, count: int) -> bool:
     return type(value) is int and 0 <= value < count
-
-
-def _changed(file: File) -> InputError:
-    return InputError(f"{file.path} changed while it was being read", hint="run it again")

@@ -76,10 +76,19 @@ def _unknown(what: str, error: OSError) -> InputError:
     near = [f"ipexctl explain {name}   # {title}" for name, title in _near(what)]
     hint = "\n".join([*near, "ipexctl explain   # lists all checks and known failures"])
     if _ID.fullmatch(what):
-        return InputError(f"there is no check {what}", hint=hint)
+        return InputError(f"there is no check {what}", hint=hint, slug="check-unknown")
     if "/" in what or os.path.lexists(what):
-        return InputError(f"cannot read {what}", why=error.strerror or str(error), hint=hint)
-    return InputError(f"{what} is not a check, a known failure, or an existing file", hint=hint)
+        return InputError(
+            f"cannot read {what}",
+            why=error.strerror or str(error),
+            hint=hint,
+            slug="file-unreadable",
+        )
+    return InputError(
+        f"{what} is not a check, a known failure, or an existing file",
+        hint=hint,
+        slug="nothing-to-explain",
+    )
 
 
 def _near(what: str) -> list[tuple[str, str]]:

@@ -1,10 +1,27 @@
 """What a host is and has.
 
 Unknown is None and never zero: a fact that could not be read must not look like a bad one.
+A field is read from the host's answer by its type, or by its reader (reader.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import field
+from typing import Any
+
+from ipexctl.base.values import name, plain
+from ipexctl.facts.reader import (
+    ADDRESS,
+    NAME,
+    addresses,
+    by,
+    counts,
+    cpu_list,
+    int_of,
+    positive,
+    positive_count,
+    short,
+)
 from ipexctl.facts.software_facts import SoftwareFacts
 from ipexctl.facts.system_facts import Condition
 from ipexctl.quick_dataclass import dataclass
@@ -34,25 +51,36 @@ class Node:
     mem_free: int | None
 
 
+def _flags(value: Any) -> frozenset[str]:
+    return frozenset(plain(value, 1 << 16).split())
+
+
 @dataclass(frozen=True)
 class CpuFacts:
     arch: str
     vendor: str
     model_name: str
-    family: int | None
-    model: int | None
-    flags: frozenset[str]
+    family: int | None = field(metadata=by(int_of))
+    model: int | None = field(metadata=by(int_of))
+    flags: frozenset[str] = field(metadata=by(_flags))
     cpus: tuple[Cpu, ...]  # those online
-    allowed: tuple[int, ...] | None  # what this process may run on (affinity, cgroup cpuset)
-    quota: float | None = None  # CPUs' worth of time the control group allows; None: no limit
-    stepping: int | None = None
+    # what this process may run on (affinity, cgroup cpuset)
+    allowed: tuple[int, ...] | None = field(metadata=by(counts))
+    # CPUs' worth of time the control group allows; None: no limit
+    quota: float | None = field(default=None, metadata=by(positive))
+    stepping: int | None = field(default=None, metadata=by(int_of))
     microcode: str = ""
     offline: tuple[int, ...] = ()
     smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not say
-    isolated: tuple[int, ...] = ()  # from the kernel's scheduler (isolcpus)
+    # from the kernel's scheduler (isolcpus)
+    isolated: tuple[int, ...] = field(default=(), metadata=by(cpu_list))
     efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
     simulated: bool = False  # something else lies over /proc/cpuinfo: a practice host
     amx_kernel: bool | None = None  # the kernel gives AMX to programs; None: it did not say
+
+
+def _memory_nodes(value: Any) -> tuple[int, ...] | None:
+    return cpu_list(value) or None
 
 
 @dataclass(frozen=True)
@@ -64,7 +92,8 @@ class MemFacts:
     shm_free: int | None
     limit: int | None = None  # of the control group; None: no limit
     limit_left: int | None = None  # of that, for more than what is in it now
-    mems: tuple[int, ...] | None = None  # the NUMA nodes whose memory we may use; None: unknown
+    # the NUMA nodes whose memory we may use; None: unknown
+    mems: tuple[int, ...] | None = field(default=None, metadata=by(_memory_nodes))
     swap_free: int | None = None
     commit_limit: int | None = None
     committed: int | None = None
@@ -84,51 +113,76 @@ class Python:
     venv_ok: bool | None = None  # ensurepip there; None: not looked
 
 
+def _duplex(value: Any) -> str:
+    return value if value in ("full", "half") else ""
+
+
 @dataclass(frozen=True)
 class Nic:
-    name: str
+    name: str = field(metadata=by(name, needed=True))
     up: bool
     mtu: int | None
-    addresses: tuple[str, ...]
-    speed: int | None = None  # Mbit/s; None: not told, or not that of a cable (veth, tun)
-    duplex: str = ""  # full, half
+    addresses: tuple[str, ...] = field(metadata=by(addresses))
+    # Mbit/s; None: not told, or not that of a cable (veth, tun)
+    speed: int | None = field(default=None, metadata=by(positive_count))
+    duplex: str = field(default="", metadata=by(_duplex))  # full, half
 
 
 @dataclass(frozen=True)
 class Route:
-    nic: str
-    network: str  # 10.0.0.0/24
+    nic: str = field(metadata=by(plain, needed=True))
+    network: str = field(metadata=by(plain, needed=True))  # 10.0.0.0/24
 
 
 @dataclass(frozen=True)
 class NameServer:
     """`said`: why it did not respond, or the error that it responded with."""
 
-    address: str
+    address: str = field(metadata=by(name, needed=True))
     configured: bool  # False: the local one, which is asked where none is named
     responds: bool
-    said: str = ""
+    said: str = field(default="", metadata=by(short(200)))
+
+
+def _port_range(value: Any) -> tuple[int, int] | None:
+    found = counts(value)
+    return (found[0], found[1]) if len(found) == 2 else None
+
+
+def _localhost(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else addresses(value)
+
+
+def _interface(value: Any) -> str:
+    """fe80::1%eth0 -> eth0"""
+    return name(plain(value).partition("%")[2])
 
 
 @dataclass(frozen=True)
 class NetFacts:
-    hostname: str
-    hostname_addresses: tuple[str, ...]  # what the host's own name resolves to on itself
-    ssh_address: str  # the address by which the controller's connection came in; "" if local
+    hostname: str = field(metadata=NAME)
+    # what the host's own name resolves to on itself
+    hostname_addresses: tuple[str, ...] = field(metadata=by(addresses))
+    # the address by which the controller's connection came in; "" if local
+    ssh_address: str = field(metadata=ADDRESS)
     nics: tuple[Nic, ...]
-    default_nic: str  # "" if there is no default route
+    default_nic: str = field(metadata=NAME)  # "" if there is no default route
     routes: tuple[Route, ...] = ()
-    port_range: tuple[int, int] | None = None  # from which the kernel takes ports
+    # from which the kernel takes ports
+    port_range: tuple[int, int] | None = field(default=None, metadata=by(_port_range))
     reserved: str = ""  # ports that it leaves alone: "29500-29600,4000"
     somaxconn: int | None = None
     master_port_busy: bool | None = None
     hostname_resolves: bool | None = None
     resolver_silent: bool | None = None  # asked for the own name, it gave no answer in time
-    localhost: tuple[str, ...] | None = None  # what that name resolves to; None: not looked
+    # what that name resolves to; None: not looked
+    localhost: tuple[str, ...] | None = field(default=None, metadata=by(_localhost))
     firewalls: tuple[str, ...] = ()  # those that look switched on
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
-    open_ports: tuple[tuple[int, int], ...] = ()  # of its firewall; asked where ports are closed
-    ssh_nic: str = ""  # the interface of ssh_address, where that is a link-local one
+    # of its firewall; asked later, where ports are closed
+    open_ports: tuple[tuple[int, int], ...] = field(default=(), metadata=by(lambda _: None))
+    # the interface of ssh_address, where that is a link-local one
+    ssh_nic: str = field(default="", metadata=by(_interface, key="ssh_address"))
     name_servers: tuple[NameServer, ...] = ()  # that were asked; none where DNS is not used
 
 
@@ -166,7 +220,7 @@ class Facts:
     kernel: str
     os_name: str
     libc: str  # "glibc 2.36", "musl 1.2", "" unknown
-    user: str
+    user: str = field(metadata=NAME)
     uid: int | None
     home: str
     boot_id: str

@@ -12,63 +12,83 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ipexctl.base.values import MOST, record
+from ipexctl.base.values import MOST, listed
 from ipexctl.base.values import count_or_none as count_or_none
-from ipexctl.base.values import listed as _list
-from ipexctl.base.values import name as _name
 from ipexctl.base.values import plain as plain
-from ipexctl.base.values import texts as _texts
 from ipexctl.errors import HostFailed
-from ipexctl.facts import hardware_facts, software_facts, system_facts, usable_cores
-from ipexctl.facts.facts import (
-    ClockFacts,
-    Cpu,
-    CpuFacts,
-    DiskFacts,
-    Facts,
-    MemFacts,
-    NameServer,
-    NetFacts,
-    Nic,
-    Route,
-)
-from ipexctl.facts.hardware_facts import cpu_list as cpu_list
-from ipexctl.facts.hardware_facts import int_of
+from ipexctl.facts import usable_cores
+from ipexctl.facts.facts import ClockFacts, Cpu, CpuFacts, Facts, Node, Python
+from ipexctl.facts.reader import address, counts, cpu_list, int_of, positive, record, rows
 
-_HUGE = 1 << 62
+_PARTS = ("host", "cpu", "mem", "disk", "net")
 
 
 def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
     """Raises HostFailed when this is no answer of our probe at all."""
     if not isinstance(raw, Mapping):
         raise _unreadable(host, "not a document")
-    parts = {name: raw.get(name) for name in ("host", "cpu", "mem", "disk", "net")}
-    wrong = [name for name, part in parts.items() if not isinstance(part, Mapping)]
+    wrong = [name for name in _PARTS if not isinstance(raw.get(name), Mapping)]
     if wrong:
         raise _unreadable(host, "no " + ", ".join(wrong))
-    about, cpu, mem, disk, net = (parts[n] or {} for n in parts)
-    nodes = hardware_facts.nodes(raw.get("nodes"))
+    nodes = _nodes(raw.get("nodes"))
     return record(
         Facts,
-        about,
+        {**raw["host"], **raw},
         host=host,
-        user=_name(about.get("user")),
         agent="python",
-        cpu=hardware_facts.cpu(cpu, nodes),
-        mem=hardware_facts.mem(mem),
-        net=_net(net),
-        disk=hardware_facts.disk(disk),
-        pythons=tuple(p for p in map(hardware_facts.python, _list(raw.get("pythons"))) if p),
+        cpu=_cpu(raw["cpu"], nodes),
+        pythons=tuple(filter(_is_usable, rows(Python, raw.get("pythons")))),
         clock=clock,
         nodes=nodes,
-        software=software_facts.parse(raw.get("software")),
-        condition=system_facts.parse(raw.get("state")),
-        home_disk=_disk(raw.get("home_disk")),
-        tmp=_disk(raw.get("tmp")),
         hung=(),
         tried=(),
-        nodes_contradict=hardware_facts.contradictory(raw.get("nodes"), nodes),
+        nodes_contradict=bool(listed(raw.get("nodes"))) and not nodes,
     )
+
+
+def _cpu(raw: Mapping[str, Any], nodes: Iterable[Node]) -> CpuFacts:
+    node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
+    cpus = []
+    for row in listed(raw.get("cpus")):
+        if (
+            isinstance(row, list)
+            and len(row) == 3
+            and (number := count_or_none(row[0])) is not None
+        ):
+            core, socket = count_or_none(row[1]), count_or_none(row[2])
+            cpus.append(Cpu(number, core, socket, node_of.get(number)))
+    allowed = _allowed(raw.get("affinity"), cpu_list(raw.get("cpuset")))
+    return record(CpuFacts, raw, cpus=tuple(cpus), allowed=allowed)
+
+
+def _allowed(affinity: Any, cpuset: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The kernel's answer already honours the cpuset; a recorded machine has only the cpuset."""
+    own = counts(affinity)
+    if own and cpuset:
+        both = set(cpuset)
+        return tuple(n for n in own if n in both) or own
+    return own or cpuset or None
+
+
+def _nodes(raw: Any) -> tuple[Node, ...]:
+    """Numbers that contradict themselves (a CPU in two nodes) are no use: then none at all.
+
+    Nor are more CPUs than there can be: few words can name so many that they fill our memory.
+    """
+    found, seen = [], set[int]()
+    for row in listed(raw):
+        if not isinstance(row, list) or len(row) != 4 or (number := count_or_none(row[0])) is None:
+            return ()
+        cpus = cpu_list(row[1])
+        if seen & set(cpus) or len(seen) + len(cpus) > MOST:
+            return ()
+        seen |= set(cpus)
+        found.append(Node(number, cpus, count_or_none(row[2]), count_or_none(row[3])))
+    return tuple(found)
+
+
+def _is_usable(python: Python) -> bool:
+    return python.path.startswith("/") and 2 <= len(python.version) <= 3
 
 
 def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
@@ -77,61 +97,47 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
     if "kernel" not in parts:
         raise _unreadable(host, "not what our shell commands print")
     line = {name: plain(lines[0]) if lines else "" for name, lines in parts.items()}
-    info = "\n".join(parts.get("cpu", []))
-    blocks = [_fields(block) for block in info.split("\n\n") if block.strip()]
     mem = _fields("\n".join(parts.get("mem", [])))
     release = _release(parts.get("os", []))
     home = line.get("home", "")
     df = _df(parts.get("df", []))
-    shm = df.get("/dev/shm")
+    shm = df.pop("/dev/shm", (None, None))
     ssh = line.get("ssh", "").split()
-    return Facts(
-        host=host,
-        kernel=line.get("kernel", ""),
-        os_name=plain(release.get("PRETTY_NAME")),
-        libc="",
-        user=_name(line.get("user")),
-        uid=int_of(line.get("uid")),
-        home=home,
-        boot_id=line.get("boot", ""),
-        agent="sh",
-        cpu=replace(_cpuinfo(blocks), arch=line.get("arch", "")),
-        mem=MemFacts(
-            total=_kib(mem.get("MemTotal")),
-            available=_kib(mem.get("MemAvailable")),
-            swap_total=_kib(mem.get("SwapTotal")),
-            shm_total=shm[0] if shm else None,
-            shm_free=shm[1] if shm else None,
-        ),
-        net=NetFacts(
-            hostname=_name(line.get("hostname")),
-            hostname_addresses=(),
-            ssh_address=_address(ssh[2]) if len(ssh) == 4 else "",
-            nics=(),
-            default_nic="",
-        ),
-        disk=DiskFacts(
-            root=root.replace("~", home, 1) if root.startswith("~/") else root,
-            free=next((free for point, (_, free) in df.items() if point != "/dev/shm"), None),
-            free_inodes=None,
-            filesystem="",
-            noexec=None,
-            writable=None,
-        ),
-        pythons=(),
-        clock=None,
-        os_ids=tuple((release.get("ID", "") + " " + release.get("ID_LIKE", "")).split()),
-        tried=tuple(t for t in map(_tried, parts.get("tried", [])) if t),
-    )
+    about = {
+        "os_name": release.get("PRETTY_NAME"),
+        "os_ids": (release.get("ID", "") + " " + release.get("ID_LIKE", "")).split(),
+        "uid": int_of(line.get("uid")),
+        "boot_id": line.get("boot"),
+    }
+    raw = {
+        "host": {**line, **about},
+        "cpu": {**_cpuinfo("\n".join(parts.get("cpu", []))), "arch": line.get("arch")},
+        "mem": {
+            "total": _kib(mem.get("MemTotal")),
+            "available": _kib(mem.get("MemAvailable")),
+            "swap_total": _kib(mem.get("SwapTotal")),
+            "shm_total": shm[0],
+            "shm_free": shm[1],
+        },
+        "net": {
+            "hostname": line.get("hostname"),
+            "ssh_address": ssh[2] if len(ssh) == 4 else "",
+        },
+        "disk": {
+            "root": root.replace("~", home, 1) if root.startswith("~/") else root,
+            "free": next((free for _, free in df.values()), None),
+        },
+    }
+    tried = tuple(t for t in map(_tried, parts.get("tried", [])) if t)
+    return replace(from_json(host, raw), agent="sh", tried=tried)
 
 
 def clock(*, sent: float, received: float, now: float, remote: Any) -> ClockFacts | None:
     """From one question: when it left and when the answer came (monotonic), our clock `now` at the
     arrival, and the time the host told. The host read its clock somewhere between the two."""
-    if not isinstance(remote, (int, float)) or isinstance(remote, bool) or not 0 < remote < _HUGE:
-        return None
+    told = positive(remote)
     half = (received - sent) / 2
-    return ClockFacts(offset=remote - (now - half), uncertainty=half)
+    return ClockFacts(offset=told - (now - half), uncertainty=half) if told else None
 
 
 def peer_address(facts: Facts) -> str:
@@ -148,9 +154,9 @@ def peer_address(facts: Facts) -> str:
     if known and not loopback(known):
         return known
     for nic in sorted(facts.net.nics, key=lambda n: n.name != facts.net.default_nic):
-        for address in nic.addresses:
-            if nic.up and not loopback(address):
-                return address
+        for own_address in nic.addresses:
+            if nic.up and not loopback(own_address):
+                return own_address
     return known
 
 
@@ -184,7 +190,7 @@ def public(address: str) -> bool:
 
 
 def is_address(name: str) -> bool:
-    return bool(_address(name))
+    return bool(address(name))
 
 
 def cores(facts: Facts) -> int | None:
@@ -230,69 +236,6 @@ def _kib(text: Any) -> int | None:
     words = plain(text).split()
     number = int_of(words[0]) if words else None
     return None if number is None else number * 1024
-
-
-def _address(value: Any) -> str:
-    """An IP address without its zone; "" for anything else."""
-    text = plain(value).partition("%")[0]
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        return ""
-
-
-def _addresses(value: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(a for a in map(_address, _list(value)) if a))
-
-
-# --- parts ---------------------------------------------------------------------------------------
-
-
-def _disk(raw: Any) -> DiskFacts | None:
-    return hardware_facts.disk(raw) if isinstance(raw, Mapping) else None
-
-
-def _net(raw: Mapping[str, Any]) -> NetFacts:
-    nics = []
-    for row in _list(raw.get("nics")):
-        if isinstance(row, list) and len(row) == 6 and (name := _name(row[0])):
-            speed, duplex = count_or_none(row[4]) or None, plain(row[5], 40)
-            duplex = duplex if duplex in ("full", "half") else ""
-            mtu, addresses = count_or_none(row[2]), _addresses(row[3])
-            nics.append(Nic(name, row[1] is True, mtu, addresses, speed, duplex))
-    return record(
-        NetFacts,
-        raw,
-        hostname=_name(raw.get("hostname")),
-        hostname_addresses=_addresses(raw.get("hostname_addresses")),
-        ssh_address=_address(raw.get("ssh_address")),
-        ssh_nic=_name(plain(raw.get("ssh_address")).partition("%")[2]),
-        nics=tuple(nics),
-        default_nic=_name(raw.get("default_nic")),
-        routes=tuple(r for r in map(_route, _list(raw.get("routes"))) if r),
-        port_range=_range(raw.get("port_range")),
-        open_ports=(),
-        name_servers=tuple(s for s in map(_name_server, _list(raw.get("name_servers"))) if s),
-        localhost=_addresses(raw.get("localhost")) if "localhost" in raw else None,
-    )
-
-
-def _route(raw: Any) -> Route | None:
-    words = _texts(raw)
-    return Route(*words) if len(words) == 2 else None
-
-
-def _name_server(raw: Any) -> NameServer | None:
-    if not isinstance(raw, list) or len(raw) != 4 or not (address := _name(raw[0])):
-        return None
-    return NameServer(address, raw[1] is True, raw[2] is True, plain(raw[3], 200))
-
-
-def _range(raw: Any) -> tuple[int, int] | None:
-    numbers = [count_or_none(n) for n in _list(raw)]
-    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
-        return None
-    return numbers[0], numbers[1]
 
 
 # --- what plain sh printed -----------------------------------------------------------------------
@@ -342,8 +285,9 @@ def _df(lines: list[str]) -> dict[str, tuple[int | None, int | None]]:
     return found
 
 
-def _cpuinfo(blocks: list[dict[str, str]]) -> CpuFacts:
-    cpus: list[Cpu] = []
+def _cpuinfo(text: str) -> dict[str, Any]:
+    blocks = [_fields(block) for block in text.split("\n\n") if block.strip()]
+    cpus = []
     cores: dict[tuple[str, str], int] = {}
     for block in blocks[:MOST]:
         number = int_of(block.get("processor"))
@@ -351,13 +295,13 @@ def _cpuinfo(blocks: list[dict[str, str]]) -> CpuFacts:
             continue
         where = block.get("physical id", ""), block.get("core id", "")
         core = cores.setdefault(where, number) if where[1] else None
-        cpus.append(Cpu(number, core, int_of(where[0]), None))
+        cpus.append([number, core, int_of(where[0])])
     first = blocks[0] if blocks else {}
-    raw = {
+    return {
         "vendor": first.get("vendor_id") or first.get("CPU implementer"),
         "model_name": first.get("model name"),
         "family": first.get("cpu family"),
         "model": first.get("model") or first.get("CPU part"),
         "flags": first.get("flags") or first.get("Features"),
+        "cpus": cpus,
     }
-    return replace(hardware_facts.cpu(raw, ()), cpus=tuple(cpus))

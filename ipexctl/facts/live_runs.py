@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
+from dataclasses import field
 from typing import Any
 
 from ipexctl.base.sizes import duration, human
-from ipexctl.base.values import count_or_none, listed, plain
+from ipexctl.facts.reader import by, counts, rows, short
 from ipexctl.quick_dataclass import dataclass
+
+
+def _cpus(value: Any) -> frozenset[int] | None:
+    return frozenset(counts(value)) if isinstance(value, list) else None
 
 
 @dataclass(frozen=True)
 class LiveRun:
     """None: this account cannot see it (hidepid), or the ranks have not started."""
 
-    id: str
-    owner: str
+    id: str = field(metadata=by(short(64), key="run", needed=True))
+    owner: str = field(metadata=by(short(64), needed=True))
     own: bool  # of this account
-    name: str = ""
-    command: str = ""  # of this account's runs
+    name: str = field(default="", metadata=by(short(64)))
+    command: str = field(default="", metadata=by(short(200)))  # of this account's runs
     ranks: int | None = None
-    cpus: frozenset[int] | None = None
+    cpus: frozenset[int] | None = field(default=None, metadata=by(_cpus))
     cores: int | None = None
     memory: int | None = None  # bytes, without what processes share
     seconds: int | None = None
@@ -57,24 +62,7 @@ class LiveRun:
 
 def read_live_runs(raw: Any) -> tuple[LiveRun, ...]:
     """What is not a run is left out."""
-    rows = (_read(row) for row in listed(raw) if isinstance(row, Mapping))
-    return tuple(row for row in rows if row.id and row.owner)
-
-
-def _read(raw: Mapping[str, Any]) -> LiveRun:
-    cpus = raw.get("cpus")
-    return LiveRun(
-        plain(raw.get("run"), 64),
-        plain(raw.get("owner"), 64),
-        raw.get("own") is True,
-        plain(raw.get("name"), 64),
-        plain(raw.get("command"), 200),
-        count_or_none(raw.get("ranks")),
-        frozenset(n for n in listed(cpus) if count_or_none(n) is not None)
-        if isinstance(cpus, list)
-        else None,
-        *(count_or_none(raw.get(key)) for key in ("cores", "memory", "seconds")),
-    )
+    return rows(LiveRun, raw)
 
 
 def _joined(*parts: str) -> str:

@@ -7,19 +7,24 @@ samples of a second or less: good enough to find the host or the cable that is n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import count_or_none, plain, record
+from ipexctl.base.values import count_or_none, plain
 from ipexctl.facts.facts import Facts
+from ipexctl.facts.reader import by, positive, positive_count, record
 from ipexctl.quick_dataclass import dataclass
 
 RING = 32  # up to so many hosts each measures the way to the next one
 SAMPLED = 64  # pairs above that
-_HUGE = 1 << 62
 AT_ONCE = 2  # pairs measured at the same time: more would measure the switch, or our own hosts
 SAME_MACHINE = 8  # "hosts" on one machine that are measured, one after the other
 
 Pair = tuple[str, str]
+
+
+def _status(value: Any) -> str:
+    return value if value in ("ok", "no-torch", "failed", "late") else "failed"
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,15 @@ class HostBench:
     """
 
     host: str
-    status: str
+    status: str = field(metadata=by(_status))
     why: str = ""
     torch: str = ""
-    threads: int | None = None
-    fp32: float | None = None  # 1e9 operations per second
-    bf16: float | None = None
-    copy: float | None = None  # 1e9 bytes per second, read and written; None where memory is short
+    threads: int | None = field(default=None, metadata=by(positive_count))
+    # 1e9 operations per second
+    fp32: float | None = field(default=None, metadata=by(positive))
+    bf16: float | None = field(default=None, metadata=by(positive))
+    # 1e9 bytes per second, read and written; None where memory is short
+    copy: float | None = field(default=None, metadata=by(positive))
     amx: str = ""
     onednn: str = ""  # the instruction set oneDNN says it uses
     cpuinfo_mounted: bool = False  # then the flags may not be the CPU's own
@@ -124,17 +131,7 @@ def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]
 
 
 def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
-    status = plain(raw.get("status"))
-    return record(
-        HostBench,
-        raw,
-        host=host,
-        status=status if status in ("ok", "no-torch", "failed", "late") else "failed",
-        threads=count_or_none(raw.get("threads")) or None,
-        fp32=_positive(raw.get("fp32")),
-        bf16=_positive(raw.get("bf16")),
-        copy=_positive(raw.get("copy")),
-    )
+    return record(HostBench, raw, host=host)
 
 
 def links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[Link]:
@@ -144,7 +141,7 @@ def links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[L
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, list) and len(row) == 4:
             name = plain(row[0])
-            found[name] = Link(source, name, _positive(row[1]), _positive(row[2]), plain(row[3]))
+            found[name] = Link(source, name, positive(row[1]), positive(row[2]), plain(row[3]))
     return [found.get(t) or Link(source, t, error="no answer") for t in targets]
 
 
@@ -171,8 +168,3 @@ def median(numbers: Iterable[float]) -> float:
     ordered = sorted(numbers)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
-def _positive(value: Any) -> float | None:
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if ok and 0 < value < _HUGE else None

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ipexctl.facts import isa
 from ipexctl.facts.facts import CpuFacts
-from ipexctl.facts.hardware_facts import int_of
+from ipexctl.facts.reader import int_of
 from ipexctl.quick_dataclass import dataclass
 
 

@@ -5,11 +5,12 @@ Read by remote/facts/machine_state.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain, record, texts
-from ipexctl.facts.live_runs import LiveRun, read_live_runs
+from ipexctl.base.values import count_or_none, listed, plain
+from ipexctl.facts.live_runs import LiveRun
+from ipexctl.facts.reader import by, number
 from ipexctl.quick_dataclass import dataclass
 
 NO_LIMIT = 1 << 62
@@ -40,12 +41,18 @@ class Kernel:
     mitigations: tuple[str, ...] = ()  # "meltdown: Mitigation: PTI"; only where it is affected
 
 
+def _limit(value: Any) -> int | None:
+    """-1, and on some kernels the largest number of all, mean no limit."""
+    endless = isinstance(value, int) and (value == -1 or value >= NO_LIMIT)
+    return NO_LIMIT if endless else count_or_none(value)
+
+
 @dataclass(frozen=True)
 class Limit:
     """NO_LIMIT where there is none."""
 
-    soft: int
-    hard: int
+    soft: int = field(metadata=by(_limit, needed=True))
+    hard: int = field(metadata=by(_limit, needed=True))
 
 
 @dataclass(frozen=True)
@@ -81,13 +88,25 @@ class System:
         return self.container not in ("", PRACTICE)
 
 
+def _average(value: Any) -> tuple[float, ...]:
+    found = tuple(n for n in map(number, listed(value)) if n is not None)
+    return found if len(found) == 3 else ()
+
+
+def _programs(value: Any) -> tuple[tuple[str, float], ...]:
+    rows = [row for row in listed(value) if isinstance(row, list) and len(row) == 2]
+    return tuple((plain(n, 40), c) for n, cpus in rows if (c := number(cpus)) and plain(n, 40))
+
+
 @dataclass(frozen=True)
 class Load:
     """How busy the host was with other work when it was asked."""
 
-    average: tuple[float, ...] = ()  # of 1, 5 and 15 minutes
+    # of 1, 5 and 15 minutes
+    average: tuple[float, ...] = field(default=(), metadata=by(_average))
     busy: float | None = None  # CPUs that others used meanwhile; None: not looked, the load is low
-    top: tuple[tuple[str, float], ...] = ()  # programs and the CPUs they used
+    # programs and the CPUs they used
+    top: tuple[tuple[str, float], ...] = field(default=(), metadata=by(_programs))
     blocked: int | None = None  # processes that wait for a disk or a file server
     cpu_pressure: float | None = None  # per cent of 10 s in which some had to wait for a CPU
     memory_pressure: float | None = None  # in which all had to wait for memory
@@ -101,73 +120,3 @@ class Condition:
     limits: Limits = Limits()
     system: System = System()
     load: Load = Load()
-
-
-def parse(raw: Any) -> Condition:
-    parts = raw if isinstance(raw, Mapping) else {}
-    return Condition(
-        power=record(Power, _map(parts.get("power"))),
-        kernel=record(Kernel, _map(parts.get("kernel"))),
-        limits=_limits(_map(parts.get("limits"))),
-        system=_system(_map(parts.get("system"))),
-        load=_load(_map(parts.get("load"))),
-    )
-
-
-def _load(raw: Mapping[str, Any]) -> Load:
-    average = tuple(n for n in map(_share, listed(raw.get("average"))) if n is not None)
-    rows = [row for row in listed(raw.get("top")) if isinstance(row, list) and len(row) == 2]
-    return Load(
-        average=average if len(average) == 3 else (),
-        busy=_share(raw.get("busy")),
-        top=tuple((plain(n, 40), c) for n, cpus in rows if (c := _share(cpus)) and plain(n, 40)),
-        blocked=count_or_none(raw.get("blocked")),
-        cpu_pressure=_share(raw.get("cpu_pressure")),
-        memory_pressure=_share(raw.get("memory_pressure")),
-        runs=read_live_runs(raw.get("runs")),
-    )
-
-
-def _share(value: Any) -> float | None:
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < NO_LIMIT
-    return float(value) if ok else None
-
-
-def _limits(raw: Mapping[str, Any]) -> Limits:
-    return record(
-        Limits,
-        raw,
-        nofile=_limit(raw.get("nofile")),
-        memlock=_limit(raw.get("memlock")),
-        nproc=_limit(raw.get("nproc")),
-        core=_limit(raw.get("core")),
-        address_space=_limit(raw.get("as")),
-        cpu_seconds=_limit(raw.get("cpu")),
-        file_size=_limit(raw.get("fsize")),
-        stack=_limit(raw.get("stack")),
-    )
-
-
-def _system(raw: Mapping[str, Any]) -> System:
-    jobs = [texts(row) for row in listed(raw.get("jobs"))]
-    return record(
-        System,
-        raw,
-        container=plain(raw.get("container"), 40),
-        jobs=tuple((j[0], j[1]) for j in jobs if len(j) == 2),
-    )
-
-
-def _limit(raw: Any) -> Limit | None:
-    """[soft, hard]; -1, and on some kernels the largest number of all, mean no limit."""
-    numbers = [
-        NO_LIMIT if isinstance(n, int) and (n == -1 or n >= NO_LIMIT) else count_or_none(n)
-        for n in listed(raw)
-    ]
-    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
-        return None
-    return Limit(numbers[0], numbers[1])
-
-
-def _map(raw: Any) -> Mapping[str, Any]:
-    return raw if isinstance(raw, Mapping) else {}

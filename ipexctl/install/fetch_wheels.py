@@ -139,8 +139,8 @@ def supply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Suppl
 
 
 def _from_here(work: Work, plan: Plan, incoming: Incoming | None = None) -> Carrier:
-    path = default_store().path
-    push = Push(path, incoming.is_here) if incoming else Push(path)
+    read = default_store().read
+    push = Push(read, incoming.is_here) if incoming else Push(read)
     if not work.asked.relay or len(plan.parts) < 2:
         return push
     where = {part.host.name: part.address for part in plan.parts}

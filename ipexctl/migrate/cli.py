@@ -44,7 +44,11 @@ def migrate(
     asked = zip((diff, write, json), _OWN, strict=True)
     diff, write, json = (given or name in late for given, name in asked)
     if diff and (write or json):
-        raise InputError("--diff cannot be combined with --write or --json", hint="use one of them")
+        raise InputError(
+            "--diff cannot be combined with --write or --json",
+            hint="use one of them",
+            slug="options-conflict",
+        )
     done = verb(words, write=write)
     if json:
         print_json(document(done))

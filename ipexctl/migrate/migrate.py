@@ -113,11 +113,13 @@ def _of_command(words: Sequence[str], missing: str, *, write: bool) -> Migration
             why="it is not a command that starts a Python script either",
             hint="ipexctl migrate train.py run.sh   # files and folders\n"
             "ipexctl migrate mpirun -n 2 python3 train.py   # a command line",
+            slug="path-missing",
         )
     if write:
         raise InputError(
             "--write changes files, but you gave a command line",
             hint=f"ipexctl migrate {alone or quoting.quote(tuple(words))}",
+            slug="write-needs-files",
         )
     return Migration((Migrated("", reading),), read=1, words=tuple(words))
 
@@ -178,6 +180,7 @@ def _below(folder: Path) -> Iterator[Path]:
                     raise InputError(
                         f"{folder} has more than {MAX_FILES} files",
                         hint="name the folders with your own code",
+                        slug="too-many-files",
                     )
                 yield path
 

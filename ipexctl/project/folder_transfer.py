@@ -1,30 +1,34 @@
-"""Bringing a folder to a host: large files as blobs, small ones many in one frame."""
+"""Bringing a folder to a host: what the host lacks travels as blobs, small files many in a pack."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
-from ipexctl.blobs import blob_store
-from ipexctl.errors import HostFailed, InputError, IpexctlError, reason_of
+from ipexctl.blobs.blob_store import Room, default_store, read_part, send
+from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
+from ipexctl.local.user_dirs import make_private
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.wire.frames import Frame as Event
 from ipexctl.project.files.project_files import PACKED, File, Tree
 from ipexctl.quick_dataclass import dataclass
 
-FRAME = 2 << 20  # bytes of files in one frame
-WINDOW = 8  # frames on their way; below the agent's inbox, so its reader never waits for the disk
-KEPT = 64 << 20  # bytes of files that are kept packed for the next host
+MODULE = "project.synced_folders"
+PACK = 16 << 20  # bytes of files in one pack
+KEPT = 64 << 20  # bytes of packs in memory; beyond, all of them are in a temporary file
 SILENCE = 300.0
 
-Frame = tuple[int, bool, bytes]  # files, compressed?, bytes
+Pair = tuple[str, int]  # sha256, size
 
 
 class Contents(Protocol):
@@ -33,23 +37,108 @@ class Contents(Protocol):
     def content(self, file: File) -> bytes: ...
 
 
+@dataclass(frozen=True)
+class Pack:
+    """The contents of small files, one after the other, as one blob."""
+
+    blob: Blob
+    compressed: bool
+    files: tuple[Pair, ...]
+
+    @property
+    def size(self) -> int:
+        return self.blob.size
+
+    @property
+    def row(self) -> list[object]:
+        """As remote/blobs/packs.py reads it."""
+        return [self.blob.sha256, self.blob.size, self.compressed, self.files]
+
+
 @dataclass
 class Bundle:
     """A tree and its bytes, for many hosts: what several of them lack is packed once."""
 
     tree: Tree
     contents: Contents
-    _packed: dict[tuple[int, ...], list[Frame]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _packs: dict[tuple[int, ...], tuple[Pack, ...]] = field(default_factory=dict)
+    _places: dict[str, tuple[Path | None, int]] = field(default_factory=dict)  # None: in _scratch
+    _scratch: BinaryIO | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def frames(self, indices: tuple[int, ...]) -> Iterable[Frame]:
-        small = [self.tree.files[i] for i in indices]
-        if sum(f.size for f in small) > KEPT:
-            return _frames(small, self.contents.content)
+    def blobs(self, missing: Sequence[int]) -> tuple[tuple[Blob, ...], tuple[Pack, ...]]:
+        """Large files and packs of small ones, each content once."""
+        files = self.tree.files
+        one_of_each = {files[i].sha256: i for i in missing}.values()
+        large = [files[i] for i in one_of_each if files[i].size > PACKED]
+        small = tuple(i for i in one_of_each if files[i].size <= PACKED)
         with self._lock:
-            if indices not in self._packed:
-                self._packed[indices] = list(_frames(small, self.contents.content))
-            return self._packed[indices]
+            if small not in self._packs:
+                self._packs[small] = tuple(self._packed(small))
+            return tuple(map(self._large, large)), self._packs[small]
+
+    def add_part(self, blob: Blob, sha256: str, offset: int) -> None:
+        """Make a blob of a part of a large file."""
+        self._places[blob.sha256] = self.contents.path(sha256), offset
+
+    def read(self, blob: Blob, offset: int, size: int) -> bytes:
+        """A part of a blob, as its file is now."""
+        path, begin = self._places[blob.sha256]
+        if path is not None:
+            return read_part(path, begin + offset, size)
+        with self._lock:
+            assert self._scratch is not None
+            self._scratch.seek(begin + offset)
+            return self._scratch.read(size)
+
+    def _large(self, file: File) -> Blob:
+        self._places[file.sha256] = self.contents.path(file.sha256), 0
+        return Blob(file.path, file.sha256, file.size)
+
+    def _packed(self, indices: Sequence[int]) -> Iterator[Pack]:
+        datas: list[bytes] = []
+        files: list[Pair] = []
+        size = 0
+        for i in indices:
+            file = self.tree.files[i]
+            try:
+                datas.append(self.contents.content(file))
+            except OSError as e:
+                raise InputError(f"cannot read {file.path}", why=reason_of(e)) from None
+            files.append((file.sha256, file.size))
+            size += file.size
+            if size >= PACK or i == indices[-1]:
+                yield self._pack(b"".join(datas), tuple(files))
+                datas, files, size = [], [], 0
+
+    def _pack(self, data: bytes, files: tuple[Pair, ...]) -> Pack:
+        """Compressed where that helps: sources do, what is compressed already does not."""
+        helps = len(zlib.compress(data[:65536], 1)) <= 0.9 * len(data[:65536])
+        body = zlib.compress(data, 1) if helps else data
+        blob = Blob(f"{len(files)} files", hashlib.sha256(body).hexdigest(), len(body))
+        try:
+            if self._scratch is None:
+                self._scratch = _temporary_file()
+            self._scratch.seek(0, 2)
+            self._places[blob.sha256] = None, self._scratch.tell()
+            self._scratch.write(body)
+        except OSError as e:
+            raise NotHere(
+                "cannot write a temporary file for what is sent",
+                why=reason_of(e),
+                hint="free some space; or set XDG_CACHE_HOME=FOLDER   # on another disk",
+                slug="cannot-write-temporary",
+            ) from None
+        return Pack(blob, helps, files)
+
+
+def _temporary_file() -> BinaryIO:
+    """For packs: in memory, from KEPT bytes on a file without a name in the cache."""
+    folder = None
+    with suppress(OSError, RuntimeError):
+        make_private(default_store().folder)
+        folder = os.fspath(default_store().folder)
+    return cast("BinaryIO", tempfile.SpooledTemporaryFile(KEPT, dir=folder))  # noqa: SIM115
 
 
 @dataclass(frozen=True)
@@ -60,176 +149,87 @@ class Brought:
     sent: int = 0
 
 
-def send_folder(
-    agent: Agent,
-    bundle: Bundle,
-    asked: Mapping[str, Any],
-    *,
-    module: str = "project.synced_folders",
-    on_bytes: blob_store.OnBytes = lambda size: None,
-) -> Brought:
+def send_folder(agent: Agent, bundle: Bundle, asked: Mapping[str, Any]) -> Brought:
     """Has the host lay out the tree as `asked` says. What it has does not travel.
 
-    `module` of remote/ says what becomes of it. `on_bytes` hears of every byte that is there now.
     Raises HostFailed, Unreachable, or InputError when a file changes meanwhile.
     """
     header = {**asked, "key": bundle.tree.key}
+    with dropped_on_error(agent, MODULE, header):
+        done, missing = ask_missing(agent, bundle, header, MODULE)
+        if not missing:
+            return Brought(done)
+        return send_rest(agent, bundle, header, missing)
+
+
+def send_rest(
+    agent: Agent, bundle: Bundle, header: Mapping[str, Any], missing: Sequence[int]
+) -> Brought:
+    """`send_folder` from the moment on at which the host has told what it lacks."""
+    large, packs = bundle.blobs(missing)
+    small = sum(size for pack in packs for _, size in pack.files)
+    blobs = [*large, *(pack.blob for pack in packs)]
+    room = Room(bundle.tree.bytes + small, len(bundle.tree.files))
+    sent = send(agent, header["root"], blobs, bundle.read, lambda size: None, room).bytes
+    with_packs = {**header, "packs": [pack.row for pack in packs]}
+    done = ask_complete(agent, bundle, with_packs, MODULE)
+    return Brought(done, sent - sum(pack.size for pack in packs) + small)
+
+
+@contextmanager
+def dropped_on_error(agent: Agent, module: str, header: Mapping[str, Any]) -> Iterator[None]:
+    """A host that fails does not keep another one with the same home waiting."""
     try:
-        return _bring(agent, bundle, header, module, on_bytes)
+        yield
     except BaseException:
-        with suppress(IpexctlError):  # a host with the same home may wait for what this one makes
+        with suppress(IpexctlError):
             agent.start(f"{module}.drop", header)
         raise
-
-
-def _bring(
-    agent: Agent,
-    bundle: Bundle,
-    header: Mapping[str, Any],
-    module: str,
-    on_bytes: blob_store.OnBytes,
-) -> Brought:
-    done, missing = ask_missing(agent, bundle, header, module)
-    if not missing:
-        return Brought(done)
-    return _completed(agent, bundle, header, module, on_bytes, missing)
 
 
 def ask_missing(
     agent: Agent, bundle: Bundle, header: Mapping[str, Any], module: str
 ) -> tuple[Answer, Sequence[int]]:
-    """Has the host begin with the tree. Its answer, and the indices of the files that it lacks."""
+    """Has the host begin with the tree, or go on with it. Its answer, and the indices of the files
+    that it lacks."""
     tree = bundle.tree
-    missing = _Missing(len(tree.files))
-    done = agent.call(
-        f"{module}.make", header, timeout=SILENCE, total=LONG, on_event=missing.hear
-    ).done
+    bits = b""
+
+    def hear(event: Event) -> None:
+        nonlocal bits
+        if event.header.get("event") == "missing":
+            bits = event.body
+
+    op = f"{module}.make"
+    done = agent.call(op, header, timeout=SILENCE, total=LONG, on_event=hear).done
     if done.get("lacks"):
-        number = agent.start(f"{module}.make", header, zlib.compress(tree.manifest, 1))
-        done = agent.wait(number, timeout=SILENCE, total=LONG, on_event=missing.hear).done
+        number = agent.start(op, header, zlib.compress(tree.manifest, 1))
+        done = agent.wait(number, timeout=SILENCE, total=LONG, on_event=hear).done
     if "missing" not in done:
         return done, ()
-    if missing.odd or not missing.found or len(missing.found) != done["missing"]:
+    missing = _ones(bits, len(tree.files))
+    if not missing or len(missing) != done["missing"]:
         raise done.odd("which files it lacks")
-    return done, missing.found
+    return done, missing
 
 
-def _completed(
-    agent: Agent,
-    bundle: Bundle,
-    header: Mapping[str, Any],
-    module: str,
-    on_bytes: blob_store.OnBytes,
-    missing: Sequence[int],
-) -> Brought:
-    tree = bundle.tree
-    large, small = split_missing(tree, missing)
-    size = sum(tree.files[i].size for i in (*large, *small))
-    on_bytes(tree.bytes - size)
-    blobs = [Blob(f.path, f.sha256, f.size) for f in (tree.files[i] for i in large)]
-    sent = blob_store.send_missing(
-        agent, header["root"], blobs, lambda b: bundle.contents.path(b.sha256), on_bytes=on_bytes
-    ).bytes
-    done = _fill(agent, f"{module}.fill", header, bundle, small, on_bytes)
-    return Brought(done, sent + sum(tree.files[i].size for i in small))
+def ask_complete(agent: Agent, bundle: Bundle, header: Mapping[str, Any], module: str) -> Answer:
+    """Has the host complete the tree, once all that it lacked has been sent."""
+    done, missing = ask_missing(agent, bundle, header, module)
+    if missing:
+        raise done.odd("it lacks files that were sent")
+    return done
 
 
 def make_spare(agent: Agent, bundle: Bundle, root: str, most: int) -> None:
     """Has the host make a copy for the next run, and does not wait for it."""
     asked = {"root": root, "key": bundle.tree.key, "most": most}
-    agent.start("project.synced_folders.keep_spare", asked)
+    agent.start(f"{MODULE}.keep_spare", asked)
 
 
-class _Missing:
-    """The files of a tree that a host lacks, by index; it tells them in many frames."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self.found: list[int] = []
-        self.odd = False
-
-    def hear(self, event: Event) -> None:
-        if event.header.get("event") != "missing":
-            return
-        said = event.header.get("files")
-        indices: list[Any] = said if isinstance(said, list) else [None]
-        if len(self.found) + len(indices) > self._count or not all(map(self._is_one, indices)):
-            self.odd = True
-        else:
-            self.found += indices
-
-    def _is_one(self, index: object) -> bool:
-        return type(index) is int and 0 <= index < self._count
-
-
-def split_missing(tree: Tree, missing: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Large files, which are blobs, and small ones, each content once."""
-    large = _distinct(tree, [i for i in missing if tree.files[i].size > PACKED])
-    return large, _distinct(tree, [i for i in missing if tree.files[i].size <= PACKED])
-
-
-def _distinct(tree: Tree, indices: Sequence[int]) -> tuple[int, ...]:
-    return tuple({tree.files[i].sha256: i for i in indices}.values())
-
-
-def _fill(
-    agent: Agent,
-    op: str,
-    header: Mapping[str, Any],
-    bundle: Bundle,
-    indices: tuple[int, ...],
-    on_bytes: blob_store.OnBytes,
-) -> Answer:
-    files = [bundle.tree.files[i] for i in indices]
-    frames = bundle.frames(indices)  # before the host is asked: it may fail here
-    pairs = [[f.sha256, f.size] for f in files]
-    number = agent.start(op, {**header, "files": pairs})
-    answers = _answers(agent, number, sum(f.size for f in files))
-    at = 0
-    for on_its_way, (count, packed, body) in enumerate(frames):
-        if on_its_way >= WINDOW:
-            next(answers, None)
-        agent.feed(number, {"files": count, "z": packed}, body)
-        on_bytes(sum(f.size for f in files[at : at + count]))
-        at += count
-    for done in answers:
-        if done is not None:
-            return done
-    raise HostFailed(f"{agent.host.name}: the agent ended before it had all files")
-
-
-def _answers(agent: Agent, number: int, size: int) -> Iterator[Answer | None]:
-    """None for each frame that the host has taken, then its last word."""
-    for frame in agent.answers(number, SILENCE, size):
-        if frame.header.get("event") == "got":
-            yield None
-        if "done" in frame.header:
-            yield Answer(agent.host.name, frame.header["done"])
-
-
-def _frames(files: Sequence[File], content: Callable[[File], bytes]) -> Iterator[Frame]:
-    datas: list[bytes] = []
-    size = 0
-    for file in files:
-        try:
-            datas.append(content(file))
-        except OSError as e:
-            raise InputError(f"cannot read {file.path}", why=reason_of(e)) from None
-        size += file.size
-        if size >= FRAME:
-            yield _frame(datas)
-            datas, size = [], 0
-    if datas:
-        yield _frame(datas)
-
-
-def _frame(datas: Sequence[bytes]) -> Frame:
-    packed, body = compressed(b"".join(datas))
-    return len(datas), packed, body
-
-
-def compressed(whole: bytes) -> tuple[bool, bytes]:
-    """Compressed where that helps: sources do, what is compressed already does not."""
-    if len(zlib.compress(whole[:65536], 1)) > 0.9 * len(whole[:65536]):
-        return False, whole
-    return True, zlib.compress(whole, 1)
+def _ones(bits: bytes, count: int) -> tuple[int, ...]:
+    """The numbers of the bits that are set, none unless there are `count` bits."""
+    if len(bits) != (count + 7) // 8:
+        return ()
+    found = tuple(i for i in range(8 * len(bits)) if bits[i // 8] >> i % 8 & 1)
+    return found if found and found[-1] < count else ()

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from contextlib import suppress
 
 BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -37,6 +38,26 @@ def rename(fresh, path):
     """The name is on the disk when this returns."""
     os.rename(fresh, path)
     sync_folder(os.path.dirname(path))
+
+
+def write_file(path, datas, head=b"", sync=False):
+    """Replace a file: it is the old one or the new one; with `sync` also after a power cut."""
+    part = "%s.%d-%s" % (path, os.getpid(), os.urandom(4).hex())
+    try:
+        with open(part, "wb") as file:
+            file.write(head)
+            for data in datas:
+                file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.rename(part, path)
+        if sync:
+            sync_folder(os.path.dirname(path))
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
 
 
 def boot_id():

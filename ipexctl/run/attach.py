@@ -16,8 +16,10 @@ from ipexctl.run.outcome.outcome import Left, RunResult
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.run_format import require_same
 from ipexctl.run.watch.run_notices import tell_left
+from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.run.watch.session import Session
 
@@ -39,15 +41,13 @@ def attach(
             over = f"{run.id} has ended: {run.state.value}"
             painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
             painter.planned(run.id, plan)
+            options = RunOptions("", root=root, lives_on=True)
+            watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
             session = Session(
-                plan,
-                run.id,
-                RunOptions("", root=root, lives_on=True),
-                painter,
+                watched,
+                HostLinks(watched, lambda name: fleet.reconnect(known[name])),
+                RunOutput(watched, painter),
                 interrupts,
-                age=age,
-                reach=lambda name: fleet.reconnect(known[name]),
-                hub=hub,
                 noted=noted(fleet, run.id, known),
             )
             there = [host.host for host in plan.hosts if host.host in known]

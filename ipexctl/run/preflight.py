@@ -37,7 +37,7 @@ from ipexctl.run.plan.rank_env_vars import ROOTS_WHY
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review
-from ipexctl.shipped_tables import migration_rules, table
+from ipexctl.shipped_tables import launchers, migration_rules, table
 from ipexctl.user_code.source import Source
 
 KEEP = 50  # sets of hosts
@@ -113,7 +113,8 @@ def review_script(
         argv[1:] if module else argv,
         [_environment(node) for node in nodes],
         given,
-        migration_rules(),
+        rules=migration_rules(),
+        launchers=launchers,
         ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
     local = {name: here for _, name, _ in review.named() if (here := _local(project, name))}

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ipexctl.blobs.peer_certificates import Keys
     from ipexctl.machines.agent import Agent
     from ipexctl.run.watch.session import Session
+    from ipexctl.run.watch.start_request import Orders
 
 
 def run(
@@ -134,9 +135,9 @@ class _Run:
         log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
         record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
-        session = self._session(plan, record, sent)
+        orders, session = self._orders(plan), self._session(plan, record, sent)
         with trace.span("run"):
-            result = session.drive({h.name: (agents[h], sent[h].cwd) for h in used})
+            result = session.drive(orders, {h.name: (agents[h], sent[h].cwd) for h in used})
         if isinstance(result, Left):
             wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
@@ -187,26 +188,35 @@ class _Run:
         self, plan: LaunchPlan, record: Record, sent: Mapping[Host, send_project.Sent]
     ) -> Session:
         from ipexctl.run.jobs.ps import noted
+        from ipexctl.run.watch.host_link import HostLinks, WatchedRun
+        from ipexctl.run.watch.run_output import RunOutput
         from ipexctl.run.watch.session import Session
 
         fleet, makers = self.fleet, _apart(sent)
+        watched = WatchedRun(plan, self.run_id, self.options, hub=plan.hosts[0].host)
         return Session(
+            watched,
+            HostLinks(watched, self._reach),
+            RunOutput(watched, self.painter, record, self.script.frameworks),
+            self.interrupts,
+            noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
+            all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
+        )
+
+    def _orders(self, plan: LaunchPlan) -> Orders:
+        from ipexctl.run.watch.start_request import Orders
+
+        return Orders(
             plan,
             self.run_id,
             self.options,
-            self.painter,
-            self.interrupts,
-            record=record,
             about=self._about(plan),
-            reach=self._reach,
+            reached={host.name: host for host in self.fleet.agents},
             data={
                 name: [f"data/{one.name}/{one.version}" for one in held if one.version]
                 for name, held in self.held.items()
             },
             keys=self._keys(plan),
-            frameworks=self.script.frameworks,
-            all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
-            noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
         )
 
     def _reach(self, name: str) -> Agent:

@@ -22,10 +22,10 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import misplaced_options
 from ipexctl.run.outcome import retry_command
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.script import not_scripts
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.frameworks import Frameworks
+from ipexctl.user_code.launchers import not_scripts
 from ipexctl.user_code.source import Source
 
 

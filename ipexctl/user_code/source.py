@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.user_code.script_launches import Launch
 
 Value = bool | int | str | None  # of a keyword: None where only the run will know it
 
@@ -36,6 +35,14 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Command:
+    """A program that the file starts. `words`: of its command line, ? for what only the run has."""
+
+    words: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True)
 class Parser:
     """HfArgumentParser((A, B)): reads the script's arguments into these classes."""
 
@@ -59,7 +66,8 @@ class Source:
     calls: tuple[Call, ...] = ()
     parsers: tuple[Parser, ...] = ()
     hub_names: tuple[HubName, ...] = ()
-    launches: tuple[tuple[Launch, int], ...] = ()
+    commands: tuple[Command, ...] = ()
+    spawns: tuple[int, ...] = ()  # lines that surely call torch.multiprocessing.spawn
     bases: tuple[tuple[str, str], ...] = ()  # of each class here: its name, the class it extends
     options: frozenset[str] = frozenset()  # that the file itself defines, without dashes
     written: frozenset[str] = frozenset()  # folders that it writes models to

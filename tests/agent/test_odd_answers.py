@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +54,7 @@ for frames in json.loads(sys.argv[1]):
             data = frame.replace('NUMBER', str(number)).encode()
             raw(head.pack(len(data), 0) + data)
         else:
-            say(frame[0], b'x' * frame[1])
+            say(frame[0], b'x' * frame[1] if isinstance(frame[1], int) else bytes(frame[1]))
     asked = read()
     while 'op' not in asked:
         asked = read()
@@ -101,7 +102,7 @@ def have(agent: Agent) -> object:
 
 def put(agent: Agent) -> object:
     empty, room = [Blob("x", SHA, 0)], blob_store.Room()
-    return blob_store.send(agent, "/r", empty, lambda b: Path(__file__), lambda n: None, room)
+    return blob_store.send(agent, "/r", empty, lambda *part: b"", lambda n: None, room)
 
 
 def measured(agent: Agent) -> object:
@@ -294,23 +295,23 @@ def test_a_header_does_not_fill_the_memory():
 # --- files of a tree ---
 
 
-def lacks(*events: object, count: object) -> list[Frames]:
-    said = [[{"event": "missing", "files": files}, 0] for files in events]
-    return [[*said, [{"done": {"missing": count}}, 0]]]
+def lacks(*bits: int, count: object) -> list[Frames]:
+    """What a host says that lacks these of the three files."""
+    return [[[{"event": "missing"}, list(bits)], [{"done": {"missing": count}}, 0]]]
 
 
 @pytest.mark.parametrize(
     "evil",
     [
-        lacks([0, 1], [2], count=2),
-        lacks([0, 1], count=3),
-        lacks([0, 1, 2], [0], count=4),
-        lacks([3], count=1),
-        lacks([-1], count=1),
-        lacks([True], count=1),
-        lacks({"0": 1}, count=1),
-        lacks(None, count=0),
-        lacks([0], count="1"),
+        lacks(0b111, 0, count=3),
+        lacks(0b111, count=2),
+        lacks(0b11, count=3),
+        lacks(0b1111, count=4),
+        lacks(0b1000, count=1),
+        lacks(0, count=0),
+        lacks(count=0),
+        lacks(count=1),
+        lacks(1, count="1"),
     ],
 )
 def test_files_that_a_host_cannot_lack(tmp_path, evil):
@@ -338,6 +339,13 @@ def brought(
         ).words
 
 
+def name_in(word: str) -> str:
+    """The file that a line about node01 is about."""
+    host, name = word.split()[:2]
+    assert host == "node01:"
+    return name
+
+
 def files(*rows: object) -> Frames:
     return done(files=rows, more=False)
 
@@ -350,10 +358,9 @@ def test_a_file_of_which_too_little_comes_is_none(tmp_path):
     evil = [files(["model.pt", 100], ["half", 10], ["whole", 2]), part(0), part(4), part(2)]
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
     assert words[0].endswith("outputs (2 files, 3 bytes)")
-    assert words[1:] == (
-        "node01: model.pt was not taken (only 0 of its 100 bytes came)",
-        "node01: half was not taken (only 4 of its 10 bytes came)",
-    )
+    assert [(name_in(word), re.findall(r" (\d+) ", word)) for word in words[1:]] == [
+        ("model.pt", ["0", "100"]), ("half", ["4", "10"])
+    ]  # fmt: skip
     found = sorted(p.name for p in (tmp_path / "outputs").rglob("*") if p.is_file())
     assert found == ["a", "whole"]
 
@@ -361,7 +368,7 @@ def test_a_file_of_which_too_little_comes_is_none(tmp_path):
 def test_the_rest_of_a_large_file_is_not_asked_for_once_it_comes_short(tmp_path):
     evil = [files(["huge", 1 << 61]), part(1)]
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)], limit=1 << 62)
-    assert words[1].startswith("node01: huge was not taken (only 1 of its ")
+    assert (len(words), name_in(words[1]), "only 1 of" in words[1]) == (2, "huge", True)
 
 
 def test_paths_without_end_are_not_taken_and_folders_count(tmp_path):
@@ -369,7 +376,7 @@ def test_paths_without_end_are_not_taken_and_folders_count(tmp_path):
     evil = [files([f"{deep}/x", 1], ["n" * 5000, 1], ["good", 1]), part(1)]
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
     assert words[0].endswith("outputs (2 files, 2 bytes)")
-    assert all("was not taken" in word and len(word) < 300 for word in words[1:])
+    assert [len(word) < 300 for word in words[1:]] == [True, True]
     below = [f"{'/'.join('e' * 60)}/f{i}" for i in range(20)]
     (tmp_path / "again").mkdir()
     many = [files(*([path, 0] for path in below)), *[done(refused="")] * 20]
@@ -382,22 +389,20 @@ def test_files_without_end_are_not_taken_and_not_told_one_by_one(tmp_path, monke
     many = [files(*([f"{'/'.join('e' * 9)}/f{i}", 0] for i in range(50))), *[done(refused="")] * 50]
     words = brought(tmp_path, many, [files(["../x", 1])])
     assert "(10 files, 0 bytes)" in words[0]
-    assert words[1].endswith("100 files and folders)")
+    assert "100 files" in words[1]
     (tmp_path / "odd").mkdir()
     odd = [files(*([f"../{i}", 1] for i in range(1000)))]
     words = brought(tmp_path / "odd", odd, [files()])
     assert len(words) == 22
-    assert words[-1] == "and 980 more were not taken"
+    assert "980" in words[-1].split()
 
 
 def test_what_is_fetched_has_a_limit_for_all_hosts_together(tmp_path):
     evil = [files(["small", 1], ["huge", 3 << 30], ["b", 1]), part(1)]
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)], limit=2 << 30)
     assert words[0].endswith("outputs (2 files, 2 bytes)")
-    assert words[1:] == (
-        "node01: huge and the following files stay there "
-        "(--fetch-limit 2 GB, 500,000 files and folders)",
-    )
+    (word,) = words[1:]
+    assert (name_in(word), "--fetch-limit 2 GB" in word) == ("huge", True)
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 70, 1.5, "1", True, None])
@@ -405,7 +410,7 @@ def test_a_size_that_no_file_has_ends_that_host_alone(tmp_path, size):
     evil = [files(["x", size])]
     words = brought(tmp_path, evil, [files(["a", 1]), part(1)])
     assert words[0].endswith("outputs (1 file, 1 byte)")
-    assert len(words) == 2 and words[1].startswith("could not fetch: node01: ")
+    assert len(words) == 2 and ": node01: " in words[1]
 
 
 def test_what_programs_here_obey_is_not_written(tmp_path):
@@ -426,8 +431,5 @@ def test_node0_does_not_write_where_another_hosts_files_go(tmp_path):
     first = [files(["@Node02/loss.txt", 1], ["@node02", 1], ["@best/a", 1]), part(1)]
     words = brought(tmp_path, first, [files(["loss.txt", 2], ["@node01", 2]), part(2), part(2)])
     assert words[0].endswith("outputs (3 files, 5 bytes)")
-    assert words[1:] == (
-        "node01: @Node02/loss.txt was not taken (that name is used for files of other hosts)",
-        "node01: @node02 was not taken (that name is used for files of other hosts)",
-    )
+    assert [name_in(word) for word in words[1:]] == ["@Node02/loss.txt", "@node02"]
     assert (tmp_path / "outputs/@node02/loss.txt").read_text() == "xx"

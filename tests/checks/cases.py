@@ -363,11 +363,6 @@ ONE_HOST = [
     ),
     Case("SYS-001", "fail", whole(libc="musl 1.2"), "musl 1.2"),
     Case("SYS-002", "fail", whole(libc="glibc 2.12"), "glibc 2.12: no packages"),
-    Case(
-        "SYS-003", "warn",
-        both(whole(kernel="Linux 2.6.32-754"), flags(AVX512 + " avx512_bf16")),
-        "Linux 2.6.32-754",
-    ),
     Case("SYS-004", "fail", state("system", bits=32), "32-bit Python, kernel x86_64"),
     Case(
         "SYS-005", "warn", state("system", kill_user_processes=True),

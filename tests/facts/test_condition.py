@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.facts.facts import Facts
+from ipexctl.facts.reader import record
 from ipexctl.facts.system_facts import (
     NO_LIMIT,
     Condition,
@@ -24,7 +25,6 @@ from ipexctl.facts.system_facts import (
     Load,
     Power,
     System,
-    parse,
 )
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
@@ -287,7 +287,7 @@ def test_this_machine_tells_its_limits_and_its_temporary_folder(agent):
     ],
 )
 def test_a_limit_is_two_numbers_or_unknown(raw, expected):
-    got = parse({"limits": {"nofile": raw}}).limits
+    got = record(Condition, {"limits": {"nofile": raw}}).limits
     assert got == replace(Limits(), nofile=expected)
 
 
@@ -296,17 +296,17 @@ def test_junk_in_any_place_is_unknown(junk):
     names = {
         "power": ("governors", "turbo", "max_khz", "throttled"),
         "kernel": ("numa_balancing", "zone_reclaim", "overcommit"),
-        "limits": ("nofile", "memlock", "pids", "as", "cpu"),
+        "limits": ("nofile", "memlock", "pids", "address_space", "cpu_seconds"),
         "system": ("bits", "jobs", "session", "netns", "rdma", "infiniband", "linger"),
     }
     raw = {part: dict.fromkeys(fields, junk) for part, fields in names.items()}
-    got = parse(raw)
+    got = record(Condition, raw)
     empty = Condition(Power(), Kernel(), Limits(), System())
     texts = replace(got.power, governors=()), replace(got.system, rdma=(), infiniband=(), jobs=())
     assert (got.kernel, got.limits, *texts) == (
         empty.kernel, empty.limits, empty.power, empty.system,
     )  # fmt: skip
-    assert parse(junk) == empty
+    assert record(Condition, junk) == empty
 
 
 # --- load ----------------------------------------------------------------------------------------

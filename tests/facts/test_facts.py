@@ -15,6 +15,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa
 from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, Node, Python
+from ipexctl.facts.reader import cpu_list
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
@@ -371,7 +372,7 @@ def test_a_name_from_a_host_is_no_command_where_a_fix_has_it():
     ],
 )
 def test_a_cpu_list_is_read_or_refused(text, expected):
-    assert of.cpu_list(text) == expected
+    assert cpu_list(text) == expected
 
 
 def test_nodes_cannot_name_more_cpus_than_there_can_be():
@@ -467,7 +468,7 @@ def test_a_link_local_address_stands_for_another_one_of_its_interface(ssh, nics,
 
 def test_a_python_without_a_path_or_version_is_none():
     raw = [
-        {"path": "/usr/bin/python3", "version": [3, 11], "venv": True},
+        {"path": "/usr/bin/python3", "version": [3, 11], "venv_ok": True},
         {"path": "python3", "version": [3, 11]},
         {"path": "/bin/python3", "version": [3]},
         {"path": "/bin/python3", "version": "3.11"},

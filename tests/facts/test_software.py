@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ipexctl.env.choice.package_changes import Change
-from ipexctl.facts import software_facts as core
+from ipexctl.facts.reader import record
 from ipexctl.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
@@ -198,15 +198,16 @@ def test_an_unreadable_folder_and_a_loop_of_links_stop_nothing(monkeypatch, tmp_
 
 ODD: list[Any] = [None, 1, -1, 1.5, True, "x", "\x1b[2J", [], [[]], [None], {}, {"a": {}}, [{}]]
 FIELDS = ("current", "prefixes", "mpis", "env", "missing", "shadows", "startup", "accelerate",
-          "stale", "fabrics")  # fmt: skip
+          "accelerate_path", "stale", "stale_bytes", "fabrics")  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
 def test_odd_answers_are_left_out(odd):
-    assert core.parse(odd) is None or isinstance(odd, dict)
     for name in FIELDS:
-        found = core.parse({name: odd})
+        found = record(SoftwareFacts, {name: odd})
         assert isinstance(found, SoftwareFacts)
     inner = {"path": "/x", "packages": odd, "mpi": odd, "omp": odd, "ccl": odd, "python": odd}
-    assert core.parse({"prefixes": [inner], "mpis": [{"bin": "/x", "path": odd, "not_run": odd}]})
-    assert "\x1b" not in repr(core.parse({"env": {"A": odd}, "fabrics": [odd]}))
+    mpi = {"bin": "/x", "path": odd, "not_run": odd}
+    found = record(SoftwareFacts, {"prefixes": [inner], "mpis": [mpi]})
+    assert (len(found.prefixes), len(found.mpis)) == (1, 1)
+    assert "\x1b" not in repr(record(SoftwareFacts, {"env": {"A": odd}, "fabrics": [odd]}))

@@ -22,7 +22,7 @@ from ipexctl.local.file_hashes import Hashes
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
 from ipexctl.project.files.project_files import PACKED, File, Ignore, Tree
-from ipexctl.project.folder_transfer import FRAME
+from ipexctl.project.folder_transfer import PACK
 from ipexctl.project.project_folder import Reader, Walk
 from tests.answering_terminal import answering
 
@@ -165,8 +165,8 @@ def test_a_push_from_another_folder_says_what_it_replaces(tmp_path: Path) -> Non
 
 
 def test_a_push_that_was_cut_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    root, large = tmp_path / "root", os.urandom(2 * FRAME)
-    small = {f"f{i:02}": os.urandom(PACKED) for i in range(FRAME // PACKED + 2)}  # two frames
+    root, large = tmp_path / "root", os.urandom(PACK)
+    small = {f"f{i:02}": os.urandom(PACKED) for i in range(PACK // PACKED + 2)}  # two packs
     made(tmp_path / "set", large=large, **small)
     with pytest.raises(RuntimeError):
         data.push(

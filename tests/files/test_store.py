@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,8 @@ from ipexctl.blobs.blob_store import (
     Store,
     missing_and_begun,
     missing_blobs,
-    send_missing,
+    read_part,
+    send,
 )
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.inventory.inventory import Host
@@ -35,6 +36,20 @@ def files(tmp_path: Path, *contents: bytes) -> dict[Blob, Path]:
         path.write_bytes(content)
         out[Blob(path.name, hashlib.sha256(content).hexdigest(), len(content))] = path
     return out
+
+
+def send_missing(
+    agent: Agent,
+    root: str,
+    blobs: Sequence[Blob],
+    place: Callable[[Blob], Path],
+    on_bytes: Callable[[int], None] = lambda size: None,
+    room: Room = Room(),  # noqa: B008 - frozen
+) -> Sent:
+    def read(blob: Blob, offset: int, size: int) -> bytes:
+        return read_part(place(blob), offset, size)
+
+    return send(agent, root, missing_blobs(agent, root, blobs), read, on_bytes, room)
 
 
 def stored(root: Path) -> dict[str, bytes]:

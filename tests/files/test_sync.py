@@ -12,7 +12,6 @@ import pytest
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.file_hashes import Hashes
-from ipexctl.machines import agent_sources
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import Channel, LocalTransport
@@ -300,23 +299,6 @@ def test_a_snapshot_is_on_the_host_as_it_is_here(agent: Agent, tmp_path: Path) -
         b"a/b/c.py": (0o600, b"x\n"), b"same.py": (0o600, b"x\n"), b"run.sh": (0o700, b""),
         b"large": (0o600, large),
     }  # fmt: skip
-
-
-def test_what_a_host_lacks_may_take_several_frames(tmp_path, monkeypatch) -> None:
-    texts = agent_sources.texts()
-    few = texts["project.synced_folders"].replace("MANY = 100000", "MANY = 2")
-    assert few != texts["project.synced_folders"]
-    monkeypatch.setattr(agent_sources, "texts", lambda: {**texts, "project.synced_folders": few})
-    agent_sources.packed.cache_clear()
-    folder = fill(tmp_path / "p", {name: name for name in "abcde"})
-    agent = connect(LocalTransport(), Host("here", local=True))
-    try:
-        assert taken(folder).bring(agent, str(tmp_path / "root"), "run-1").bytes == 5
-    finally:
-        agent.close()
-        agent_sources.packed.cache_clear()
-    found = seen(tmp_path / "root/runs/run-1/work")
-    assert found == {name.encode(): (0o600, name.encode()) for name in "abcde"}
 
 
 def test_what_a_host_has_does_not_travel_and_runs_do_not_share_files(agent, tmp_path) -> None:

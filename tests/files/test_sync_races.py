@@ -87,7 +87,7 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
     pruning = Late(Quiet(), str(root), {**Limits().for_host(), "project_mb": 0}, check=False)
     pruning.projects()
     assert [bundle.tree.files[i].path for i in begun[0]] == ["train.py"]
-    folder_transfer._completed(other, bundle, asked, module, lambda size: None, begun[0])
+    folder_transfer.send_rest(other, bundle, asked, begun[0])
     assert sorted(p.name for p in (root / "runs/run-3/work").iterdir()) == [
         "a.py", "b.py", "large", "train.py",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ ODD = (None, True, False, "", "²", "9" * 4000, "0-9999", "0-7", "0x10", 0, 1, -
        "~")  # fmt: skip
 _DISK: dict[str, Any] = {
     "root": "/home/ann/.ipexctl", "free": 1 << 36, "free_inodes": 100000, "filesystem": "ext4",
-    "noexec": False, "writable": True, "exists": True, "total": 1 << 37, "source": "/dev/sda1",
+    "noexec": False, "writable": True, "there": True, "total": 1 << 37, "source": "/dev/sda1",
     "point": "/", "real": "/srv", "quota": False,
 }  # fmt: skip
 ANSWER: dict[str, Any] = {
@@ -35,8 +35,8 @@ ANSWER: dict[str, Any] = {
             "master_port_busy": False, "hostname_resolves": True, "localhost": ["127.0.0.1"],
             "firewalls": ["ufw"], "range_port": 40000,
             "name_servers": [["10.0.0.53", True, False, "no response within 2 s"]]},
-    "pythons": [{"path": "/usr/bin/python3", "version": [3, 11, 2], "venv": True}],
-    "state": {
+    "pythons": [{"path": "/usr/bin/python3", "version": [3, 11, 2], "venv_ok": True}],
+    "condition": {
         "power": {"driver": "intel_pstate", "status": "active", "governors": ["powersave"],
                   "preferences": ["power"], "turbo": False, "max_khz": 2000000,
                   "hardware_khz": 4000000, "throttled": 9},
@@ -44,8 +44,9 @@ ANSWER: dict[str, Any] = {
                    "swappiness": 60, "core_pattern": "core", "uptime": 90000,
                    "mitigations": ["meltdown: Mitigation: PTI"]},
         "limits": {"nofile": [1024, 4096], "memlock": [65536, 65536], "nproc": [100, 100],
-                   "core": [-1, -1], "as": [1 << 30, 1 << 30], "cpu": [60, 60], "pids": 100,
-                   "fsize": [1 << 20, -1], "stack": [65536, 65536]},
+                   "core": [-1, -1], "address_space": [1 << 30, 1 << 30], "cpu_seconds": [60, 60],
+                   "pids": 100,
+                   "file_size": [1 << 20, -1], "stack": [65536, 65536]},
         "system": {"login_shell": "bash", "login_ms": 9000, "bits": 64,
                    "container": "docker", "netns": 1, "jobs": [["SLURM_JOB_ID", "1"]],
                    "session": True, "kill_user_processes": True, "remove_ipc": True,
@@ -55,7 +56,7 @@ ANSWER: dict[str, Any] = {
         "prefixes": [{"path": "/e", "kind": "ipexctl", "python": "3.11", "cuda": False,
                       "packages": {"torch": "2.8.0+cpu", "impi-rt": "2021.16", "numpy": "2.0"},
                       "omp": ["libiomp5.so", "libgomp.so.1"], "ccl": True,
-                      "mpi": {"libmpi": True, "libfabric": ["/e/lib"], "providers": ["tcp"],
+                      "mpi": {"libmpi": True, "libfabric": "/e/lib", "providers": ["tcp"],
                               "absent": ["mpirun"]}}],
         "mpis": [{"flavour": "openmpi", "version": "4.1", "bin": "/usr/bin", "path": 0,
                   "not_run": []}],
@@ -65,8 +66,9 @@ ANSWER: dict[str, Any] = {
                 "GLOO_SOCKET_IFNAME": "eth9", "OMP_PLACES": "cores", "I_MPI_FABRICS": "shm"},
         "missing": [["LD_PRELOAD", "/e/libiomp5.so"]], "shadows": [["PYTHONPATH", "/x"]],
         "startup": [["~/.bashrc", "source setvars.sh"]],
-        "accelerate": {"keys": ["mpirun_config.ccl"], "path": "/a"}, "stale": [3, 1 << 31],
+        "accelerate": ["mpirun_config.ccl"], "accelerate_path": "/a",
+        "stale": 3, "stale_bytes": 1 << 31,
         "fabrics": ["eth0"],
-        "current": {"link": "/e", "exists": True, "whole": False, "left": 1,
+        "current": {"prefix": "/e", "exists": True, "whole": False, "left": 1,
                     "changed": [["numpy", "2.0", "1.26"]]}},
 }  # fmt: skip

@@ -11,8 +11,11 @@ from ipexctl.machines.wire.frames import Decoder
 from ipexctl.machines.wire.transport import PipeChannel
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.watch.host_link import HostLinks, WatchedRun
+from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter
 from ipexctl.run.watch.session import Session
+from ipexctl.run.watch.start_request import Orders
 from tests.made import facts, host, prepared
 
 # Speaks frames as remote/main.py does. `say(header, body)`; `wait_for` answers pings.
@@ -100,9 +103,12 @@ def drive(folder, texts, *, view=None, host_timeout=5.0, interrupts=None):
     made = plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
     painter = Painter(view or Silent())
     options = RunOptions("t.py", root="/r", host_timeout=Seconds(host_timeout))
-    session = Session(made, "made-run", options, painter, interrupts or Interrupts())
+    watched = WatchedRun(made, "made-run", options, "n0")
+    links, output = HostLinks(watched), RunOutput(watched, painter)
+    session = Session(watched, links, output, interrupts or Interrupts())
+    orders = Orders(made, "made-run", options)
     try:
-        return session.drive({name: (agent, "/w") for name, agent in agents.items()})
+        return session.drive(orders, {name: (agent, "/w") for name, agent in agents.items()})
     finally:
         for agent in agents.values():
             agent.channel._process.kill()

@@ -51,7 +51,8 @@ def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[
     while not supervisor.part.inbox.empty():
         told.append(supervisor.part.inbox.get()[1])
     records = journal.parse(journal.contents(journal.path_of(supervisor.dir, "a")))
-    return run_list.summary(records)["failed"], [e["ended"] for e in told if "ended" in e]
+    (own,) = run_list.summary(records)["own"] or [None]
+    return own and (own["rank"], own["ended"]), [e["ended"] for e in told if "ended" in e]
 
 
 @pytest.mark.parametrize("how", [FAILED, KILLED])
@@ -61,7 +62,7 @@ def test_a_rank_that_failed_before_the_end_is_reported_also_after_it(
     message = {"ended": True, "at": time.monotonic(), **how}
     supervisor.stop("ended")
     failed, told = ends(supervisor, message)
-    assert failed == [0, told[0]]
+    assert failed == (0, told[0])
     assert end_of(told[0])["signal"] == how["signal"]
 
 
@@ -94,5 +95,5 @@ def test_a_wrapper_that_was_killed_just_before_the_end_is_a_lost_rank(
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: supervisor.stop("ended"))
     monkeypatch.setattr(rank_sockets, "time", clock)
     failed, told = ends(supervisor)
-    assert failed == [0, told[0]]
+    assert failed == (0, told[0])
     assert told[0]["lost"]

@@ -41,7 +41,9 @@ def index(tmp_path: Path) -> Iterator[Served]:
 def bring(agent: Agent, index: Served, root: Path, blob: Blob | None = None) -> tuple[Moved, int]:
     """What travelled, and what the host said was there at the end."""
     told = [0]
-    carrier = Fetching({BLOB.sha256: f"{index.url}/files/{BLOB.name}"}, Push(lambda b: Path()))
+    carrier = Fetching(
+        {BLOB.sha256: f"{index.url}/files/{BLOB.name}"}, Push(lambda blob, offset, size: b"")
+    )
     tell = lambda text, done, total: told.append(done)  # noqa: E731
     moved = carrier.bring(agent, str(root), [blob or BLOB], tell)
     return moved, told[-1]

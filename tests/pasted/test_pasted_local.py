@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,11 +64,8 @@ def test_the_summary_says_how_to_start_it_again(here: Here, line: str, again: st
 
 
 def test_what_is_refused_starts_nothing(here: Here) -> None:
-    done = here.call("run", "torchrun", "--nnodes", "1:4", "show.py")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "ipexctl: torchrun --nnodes 1:4 is not supported here\n"
-        "  why: MIN:MAX is elastic training, and a run has a fixed number of ranks\n"
-        "  try: --nnodes N\n"
-    )
+    done = here.call("run", "--json", "torchrun", "--nnodes", "1:4", "show.py")
+    (error,) = json.loads(done.stdout)["errors"]
+    assert (done.returncode, error["slug"]) == (2, "launcher-option-unsupported")
+    assert error["what"].startswith("torchrun --nnodes 1:4 ") and error["hint"] == "--nnodes N"
     assert here.call("ps", "-a").stdout.count("show.py") == 0

@@ -79,8 +79,9 @@ def test_a_host_names_a_port_with_two_free_ones_below_it(tmp_path):
         agent = connect(LocalTransport(), Host("here", local=True))
         try:
             answer = agent.call("run.run_environment.find", {**asked, "ports": [low, low + 5]}).done
-            with pytest.raises(HostFailed, match=f"no free port between {low} and {low + 2}"):
+            with pytest.raises(HostFailed) as e:
                 agent.call("run.run_environment.find", {**asked, "ports": [low, low + 2]})
+            assert str(low) in e.value.what and str(low + 2) in e.value.what
         finally:
             agent.close()
     assert answer["port"] == low + 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,29 +38,30 @@ def refused(*machines: Facts, **asked: int) -> InputError:
     return e.value
 
 
+def numbers(text: str) -> tuple[str, ...]:
+    """The hosts of a reason, and the numbers in it with their units."""
+    hosts, _, reason = text.partition(": ")
+    return (hosts, *re.findall(r"[\d.]*\d(?: [KMG]iB)?", reason))
+
+
 def test_200_ranks_on_four_cores_are_refused():
     error = refused(machine("node01", free=None), n=200)
-    assert (error.what, error.why, error.hint) == (
-        "200 ranks are too many for node01",
-        "node01: 200 ranks on 4 cores; at most 16, 4 per core",
-        "-n 16 -ppn 16   # or use more hosts\nor --force to start anyway",
-    )
-    assert error.exit_code == 2
+    assert (error.slug, error.exit_code) == ("rank-count-too-big", 2)
+    assert "200" in error.what and "node01" in error.what
+    assert numbers(error.why) == ("node01", "200", "4", "16", "4")
+    assert error.hint.startswith("-n 16 -ppn 16 ") and "--force" in error.hint
 
 
 def test_what_memory_cannot_hold_is_refused():
     error = refused(machine("node01", cores=64, free=2 * GIB), n=20)
-    assert error.why == (
-        "node01: 20 ranks need at least 5.0 GiB of memory, but only 2.0 GiB is available; "
-        "at most 8, because PyTorch alone takes 256 MiB per rank"
-    )
+    assert numbers(error.why) == ("node01", "20", "5.0 GiB", "2.0 GiB", "8", "256 MiB")
     assert error.hint.startswith("-n 8 -ppn 8 ")
 
 
 def test_the_number_that_is_suggested_is_taken():
     hosts = [machine("a", 1, cores=8), machine("b", 2, cores=2), machine("c", 3, free=GIB)]
     error = refused(*hosts, ppn=50)
-    assert error.what == "150 ranks are too many for a,b,c"
+    assert "150" in error.what and "a,b,c" in error.what
     words = error.hint.split()
     assert planned(*hosts, n=int(words[1]), ppn=int(words[3])).world_size == 3 * 4
 
@@ -77,16 +79,16 @@ def test_one_rank_and_unknown_memory_are_never_too_much():
 def test_force_starts_them_and_says_so():
     plan = planned(machine("node01"), n=200, force=True)
     assert plan.world_size == 200
-    assert "node01: 200 ranks on 4 cores; at most 16, 4 per core" in plan.notes
+    assert ("node01", "200", "4", "16", "4") in map(numbers, plan.notes)
 
 
 def test_a_quota_of_cpu_time_counts_as_cores():
     facts = machine("node01", cores=64, free=None)
     error = refused(replace(facts, cpu=replace(facts.cpu, quota=1.5)), n=9)
-    assert error.why == "node01: 9 ranks on 2 cores; at most 8, 4 per core"
+    assert numbers(error.why) == ("node01", "9", "2", "8", "4")
 
 
 def test_hosts_in_the_same_trouble_share_a_line():
     error = refused(*(machine(f"node0{i}", i, free=None) for i in (1, 2, 3)), n=300)
-    assert error.why == "node[01-03]: 100 ranks on 4 cores; at most 16, 4 per core"
+    assert numbers(error.why) == ("node[01-03]", "100", "4", "16", "4")
     assert error.hint.startswith("-n 48 -ppn 16 ")

@@ -21,17 +21,17 @@ HERE = {"HF_TOKEN": "hush", "DB": ""}
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "slug", "name"),
     [
-        (["HF_TOKEN=hush"], "--secret-env HF_TOKEN=...: only the name, without a value"),
-        (["NOT_HERE"], "--secret-env NOT_HERE: not set on this machine"),
-        (["hush hush"], "--secret-env: expected the name of a local environment variable"),
+        (["HF_TOKEN=hush"], "secret-with-value", "HF_TOKEN"),
+        (["NOT_HERE"], "secret-not-set", "NOT_HERE"),
+        (["hush hush"], "secret-name-invalid", ""),
     ],
 )
-def test_what_is_refused_names_the_variable_and_never_its_value(words, why):
+def test_what_is_refused_names_the_variable_and_never_its_value(words, slug, name):
     with pytest.raises(InputError) as refused:
         values(words, HERE)
-    assert refused.value.what.startswith(why)
+    assert refused.value.slug == slug and name in refused.value.what
     assert "hush" not in f"{refused.value.what} {refused.value.why} {refused.value.hint}"
 
 
@@ -46,8 +46,9 @@ def planned(*names: str):
 
 @pytest.mark.parametrize("name", ["RANK", "MASTER_PORT", "OMP_NUM_THREADS", "PATH", "IPEXCTL_X"])
 def test_what_the_plan_sets_is_no_secret(name):
-    with pytest.raises(InputError, match=f"--secret-env {name}: ipexctl sets this variable"):
+    with pytest.raises(InputError) as e:
         planned(name)
+    assert e.value.slug == "secret-is-planned" and name in e.value.what
 
 
 def test_plans_and_scripts_have_the_name_alone():

@@ -43,6 +43,8 @@ ONLY_IN = {
 BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "terminal")
 ROOMS = ("data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
 ROOMS += ("remove", "run", "shell", "support")
+# Of the code for hosts, what both sides must compute alike.
+SHARED = ("ipexctl.remote.data.content_chunks",)
 # Slow to import, so `ipexctl --help` must not get to any of them.
 HEAVY = ("cryptography", "fabric", "paramiko", "rich", "yaml")
 
@@ -95,7 +97,7 @@ def _why(i: Import) -> Iterator[str]:
         yield "commands stand on it"
     if _inside(i.importer, "ipexctl.remote") and not _remote_may(i):
         yield "remote runs on hosts that have only Python itself"
-    if i.is_of("ipexctl.remote") and not _inside(i.importer, "ipexctl.remote"):
+    if i.is_of("ipexctl.remote") and not _remote_is_for(i):
         yield "remote is shipped as source, never imported"
     outside = i.importer.rpartition(".")[0] != i.target.rpartition(".")[0]
     if outside and re.fullmatch(r"ipexctl\..+[._]cli", i.target):
@@ -132,6 +134,10 @@ def _pure_may(i: Import) -> bool:
     if _is_pure(i.target) or i.target in ("ipexctl.errors", "ipexctl.quick_dataclass"):
         return True
     return i.target.partition(".")[0] in PURE_MAY
+
+
+def _remote_is_for(i: Import) -> bool:
+    return _inside(i.importer, "ipexctl.remote") or i.target in SHARED
 
 
 def _remote_may(i: Import) -> bool:

@@ -120,7 +120,7 @@ LINES = [("node01", 0, "step 1"), ("node01", 1, "loss nan"), ("node02", 2, "\x1b
 def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
     inventory = Inventory((host("node01"), host("node02")), "made")
     chosen = line_filter.read(wanted, inventory, KNOWN)
-    assert [r for h, r, text in LINES if chosen.source(h, r) and chosen.lines([text])] == left
+    assert [r for h, r, text in LINES if chosen.lines(h, r, [text])] == left
 
 
 @pytest.mark.parametrize(

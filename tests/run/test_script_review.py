@@ -11,8 +11,7 @@ from ipexctl.run.preflight import STDLIB
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
-from ipexctl.shipped_tables import migration_rules
-from ipexctl.user_code.script_launches import launch_of
+from ipexctl.shipped_tables import launchers, migration_rules
 from ipexctl.user_code.source_reader import read_source
 
 V5 = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.15.0", "trl": "1.16.0"}
@@ -24,12 +23,16 @@ def host(name: str = "node01", packages=V5, **more) -> HostEnvironment:
     return HostEnvironment(name, packages, more.pop("modules", MODULES), **more)
 
 
+def notes_on(sources, argv, hosts, files, **more) -> list[str]:
+    tables = {"rules": migration_rules(), "launchers": launchers}
+    return Review(sources, argv, hosts, files, **tables, **more).notes()
+
+
 def review(text: str, *args: str, hosts=(), **files) -> list[str]:
     given = ProjectFiles(files.pop("sent", ("train.py",)), **files)
     source = read_source("train.py", text, main=True)
     hosts = hosts or [host()]
-    found = Review([source], ("train.py", *args), hosts, given, migration_rules(), ranks_per_host=2)
-    return found.notes()
+    return notes_on([source], ("train.py", *args), hosts, given, ranks_per_host=2)
 
 
 HF = "from transformers import HfArgumentParser, TrainingArguments\n"
@@ -317,7 +320,7 @@ def of_project(path: str, text: str, **more) -> list[str]:
     modules = more.pop("modules", MODULES)
     source = read_source(path, text, main=True)
     given = ProjectFiles((path, "common.py"), **{"beside": path.rpartition("/")[0], **more})
-    return Review([source], (path,), [host(modules=modules)], given, migration_rules()).notes()
+    return notes_on([source], (path,), [host(modules=modules)], given)
 
 
 def test_a_module_of_the_project_is_looked_for_where_python_does() -> None:
@@ -473,9 +476,7 @@ def test_the_projects_own_modules_are_read_too(tmp_path: Path) -> None:
     assert {source.path for source in found[1:]} == {
         "jobs/lib/__init__.py", "jobs/lib/net.py", "jobs/lib/extra.py", "jobs/tools/log.py",
     }  # fmt: skip
-    notes = Review(
-        found, ("train.py",), [host()], ProjectFiles(files, "jobs"), migration_rules()
-    ).notes()
+    notes = notes_on(found, ("train.py",), [host()], ProjectFiles(files, "jobs"))
     assert [n.split(" was ")[0] for n in notes] == ["jobs/lib/net.py:1: torch_ccl"]
     by_module = read_sources(tmp_path, "jobs", ("-m", "lib.net"), files)
     assert [source.path for source in by_module] == ["jobs/lib/net.py"]
@@ -484,13 +485,5 @@ def test_the_projects_own_modules_are_read_too(tmp_path: Path) -> None:
 
 def test_a_name_with_an_escape_code_does_not_reach_the_terminal() -> None:
     source = read_source("two\x1b[31m.py", "import apex\n", main=True)
-    (note,) = Review([source], ("x",), [host()], ProjectFiles(()), migration_rules()).notes()
+    (note,) = notes_on([source], ("x",), [host()], ProjectFiles(()))
     assert note.startswith("two?[31m.py:1: module apex")
-
-
-# --- launchers -----------------------------------------------------------------------------------
-
-
-def test_a_command_that_starts_no_ranks_is_no_launcher() -> None:
-    assert launch_of(["accelerate", "config"]) is None
-    assert launch_of([]) is None

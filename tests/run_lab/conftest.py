@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,6 +126,12 @@ class Runner:
         while (left := self.left(run_id)) and time.monotonic() < deadline:
             time.sleep(0.2)
         return left
+
+
+def errors(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """Of a command with --json that could not do its work."""
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])["errors"]
+    return found
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from ipexctl.lab import Lab
 from tests.practice_hosts import Homes, Installed, give_to_account, home_with
-from tests.run_lab.conftest import Runner
+from tests.run_lab.conftest import Runner, errors
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
 UP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
@@ -316,8 +315,7 @@ def test_without_mpi_a_run_ends_like_any_other(without, tmp_path, how, code, end
 
 def test_without_mpi_there_are_no_daemons_to_start_by_ssh(without, tmp_path):
     runner = without.runner(tmp_path)
-    done: subprocess.CompletedProcess[str] = runner.plain(
-        "--launcher", "ssh", "-n", "3", str(runner.script(UP))
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no MPI on the hosts" in done.stderr
+    done = runner.plain("--json", "--launcher", "ssh", "-n", "3", str(runner.script(UP)))
+    (error,) = errors(done)
+    assert (done.returncode, error["exit_code"]) == (2, 2)
+    assert "--launcher ssh" in error["what"] and "--mpi" in error["hint"]

@@ -15,14 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.blobs.blob_carriers import Push
+from ipexctl.data.dataset_transfer import Transfer
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.project import folder_transfer
 from ipexctl.project.files.project_files import File, Tree
+from ipexctl.project.folder_transfer import Bundle, send_folder
 from ipexctl.remote import root_folder
 from tests.run_lab.conftest import REPO, Runner
 from tests.run_lab.test_ps_lab import second
@@ -213,23 +215,26 @@ def test_two_that_remove_one_run_both_end_well(agents: list[Agent], tmp_path: Pa
         assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("module", "asked"),
-    [
-        ("project.synced_folders", {"run_id": "run-1", "cwd": ""}),
-        ("data.datasets", {"name": "set", "hub": ""}),
-    ],
-)
+def bring_project(agent: Agent, bundle: Bundle, root: str) -> int:
+    asked = {"root": root, "run_id": "run-1", "cwd": ""}
+    return send_folder(agent, bundle, asked).sent
+
+
+def bring_dataset(agent: Agent, bundle: Bundle, root: str) -> int:
+    transfer, push = Transfer(bundle, {"name": "set", "hub": ""}), Push(bundle.read)
+    return transfer.bring_alone(push, agent, root, lambda what, done, total: None)[1].sent
+
+
+@pytest.mark.parametrize("bring_to", [bring_project, bring_dataset])
 def test_when_the_one_that_makes_it_fails_another_host_takes_over(
-    agents, tmp_path, module, asked
+    agents, tmp_path, bring_to
 ) -> None:
     tree = Tree((), (File("x", 1, hashlib.sha256(b"x").hexdigest()),))
-    bundle = folder_transfer.Bundle(tree, Broken())
-    asked = {"root": str(tmp_path / "root"), **asked}
+    bundle = Bundle(tree, Broken())
 
     def bring(agent: Agent) -> int | str:
         try:
-            return folder_transfer.send_folder(agent, bundle, asked, module=module).sent
+            return bring_to(agent, bundle, str(tmp_path / "root"))
         except InputError as e:
             return e.what
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import wraps
 
 from ipexctl.base.sizes import size
-from ipexctl.doctor.checks.registry import Seen, Sight, host_check, listed
+from ipexctl.doctor.checks.registry import Check, Seen, Sight, host_check, listed
 from ipexctl.doctor.checks.software_stack import pip
 from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Shell, command, do
+from ipexctl.doctor.report.suggested_fix import Fix, Part, Shell, command, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
 from ipexctl.machines.openssh import startup_files
@@ -24,16 +24,22 @@ SLOW_LOGIN = 3  # seconds
 BY_HAND = (Severity.WARN, Severity.NOTE)
 
 
-def by_hand(function: Callable[[Facts], Seen]) -> Callable[[Facts], Iterator[Sight]]:
-    """What the check sees, as a note on hosts where `ipexctl run` can do the work."""
+def by_hand_check(
+    number: str, *, title: str, seen: str, why: str, fix: Fix | Part = ""
+) -> Callable[[Callable[[Facts], Seen]], Check]:
+    """A check whose findings are notes on hosts where `ipexctl run` can do the work."""
 
-    @wraps(function)
-    def look(facts: Facts) -> Iterator[Sight]:
-        own = facts.software is not None and facts.software.used is not None
-        for sight in listed(function(facts)):
-            yield replace(sight, severity=Severity.NOTE) if own else sight
+    def declare(function: Callable[[Facts], Seen]) -> Check:
+        @wraps(function)
+        def look(facts: Facts) -> Iterator[Sight]:
+            own = facts.software is not None and facts.software.used is not None
+            for sight in listed(function(facts)):
+                yield replace(sight, severity=Severity.NOTE) if own else sight
 
-    return look
+        declared = host_check(number, title, severity=BY_HAND, seen=seen, why=why, fix=fix)
+        return declared(look)
+
+    return declare
 
 
 def variable(facts: Facts, name: str) -> str:
@@ -45,16 +51,14 @@ def missing_paths(facts: Facts, name: str) -> list[str]:
     return [path for n, path in facts.software.missing if n == name] if facts.software else []
 
 
-@host_check(
+@by_hand_check(
     "SOFT-016",
     title="LD_PRELOAD names a file that does not exist",
-    severity=BY_HAND,
     seen="LD_PRELOAD contains a path that does not exist",
     why="Every program prints `object ... from LD_PRELOAD cannot be preloaded: ignored`, and runs "
     "without the OpenMP library or allocator it should have. `ipexctl run` does not pass it on.",
     fix=do(Shell(f"grep -n LD_PRELOAD {_FILES}"), "   and remove the path"),
 )
-@by_hand
 def preload(facts: Facts) -> Sight | None:
     gone = missing_paths(facts, "LD_PRELOAD")
     return Sight(", ".join(gone)) if gone else None
@@ -83,16 +87,14 @@ def two_openmps(facts: Facts) -> Iterator[Sight]:
             yield Sight(" and ".join(both), severity=level, fix=fix)
 
 
-@host_check(
+@by_hand_check(
     "SOFT-018",
     title="OMP_NUM_THREADS=1 is exported",
-    severity=BY_HAND,
     seen="the login environment sets OMP_NUM_THREADS=1 on a host with more cores",
     why="Each rank computes on one core: many times slower, without an error. `ipexctl run` sets "
     "its own; torchrun, accelerate and mpirun started by hand keep this one.",
     fix=do(Shell(f"grep -n OMP_NUM_THREADS {_FILES}"), "   and remove it"),
 )
-@by_hand
 def one_thread(facts: Facts) -> Sight | None:
     count = of.cores(facts)
     if variable(facts, "OMP_NUM_THREADS") != "1" or not count or count < 2:
@@ -103,17 +105,15 @@ def one_thread(facts: Facts) -> Sight | None:
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-@host_check(
+@by_hand_check(
     "SOFT-027",
     title="the login environment asks for more threads than there are CPUs",
-    severity=BY_HAND,
     seen="OMP_NUM_THREADS or MKL_NUM_THREADS is higher than the number of CPUs that this user may "
     "use",
     why="Threads that share a CPU wait for each other at every barrier: many times slower, without "
     "an error. `ipexctl run` sets its own.",
     fix=do(Shell(f"grep -n NUM_THREADS {_FILES}"), "   and remove it"),
 )
-@by_hand
 def many_threads(facts: Facts) -> Sight | None:
     cpus = len(of.usable(facts) or ())
     first = {name: variable(facts, name).partition(",")[0].strip() for name in _THREADS}
@@ -143,25 +143,22 @@ def slow_login(facts: Facts) -> Sight | None:
     )
 
 
-@host_check(
+@by_hand_check(
     "SOFT-019",
     title="PYTHONHOME is set",
-    severity=BY_HAND,
     seen="the login environment sets PYTHONHOME",
     why="Every other Python then looks for its standard library there: `No module named "
     "'encodings'`. Environments do not work.",
     fix=do(Shell(f"grep -n PYTHONHOME {_FILES}"), "   and remove it"),
 )
-@by_hand
 def python_home(facts: Facts) -> Sight | None:
     home = variable(facts, "PYTHONHOME")
     return Sight(f"PYTHONHOME={home}") if home else None
 
 
-@host_check(
+@by_hand_check(
     "SOFT-020",
     title="libraries in the login environment shadow those of the stack",
-    severity=BY_HAND,
     seen="PYTHONPATH contains another torch, or LD_LIBRARY_PATH another C++, OpenMP or MPI library",
     why="They are found before the environment's own: `GLIBCXX_3.4.32 not found`, `undefined "
     "symbol`, or two versions of one package. `ipexctl run` does not pass these variables on.",
@@ -170,7 +167,6 @@ def python_home(facts: Facts) -> Sight | None:
         "   and remove the folder",
     ),
 )
-@by_hand
 def shadowed(facts: Facts) -> Sight | None:
     if not facts.software or not facts.software.shadows:
         return None
@@ -190,15 +186,13 @@ _SLOW = {
 }
 
 
-@host_check(
+@by_hand_check(
     "SOFT-021",
     title="a variable stops PyTorch from using the CPU's best instructions",
-    severity=BY_HAND,
     seen="ATEN_CPU_CAPABILITY or ONEDNN_MAX_CPU_ISA selects less than the CPU supports",
     why="Matrix multiplications run without AVX-512, bf16 or AMX, several times slower.",
     fix=do(Shell(f"grep -nE 'ATEN_CPU|MAX_CPU_ISA' {_FILES}"), "   and remove it"),
 )
-@by_hand
 def held_back(facts: Facts) -> Sight | None:
     if "avx512f" not in facts.cpu.flags or not facts.software:
         return None
@@ -207,15 +201,13 @@ def held_back(facts: Facts) -> Sight | None:
     return Sight(f"{', '.join(found)} on a processor with AVX-512") if found else None
 
 
-@host_check(
+@by_hand_check(
     "SOFT-022",
     title="OMP_THREAD_LIMIT is lower than the threads of a rank",
-    severity=BY_HAND,
     seen="OMP_THREAD_LIMIT is lower than OMP_NUM_THREADS or the number of cores",
     why="The backward pass can wait forever for a thread that never starts.",
     fix=do(Shell(f"grep -n OMP_THREAD_LIMIT {_FILES}"), "   and remove it"),
 )
-@by_hand
 def thread_limit(facts: Facts) -> Sight | None:
     limit = variable(facts, "OMP_THREAD_LIMIT")
     threads = variable(facts, "OMP_NUM_THREADS") or str(of.cores(facts) or "")

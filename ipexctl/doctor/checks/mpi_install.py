@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ipexctl.doctor.checks.account_environment import BY_HAND, by_hand, variable
+from ipexctl.doctor.checks.account_environment import BY_HAND, by_hand_check, variable
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.checks.software_stack import ALL, CCL, INSTALL, PROVED, REINSTALL, pip
+from ipexctl.doctor.checks.software_stack import (
+    ALL,
+    CCL,
+    INSTALL,
+    LEVELS,
+    PROVED,
+    REINSTALL,
+    environment_check,
+    pip,
+)
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.suggested_fix import Shell, command, do
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.software_facts import Layout, Mpi, Prefix
-
-_LEVEL = {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE}
-
-
-def _intel(facts: Facts) -> Iterator[tuple[Prefix, Layout]]:
-    for prefix in facts.software.prefixes if facts.software else ():
-        if prefix.mpi:
-            yield prefix, prefix.mpi
-
+from ipexctl.facts.software_facts import Mpi, Prefix
 
 # --- files ---------------------------------------------------------------------------------------
 
 
-@host_check(
+@environment_check(
     "MPI-001",
     title="Intel MPI's libfabric is missing",
     severity=ALL,
@@ -34,15 +34,14 @@ def _intel(facts: Facts) -> Iterator[tuple[Prefix, Layout]]:
     "package `libfabric` that the public index does not have.",
     fix=REINSTALL,
 )
-def no_libfabric(facts: Facts) -> Iterator[Sight]:
-    for prefix, files in _intel(facts):
-        if not files.libfabric:
-            text = f"impi-rt {prefix.version('impi-rt')} in {prefix.path} without libfabric.so.1"
-            fix = pip(prefix.path, "install", "impi-rt<2021.19")
-            yield Sight(text, severity=_LEVEL.get(prefix.kind), fix=fix)
+def no_libfabric(facts: Facts, prefix: Prefix) -> Sight | None:
+    if not prefix.mpi or prefix.mpi.libfabric:
+        return None
+    text = f"impi-rt {prefix.version('impi-rt')} in {prefix.path} without libfabric.so.1"
+    return Sight(text, fix=pip(prefix.path, "install", "impi-rt<2021.19"))
 
 
-@host_check(
+@environment_check(
     "MPI-002",
     title="Intel MPI's network providers are missing",
     severity=ALL,
@@ -51,15 +50,15 @@ def no_libfabric(facts: Facts) -> Iterator[Sight]:
     "provider for the network.",
     fix=REINSTALL,
 )
-def no_provider(facts: Facts) -> Iterator[Sight]:
-    for prefix, files in _intel(facts):
-        if files.libfabric and "tcp" not in files.providers:
-            have = ", ".join(files.providers) or "none"
-            text = f"no libtcp-fi.so below {files.libfabric} (providers: {have})"
-            yield Sight(text, severity=_LEVEL.get(prefix.kind))
+def no_provider(facts: Facts, prefix: Prefix) -> str | None:
+    files = prefix.mpi
+    if not files or not files.libfabric or "tcp" in files.providers:
+        return None
+    have = ", ".join(files.providers) or "none"
+    return f"no libtcp-fi.so below {files.libfabric} (providers: {have})"
 
 
-@host_check(
+@environment_check(
     "MPI-003",
     title="the Intel MPI installation is incomplete",
     severity=ALL,
@@ -67,11 +66,12 @@ def no_provider(facts: Facts) -> Iterator[Sight]:
     why="`libmpi.so.12: cannot open shared object file`, or `mpiexec.hydra: not found`.",
     fix=REINSTALL,
 )
-def no_libmpi(facts: Facts) -> Iterator[Sight]:
-    for prefix, files in _intel(facts):
-        absent = [*([] if files.libmpi else [f"{prefix.path}/lib/libmpi.so.12"]), *files.absent]
-        if absent:
-            yield Sight(f"missing: {', '.join(absent)}", severity=_LEVEL.get(prefix.kind))
+def no_libmpi(facts: Facts, prefix: Prefix) -> str | None:
+    if not prefix.mpi:
+        return None
+    library = [] if prefix.mpi.libmpi else [f"{prefix.path}/lib/libmpi.so.12"]
+    absent = [*library, *prefix.mpi.absent]
+    return f"missing: {', '.join(absent)}" if absent else None
 
 
 @host_check(
@@ -92,12 +92,12 @@ def not_runnable(facts: Facts) -> Iterator[Sight]:
         paths = tuple(f"{mpi.bin}/{name}" for name in mpi.not_run)
         yield Sight(
             f"no x bit: {' '.join(paths)}",
-            severity=_LEVEL[kind],
+            severity=LEVELS[ALL][kind],
             fix=command("chmod +x", *paths),
         )
 
 
-@host_check(
+@environment_check(
     "MPI-005",
     title="the bindings' oneCCL library is missing",
     severity=ALL,
@@ -108,11 +108,10 @@ def not_runnable(facts: Facts) -> Iterator[Sight]:
         command("source /opt/intel/oneapi/setvars.sh"), "   before, or use gloo: ", INSTALL, PROVED
     ),
 )
-def no_libccl(facts: Facts) -> Iterator[Sight]:
-    for prefix in facts.software.prefixes if facts.software else ():
-        if prefix.ccl is False and "/ccl" not in variable(facts, "LD_LIBRARY_PATH"):
-            text = f"oneccl_bind_pt {prefix.version(CCL)} in {prefix.path}, no libccl.so.1"
-            yield Sight(text, severity=_LEVEL.get(prefix.kind))
+def no_libccl(facts: Facts, prefix: Prefix) -> str | None:
+    if prefix.ccl is not False or "/ccl" in variable(facts, "LD_LIBRARY_PATH"):
+        return None
+    return f"oneccl_bind_pt {prefix.version(CCL)} in {prefix.path}, no libccl.so.1"
 
 
 # --- which MPI a shell finds ---------------------------------------------------------------------
@@ -123,17 +122,15 @@ def _first(facts: Facts) -> Mpi | None:
     return min(found, key=lambda m: m.path or 0, default=None)
 
 
-@host_check(
+@by_hand_check(
     "MPI-006",
     title="several MPIs in PATH",
-    severity=BY_HAND,
     seen="two flavors of mpirun are in the PATH of a command over SSH",
     why="The order decides which one starts, and the mpirun of one with the library of another "
     "gives ranks that each believe they are rank 0 of 1, or `Missing hostname or invalid "
     "host/port`. `ipexctl run` starts its own by its full path.",
     fix="keep one in PATH: see ~/.bashrc, ~/.profile and `module list`",
 )
-@by_hand
 def several_mpis(facts: Facts) -> Sight | None:
     found = [m for m in (facts.software.mpis if facts.software else ()) if m.path is not None]
     if len({m.flavour for m in found}) < 2:

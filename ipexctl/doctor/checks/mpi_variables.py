@@ -1,7 +1,7 @@
 """The variables that steer MPI, libfabric and oneCCL, as a command over SSH gets them.
 
 `ipexctl run` gives its ranks an environment of its own: these hurt what is started by hand
-(environment.by_hand).
+(account_environment.by_hand_check).
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ipexctl.doctor.checks.account_environment import BY_HAND, by_hand, missing_paths, variable
+from ipexctl.doctor.checks.account_environment import by_hand_check, missing_paths, variable
 from ipexctl.doctor.checks.interfaces import SEE_ADDRESSES
-from ipexctl.doctor.checks.registry import Sight, host_check
-from ipexctl.doctor.checks.software_stack import CCL, INSTALL, IPEX
+from ipexctl.doctor.checks.registry import Sight
+from ipexctl.doctor.checks.software_stack import CCL, INSTALL, IPEX, environment_check
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.suggested_fix import Shell, command, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
+from ipexctl.facts.reader import cpu_list
+from ipexctl.facts.software_facts import Prefix
 
 _HARDWARE = {
     "verbs": ("InfiniBand or RoCE", ""),
@@ -29,10 +31,9 @@ _HARDWARE = {
 _ANYWHERE = ("tcp", "shm", "rxm", "udp", "sm2", "self", "hook")
 
 
-@host_check(
+@by_hand_check(
     "MPI-009",
     title="FI_PROVIDER names a provider that this host does not have",
-    severity=BY_HAND,
     seen="FI_PROVIDER or I_MPI_OFI_PROVIDER names sockets, or hardware that this host does not "
     "have",
     why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`. Intel MPI 2021.11 "
@@ -43,7 +44,6 @@ _ANYWHERE = ("tcp", "shm", "rxm", "udp", "sm2", "self", "hook")
         "   instead, or remove it from ~/.bashrc and ~/.profile",
     ),
 )
-@by_hand
 def provider(facts: Facts) -> Iterator[Sight]:
     for name in ("FI_PROVIDER", "I_MPI_OFI_PROVIDER"):
         for word in re.split("[;,]", variable(facts, name)):
@@ -58,16 +58,14 @@ def _has(facts: Facts, device: str) -> bool:
     return any(f.startswith(device) for f in found)
 
 
-@host_check(
+@by_hand_check(
     "MPI-010",
     title="a variable names a folder that does not exist",
-    severity=BY_HAND,
     seen="I_MPI_ROOT, CCL_ROOT or FI_PROVIDER_PATH names a path that does not exist",
     why="MPI finds no tuning files and no providers: `OFI fi_getinfo() failed`, `could not "
     "initialize any transport library`.",
     fix=Shell("grep -nE 'I_MPI_ROOT|CCL_ROOT|FI_PROVIDER_PATH|setvars' ~/.bashrc ~/.profile"),
 )
-@by_hand
 def dangling(facts: Facts) -> Sight | None:
     found = [
         f"{name}={path}"
@@ -78,17 +76,15 @@ def dangling(facts: Facts) -> Sight | None:
     return Sight(", ".join(found)) if found else None
 
 
-@host_check(
+@by_hand_check(
     "MPI-011",
     title="CCL_WORKER_COUNT has an unusable value",
-    severity=BY_HAND,
     seen="CCL_WORKER_COUNT is 0, or not less than the number of cores",
     why='accelerate up to 1.12 reads 0 as "do not use ccl" and silently trains with gloo; '
     "older Trainers stop: `CCL_WORKER_COUNT is not correctly set`. Too many: `exceeds the number "
     "of available cores per process`.",
     fix=command("export CCL_WORKER_COUNT=1"),
 )
-@by_hand
 def workers(facts: Facts) -> Sight | None:
     text, count = variable(facts, "CCL_WORKER_COUNT"), of.cores(facts)
     if text == "0" or (text.isdecimal() and count and int(text) >= max(2, count)):
@@ -96,33 +92,29 @@ def workers(facts: Facts) -> Sight | None:
     return None
 
 
-@host_check(
+@by_hand_check(
     "MPI-012",
     title="CCL_WORKER_AFFINITY names CPUs that are not allowed",
-    severity=BY_HAND,
     seen="CCL_WORKER_AFFINITY names CPUs that this user may not use",
     why="`failed to start worker # 0 ... pthread_create returns 22`.",
     fix=do(command("unset CCL_WORKER_AFFINITY"), "   (auto takes the last cores of each rank)"),
 )
-@by_hand
 def worker_cpus(facts: Facts) -> Sight | None:
     mine, text = of.usable(facts), variable(facts, "CCL_WORKER_AFFINITY")
-    outside = sorted(set(of.cpu_list(text)) - mine) if mine and text else []
+    outside = sorted(set(cpu_list(text)) - mine) if mine and text else []
     if not outside:
         return None
     return Sight(f"CCL_WORKER_AFFINITY={text}; not allowed: {', '.join(map(str, outside[:8]))}")
 
 
-@host_check(
+@by_hand_check(
     "MPI-013",
     title="I_MPI_PIN_DOMAIN names CPUs that are not allowed",
-    severity=BY_HAND,
     seen="a mask in I_MPI_PIN_DOMAIN includes CPUs that this user may not use",
     why="`unable to bind process` and `error creating process`: the mask was made for another "
     "host, or for one without a cpuset.",
     fix=do(command("export I_MPI_PIN_DOMAIN=numa"), "   or leave it out"),
 )
-@by_hand
 def pin_domain(facts: Facts) -> Sight | None:
     mine, text = of.usable(facts), variable(facts, "I_MPI_PIN_DOMAIN")
     masks = re.findall(r"0x([0-9A-Fa-f]{1,512})", text) if text.startswith("[") else []
@@ -136,16 +128,14 @@ def pin_domain(facts: Facts) -> Sight | None:
 _NICS = ("I_MPI_HYDRA_IFACE", "FI_TCP_IFACE", "GLOO_SOCKET_IFNAME", "CCL_KVS_IFACE")
 
 
-@host_check(
+@by_hand_check(
     "MPI-014",
     title="a variable names a network interface that this host does not have",
-    severity=BY_HAND,
     seen="I_MPI_HYDRA_IFACE, FI_TCP_IFACE, GLOO_SOCKET_IFNAME or CCL_KVS_IFACE: no such interface",
     why="`unable to find interface X`, or `Unable to find address for: X`. Interface names "
     "differ between hosts. `ipexctl run` sets them for each host.",
     fix=do(SEE_ADDRESSES, "   and export the name of an interface of this host"),
 )
-@by_hand
 def interfaces(facts: Facts) -> Iterator[Sight]:
     have = {nic.name for nic in facts.net.nics}
     for name in _NICS if have else ():
@@ -154,16 +144,14 @@ def interfaces(facts: Facts) -> Iterator[Sight]:
             yield Sight(f"{name}={wanted}; there are {', '.join(sorted(have))}")
 
 
-@host_check(
+@by_hand_check(
     "MPI-015",
     title="setvars.sh is executed instead of sourced, or sourced by sh or dash",
-    severity=BY_HAND,
     seen="a startup file runs setvars.sh as a program, or with sh or dash",
     why="Executed, it fails with `this script must be sourced`. Sourced by sh or dash, it prints "
     "`source: not found`, sets nothing and still exits with 0.",
     fix=do(command("source DIR/setvars.sh"), "   in ~/.bashrc, which bash reads"),
 )
-@by_hand
 def not_sourced(facts: Facts) -> Iterator[Sight]:
     for file, line in facts.software.startup if facts.software else ():
         if not _sourced(line):
@@ -189,10 +177,9 @@ _LEFT = (
 )
 
 
-@host_check(
+@by_hand_check(
     "MPI-016",
     title="setvars.sh has no effect for commands over SSH",
-    severity=BY_HAND,
     seen="a start-up file sources setvars.sh, or env/vars.sh of MPI or oneCCL, but nothing that "
     "it sets is there (I_MPI_ROOT, CCL_ROOT; for setvars.sh, also SETVARS_COMPLETED and "
     "others)",
@@ -202,7 +189,6 @@ _LEFT = (
     "cannot open shared object file`.",
     fix="move the line to the top of ~/.bashrc, before `case $- in *i*)`",
 )
-@by_hand
 def no_effect(facts: Facts) -> Iterator[Sight]:
     for file, line in facts.software.startup if facts.software else ():
         left = next((names for script, names in _LEFT if re.search(script, line)), ())
@@ -210,23 +196,21 @@ def no_effect(facts: Facts) -> Iterator[Sight]:
             yield Sight(f"~/{file}: {line}")
 
 
-@host_check(
+@by_hand_check(
     "MPI-017",
     title="MPI is restricted to one host",
-    severity=BY_HAND,
     seen="I_MPI_FABRICS or FI_PROVIDER is shm",
     why="Ranks on different hosts cannot communicate through shared memory: MPI_Init fails or "
     "hangs. `ipexctl run` does not pass it on.",
     fix=do(command("export I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp"), "   or remove them"),
 )
-@by_hand
 def only_shm(facts: Facts) -> Sight | None:
     names = ("I_MPI_FABRICS", "FI_PROVIDER", "I_MPI_OFI_PROVIDER")
     found = [f"{name}=shm" for name in names if variable(facts, name) == "shm"]
     return Sight(", ".join(found)) if found else None
 
 
-@host_check(
+@environment_check(
     "MPI-018",
     title="ccl is requested, but its bindings are not installed",
     severity=Severity.NOTE,
@@ -234,21 +218,19 @@ def only_shm(facts: Facts) -> Sight | None:
     why="`No module named 'oneccl_bindings_for_pytorch'`, or gloo is silently used instead.",
     fix=do("use gloo: ", INSTALL, ", and ", command("unset CCL_WORKER_COUNT")),
 )
-def no_bindings(facts: Facts) -> Iterator[Sight]:
-    if not variable(facts, "CCL_WORKER_COUNT"):
-        return
-    for prefix in facts.software.prefixes if facts.software else ():
-        if prefix.version(IPEX) and not prefix.version(CCL) and prefix.kind != "other":
-            yield Sight(f"CCL_WORKER_COUNT is set; {prefix.path} has no oneccl_bind_pt")
+def no_bindings(facts: Facts, prefix: Prefix) -> str | None:
+    wanted = variable(facts, "CCL_WORKER_COUNT") and prefix.version(IPEX)
+    if not wanted or prefix.version(CCL):
+        return None
+    return f"CCL_WORKER_COUNT is set; {prefix.path} has no oneccl_bind_pt"
 
 
 _RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PMI_RANK", "PMI_SIZE")
 
 
-@host_check(
+@by_hand_check(
     "MPI-019",
     title="the login environment sets a rank's variables",
-    severity=BY_HAND,
     seen="RANK, WORLD_SIZE, MASTER_ADDR or similar variables are set for commands over SSH",
     why="A script started by hand reads them: all ranks believe they are the same one, or wait "
     "for a master that does not exist (127.0.0.1: `connectFullMesh failed`). `ipexctl run` sets "
@@ -258,7 +240,6 @@ _RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PMI_
         "   and remove them",
     ),
 )
-@by_hand
 def rank_variables(facts: Facts) -> Sight | None:
     found = [f"{n}={variable(facts, n)}" for n in _RANK if variable(facts, n)]
     return Sight(", ".join(found)) if found else None

@@ -8,15 +8,16 @@
         why="Ranks die with a bus error when it is full.",
         fix=do(command("ls -l /dev/shm"), "   and remove what no running process needs"),
     )
-    def shared_memory_full(facts: Facts) -> Sight | None: ...
+    def shared_memory_full(facts: Facts) -> str | None: ...
 
-The function returns None, one Sight or several; a Sight may say more exactly than the declaration
-how bad it is, why, and what to do.
+The function returns what it saw: a text, a Sight, several of these, or None. A Sight may say more
+exactly than the declaration how bad it is, why, and what to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import ModuleType
 
 from ipexctl.doctor.report.cluster import Cluster
@@ -43,12 +44,12 @@ class Sight:
     host: str = ""
 
 
-Seen = Sight | Iterable[Sight] | None
+Seen = Sight | str | Iterable[Sight | str] | None
 
 
 @dataclass(frozen=True)
 class Check:
-    """`severities` has the usual one first. `of` says where it looks: at a host, or at all."""
+    """`severities` has the usual one first. `cluster`: it compares hosts."""
 
     id: str
     title: str
@@ -82,47 +83,54 @@ class Check:
         )
 
 
-def host_check(
-    number: str,
-    *,
-    title: str,
-    severity: Severity | tuple[Severity, ...],
-    seen: str,
-    why: str,
-    fix: Fix | Part = "",
-) -> Callable[[Callable[[Facts], Seen]], Check]:
-    """Declares a check that sees the facts of one host at a time. `fix` "": each Sight has one."""
+@dataclass(frozen=True)
+class Declaration:
+    """What documents a check. `severity`: the usual one first. `fix` "": each Sight has one."""
 
-    def declare(function: Callable[[Facts], Seen]) -> Check:
+    id: str
+    title: str
+    severity: Severity | tuple[Severity, ...]
+    seen: str
+    why: str
+    fix: Fix | Part = ""
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        return self.severity if isinstance(self.severity, tuple) else (self.severity,)
+
+    def check(self, look: Callable[[Cluster], list[Sight]], module: str, *, cluster: bool) -> Check:
+        return Check(
+            id=self.id,
+            title=self.title,
+            severities=self.severities,
+            seen=self.seen,
+            why=self.why,
+            fix=as_fix(self.fix),
+            cluster=cluster,
+            look=look,
+            module=module,
+        )
+
+
+class host_check(Declaration):  # noqa: N801 - a decorator
+    """Declares a check that sees the facts of one host at a time."""
+
+    def __call__(self, function: Callable[[Facts], Seen]) -> Check:
         def look(cluster: Cluster) -> list[Sight]:
             found = ((facts.host, s) for facts in cluster.hosts for s in listed(function(facts)))
-            return [_at(host, sight) for host, sight in found]
+            return [replace(sight, host=host) for host, sight in found]
 
-        levels, own = _levels(severity), as_fix(fix)
-        return Check(number, title, levels, seen, why, own, False, look, function.__module__)
-
-    return declare
+        return self.check(look, function.__module__, cluster=False)
 
 
-def cluster_check(
-    number: str,
-    *,
-    title: str,
-    severity: Severity | tuple[Severity, ...],
-    seen: str,
-    why: str,
-    fix: Fix | Part = "",
-) -> Callable[[Callable[[Cluster], Seen]], Check]:
+class cluster_check(Declaration):  # noqa: N801 - a decorator
     """Declares a check that compares hosts; its Sights name the host they blame, or none."""
 
-    def declare(function: Callable[[Cluster], Seen]) -> Check:
+    def __call__(self, function: Callable[[Cluster], Seen]) -> Check:
         def look(cluster: Cluster) -> list[Sight]:
             return listed(function(cluster))
 
-        levels, own = _levels(severity), as_fix(fix)
-        return Check(number, title, levels, seen, why, own, True, look, function.__module__)
-
-    return declare
+        return self.check(look, function.__module__, cluster=True)
 
 
 def declared(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
@@ -141,15 +149,7 @@ def run(checks: Iterable[Check], cluster: Cluster) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))
 
 
-def _levels(severity: Severity | tuple[Severity, ...]) -> tuple[Severity, ...]:
-    return severity if isinstance(severity, tuple) else (severity,)
-
-
 def listed(seen: Seen) -> list[Sight]:
-    if seen is None:
-        return []
-    return [seen] if isinstance(seen, Sight) else list(seen)
-
-
-def _at(host: str, sight: Sight) -> Sight:
-    return Sight(sight.evidence, sight.fix, sight.severity, sight.title, sight.why, host)
+    if isinstance(seen, Sight | str | None):
+        seen = [seen] if seen else []
+    return [sight if isinstance(sight, Sight) else Sight(sight) for sight in seen]

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import wraps
 
 from packaging.version import InvalidVersion, Version
 
-from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
+from ipexctl.doctor.checks.registry import (
+    Check,
+    Declaration,
+    Sight,
+    cluster_check,
+    host_check,
+    listed,
+)
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.suggested_fix import Command, command, do, ipexctl
@@ -22,7 +31,13 @@ from ipexctl.facts.software_facts import Prefix, SoftwareFacts
 IPEX = "intel-extension-for-pytorch"
 CCL = "oneccl-bind-pt"
 ALL = (Severity.FAIL, Severity.WARN, Severity.NOTE)
-_LEVEL = {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE}
+WARN_IN_USE = (Severity.WARN, Severity.NOTE)
+# How bad a problem in an environment of that kind is, by the severities that its check declares.
+LEVELS: dict[tuple[Severity, ...], dict[str, Severity]] = {
+    ALL: {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE},
+    WARN_IN_USE: {"ipexctl": Severity.WARN, "active": Severity.WARN, "other": Severity.NOTE},
+    (Severity.NOTE,): {"ipexctl": Severity.NOTE, "active": Severity.NOTE},
+}
 INSTALL = ipexctl("install")
 REBUILT = do(INSTALL, "   # ", ipexctl("env diff"), " says how")
 PROVED = "   # one matching set, tested before it is used"
@@ -51,22 +66,29 @@ def pip(prefix: str, *argv: str) -> Command:
     return Command((f"{prefix}/bin/python", "-m", "pip", *argv))
 
 
-def _each(
-    facts: Facts, look: Callable[[Prefix, Version | None], Sight | str | None]
-) -> Iterator[Sight]:
-    """What `look` sees in each environment; a plain text becomes a Sight of the usual severity."""
-    for prefix in facts.software.prefixes if facts.software else ():
-        found = look(prefix, version(prefix.version("torch")))
-        if isinstance(found, str):
-            found = Sight(f"{found}, in {prefix.path}", severity=_LEVEL.get(prefix.kind))
-        if found:
-            yield found
+def torch_of(prefix: Prefix) -> Version | None:
+    return version(prefix.version("torch"))
+
+
+class environment_check(Declaration):  # noqa: N801 - a decorator
+    """Declares a check of each Python environment of a host."""
+
+    def __call__(self, function: Callable[[Facts, Prefix], Sight | str | None]) -> Check:
+        levels = LEVELS[self.severities]
+
+        @wraps(function)
+        def look(facts: Facts) -> Iterator[Sight]:
+            for prefix in facts.software.prefixes if facts.software else ():
+                for sight in listed(function(facts, prefix)) if prefix.kind in levels else ():
+                    yield replace(sight, severity=levels[prefix.kind])
+
+        return host_check(self.id, self.title, self.severity, self.seen, self.why, self.fix)(look)
 
 
 # --- torch, IPEX, the oneCCL bindings ------------------------------------------------------------
 
 
-@host_check(
+@environment_check(
     "SOFT-001",
     title="IPEX was built for a different PyTorch version",
     severity=ALL,
@@ -76,40 +98,32 @@ def _each(
     "not declare torch as a dependency.",
     fix=REINSTALL,
 )
-def ipex_minor(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, torch: Version | None) -> str | None:
-        ipex = version(prefix.version(IPEX))
-        if not torch or not ipex or torch.release[:2] == ipex.release[:2]:
-            return None
-        return f"IPEX {ipex} needs torch {ipex.major}.{ipex.minor}, there is {torch}"
-
-    return _each(facts, look)
+def ipex_minor(facts: Facts, prefix: Prefix) -> str | None:
+    torch, ipex = torch_of(prefix), version(prefix.version(IPEX))
+    if not torch or not ipex or torch.release[:2] == ipex.release[:2]:
+        return None
+    return f"IPEX {ipex} needs torch {ipex.major}.{ipex.minor}, there is {torch}, in {prefix.path}"
 
 
-@host_check(
+@environment_check(
     "SOFT-002",
     title="IPEX was built for another patch release of PyTorch",
-    severity=(Severity.WARN, Severity.NOTE),
+    severity=WARN_IN_USE,
     seen="same minor version, but a different patch release of torch than IPEX was built for",
     why="IPEX does not notice; its libraries can still fail with `undefined symbol` or crash.",
     fix=REINSTALL,
 )
-def ipex_patch(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, torch: Version | None) -> Sight | None:
-        ipex = version(prefix.version(IPEX))
-        if not torch or not ipex or torch.release[:2] != ipex.release[:2]:
-            return None
-        wanted = _IPEX_FOR.get(ipex.base_version, f"{ipex.major}.{ipex.minor}.0")
-        if torch.base_version == wanted or ipex.release[:2] < (1, 12):
-            return None
-        told_level = Severity.NOTE if prefix.kind == "other" else Severity.WARN
-        text = f"IPEX {ipex} was built for torch {wanted}, there is {torch}, in {prefix.path}"
-        return Sight(text, severity=told_level)
-
-    return _each(facts, look)
+def ipex_patch(facts: Facts, prefix: Prefix) -> str | None:
+    torch, ipex = torch_of(prefix), version(prefix.version(IPEX))
+    if not torch or not ipex or torch.release[:2] != ipex.release[:2]:
+        return None
+    wanted = _IPEX_FOR.get(ipex.base_version, f"{ipex.major}.{ipex.minor}.0")
+    if torch.base_version == wanted or ipex.release[:2] < (1, 12):
+        return None
+    return f"IPEX {ipex} was built for torch {wanted}, there is {torch}, in {prefix.path}"
 
 
-@host_check(
+@environment_check(
     "SOFT-003",
     title="the oneCCL bindings are for another PyTorch",
     severity=ALL,
@@ -118,21 +132,18 @@ def ipex_patch(facts: Facts) -> Iterator[Sight]:
     "C++ signatures` or a crash on import. The 1.12.0 bindings fail with torch 1.12.1.",
     fix=REINSTALL | do("or without the bindings: gloo needs none"),
 )
-def ccl_version(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, torch: Version | None) -> str | None:
-        ccl = version(prefix.version(CCL))
-        if not torch or not ccl:
-            return None
-        exact = _CCL_FOR.get(ccl.base_version)
-        same = torch.release[:2] == ccl.release[:2]
-        if same and (exact is None or torch.base_version in exact):
-            return None
-        return f"oneccl_bind_pt {ccl} with torch {torch}"
-
-    return _each(facts, look)
+def ccl_version(facts: Facts, prefix: Prefix) -> str | None:
+    torch, ccl = torch_of(prefix), version(prefix.version(CCL))
+    if not torch or not ccl:
+        return None
+    exact = _CCL_FOR.get(ccl.base_version)
+    same = torch.release[:2] == ccl.release[:2]
+    if same and (exact is None or torch.base_version in exact):
+        return None
+    return f"oneccl_bind_pt {ccl} with torch {torch}, in {prefix.path}"
 
 
-@host_check(
+@environment_check(
     "SOFT-004",
     title="IPEX or its bindings without PyTorch",
     severity=ALL,
@@ -140,17 +151,14 @@ def ccl_version(facts: Facts) -> Iterator[Sight]:
     why="Their wheels do not depend on torch, so the import fails.",
     fix=REINSTALL,
 )
-def no_torch(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, _: Version | None) -> str | None:
-        have = [name for name in (IPEX, CCL) if prefix.version(name)]
-        if not have or prefix.version("torch"):
-            return None
-        return f"{' and '.join(have)} but no torch"
-
-    return _each(facts, look)
+def no_torch(facts: Facts, prefix: Prefix) -> str | None:
+    have = [name for name in (IPEX, CCL) if prefix.version(name)]
+    if not have or prefix.version("torch"):
+        return None
+    return f"{' and '.join(have)} but no torch, in {prefix.path}"
 
 
-@host_check(
+@environment_check(
     "SOFT-005",
     title="PyTorch is the CUDA build",
     severity=Severity.NOTE,
@@ -159,16 +167,13 @@ def no_torch(facts: Facts) -> Iterator[Sight]:
     "Packages that depend on torch pull it in.",
     fix=do(INSTALL, "   # installs the +cpu build where possible"),
 )
-def cuda_build(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, torch: Version | None) -> Sight | None:
-        if not prefix.cuda or prefix.kind == "other":
-            return None
-        return Sight(f"torch {torch} in {prefix.path} has libtorch_cuda.so")
-
-    return _each(facts, look)
+def cuda_build(facts: Facts, prefix: Prefix) -> str | None:
+    if not prefix.cuda:
+        return None
+    return f"torch {torch_of(prefix)} in {prefix.path} has libtorch_cuda.so"
 
 
-@host_check(
+@environment_check(
     "SOFT-006",
     title="IPEX and its oneCCL bindings have reached their end of life",
     severity=Severity.NOTE,
@@ -177,35 +182,27 @@ def cuda_build(facts: Facts) -> Iterator[Sight]:
     "with 2.7 for CPUs. bf16, AMX and gloo's bf16 collectives are in stock PyTorch.",
     fix=do(INSTALL, "   # stock PyTorch; keep IPEX only if you need its own optimizations"),
 )
-def end_of_life(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, _: Version | None) -> Sight | None:
-        have = [f"{name} {prefix.version(name)}" for name in (IPEX, CCL) if prefix.version(name)]
-        if not have or prefix.kind == "other":
-            return None
-        return Sight(f"{', '.join(have)} in {prefix.path}")
-
-    return _each(facts, look)
+def end_of_life(facts: Facts, prefix: Prefix) -> str | None:
+    have = [f"{name} {prefix.version(name)}" for name in (IPEX, CCL) if prefix.version(name)]
+    return f"{', '.join(have)} in {prefix.path}" if have else None
 
 
-@host_check(
+@environment_check(
     "SOFT-007",
     title="this PyTorch's gloo has no bf16",
-    severity=(Severity.WARN, Severity.NOTE),
+    severity=WARN_IN_USE,
     seen="torch is older than 2.2 and there are no oneCCL bindings",
     why="Collectives on bf16 tensors fail with `Invalid scalar type`. gloo has had bf16 since 2.2.",
     fix=REINSTALL | do("or reduce in fp32"),
 )
-def gloo_bf16(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, torch: Version | None) -> Sight | None:
-        if not torch or torch.release >= (2, 2) or prefix.version(CCL):
-            return None
-        level = Severity.NOTE if prefix.kind == "other" else Severity.WARN
-        return Sight(f"torch {torch} in {prefix.path}", severity=level)
-
-    return _each(facts, look)
+def gloo_bf16(facts: Facts, prefix: Prefix) -> str | None:
+    torch = torch_of(prefix)
+    if not torch or torch.release >= (2, 2) or prefix.version(CCL):
+        return None
+    return f"torch {torch} in {prefix.path}"
 
 
-@host_check(
+@environment_check(
     "SOFT-008",
     title="this IPEX needs a newer processor",
     severity=ALL,
@@ -215,43 +212,35 @@ def gloo_bf16(facts: Facts) -> Iterator[Sight]:
     "`extension binary is AVX512 while current machine does not`.",
     fix=do("use IPEX 1.12.100 or newer: ", INSTALL, PROVED),
 )
-def ipex_isa(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, _: Version | None) -> Sight | None:
-        ipex, flags = version(prefix.version(IPEX)), facts.cpu.flags
-        if not ipex or not flags or "avx512f" in flags:
-            return None
-        old = ipex.release[:2] <= (1, 10) or ipex.base_version == "1.12.0"
-        if not old and "avx2" in flags:
-            return None
-        lacking = "avx512f" if "avx2" in flags else "avx2"
-        return Sight(
-            f"IPEX {ipex}, and the processor has no {lacking}, in {prefix.path}",
-            severity=_LEVEL.get(prefix.kind),
-            fix="" if "avx2" in flags else do(ipexctl("install", "--stack", "stock")),
-        )
-
-    return _each(facts, look)
+def ipex_isa(facts: Facts, prefix: Prefix) -> Sight | None:
+    ipex, flags = version(prefix.version(IPEX)), facts.cpu.flags
+    if not ipex or not flags or "avx512f" in flags:
+        return None
+    old = ipex.release[:2] <= (1, 10) or ipex.base_version == "1.12.0"
+    if not old and "avx2" in flags:
+        return None
+    lacking = "avx512f" if "avx2" in flags else "avx2"
+    return Sight(
+        f"IPEX {ipex}, and the processor has no {lacking}, in {prefix.path}",
+        fix="" if "avx2" in flags else do(ipexctl("install", "--stack", "stock")),
+    )
 
 
-@host_check(
+@environment_check(
     "SOFT-009",
     title="NumPy 2 with a PyTorch built for NumPy 1",
-    severity=(Severity.WARN, Severity.NOTE),
+    severity=WARN_IN_USE,
     seen="torch is older than 2.3 and numpy is 2 or newer",
     why="`A module that was compiled using NumPy 1.x cannot be run in NumPy 2`; from_numpy and "
     "DataLoader workers then fail with `Numpy is not available`.",
     fix=do(pip("PREFIX", "install", "numpy<2"), "   or ", INSTALL, PROVED),
 )
-def numpy_two(facts: Facts) -> Iterator[Sight]:
-    def look(prefix: Prefix, torch: Version | None) -> Sight | None:
-        numpy = version(prefix.version("numpy"))
-        if not torch or not numpy or numpy.major < 2 or torch.release >= (2, 3):
-            return None
-        level = Severity.NOTE if prefix.kind == "other" else Severity.WARN
-        text = f"numpy {numpy} with torch {torch} in {prefix.path}"
-        return Sight(text, severity=level, fix=pip(prefix.path, "install", "numpy<2"))
-
-    return _each(facts, look)
+def numpy_two(facts: Facts, prefix: Prefix) -> Sight | None:
+    torch, numpy = torch_of(prefix), version(prefix.version("numpy"))
+    if not torch or not numpy or numpy.major < 2 or torch.release >= (2, 3):
+        return None
+    text = f"numpy {numpy} with torch {torch} in {prefix.path}"
+    return Sight(text, fix=pip(prefix.path, "install", "numpy<2"))
 
 
 # --- accelerate ----------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from ipexctl.inventory.hostfile_text import fold
 SKEW = 2.0
 PRESSURE = 10.0  # per cent
 OLDEST_PYTHON = (3, 9)  # where no version table is at hand
-OLDEST_KERNEL = (3, 10)
 
 
 @host_check(
@@ -242,21 +241,6 @@ def old_glibc(cluster: Cluster) -> list[Sight]:
         )
         found.append(Sight(f"{facts.libc}: {have}", host=facts.host, severity=worse))
     return found
-
-
-@host_check(
-    "SYS-003",
-    title="the kernel is very old",
-    severity=Severity.WARN,
-    seen="Linux before 3.10",
-    why="Current C libraries do not run on it: FATAL: kernel too old.",
-    fix="boot a newer kernel",
-)
-def old_kernel(facts: Facts) -> Sight | None:
-    found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
-    if not found or (int(found[1]), int(found[2])) >= OLDEST_KERNEL:
-        return None
-    return Sight(facts.kernel)
 
 
 @host_check(

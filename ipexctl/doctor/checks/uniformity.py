@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from ipexctl.base.sizes import size
 from ipexctl.doctor.checks.cpu_frequency import FASTEST
 from ipexctl.doctor.checks.memory import HUGE_PAGES
-from ipexctl.doctor.checks.registry import Sight, cluster_check
+from ipexctl.doctor.checks.registry import Check, Sight, cluster_check
 from ipexctl.doctor.checks.storage import network_fs
 from ipexctl.doctor.checks.system import pythons_of
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
@@ -19,16 +19,47 @@ from ipexctl.facts.facts import Facts
 from ipexctl.inventory.hostfile_text import fold
 
 
-@cluster_check(
-    "UNI-001",
-    title="the hosts' architectures differ",
-    severity=Severity.FAIL,
-    seen="architectures differ",
-    why="One stack of binary packages cannot serve them all, and MPI does not work between them.",
-    fix="train on hosts of one architecture",
+def differs(
+    declaration: cluster_check,
+    value: Callable[[Facts], Hashable],
+    *,
+    unit: str = "",
+    silent_where_differs: Callable[[Facts], Hashable] | None = None,
+) -> Check:
+    """A check for hosts that differ in one value; hosts whose value is unknown take no part.
+
+    `silent_where_differs`: another check reports hosts that differ in this one.
+    """
+
+    @declaration
+    def check(cluster: Cluster) -> Sight | None:
+        if silent_where_differs and len(set(map(silent_where_differs, cluster.hosts))) > 1:
+            return None
+        return _differs(groups(cluster.hosts, value), unit)
+
+    return check
+
+
+def _threads(facts: Facts) -> int | None:
+    cores: dict[int, int] = {}
+    for cpu in facts.cpu.cpus:
+        if cpu.core is not None:
+            cores[cpu.core] = cores.get(cpu.core, 0) + 1
+    return max(cores.values(), default=None)
+
+
+architecture = differs(
+    cluster_check(
+        "UNI-001",
+        title="the hosts' architectures differ",
+        severity=Severity.FAIL,
+        seen="architectures differ",
+        why="One stack of binary packages cannot serve them all, and MPI does not work between "
+        "them.",
+        fix="train on hosts of one architecture",
+    ),
+    lambda f: f.cpu.arch,
 )
-def same_architecture(cluster: Cluster) -> Sight | None:
-    return _differs(groups(cluster.hosts, lambda f: f.cpu.arch))
 
 
 @cluster_check(
@@ -48,17 +79,19 @@ def same_instruction_set(cluster: Cluster) -> Sight | None:
     return Sight(hosts_by_value(found), fix=fix)
 
 
-@cluster_check(
-    "UNI-003",
-    title="the hosts' core counts differ",
-    severity=Severity.NOTE,
-    seen="core counts differ",
-    why="With equal ranks per host, all hosts wait for the one with the fewest cores. ipexctl "
-    "plans ranks and threads from each host's own cores.",
-    fix="give larger hosts more ranks: slots in the hostfile",
+core_count = differs(
+    cluster_check(
+        "UNI-003",
+        title="the hosts' core counts differ",
+        severity=Severity.NOTE,
+        seen="core counts differ",
+        why="With equal ranks per host, all hosts wait for the one with the fewest cores. ipexctl "
+        "plans ranks and threads from each host's own cores.",
+        fix="give larger hosts more ranks: slots in the hostfile",
+    ),
+    of.cores,
+    unit=" cores",
 )
-def same_cores(cluster: Cluster) -> Sight | None:
-    return _differs(groups(cluster.hosts, of.cores), " cores")
 
 
 @cluster_check(
@@ -100,58 +133,60 @@ def same_libc(cluster: Cluster) -> Sight | None:
     return _differs(found, severity=Severity.WARN if mixed else None)
 
 
-@cluster_check(
-    "UNI-006",
-    title="the hosts' processors differ",
-    severity=Severity.NOTE,
-    seen="different CPU models with the same instruction set level",
-    why="In each step, all hosts wait for the slowest one.",
-    fix="nothing to do, or use identical hosts",
+processor = differs(
+    cluster_check(
+        "UNI-006",
+        title="the hosts' processors differ",
+        severity=Severity.NOTE,
+        seen="different CPU models with the same instruction set level",
+        why="In each step, all hosts wait for the slowest one.",
+        fix="nothing to do, or use identical hosts",
+    ),
+    lambda f: f.cpu.model_name,
+    silent_where_differs=lambda f: isa.level(f.cpu),
 )
-def same_processor(cluster: Cluster) -> Sight | None:
-    """Silent where the levels differ already."""
-    if len({isa.level(f.cpu) for f in cluster.hosts}) > 1:
-        return None
-    return _differs(groups(cluster.hosts, lambda f: f.cpu.model_name))
 
 
-@cluster_check(
-    "UNI-007",
-    title="the hosts' microcode differs",
-    severity=Severity.NOTE,
-    seen="identical CPUs with different microcode",
-    why="Microcode affects speed (mitigations, turbo tables), so identical hosts are not "
-    "equally fast.",
-    fix="update the firmware or the microcode package on all hosts, and reboot",
+microcode = differs(
+    cluster_check(
+        "UNI-007",
+        title="the hosts' microcode differs",
+        severity=Severity.NOTE,
+        seen="identical CPUs with different microcode",
+        why="Microcode affects speed (mitigations, turbo tables), so identical hosts are not "
+        "equally fast.",
+        fix="update the firmware or the microcode package on all hosts, and reboot",
+    ),
+    lambda f: f.cpu.microcode,
+    silent_where_differs=lambda f: f.cpu.model_name,
 )
-def same_microcode(cluster: Cluster) -> Sight | None:
-    if len({f.cpu.model_name for f in cluster.hosts}) > 1:
-        return None
-    return _differs(groups(cluster.hosts, lambda f: f.cpu.microcode))
 
 
-@cluster_check(
-    "UNI-008",
-    title="the hosts' kernels differ",
-    severity=Severity.NOTE,
-    seen="kernel versions differ",
-    why="It works, but if one host is slower for no other apparent reason, this may be the cause.",
-    fix="update and reboot them together",
+kernel = differs(
+    cluster_check(
+        "UNI-008",
+        title="the hosts' kernels differ",
+        severity=Severity.NOTE,
+        seen="kernel versions differ",
+        why="It works, but if one host is slower for no other apparent reason, this may be the "
+        "cause.",
+        fix="update and reboot them together",
+    ),
+    lambda f: f.kernel,
 )
-def same_kernel(cluster: Cluster) -> Sight | None:
-    return _differs(groups(cluster.hosts, lambda f: f.kernel))
 
 
-@cluster_check(
-    "UNI-009",
-    title="the hosts' governors differ",
-    severity=Severity.NOTE,
-    seen="frequency governors differ",
-    why="A host that saves energy is slower, and the others wait for it.",
-    fix=do(FASTEST, "   on all"),
+governor = differs(
+    cluster_check(
+        "UNI-009",
+        title="the hosts' governors differ",
+        severity=Severity.NOTE,
+        seen="frequency governors differ",
+        why="A host that saves energy is slower, and the others wait for it.",
+        fix=do(FASTEST, "   on all"),
+    ),
+    lambda f: ", ".join(f.condition.power.governors),
 )
-def same_governor(cluster: Cluster) -> Sight | None:
-    return _differs(groups(cluster.hosts, lambda f: ", ".join(f.condition.power.governors)))
 
 
 @cluster_check(
@@ -174,31 +209,34 @@ def same_memory(cluster: Cluster) -> Sight | None:
     )
 
 
-@cluster_check(
-    "UNI-011",
-    title="SMT is on for some hosts only",
-    severity=Severity.NOTE,
-    seen="the hosts have different numbers of threads per core",
-    why="It works: a rank gets one thread of each core. Hosts with SMT off are sometimes "
-    "slightly faster.",
-    fix="nothing to do",
+smt = differs(
+    cluster_check(
+        "UNI-011",
+        title="SMT is on for some hosts only",
+        severity=Severity.NOTE,
+        seen="the hosts have different numbers of threads per core",
+        why="It works: a rank gets one thread of each core. Hosts with SMT off are sometimes "
+        "slightly faster.",
+        fix="nothing to do",
+    ),
+    _threads,
+    unit=" threads per core",
 )
-def same_smt(cluster: Cluster) -> Sight | None:
-    return _differs(groups(cluster.hosts, _threads), " threads per core")
 
 
-@cluster_check(
-    "UNI-012",
-    title="the hosts have different numbers of NUMA nodes",
-    severity=Severity.NOTE,
-    seen="the numbers of NUMA nodes with CPUs differ",
-    why="`ipexctl run` starts one rank per node, so these hosts get different numbers of ranks, "
-    "and some ranks have fewer cores than others.",
-    fix="set sub-NUMA clustering (SNC, NPS) identically in the firmware, or set -ppn",
+numa_nodes = differs(
+    cluster_check(
+        "UNI-012",
+        title="the hosts have different numbers of NUMA nodes",
+        severity=Severity.NOTE,
+        seen="the numbers of NUMA nodes with CPUs differ",
+        why="`ipexctl run` starts one rank per node, so these hosts get different numbers of "
+        "ranks, and some ranks have fewer cores than others.",
+        fix="set sub-NUMA clustering (SNC, NPS) identically in the firmware, or set -ppn",
+    ),
+    lambda f: usable_cores.numa_nodes(f.cpu) if f.cpu.cpus else None,
+    unit=" nodes",
 )
-def same_nodes(cluster: Cluster) -> Sight | None:
-    known = [f for f in cluster.hosts if f.cpu.cpus]
-    return _differs(groups(known, lambda f: usable_cores.numa_nodes(f.cpu)), " nodes")
 
 
 @cluster_check(
@@ -217,24 +255,17 @@ def same_user(cluster: Cluster) -> Sight | None:
     return _differs(groups(cluster.hosts, lambda f: f.user))
 
 
-@cluster_check(
-    "UNI-014",
-    title="transparent huge pages are set differently",
-    severity=Severity.NOTE,
-    seen="transparent_hugepage/enabled differs",
-    why="Hosts with huge pages are slightly faster than those without.",
-    fix=do(HUGE_PAGES, "   on all"),
+huge_pages = differs(
+    cluster_check(
+        "UNI-014",
+        title="transparent huge pages are set differently",
+        severity=Severity.NOTE,
+        seen="transparent_hugepage/enabled differs",
+        why="Hosts with huge pages are slightly faster than those without.",
+        fix=do(HUGE_PAGES, "   on all"),
+    ),
+    lambda f: f.condition.kernel.thp,
 )
-def same_huge_pages(cluster: Cluster) -> Sight | None:
-    return _differs(groups(cluster.hosts, lambda f: f.condition.kernel.thp))
-
-
-def _threads(facts: Facts) -> int | None:
-    cores: dict[int, int] = {}
-    for cpu in facts.cpu.cpus:
-        if cpu.core is not None:
-            cores[cpu.core] = cores.get(cpu.core, 0) + 1
-    return max(cores.values(), default=None)
 
 
 def _differs(

@@ -67,48 +67,6 @@ def _cause(raw: dict[str, Any]) -> Cause:
     return Cause(**raw)
 
 
-def page(causes: Iterable[Cause]) -> str:
-    """docs/failures.md."""
-    found = list(causes)
-    seen = [c for c in found if c.checks]
-    rows = [
-        f"| {c.slug} | {c.title} | `{_cell(c.example)}` | {', '.join(c.checks)} |" for c in seen
-    ]
-    unseen = [
-        f"| {c.slug} | {c.title} | `{_cell(c.example)}` | {c.unseen} |"
-        for c in found
-        if not c.checks
-    ]
-    return "\n".join([_PAGE, _SEEN, *rows, "", _UNSEEN, *unseen]) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("`", "'")
-
-
-_PAGE = """\
-# Known failures
-
-Generated from `ipexctl/explain/causes/causes.toml` by `make docs`.
-`ipexctl explain LOGFILE` finds these in a log, `ipexctl explain NAME` explains one and says what to
-type, and a failed run ends by naming the failure that its last lines show.
-"""
-_SEEN = """\
-## Detected before a run
-
-`ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason
-why a host could not be checked. `tests/doctor/test_corpus.py` reproduces those that
-can occur in a lab.
-
-| name | what it is | what is printed | seen as |
-|---|---|---|---|"""
-_UNSEEN = """\
-## Not detected before a run
-
-| name | what it is | what is printed | why not |
-|---|---|---|---|"""
-
-
 Known = Callable[[], tuple["Cause", ...]]  # the table, which takes 60 ms to read
 
 

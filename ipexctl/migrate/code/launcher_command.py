@@ -47,10 +47,13 @@ class LeftOut:
     texts: list[str] = field(default_factory=list)
 
     def __call__(self, error: InputError, typed: str = "", reason: str = "") -> None:
+        hint = error.hint if not error.hint.startswith("leave it out") else ""
+        why = "; in its place: ".join(filter(None, (reason or error.why, hint)))
         if not self.tables.reported(typed):
-            hint = error.hint if not error.hint.startswith("leave it out") else ""
-            why = "; in its place: ".join(filter(None, (reason or error.why, hint)))
-            self.texts.append(f"{typed or error.what} ({why})" if why else typed or error.what)
+            self.add(typed or error.what, why)
+
+    def add(self, text: str, why: str) -> None:
+        self.texts.append(f"{text} ({why})" if why else text)
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,6 @@ def _kept(env: Iterable[str], left_out: LeftOut) -> Iterator[str]:
     for item in env:
         name, _, value = item.partition("=")
         if name.startswith(_OF_MPI):
-            left_out(InputError(""), for_pasting((item,)), "it may not fit the MPI of the run")
+            left_out.add(for_pasting((item,)), "it may not fit the MPI of the run")
         elif name not in OWN and not left_out.tables.rules.find("variable", name, value):
             yield item

@@ -5,20 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ipexctl.migrate.code.launcher_command import Settings, Tables, ipexctl_command, line_of
 from ipexctl.migrate.code.migrate_finding import Command, Edit, Finding, Lines, Reading, found
 from ipexctl.migrate.code.rules import Rule
-from ipexctl.user_code.call_arguments import command_words, text_of
-from ipexctl.user_code.dotted_names import dotted, imported_names
 from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
-from ipexctl.user_code.source_reader import STARTS_A_PROCESS, assigned_once
+from ipexctl.user_code.python_file import Called, PythonFile, text_of
 from ipexctl.user_code.typed_word import as_typed
 
-_WRITES = ("os.environ.setdefault", "os.putenv")
-_VERSION_WORDS = ("version", "hasattr", "signature", "fields(")
 _UNKNOWN = re.compile(r"[?{}]")
 _NEAR = 1000  # letters that are looked at around a place
 _WORD = re.compile(r"""(?P<quote>["'])(?P<text>[\w.-]*)(?P=quote)""")
@@ -26,8 +22,7 @@ _WORD = re.compile(r"""(?P<quote>["'])(?P<text>[\w.-]*)(?P=quote)""")
 
 def read_python(text: str, tables: Tables) -> Reading:
     try:
-        tree = ast.parse(text)
-        reader = _Reader(tree, text, tables)
+        reader = _Reader(text, tables)
         findings = sorted(reader.findings(), key=lambda f: (f.line, f.rule.id))
     except SyntaxError as e:
         version = ".".join(map(str, sys.version_info[:2]))
@@ -39,67 +34,46 @@ def read_python(text: str, tables: Tables) -> Reading:
 
 
 class _Reader:
-    def __init__(self, tree: ast.Module, text: str, tables: Tables) -> None:
-        self.tree, self.text, self.tables, self.rules = tree, text, tables, tables.rules
+    def __init__(self, text: str, tables: Tables) -> None:
+        self.text, self.tables, self.rules = text, tables, tables.rules
+        self.file = PythonFile(text)
         self.lines = Lines(text)
-        self.names = imported_names(tree)
-        self.fixed = assigned_once(tree)
-        self.parents = {c: p for p in ast.walk(tree) for c in ast.iter_child_nodes(p)}
-        self.bases = [
-            (node.name, dotted(base, self.names))
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ClassDef)
-            for base in node.bases
+        nodes = self.file.nodes
+        self.used = {n.id for n in nodes if isinstance(n, ast.Name)}
+        self.of_calls = [
+            (call.node, one)
+            for call in self.file.calls
+            for one in (*self._strings(call), *self._keywords(call))
         ]
-        replaced = {f.edit.start for f in self._of_calls() if f.edit}
-        texts = (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and text_of(n))
+        replaced = {
+            one.edit.start
+            for node, one in self.of_calls
+            if one.edit and not self.file.guarded(node)
+        }
+        texts = (n for n in nodes if isinstance(n, ast.Constant) and text_of(n))
         self.texts = {text_of(n) for n in texts if self._start(n) not in replaced}
         self.xpu = any("xpu" in text for text in self.texts) or any(
-            isinstance(n, ast.Attribute) and n.attr == "xpu" for n in ast.walk(tree)
+            isinstance(n, ast.Attribute) and n.attr == "xpu" for n in nodes
         )
-        self.used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
 
     def findings(self) -> Iterator[Finding]:
-        optimizers = self._optimizers()
-        for node in ast.walk(self.tree):
-            for one in self._of(node, optimizers):
-                yield replace(one, edit=None) if self._guarded(node) else one
+        for node, one in (*self._of_names(), *self.of_calls, *self._states(), *self._variables()):
+            yield replace(one, edit=None) if self.file.guarded(node) else one
 
     def commands(self) -> Iterator[Command]:
         """Launcher lines that the file starts, as far as its text has their words."""
-        for node in ast.walk(self.tree):
-            started = isinstance(node, ast.Call) and dotted(node.func, self.names)
-            if not isinstance(node, ast.Call) or started not in STARTS_A_PROCESS:
-                continue
-            words = command_words(node)
+        for call, words in self.file.commands():
             line = line_of(as_typed(words), self.tables)
             if line and line.launcher != "python" and not any(_UNKNOWN.search(w) for w in words):
                 made = ipexctl_command(line, line.args, Settings(), self.tables)
-                yield replace(made, line=node.lineno)
+                yield replace(made, line=call.line)
 
-    def _of_calls(self) -> Iterator[Finding]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                target = dotted(node.func, self.names)
-                found_here = [*self._strings(node, target), *self._keywords(node, target)]
-                yield from [] if found_here and self._guarded(node) else found_here
-
-    def _of(self, node: ast.AST, optimizers: frozenset[str]) -> Iterator[Finding]:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from self._import(node)
-        elif isinstance(node, ast.Attribute | ast.Name):
-            yield from self._name(node)
-        elif isinstance(node, ast.Call):
-            target = dotted(node.func, self.names)
-            yield from self._strings(node, target)
-            yield from self._keywords(node, target)
-            yield from self._state(node, optimizers)
-            if target in _WRITES and node.args:
-                yield from self._variable(node, text_of(node.args[0]), node.args[1:])
-        elif isinstance(node, ast.Assign):
-            for place in node.targets:
-                if isinstance(place, ast.Subscript) and self._is_environment(place.value):
-                    yield from self._variable(node, text_of(place.slice), [node.value])
+    def _of_names(self) -> Iterator[tuple[ast.AST, Finding]]:
+        for node in self.file.nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                yield from ((node, one) for one in self._import(node))
+            elif isinstance(node, ast.Attribute | ast.Name):
+                yield from ((node, one) for one in self._name(node))
 
     # --- imports and names -----------------------------------------------------------------------
 
@@ -133,16 +107,16 @@ class _Reader:
         before, after = self.text[first:start], self.text[end:last]
         if before.strip() or (after.strip() and not after.lstrip().startswith("#")):
             return None
-        body = getattr(self.parents[node], "body", [])
-        if body == [node] and not isinstance(self.parents[node], ast.Module):
+        body = getattr(self.file.parents[node], "body", [])
+        if body == [node] and not isinstance(self.file.parents[node], ast.Module):
             return Edit(start, end, "pass")
         return Edit(first, last)
 
     def _name(self, node: ast.Attribute | ast.Name) -> Iterator[Finding]:
-        parent = self.parents.get(node)
+        parent = self.file.parents.get(node)
         if isinstance(parent, ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return
-        name = dotted(node, self.names)
+        name = self.file.dotted(node)
         rule = self.rules.find("name", name)
         if not rule:
             return
@@ -162,53 +136,46 @@ class _Reader:
             return None
         more = ", " if call.keywords else ""
         # an imported `autocast` would leave torch itself without an import
-        if "torch" not in self.names or "\n" in opened[0]:
+        if "torch" not in self.file.aliases or "\n" in opened[0]:
             return None
         return Edit(start, opened.end(), rule.to + more)
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def _strings(self, call: ast.Call, target: str) -> Iterator[Finding]:
-        last = call.func.attr if isinstance(call.func, ast.Attribute) else target
+    def _strings(self, call: Called) -> Iterator[Finding]:
         for rule in self.rules.of("string"):
-            if last.rpartition(".")[2] not in rule.calls or not self._fits(call, target, last):
+            if call.name not in rule.calls or not _takes_a_backend(call):
                 continue
-            given = [k.value for k in call.keywords if k.arg in rule.names]
-            if last.rpartition(".")[2] == "init_process_group":
-                given += call.args[:1]
-            for value in given:
-                if isinstance(value, ast.Name):
-                    value = self.fixed.get(value.id, value)
+            given = [value for name, value in call.keywords.items() if name in rule.names]
+            if call.name == "init_process_group":
+                given += call.node.args[:1]
+            for value in map(self.file.value_of, given):
                 if text_of(value) == rule.value:
                     edit = self._other_text(value, rule) if rule.edit else None
                     yield found(rule, rule.value, value.lineno, edit)
 
-    def _fits(self, call: ast.Call, target: str, last: str) -> bool:
-        """`compile` is torch's; an option of a parser is one that names a backend."""
-        if last in ("add_argument", "option"):
-            return any("backend" in text_of(word) for word in call.args)
-        return last != "compile" or target == "torch.compile"
-
-    def _keywords(self, call: ast.Call, target: str) -> Iterator[Finding]:
-        given = {k.arg: k for k in call.keywords if k.arg}
-        trainer = is_trainer_arguments(framework_class(self.bases, target))
-        for name, keyword in given.items():
-            rule = self.rules.find("keyword", name) if not trainer else None
-            if rule and target in rule.calls:
+    def _keywords(self, call: Called) -> Iterator[Finding]:
+        trainer = is_trainer_arguments(framework_class(self.file.bases, call.target))
+        for keyword in call.node.keywords:
+            name = keyword.arg or ""
+            if trainer:
+                yield from self._trainer_argument(keyword, call.keywords)
+            elif name and (rule := self.rules.find("keyword", name)) and call.target in rule.calls:
                 yield found(rule, name, keyword.lineno)
-            if not trainer:
-                continue
-            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
-            rule = self.rules.argument(name, value)
-            if not rule:
-                continue
-            written = f'{name}="{rule.value}"' if rule.value else name
-            edit = None if rule.to in given else self._keyword_edit(keyword, rule)
-            one = found(rule, written, keyword.lineno, edit)
-            use = rule.keyword or rule.use
-            if use.endswith("=True"):
-                use = use.removesuffix("True") + ast.unparse(keyword.value)
-            yield replace(one, use=use)
+
+    def _trainer_argument(
+        self, keyword: ast.keyword, given: Mapping[str, ast.expr]
+    ) -> Iterator[Finding]:
+        value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+        rule = self.rules.argument(keyword.arg or "", value)
+        if not rule:
+            return
+        written = f'{keyword.arg}="{rule.value}"' if rule.value else keyword.arg or ""
+        edit = None if rule.to in given else self._keyword_edit(keyword, rule)
+        use = rule.keyword or rule.use
+        if use.endswith("=True"):
+            use = use.removesuffix("True") + ast.unparse(keyword.value)
+        yield replace(found(rule, written, keyword.lineno, edit), use=use)
 
     def _keyword_edit(self, keyword: ast.keyword, rule: Rule) -> Edit | None:
         start, end = self._start(keyword), self._end(keyword)
@@ -240,45 +207,29 @@ class _Reader:
 
     # --- optimizers and variables ----------------------------------------------------------------
 
-    def _optimizers(self) -> frozenset[str]:
-        """Names that ipex.optimize gives an optimizer."""
-        return frozenset(
+    def _states(self) -> Iterator[tuple[ast.AST, Finding]]:
+        """Calls that save or load the state of an optimizer of ipex.optimize."""
+        optimizers = {
             ast.unparse(target.elts[1])
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-            and dotted(node.value.func, self.names).endswith("_for_pytorch.optimize")
-            for target in node.targets
-            if isinstance(target, ast.Tuple | ast.List) and len(target.elts) == 2
-        )  # fmt: skip
+            for _, target, value in self.file.assignments()
+            if isinstance(value, ast.Call)
+            and self.file.dotted(value.func).endswith("_for_pytorch.optimize")
+            and isinstance(target, ast.Tuple | ast.List)
+            and len(target.elts) == 2
+        }
+        for call in self.file.calls if optimizers else ():
+            rule = self.rules.find("state", call.name)
+            if rule and isinstance(call.node.func, ast.Attribute):
+                owner = ast.unparse(call.node.func.value)
+                if owner in optimizers:
+                    yield call.node, found(rule, f"{owner}.{call.name}", call.line)
 
-    def _state(self, call: ast.Call, optimizers: frozenset[str]) -> Iterator[Finding]:
-        if not isinstance(call.func, ast.Attribute):
-            return
-        rule, owner = self.rules.find("state", call.func.attr), ast.unparse(call.func.value)
-        if rule and owner in optimizers:
-            yield found(rule, f"{owner}.{call.func.attr}", call.lineno)
-
-    def _is_environment(self, node: ast.expr) -> bool:
-        return dotted(node, self.names) == "os.environ"
-
-    def _variable(self, node: ast.AST, name: str, values: list[ast.expr]) -> Iterator[Finding]:
-        rule = self.rules.find("variable", name, text_of(values[0]) if values else "")
-        if rule:
-            yield found(rule, name, getattr(node, "lineno", 1))
+    def _variables(self) -> Iterator[tuple[ast.AST, Finding]]:
+        for one in self.file.variables():
+            if rule := self.rules.find("variable", one.name, text_of(one.value)):
+                yield one.node, found(rule, one.name, one.node.lineno)
 
     # --- places ----------------------------------------------------------------------------------
-
-    def _guarded(self, node: ast.AST) -> bool:
-        """Behind a look at a version, or where a failure is caught: the file has planned for it."""
-        while (parent := self.parents.get(node)) is not None:
-            if isinstance(parent, ast.Try) and parent.handlers:
-                return True
-            if isinstance(parent, ast.If) and node is not parent.test:
-                test = ast.unparse(parent.test)
-                if any(word in test for word in _VERSION_WORDS):
-                    return True
-            node = parent
-        return False
 
     def _start(self, node: ast.AST) -> int:
         return self.lines.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
@@ -286,6 +237,13 @@ class _Reader:
     def _end(self, node: ast.AST) -> int:
         line, column = getattr(node, "end_lineno", 1), getattr(node, "end_col_offset", 0)
         return self.lines.offset(line, column)
+
+
+def _takes_a_backend(call: Called) -> bool:
+    """`compile` is torch's; an option of a parser is one that names a backend."""
+    if call.name in ("add_argument", "option"):
+        return any("backend" in text_of(word) for word in call.node.args)
+    return call.name != "compile" or call.target == "torch.compile"
 
 
 def _filled(rule: Rule, call: ast.Call) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -91,31 +91,3 @@ def parse(text: str) -> Rules:
 def _rule(raw: dict[str, Any]) -> Rule:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
     return Rule(**values)
-
-
-BEGIN, END = "<!-- rules: made by tools/gen_docs.py -->", "<!-- end of rules -->"
-
-
-def updated(text: str, rules: Iterable[Rule]) -> str:
-    """docs/migrate.md with the table of the rules as they are."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
-    lines = ["| rule | finds | since | replacement | `--write` | source |", "|" + "---|" * 6]
-    lines += [
-        f"| {r.id} | {_found(r)} | {r.since} | {_cell(r.use) or 'none: remove it'} | "
-        f"{'yes' if r.edit else 'no'} | {_cell(r.source)} |"
-        for r in rules
-    ]
-    return f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}"
-
-
-def _found(rule: Rule) -> str:
-    names = ", ".join(f"`{name}`" for name in rule.names)
-    value = f" with `{_cell(rule.value)}`" if rule.value else ""
-    return f"{rule.kind} {names}{value}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -21,10 +21,11 @@ from ipexctl.remote.failure import Failure
 
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 RESUMED = 4 << 20  # from this size on a part is worth keeping
+HASHED = 8 << 20  # bytes that are hashed at a time
 KEPT = 7 * 86400  # seconds that a large part waits for its next try
 BEAT = 5.0  # seconds between signs of life: a dead connection is noticed by those who write to it
 QUIET = 300.0  # a controller that sends nothing for so long is gone
-hashed = set()  # type: set[object]  # what this agent has hashed itself, by stamp()
+hashes = {}  # type: dict[tuple[int, ...], str]  # of files that this agent has hashed or written
 
 
 def op_have(call, header):
@@ -104,7 +105,7 @@ def has(root, sha, size):
 
 def verify(root, shas):
     """A disk can lose what it was given. What is no longer the blob is removed, to come again."""
-    damaged = [path_of(root, sha) for sha in shas if not is_intact(path_of(root, sha), sha)]
+    damaged = [path_of(root, sha) for sha in shas if not has_content(path_of(root, sha), sha)]
     for path in damaged:
         unlink(path)
     if damaged:
@@ -118,33 +119,41 @@ def verify(root, shas):
         )
 
 
-def is_intact(path, sha):
+def has_content(path, sha, beat=lambda: None):
+    """Is it a regular file with this content? An agent reads it once and calls `beat` meanwhile."""
     try:
-        with open(path, "rb") as file:
-            known = stamp(file.fileno())
-            if known in hashed:
-                return True
-            whole = hash_of(file).hexdigest() == sha
-    except OSError as e:
-        raise Failure("cannot read the blob %s" % sha[:16], str(e)) from None
-    if whole:
-        hashed.add(known)
-    return whole
+        found = file_id(os.lstat(path))
+        if found and found not in hashes:
+            with open(path, "rb") as file:
+                hashes[found] = hash_of(file, beat).hexdigest()
+    except OSError:
+        return False
+    return hashes.get(found) == sha
 
 
-def stamp(fd):
-    """A file that is touched has another one."""
-    return stamp_of(os.fstat(fd))
+def file_id(info):
+    """As long as a file has this one, it was not written to; also under another name."""
+    if not stat.S_ISREG(info.st_mode):
+        return ()
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
+
+
+def learn(path, sha):
+    """This agent has just written the file."""
+    hashes[file_id(os.lstat(path))] = sha
 
 
 def stamp_of(found):
+    """A file that is touched has another one."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def hash_of(file):
+def hash_of(file, beat=lambda: None):
     digest = hashlib.sha256()
-    for chunk in iter(lambda: file.read(1 << 20), b""):
+    for chunk in iter(lambda: file.read(HASHED), b""):
         digest.update(chunk)
+        if len(chunk) == HASHED:
+            beat()
     return digest
 
 
@@ -241,7 +250,7 @@ def store_part(root, part, sha):
     os.fsync(part.file.fileno())
     root_folder.subfolder(root, "blobs", "sha256", sha[:2])
     os.rename(part.path, path_of(root, sha))
-    hashed.add(stamp(part.file.fileno()))
+    learn(path_of(root, sha), sha)
 
 
 def receive(call, file, size):
@@ -356,3 +365,24 @@ def unlink(path):
         os.unlink(path)
     except OSError:
         pass
+
+
+def open_stored(path):
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:  # by hand, or on a filesystem without locks
+        raise Failure(
+            "a file that was to be copied has disappeared: %s" % path,
+            "",
+            "run the same command again: the file is sent again",
+            "damaged",
+        ) from None
+
+
+def damage_failure(path):
+    return Failure(
+        "a file on this host's disk is corrupt: %s" % path,
+        "the corrupt file has been removed",
+        "run the same command again: the file is sent again",
+        "damaged",
+    )

@@ -17,6 +17,7 @@ import time
 from ipexctl.remote.connection.link_thread import BEATS, FORGOTTEN, Link
 from ipexctl.remote.connection.tls_channel import Channel, Reset, in_words
 
+NOT_YET = "not connected yet"
 RETRY, SLOWEST_RETRY = 0.2, 2.0
 ACCEPTED = 32  # connections taken before other work
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -108,7 +109,7 @@ class Spoke(Link):
         Link.__init__(self, [hub], keys, False, lambda end, message: take(message))
         self.name = name
         self.hub = self.ends[hub]
-        self.trouble = "not connected yet"
+        self.trouble = NOT_YET
         self.tries = 0
         self.retry = RETRY
         self.next_try = None  # None: connecting, or connected

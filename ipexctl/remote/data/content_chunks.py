@@ -1,10 +1,11 @@
 """Cutting a file into chunks where its content says so, so that an insertion moves few of them.
 
-data/rules/chunk_cutting.py does the same on the controller: both must cut alike.
+The controller imports this module: both sides must cut alike.
 """
 
 import re
 import zlib
+from typing import BinaryIO, Iterator
 
 LEAST, MOST = 512 << 10, 4 << 20  # bytes of a chunk
 # Python is too slow for a rolling hash: `re` finds places to look at, about one in 256
@@ -15,7 +16,7 @@ WINDOW = 48  # bytes before the place, which decide
 RARE = 2048  # one place in so many ends a chunk
 
 
-def chunks(file):
+def chunks(file: BinaryIO) -> Iterator[bytes]:
     """The bytes of each."""
     data = b""
     while True:
@@ -31,7 +32,7 @@ def chunks(file):
         data = data[end:]
 
 
-def first_end(data):
+def first_end(data: bytes) -> int:
     for place in PLACE.finditer(data, LEAST):
         end = place.end()
         if zlib.crc32(data[end - WINDOW : end]) % RARE == 0:

@@ -11,10 +11,9 @@ import os
 import shutil
 import stat
 import time
-import zlib
 
 from ipexctl.remote import durable, root_folder
-from ipexctl.remote.blobs import blobs
+from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import content_chunks, dataset_versions
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.project import synced_folders
@@ -23,8 +22,7 @@ SHORT = 16
 BUSY = "busy"
 COMPARED = 16 << 30  # bytes of earlier versions that are read for chunks
 SOURCES = 4  # places of one content that are tried
-parts = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, from op_make to op_fill
-hashes = {}  # type: dict[tuple[int, ...], str]  # what this agent has hashed, or written, by mark_of()
+parts = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, by folder and key
 
 
 def unchanged_summary(top, version):
@@ -34,9 +32,11 @@ def unchanged_summary(top, version):
 def claim_part(call, root, top, key, tree, waits=True):
     """The version to be made or mended, ours alone; None when it is good, whoever has made it; BUSY
     when somebody else makes it and we are not to wait."""
+    if (top, key) in parts:
+        return parts[top, key]
     while not dataset_versions.is_intact(call, top, key[:SHORT]):
         try:
-            part = parts.get((top, key)) or Part(root, top, key, tree)
+            part = Part(root, top, key, tree)
         except FileNotFoundError:
             continue  # its maker has just given it its name
         if waits:
@@ -148,12 +148,6 @@ class Part:
 
     def blob(self, call, sha, size):
         path = os.fsencode(blobs.path_of(self.root, sha))
-        try:
-            info = os.stat(path)
-            if blobs.stamp_of(info) in blobs.hashed:
-                hashes[file_id(info)] = sha
-        except OSError:
-            return None
         if has_content(call, path, sha, size):
             return path
         blobs.unlink(path)  # if it is there it is damaged, and would not be sent
@@ -190,24 +184,27 @@ class Part:
                 first[sha] = (path, bool(executable))
         return first
 
-    def take(self, call, expected, datas):
-        """Each into its first place; finish() links the others."""
-        first = self.first_places({sha for sha, _ in expected})
+    def unpack(self, call, pack):
+        """What came in a pack gets its first place; missing() links the others."""
+        sha, _, packed, pairs = pack
+        expected = blobs.wanted_blobs({"blobs": pairs})
+        first = self.first_places({content for content, _ in expected})
+        call.emit({"event": "alive"})
         try:
-            for sha, _ in expected:
-                path, executable = first[sha]
+            datas = packs.contents(self.root, sha, packed, expected)
+            for content, _ in expected:
+                data = next(datas)
+                path, executable = first[content]
                 with open(path, "wb") as file:
-                    file.write(next(datas))
-                self.placed_new(sha, path, executable)
-            for _ in datas:  # its last word is for the last frame
-                pass
+                    file.write(data)
+                self.placed_new(content, path, executable)
         except OSError as e:
             size = sum(size for _, size in expected)
             raise root_folder.write_failure(e, self.root, size) from None
 
     def placed_new(self, sha, path, executable):
         set_mode(path, executable)
-        hashes[file_id(os.lstat(path))] = sha
+        blobs.learn(path, sha)
         self.learn(sha, executable, path)
 
     def earlier_files(self):
@@ -275,10 +272,6 @@ class Part:
             return file.read(size)
 
     def finish(self, call, hub, source):
-        absent = [i for i in range(len(self.tree["files"])) if not self.there(i)]
-        left = [i for i in absent if not self.placed(call, i)]
-        if left:
-            raise Failure("%d files did not arrive" % len(left), "", "run the same command again")
         mending = self.use is not None
         before = dataset_versions.current_version(self.top)
         replaced = dataset_versions.version_summary(self.top, before) if before else None
@@ -300,13 +293,6 @@ class Part:
         if replaced and before != self.version:
             said["replaced"] = replaced
         return dict(said, same=not self.bad, mended=self.bad) if mending else dict(said, same=False)
-
-    def there(self, i):
-        name, _, size, _ = self.tree["files"][i]
-        try:
-            return os.lstat(synced_folders.inside(self.files, name)).st_size == size
-        except OSError:
-            return False
 
     def links(self, hub):
         """How many were not right."""
@@ -334,56 +320,19 @@ class Part:
         tree = dict(self.tree, stamps=stamps, source=source)
         data = json.dumps(tree, separators=(",", ":")).encode("ascii")
         path = os.path.join(os.path.dirname(self.files), b"tree")
-        synced_folders.write_file(os.fsdecode(path), [data], sync=True)
-
-
-def unpacked(call, root, sha, packed, expected):
-    """The contents in a blob that holds one after the other."""
-    with open(blobs.path_of(root, sha), "rb") as file:
-        data = file.read()
-    if packed:
-        data = zlib.decompress(data)
-    at = 0
-    for content, size in expected:
-        found = data[at : at + size]
-        if hashlib.sha256(found).hexdigest() != content:
-            blobs.unlink(blobs.path_of(root, sha))
-            raise synced_folders.damage_failure(blobs.path_of(root, sha))
-        call.emit({"event": "alive"})
-        yield found
-        at += size
+        durable.write_file(os.fsdecode(path), [data], sync=True)
 
 
 # --- files ---------------------------------------------------------------------------------------
 
 
 def has_content(call, path, sha, size):
-    """Has it this content? Read once."""
     try:
-        info = os.lstat(path)
-        if not stat.S_ISREG(info.st_mode) or info.st_size != size:
+        if os.lstat(path).st_size != size:
             return False
-        mark = file_id(info)
-        if mark not in hashes:
-            with open(path, "rb") as file:
-                hashes[mark] = hash_of(call, file)
     except OSError:
         return False
-    return hashes[mark] == sha
-
-
-def file_id(info):
-    """As long as it is this one, it was not written to: also under another name."""
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
-
-
-def hash_of(call, file):
-    digest = hashlib.sha256()
-    for chunk in iter(lambda: file.read(8 << 20), b""):
-        digest.update(chunk)
-        if len(chunk) == 8 << 20:
-            call.emit({"event": "alive"})
-    return digest.hexdigest()
+    return blobs.has_content(path, sha, lambda: call.emit({"event": "alive"}))
 
 
 def clear_path(path):
@@ -406,7 +355,7 @@ def link_or_copy(source, path, sha, executable, is_blob):
             pass
     shutil.copyfile(source, path)
     set_mode(path, executable)
-    hashes[file_id(os.lstat(path))] = sha
+    blobs.learn(path, sha)
 
 
 def mode_of(executable):

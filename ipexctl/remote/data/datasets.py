@@ -18,7 +18,6 @@ import os
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.data import dataset_build, dataset_versions
-from ipexctl.remote.failure import Failure
 from ipexctl.remote.project import synced_folders
 
 SHORT = dataset_build.SHORT
@@ -32,11 +31,13 @@ def op_make(call, h):
     -> what op_list says of it, when all is here, with {same, mended: files that were not as they
     had been pushed, replaced: what op_list said until now, of another version}; {lacks: true};
     {missing: how many}, as in synced_folders.py, with {earlier: true} where another version is
-    here; without `wait` also {busy: true}: another push makes it
+    here; without `wait` also {busy: true}: another push makes it. What is missing comes as blobs
+    and by op_take, then this is asked again.
     """
     root = root_folder.checked(h["root"])
     top = dataset_versions.dataset_folder(root, h["name"])
-    if dataset_versions.is_intact(call, top, h["key"][:SHORT]):
+    begun = (top, h["key"]) in dataset_build.parts
+    if not begun and dataset_versions.is_intact(call, top, h["key"][:SHORT]):
         return dataset_build.unchanged_summary(top, h["key"][:SHORT])
     tree = synced_folders.manifest(root, h["key"], call.body)
     if tree is None:
@@ -49,7 +50,7 @@ def op_make(call, h):
     missing = part.missing(call)
     if not missing:
         return part.finish(call, h["hub"], h.get("source"))
-    said = synced_folders.report_missing(call, missing)
+    said = synced_folders.report_missing(call, missing, len(tree["files"]))
     return dict(said, earlier=True) if next(part.earlier_files(), None) else said
 
 
@@ -72,10 +73,9 @@ def op_take(call, h):
     """
     root, part = root_folder.checked(h["root"]), part_of(h)
     used = []
-    for sha, size, packed, files in h["packs"]:
-        used.append((sha, size))
-        expected = blobs.wanted_blobs({"blobs": files})
-        part.take(call, expected, dataset_build.unpacked(call, root, sha, packed, expected))
+    for pack in h["packs"]:
+        used.append(pack[:2])
+        part.unpack(call, pack)
     for sha, size, chunks in h["joined"]:
         wanted = blobs.wanted_blobs({"blobs": chunks})
         used += wanted
@@ -90,21 +90,8 @@ def part_of(h):
     return dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
 
 
-def op_fill(call, h):
-    """The same arguments, and {files: [[sha256, size], ...]}: small ones, whose bytes follow."""
-    root = root_folder.checked(h["root"])
-    tree = synced_folders.manifest(root, h["key"], b"")
-    if tree is None:
-        raise Failure("the list of files is gone", "", "run the same command again")
-    expected = blobs.wanted_blobs({"blobs": h["files"]})
-    part = part_of(h)
-    part.missing(call)
-    part.take(call, expected, synced_folders.contents(call, expected))
-    return part.finish(call, h["hub"], h.get("source"))
-
-
 def op_drop(call, h):
-    """The same arguments: it will not be filled. Who waits for it makes it."""
+    """The same arguments: it will not be completed. Who waits for it makes it."""
     part = dataset_build.parts.get(
         (dataset_versions.dataset_folder(root_folder.checked(h["root"]), h["name"]), h["key"])
     )

@@ -43,6 +43,8 @@ def read_software(read, home, root, key=""):
     env = environment()
     used = root + ("/envs/" + key if KEY.match(key) else "/current")
     found = prefixes(home, used, env)
+    accelerate_path, accelerate_keys = accelerate(read, home)
+    stale_files, stale_bytes = stale()
     return {
         "current": current(root, used),
         "prefixes": found,
@@ -51,8 +53,10 @@ def read_software(read, home, root, key=""):
         "missing": missing(env),
         "shadows": shadows(env),
         "startup": startup(read, home),
-        "accelerate": accelerate(read, home),
-        "stale": stale(),
+        "accelerate": accelerate_keys,
+        "accelerate_path": accelerate_path,
+        "stale": stale_files,
+        "stale_bytes": stale_bytes,
         "fabrics": names("/sys/class/infiniband")[:16] + devices(),
     }
 
@@ -125,7 +129,7 @@ def startup(read, home):
 
 
 def accelerate(read, home):
-    """The keys of accelerate's configuration; those inside another one as outer.inner."""
+    """(path, keys) of accelerate's configuration; keys inside another one as outer.inner."""
     folder = os.environ.get("HF_HOME") or home + "/.cache/huggingface"
     path = folder + "/accelerate/default_config.yaml"
     text = small(read, path)
@@ -136,11 +140,11 @@ def accelerate(read, home):
             outer = match.group(2)
         if match:
             keys.append(outer + "." + match.group(2) if match.group(1) else outer)
-    return {"path": path, "keys": keys[:100]} if keys else None
+    return (path, keys[:100]) if keys else ("", [])
 
 
 def stale():
-    """[how many, bytes]: our own shared memory of MPI processes that are gone."""
+    """(how many, bytes): our own shared memory of MPI processes that are gone."""
     count = size = 0
     for name in names("/dev/shm"):
         match = STALE.match(name)
@@ -152,7 +156,7 @@ def stale():
             continue
         if info.st_uid == os.getuid() and match.group(1):
             count, size = count + 1, size + info.st_blocks * 512
-    return [count, size]
+    return count, size
 
 
 def devices():
@@ -164,18 +168,18 @@ def devices():
 
 
 def current(root, link):
-    """{link, exists, whole, left, changed, environment}: what `ipexctl run` would use; None without
-    any. `wanted`: that environment is not here, and others may be."""
+    """{prefix, exists, whole, left, changed, environment}: what `ipexctl run` would use; None
+    without any. `wanted`: that environment is not here, and others may be."""
     envs = names(root + "/envs")
     left = sum(n.startswith(".work-") for n in envs)
     if not os.path.lexists(link):
         wanted = "" if link == root + "/current" else os.path.basename(link)
-        nothing = {"link": "", "exists": False, "whole": None, "left": left, "wanted": wanted}
+        nothing = {"prefix": "", "exists": False, "whole": None, "left": left, "wanted": wanted}
         return nothing if envs else None
     prefix = os.path.realpath(link)
     ours = os.path.dirname(prefix) == os.path.realpath(root + "/envs")
     return {
-        "link": prefix,
+        "prefix": prefix,
         "exists": os.path.exists(prefix + "/bin/python"),
         "whole": os.path.exists(prefix + "/.ipexctl-ok") if ours else None,
         "left": left,
@@ -299,7 +303,7 @@ def layout(prefix):
     starters = [prefix + "/bin/" + n for n in ("mpirun", "mpiexec.hydra")]
     return {
         "libmpi": any(map(os.path.exists, mpi)),
-        "libfabric": [f for f in fabric if os.path.exists(f + "/libfabric.so.1")][:1],
+        "libfabric": next((f for f in fabric if os.path.exists(f + "/libfabric.so.1")), ""),
         "providers": sorted(set(providers)),
         "absent": [s for s in starters if not os.path.exists(s)],
     }

@@ -106,9 +106,17 @@ def _limits(groups, live):
     if live:
         import resource
 
-        for name in ("NOFILE", "MEMLOCK", "NPROC", "CORE", "AS", "CPU", "FSIZE", "STACK"):
-            soft, hard = resource.getrlimit(getattr(resource, "RLIMIT_" + name))
-            limits[name.lower()] = [soft, hard]  # -1: no limit
+        for name, number in (
+            ("nofile", resource.RLIMIT_NOFILE),
+            ("memlock", resource.RLIMIT_MEMLOCK),
+            ("nproc", resource.RLIMIT_NPROC),
+            ("core", resource.RLIMIT_CORE),
+            ("address_space", resource.RLIMIT_AS),
+            ("cpu_seconds", resource.RLIMIT_CPU),
+            ("file_size", resource.RLIMIT_FSIZE),
+            ("stack", resource.RLIMIT_STACK),
+        ):
+            limits[name] = list(resource.getrlimit(number))  # [soft, hard]; -1: no limit
     return limits
 
 

@@ -47,18 +47,18 @@ def op_facts(call, args):
     # late: names are being looked up meanwhile
     from ipexctl.remote.facts import machine_state
 
-    facts["state"] = machine_state.read_state(machine.read, fs, groups, cpu["cpus"])
+    facts["condition"] = machine_state.read_state(machine.read, fs, groups, cpu["cpus"])
     if live:
         from ipexctl.remote.facts import installed_software
 
         facts["software"] = installed_software.read_software(
             machine.read, home, os.path.normpath(root), args.get("environment", "")
         )
-    facts["state"]["load"] = host_load.finish(machine.read, fs, load)
+    facts["condition"]["load"] = host_load.finish(machine.read, fs, load)
     if live:
         from ipexctl.remote.facts import other_runs
 
-        facts["state"]["load"]["runs"] = other_runs.found(root)
+        facts["condition"]["load"]["runs"] = other_runs.found(root)
     if args.get("listen"):
         ports = host_network.op_listen(call, args)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
@@ -97,7 +97,7 @@ def _disk(statvfs, root, mounts):
     return {
         "root": root,
         "real": os.path.realpath(root),
-        "exists": there == root,
+        "there": there == root,
         "free": stat.f_bavail * stat.f_frsize if stat else None,
         "free_inodes": stat.f_favail if stat and stat.f_files else None,
         "total": stat.f_blocks * stat.f_frsize if stat else None,
@@ -115,7 +115,7 @@ def _disk(statvfs, root, mounts):
 def _root(statvfs, root, mounts):
     """Our own folder, of which a command as root may have made a part."""
     found = _disk(statvfs, root, mounts)
-    parts = os.listdir(root) if found["exists"] and os.access(root, os.R_OK) else []
+    parts = os.listdir(root) if found["there"] and os.access(root, os.R_OK) else []
     for path in sorted(os.path.join(root, name) for name in parts):
         ours = os.path.isdir(path) and not os.path.islink(path)  # a link may lead to what is shared
         if ours and not os.access(path, os.W_OK | os.X_OK):
@@ -172,7 +172,7 @@ def _user():
 
 
 def _pythons(home):
-    """[{path, version, venv}], each real file once; shims and wrappers are no interpreters.
+    """[{path, version, venv_ok}], each real file once; shims and wrappers are no interpreters.
 
     The one that runs this is one wherever it is: a wrapper may have started it.
     """
@@ -223,7 +223,7 @@ def _python(path, real, own):
     venv = None
     if homes:
         venv = any(os.path.isdir(h + "/ensurepip") for h in homes)
-    return {"path": path, "version": version, "venv": venv}
+    return {"path": path, "version": version, "venv_ok": venv}
 
 
 def _is_elf(path):

@@ -53,10 +53,14 @@ class Hub:
                 self.link = hub_link.Hub(self.others, self.supervisor.plan["keys"], self.take)
                 port = self.link.listen(self.run["address"], self.run["ports"])
             except ImportError as e:
-                raise Failure("this host's Python cannot encrypt (%s)" % e) from None
+                raise Failure(
+                    "this host's Python cannot encrypt (%s)" % e, slug="python-without-ssl"
+                ) from None
             except OSError as e:
                 where = "%s: %s" % (self.run["address"], e.strerror or e)
-                raise Failure("cannot wait for the other hosts at %s" % where) from None
+                raise Failure(
+                    "cannot wait for the other hosts at %s" % where, slug="cannot-listen"
+                ) from None
         start_thread(self.loop)
         return port
 
@@ -222,7 +226,9 @@ class Spoke:
                 supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
             )
         except ImportError as e:
-            raise Failure("this host's Python cannot encrypt (%s)" % e) from None
+            raise Failure(
+                "this host's Python cannot encrypt (%s)" % e, slug="python-without-ssl"
+            ) from None
 
     def begin(self):
         return 0

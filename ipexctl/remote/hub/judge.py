@@ -65,7 +65,6 @@ class Judge:
     def tick(self, now):
         limit = self.run["timeout"]
         if limit and now - self.began > limit and not self.decided and not self.over:
-            self.decided = True
             self.fact("timeout", seconds=limit)
             self.signal("--timeout", now + self.run["grace"])
         if self.over:
@@ -90,7 +89,6 @@ class Judge:
         if self.asked:
             self.deadline = now
             return
-        self.decided = True
         self.fact("asked", by=by, seconds=seconds)
         self.signal(by, now + seconds)
 
@@ -99,7 +97,6 @@ class Judge:
             return
         self.lost.add(host)
         self.paths.forget(host)
-        self.decided = True
         self.fact("lost", host=host, why=why)
         self.soon(now + LOST_GRACE)
 
@@ -186,14 +183,15 @@ class Judge:
                 who = "MPI's daemon on %s" if self.run["mpi"] else "what started %s's ranks"
                 with_mpirun = host == self.first and self.code is not None
                 asked = event.get("asked") is True or with_mpirun
-                self.program_ended(who % host, host, code, error, now + DAEMON_GRACE, asked)
+                deadline = now + DAEMON_GRACE
+                self.program_ended(who % host, host, code, error, deadline, asked=asked)
             self.order(self.first, {"exited": key, "code": code})
         else:
             to = self.by_ssh[key]
             if not self.ranks[to] <= set(self.ended):
                 who = "%s's ssh to %s" % (host, to)
                 asked = self.code is not None
-                self.program_ended(who, host, code, error, now + DAEMON_GRACE, asked)
+                self.program_ended(who, host, code, error, now + DAEMON_GRACE, asked=asked)
             self.order(host, {"exited": key, "code": code})
 
     def is_of(self, host, key):
@@ -209,7 +207,6 @@ class Judge:
         self.soon(deadline)
         if asked:
             return
-        self.decided = True
         self.fact(
             "program",
             who=who, host=host, code=code, killed=by_signal(code),  # 255: it gave up by itself
@@ -249,7 +246,6 @@ class Judge:
             return
         if not self.asked:  # else they have their own time
             self.soon(now + FAIL_GRACE)
-        self.decided = True
 
     def on_unanswered(self, host, event, now):
         """Its ranks get no answer from some addresses."""
@@ -260,7 +256,6 @@ class Judge:
     def on_frozen(self, host, event, now):
         rank, seconds = whole(event["rank"]), amount(event["seconds"])
         if rank in self.ranks[host] and rank not in self.ended and not self.decided:
-            self.decided = True
             self.fact("frozen", host=host, rank=rank, seconds=seconds)
             self.deadline = now
 
@@ -288,7 +283,9 @@ class Judge:
             self.orders.append((host, order))
 
     def fact(self, event, **more):
-        self.facts.append(dict(more, event=event))
+        fact = dict(more, event=event)
+        self.facts.append(fact)
+        self.decided = self.decided or is_decisive(fact)
 
 
 def is_decisive(fact):

@@ -140,10 +140,6 @@ def by_path(tree):
     return found
 
 
-def encoded(name):
-    return name.encode("utf-8", "surrogateescape")
-
-
 def lowest_priority():
     """Of this thread: what the run itself does comes first."""
     try:

@@ -1,9 +1,8 @@
 """Folders by content: what of them is here, and laying them out as a run's own copy.
 
-Small files are not blobs of their own: thousands of them would cost thousands of files more. They
-come many in one frame and are kept as they came, in packs. What is read from a pack or a blob is
-hashed again, so none of it needs to be on the disk when we answer. From our answer on until all is
-laid out we hold a lock (blobs.keep), so that nothing that was found here is removed meanwhile.
+Large files are blobs, small ones are in packs. What is read from either is hashed again, so none of
+it needs to be on the disk when we answer. From our first answer on until all is laid out we hold a
+lock (blobs.keep), so that nothing that was found here is removed meanwhile.
 
 Paths are bytes here: a Python in the locale C of a host could not even name what is not ASCII.
 """
@@ -12,34 +11,31 @@ import hashlib
 import json
 import os
 import shutil
-import struct
 import time
 import zlib
 
 from ipexctl.remote import durable, root_folder
-from ipexctl.remote.blobs import blobs
+from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.project import spare_copies
 from ipexctl.remote.run_files import run_folders
 
 PACKED = 256 * 1024  # as on the controller
-MANY = 100000  # indices in one frame
 PACKS = 24  # when there are more, the one that was used longest ago goes
 KEPT = 30 * 86400
-HEAD = struct.Struct(">4sI")
-MAGIC = b"ipx1"
 CLONE = 0x40049409  # ioctl FICLONE: a copy that shares its blocks, on btrfs and xfs
 claims = {}  # type: dict[str, list[int]]  # folders that this agent makes now, and their locks
 
 
 def op_make(call, h):
-    """{root, run_id, key, cwd}, body: the manifest, or nothing if it should be known here.
+    """{root, run_id, key, cwd, packs}, body: the manifest, or nothing if it should be known here.
 
     -> {cwd, mark} once all is there; {lacks: true} without the manifest; {missing: how many}, after
-    events {"event": "missing", "files": [index, ...]}
+    {"event": "missing"} with a bit for each file. What is missing comes as blobs; the next request
+    names those of them that are `packs`, as packs.keep takes them.
 
-    Hosts with one home share the run's folder. Who comes first makes it, from here to the end of
-    op_fill; the others wait. They all find the same mark.
+    Hosts with one home share the run's folder. Who asks first makes it, until it is there or
+    op_drop; the others wait. They all find the same mark.
     """
     root = root_folder.checked(h["root"])
     run = run_folder(h)
@@ -48,47 +44,35 @@ def op_make(call, h):
     tree = manifest(root, h["key"], call.body)
     if tree is None:
         return {"lacks": True}
-    packs = Packs(root)
+    came = h.get("packs", ())
+    try:
+        packs.keep(root, came)
+    except OSError as e:
+        raise root_folder.write_failure(e, root, sum(size for _, size, _, _ in came)) from None
+    here = packs.Packs(root)
     missing = [
         i
         for i, (_, sha, size, _) in enumerate(tree["files"])
-        if not (packs.has(sha, size) if size <= PACKED else blobs.has(root, sha, size))
+        if not (here.has(sha, size) if size <= PACKED else blobs.has(root, sha, size))
     ]
-    packs.touch(tree)
+    here.touch(tree)
     if missing:
-        return report_missing(call, missing)
-    return lay_out(root, run, tree, packs, h)
-
-
-def report_missing(call, missing):
-    """One frame with all of them would be too large for the other side."""
-    for at in range(0, len(missing), MANY):
-        call.emit({"event": "missing", "files": missing[at : at + MANY]})
-    return {"missing": len(missing)}
-
-
-def op_fill(call, h):
-    """The same arguments, and {files: [[sha256, size], ...]}: small ones, whose bytes follow.
-
-    Each frame has {"files": n, "z": whether it is compressed} and the bytes of the next n files.
-    """
-    root = root_folder.checked(h["root"])
-    run = run_folder(h)
-    tree = manifest(root, h["key"], b"")
-    if tree is None:
-        raise Failure("the list of files is gone", "", "run the same command again")
-    expected = blobs.wanted_blobs({"blobs": h["files"]})
-    root_folder.need_space(root, 2 * sum(size for _, size in expected), len(tree["files"]))
-    try:
-        if expected:
-            add_pack(root, expected, contents(call, expected))
-    except OSError as e:
-        raise root_folder.write_failure(e, root, sum(size for _, size in expected)) from None
-    place = lay_out(root, run, tree, Packs(root), h)
-    with blobs.removal(root) as free:  # not before: an old pack may be one of this folder's
-        if free:
-            expire(os.path.join(root, "blobs", "packs"), KEPT, PACKS)
+        return report_missing(call, missing, len(tree["files"]))
+    place = lay_out(root, run, tree, here, h)
+    if came:  # not before: an old pack may be one of this folder's
+        with blobs.removal(root) as free:
+            if free:
+                expire(os.path.join(root, "blobs", "packs"), KEPT, PACKS)
     return place
+
+
+def report_missing(call, missing, count):
+    """Of `count` files these; one bit each, as a list of many would be too large for a header."""
+    bits = bytearray((count + 7) // 8)
+    for i in missing:
+        bits[i // 8] |= 1 << i % 8
+    call.emit({"event": "missing"}, bytes(bits))
+    return {"missing": len(missing)}
 
 
 def op_drop(call, h):
@@ -107,9 +91,9 @@ def op_keep_spare(call, h):
         most = h.get("most", spare_copies.MOST)
         if small["files"] and sum(size for _, _, size, _ in tree["files"]) <= most:
             spare_copies.lowest_priority()
-            packs, empty = Packs(root), spare_copies.EMPTY
+            here, empty = packs.Packs(root), spare_copies.EMPTY
             spare_copies.make(
-                root, h["key"], lambda path: update_folder(root, packs, path, empty, small)
+                root, h["key"], lambda path: update_folder(root, here, path, empty, small)
             )
     finally:
         os.close(kept)
@@ -154,100 +138,9 @@ def manifest(root, key, body):
             return None
         raise Failure("the list of files arrived damaged", "", "run the same command again")
     if body:
-        write_file(path, [data])
+        durable.write_file(path, [data])
         expire(os.path.dirname(path), KEPT)
     return json.loads(data.decode("ascii"))
-
-
-def contents(call, expected):
-    """The bytes of each file, checked, as they come."""
-    todo = iter(expected)
-    left = len(expected)
-    while left:
-        header, body = next_frame(call)
-        if header.get("z"):
-            body = zlib.decompress(body)
-        at, count = 0, header["files"]
-        for _ in range(count):
-            sha, size = next(todo)
-            data = body[at : at + size]
-            if hashlib.sha256(data).hexdigest() != sha:
-                raise Failure(
-                    "a file arrived damaged", "it was discarded",
-                    "run the same command again", "damaged",
-                )  # fmt: skip
-            yield data
-            at += size
-        left -= count
-        call.emit({"event": "got"})
-
-
-def next_frame(call):
-    frame = call.inbox.get(timeout=blobs.QUIET)
-    if frame is None or frame[0].get("abort"):
-        raise Failure("the controller stopped sending")
-    return frame
-
-
-# --- packs ---------------------------------------------------------------------------------------
-
-
-class Packs:
-    """What small contents are here, in ROOT/blobs/packs."""
-
-    def __init__(self, root):
-        self.folder = root_folder.subfolder(root, "blobs", "packs")
-        self.where = {}  # sha256 -> (path, offset, size)
-        self.sizes = {}  # path -> bytes, of all packs
-        self.files = {}  # path -> bytes
-        for name in os.listdir(self.folder):
-            if name.endswith(".pack"):
-                self.learn(os.path.join(self.folder, name))
-
-    def learn(self, path):
-        try:
-            with open(path, "rb") as file:
-                magic, size = HEAD.unpack(file.read(HEAD.size))
-                rows = json.loads(file.read(size).decode("ascii")) if magic == MAGIC else []
-                length = os.fstat(file.fileno()).st_size
-        except (OSError, ValueError, struct.error):
-            rows = []
-        at = HEAD.size + size if rows else 0
-        for sha, count in rows:
-            if at + count <= length:
-                self.where[sha] = (path, at, count)
-            at += count
-        if rows:
-            self.sizes[path] = length
-        else:
-            blobs.unlink(path)
-
-    def has(self, sha, size):
-        found = self.where.get(sha)
-        return found is not None and found[2] == size
-
-    def touch(self, tree):
-        """They are in use, although a spare copy may save reading them."""
-        for path in {self.where[sha][0] for _, sha, _, _ in tree["files"] if sha in self.where}:
-            os.utime(path, None)
-
-    def content(self, sha):
-        path, at, size = self.where.get(sha, (os.path.join(self.folder, sha), 0, 0))
-        if path not in self.files:
-            with opened(path) as file:
-                self.files[path] = memoryview(file.read())
-        data = self.files[path][at : at + size]
-        if hashlib.sha256(data).hexdigest() != sha:
-            blobs.unlink(path)
-            raise damage_failure(path)
-        return data
-
-
-def add_pack(root, expected, datas):
-    folder = root_folder.subfolder(root, "blobs", "packs")
-    index = json.dumps(expected, separators=(",", ":")).encode("ascii")
-    path = os.path.join(folder, "%s.pack" % os.urandom(8).hex())
-    write_file(path, datas, HEAD.pack(MAGIC, len(index)) + index)
 
 
 def expire(folder, age, most=None):
@@ -264,25 +157,6 @@ def expire(folder, age, most=None):
     for i, (used, path) in enumerate(found):
         if used < old or (most is not None and i >= most):
             blobs.unlink(path)
-
-
-def write_file(path, datas, head=b"", sync=False):
-    """Whole or not at all, as far as other readers see; with `sync` also after a power cut."""
-    part = "%s.%d-%s" % (path, os.getpid(), os.urandom(4).hex())
-    try:
-        with open(part, "wb") as file:
-            file.write(head)
-            for data in datas:
-                file.write(data)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.rename(part, path)
-        if sync:
-            durable.sync_folder(os.path.dirname(path))
-    except BaseException:
-        blobs.unlink(part)
-        raise
 
 
 # --- laying out ----------------------------------------------------------------------------------
@@ -310,7 +184,7 @@ def release(run):
         os.close(lock)
 
 
-def lay_out(root, run, tree, packs, h):
+def lay_out(root, run, tree, here, h):
     size = sum(size for _, _, size, _ in tree["files"])
     root_folder.need_space(root, size, len(tree["files"]))
     work = os.fsencode(os.path.join(run, "work"))
@@ -318,7 +192,7 @@ def lay_out(root, run, tree, packs, h):
     try:
         os.mkdir(part, 0o700)
         before = spare_copies.take(root, h["key"], small_files(tree), part)
-        update_folder(root, packs, part, small_files(before or spare_copies.EMPTY), tree)
+        update_folder(root, here, part, small_files(before or spare_copies.EMPTY), tree)
         keep_tree(root, run, h["key"])
         os.makedirs(inside(part, h["cwd"]) if h["cwd"] else part, 0o700, exist_ok=True)
         os.pwrite(claims[run][0], os.urandom(8).hex().encode(), 0)
@@ -361,7 +235,7 @@ def place_of(run, h):
         return {"cwd": os.fsdecode(cwd), "mark": file.read()}
 
 
-def update_folder(root, packs, work, old, new):
+def update_folder(root, here, work, old, new):
     """Makes the folder `work`, which is as `old` says, as `new` says."""
     if old is new:
         return
@@ -377,17 +251,17 @@ def update_folder(root, packs, work, old, new):
             os.mkdir(inside(work, name), 0o700)
     for name, sha, size, executable in new["files"]:
         if was.get(name) != now[name]:
-            place_file(root, packs, inside(work, name), sha, size, 0o700 if executable else 0o600)
+            place_file(root, here, inside(work, name), sha, size, 0o700 if executable else 0o600)
     for name, target in new["links"]:
         if was.get(name) != now[name]:
             link(work, name, target)
 
 
-def place_file(root, packs, path, sha, size, mode):
+def place_file(root, here, path, sha, size, mode):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         if size <= PACKED:
-            write_bytes(fd, packs.content(sha) if size else b"")
+            write_bytes(fd, here.content(sha) if size else b"")
         else:
             copy(blobs.path_of(root, sha), fd, sha)
     finally:
@@ -396,9 +270,9 @@ def place_file(root, packs, path, sha, size, mode):
 
 def copy(path, fd, sha):
     """A run may write to its files, so they are copies; where the filesystem can, without cost."""
-    with opened(path) as source:
+    with blobs.open_stored(path) as source:
         if cloned(source, fd):
-            whole = blobs.is_intact(path, sha)
+            whole = blobs.has_content(path, sha)
         else:
             digest = hashlib.sha256()
             for chunk in iter(lambda: source.read(1 << 20), b""):
@@ -407,7 +281,7 @@ def copy(path, fd, sha):
             whole = digest.hexdigest() == sha
     if not whole:
         blobs.unlink(path)
-        raise damage_failure(path)
+        raise blobs.damage_failure(path)
 
 
 def cloned(source, fd):
@@ -440,25 +314,5 @@ def inside(work, name):
     return os.path.join(work, raw)
 
 
-encoded = spare_copies.encoded
-
-
-def opened(path):
-    try:
-        return open(path, "rb")
-    except FileNotFoundError:  # by hand, or on a filesystem without locks
-        raise Failure(
-            "a file that was to be copied has disappeared: %s" % path,
-            "",
-            "run the same command again: the file is sent again",
-            "damaged",
-        ) from None
-
-
-def damage_failure(path):
-    return Failure(
-        "a file on this host's disk is corrupt: %s" % path,
-        "the corrupt file has been removed",
-        "run the same command again: the file is sent again",
-        "damaged",
-    )
+def encoded(name):
+    return name.encode("utf-8", "surrogateescape")

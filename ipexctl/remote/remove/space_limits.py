@@ -16,7 +16,7 @@ import stat
 import time
 
 from ipexctl.remote import root_folder, scratch_folder
-from ipexctl.remote.blobs import blobs
+from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import disk_use, env_marks
@@ -216,7 +216,7 @@ class Pruning:
     def split_trees(self):
         """(trees that are kept, (path, tree) of those that go)"""
         kept, going, size = [], [], 0  # type: list[object], list[object], int
-        here = set(synced_folders.Packs(self.root).where)
+        here = set(packs.Packs(self.root).where)
         here.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
         for path, tree in trees_of(self.root):
             self.alive()
@@ -233,10 +233,10 @@ class Pruning:
     def packs(self, wanted):
         """(path, bytes) of those of no use; if most of what is in the others is of none, they
         become one."""
-        packs = synced_folders.Packs(self.root)
-        live = {sha: where for sha, where in packs.where.items() if sha in wanted}
+        here = packs.Packs(self.root)
+        live = {sha: where for sha, where in here.where.items() if sha in wanted}
         used = {path for path, _, _ in live.values()}
-        sizes = packs.sizes
+        sizes = here.sizes
         idle = [(path, sizes[path]) for path in sorted(set(sizes) - used)]
         total, needed = sum(sizes[p] for p in used), sum(size for _, _, size in live.values())
         if total <= 2 * needed + SLACK:
@@ -244,7 +244,7 @@ class Pruning:
         if not self.check:
             try:
                 pairs = [[sha, size] for sha, (_, _, size) in sorted(live.items())]
-                synced_folders.add_pack(self.root, pairs, (packs.content(s) for s, _ in pairs))
+                packs.add(self.root, pairs, (here.content(s) for s, _ in pairs))
             except (OSError, Failure):  # a full or damaged disk: what is there is as good as before
                 return idle
         saved = total - needed  # all but the one that takes their place

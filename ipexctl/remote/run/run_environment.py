@@ -43,7 +43,7 @@ def op_find(call, h):
             "no environment is installed in %s" % root,
             "and no Python in use here has torch" if h.get("pythons") else "",
             "ipexctl install",
-            "not-installed",
+            slug="not-installed",
         )
     return {
         "prefix": prefix,
@@ -68,7 +68,7 @@ def no_such_environment(root, key, lock):
         "the environment %s of %s is not installed here" % (key, lock),
         "current is %s, which belongs to another project or lock" % now if now else "",
         "ipexctl install",
-        "not-installed",
+        slug="not-installed",
     )
 
 
@@ -183,7 +183,11 @@ def free_port(seed, ports=None):
                 return port
     asked = ports or (usable[0], usable[-1])
     hint = "use another --ports range, or stop the programs that use it (ss -tlnp)"
-    raise Failure("no free port between %d and %d" % tuple(asked), hint=hint if ports else "")
+    raise Failure(
+        "no free port between %d and %d" % tuple(asked),
+        hint=hint if ports else "",
+        slug="no-free-port",
+    )
 
 
 def outgoing_ports():

@@ -95,21 +95,20 @@ def op_stop(call, h):
 def summary(records):
     """One pass; a record that says nothing we know is passed over.
 
-    {format, about, began, seconds, started, ok, failed: [rank, how] of the first, asked, over,
-    result, begun: did all hosts become ready, facts: those by which the run ended, the first first,
-    cut: [[which hosts do not reach each other, since], ...]}
+    {format, about, began, seconds, started, ok, over, result, begun: did all hosts become ready,
+    facts: those by which the run ended, the first first, own: the same of this host alone, which
+    count where no host has the hub's, cut: [[which hosts do not reach each other, since], ...]}
     """
     found = {
         "format": None,
         "about": {},
         "began": 0.0,
         "seconds": 0.0,
-        "failed": None,
-        "asked": "",
         "over": None,
         "result": None,
         "begun": False,
         "facts": [],
+        "own": [],
         "cut": [],
     }  # type: dict[str, object]
     started, ended, ok, closing = set(), set(), 0, False
@@ -124,10 +123,10 @@ def summary(records):
             how = record.get("how")
             if isinstance(how, dict) and not host_reports.failed(how):
                 ok += 1
-            elif found["failed"] is None and not closing:
-                found["failed"] = [record["ended"], how]
+            elif not closing:
+                add(found["own"], {"event": "rank", "rank": record["ended"], "ended": how})
         elif "asked" in record:
-            found["asked"] = found["asked"] or record["asked"]
+            add(found["own"], {"event": "asked", "by": record["asked"], "seconds": 0})
         elif "over" in record:
             found["over"] = record["over"]
         elif "result" in record:
@@ -145,8 +144,13 @@ def take_fact(found, fact, at):
         found["begun"] = True
     elif "cut" in fact:
         found["cut"] = [[str(what), at - host_reports.amount(s)] for what, s in fact["cut"]]
-    elif judge.is_decisive(fact) and len(found["facts"]) < FACTS:
-        found["facts"].append(dict(fact, tail=str(fact.get("tail", ""))[-END:]))
+    elif judge.is_decisive(fact):
+        add(found["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))
+
+
+def add(facts, fact):
+    if len(facts) < FACTS:
+        facts.append(fact)
 
 
 def last_line(folder, records):

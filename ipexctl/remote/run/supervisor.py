@@ -230,4 +230,4 @@ class Supervisor:
 
 def cannot_write(error, folder):
     where = os.path.dirname(error.filename or "") or folder
-    return Failure("cannot write to %s: %s" % (where, error.strerror or error))
+    return Failure("cannot write to %s: %s" % (where, error.strerror or error), slug="write-failed")

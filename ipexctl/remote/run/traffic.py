@@ -117,7 +117,8 @@ def read(data):
         if kind == INFO and size - 4 >= ACKED + COUNTERS.size:
             sent, received = COUNTERS.unpack_from(data, at + 4 + ACKED)
         at += (size + 3) & ~3
-    return Connection(key, uid, inode, sent, received, state, retries if timer == AGAIN else 0)
+    repeats = retries if timer == AGAIN else 0
+    return Connection(key, uid, inode, sent, received, state=state, retries=repeats)
 
 
 def text(family, address):

@@ -17,7 +17,7 @@ def op_exec(call, header):
     """{argv, env: [[name, value], ...]} -> {code}. Events: {"event": "out" or "err"} and bytes."""
     argv = header["argv"]
     if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
-        raise Failure("%r is not a command" % (argv,), slug="input")
+        raise Failure("%r is not a command" % (argv,), slug="invalid-request")
     if PIP.match(argv[0]):
         require_own(argv[0], dict(header["env"]).get("PATH", "").split(":")[0])
     process = start(argv, variables(header["env"]))
@@ -35,6 +35,7 @@ def require_own(program, folder):
                 "host's Python"
             ),
             "ipexctl install -r requirements.txt   # adds packages to the environment",
+            slug="no-pip",
         )
 
 
@@ -58,7 +59,7 @@ def start(argv, environ):
             preexec_fn=child_processes.start_process_group,
         )
     except OSError as e:
-        raise Failure("cannot run %s" % argv[0], e.strerror or str(e)) from None
+        raise Failure("cannot run %s" % argv[0], e.strerror or str(e), slug="cannot-run") from None
 
 
 def exit_code_of(call, process):

@@ -24,14 +24,14 @@ held = {}  # type: dict[str, int]  # locks of this agent, by folder
 
 def run_id(h):
     if not RUN_ID.match(h["run_id"]):
-        raise Failure("%r is not a run id" % h["run_id"])
+        raise Failure("%r is not a run id" % h["run_id"], slug="invalid-request")
     return h["run_id"]
 
 
 def inside(folder, path):
     full = os.path.normpath(os.path.join(folder, path))
     if os.path.isabs(path) or not full.startswith(folder + os.sep):
-        raise Failure("the path %r leads out of the run's folder" % path)
+        raise Failure("the path %r leads out of the run's folder" % path, slug="invalid-request")
     return full
 
 

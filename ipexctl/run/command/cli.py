@@ -210,7 +210,9 @@ def _refuse_exports(patterns: Sequence[str]) -> None:
 
 def _refuse_open_secrets(options: RunOptions) -> None:
     for name in options.secret_env.keys() & options.env.keys():
-        raise InputError(f"{name} is given with both --env and --secret-env", slug="variable-twice")
+        raise InputError(
+            f"{name} is given with both --env and --secret-env", slug="secret-also-in-env"
+        )
 
 
 def _refuse_hostfile(options: RunOptions, typed: Typed) -> None:

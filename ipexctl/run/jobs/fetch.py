@@ -48,11 +48,20 @@ def fetch(
             raise InputError(
                 f"{run.id} has no files on these hosts",
                 why="its folder there was removed, or it ran with --no-sync",
+                slug="run-has-no-files",
             )
         first = there.get(next(iter(run.about.hosts), ""))
         roots = {host.name: fleet.root_of(host) for host in there.values()}
         wanted = fetch_outputs.from_the_top(run.about.cwd, patterns)
-        wish = Wish(wanted, run.id, roots, first.name if first else "", limit, merge, dest)
+        wish = Wish(
+            wanted,
+            run.id,
+            roots,
+            first.name if first else "",
+            limit=limit,
+            merge=merge,
+            dest=dest,
+        )
         agents = {host: fleet.agents[host] for host in there.values()}
         done = fetch_outputs.fetch_outputs(
             agents, wish, folder_for(Path.cwd(), run.id), target.note

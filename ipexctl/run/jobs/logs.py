@@ -60,6 +60,7 @@ def logs(
             raise InputError(
                 f"--rank {absent[0]}: {run.id} has ranks 0 to {run.about.ranks - 1}",
                 hint=f"ipexctl logs {run.id}",
+                slug="unknown-rank",
             )
 
         def read(host: Host) -> None:
@@ -72,7 +73,10 @@ def logs(
                     if state and bar:
                         bar(run, names[host], rank, state)
 
-            _read(fleet, host, names[host], run.id, wanted, shown, times=when is not None)
+            _read(
+                fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
+                times=when is not None,
+            )  # fmt: skip
 
         names = {host: name for name, host in reached(fleet, run).items()}
         for group in [list(names)] if wanted.follow else [[host] for host in names]:
@@ -120,7 +124,11 @@ def _read(
         if event not in ("log", "sizes"):
             continue
         if type(rank) is not int:
-            raise HostFailed(f"{host.name}: the agent sent invalid log data", hint=REPORT)
+            raise HostFailed(
+                f"{host.name}: the agent sent invalid log data",
+                hint=REPORT,
+                slug="invalid-message",
+            )
         if event == "sizes":
             rows = Answer(host.name, frame.header).rows("rows", float, int)
             clocks[rank] = LogTimes([(at, size) for at, size in rows])

@@ -77,12 +77,13 @@ def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Ru
             if e.why or not _asked_here(fleet):
                 raise
             hint = "add -f HOSTFILE, or run it in your project's folder (with ipexctl.toml)"
-            raise InputError(e.what, why=_ONLY_HERE, hint=hint) from None
+            raise InputError(e.what, why=_ONLY_HERE, hint=hint, slug=e.slug) from None
         down = fleet.failures[0]
         raise Unreachable(
             f"{fold(d.host for d in fleet.failures)} did not answer; {e.what}",
             why=down.what,
             hint=down.hint,
+            slug="run-host-unreachable",
         ) from None
 
 
@@ -154,7 +155,11 @@ def remove(
     with Fleet(target, root) as fleet:
         run = _known(fleet, find(fleet, text, sizes=True))
         if not run.over:
-            raise InputError(f"{run.id} is {run.state.value}", hint=f"ipexctl stop {run.id}")
+            raise InputError(
+                f"{run.id} is {run.state.value}",
+                hint=f"ipexctl stop {run.id}",
+                slug="run-active",
+            )
         if agreed is None or not agreed(run):
             return Gone(run, fleet.recaps(), removed=False, declined=agreed is not None)
 
@@ -185,6 +190,7 @@ def _known(fleet: Fleet, run: Run) -> Run:
             f"{fold(d.host for d in away)} did not answer; {run.id} may still be running there",
             why=away[0].what,
             hint=away[0].hint,
+            slug="run-host-unreachable",
         )
     return run
 
@@ -212,7 +218,9 @@ def _again(fleet: Fleet, run: Run) -> Run:
             if fleet.downs.pop(host, None) and host in fleet.agents:
                 fleet.disconnect(host)
     if not found:
-        raise InputError(f"{run.id} was removed from its hosts", hint="ipexctl ps -a")
+        raise InputError(
+            f"{run.id} was removed from its hosts", hint="ipexctl ps -a", slug="run-removed"
+        )
     return now
 
 

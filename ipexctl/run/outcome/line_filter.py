@@ -31,8 +31,10 @@ class Choice:
             return False
         return not self.hosts or host in self.hosts
 
-    def lines(self, texts: Sequence[str]) -> list[str]:
-        return [text for text in texts if self._line(without_colour(text))]
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> Sequence[str]:
+        if not self:
+            return texts
+        return [text for text in texts if self.shows(host, rank, text)]
 
     def shows(self, host: str, rank: int, text: str) -> bool:
         return self.source(host, rank) and self._line(without_colour(text))
@@ -76,6 +78,7 @@ def check(choice: Choice, plan: LaunchPlan) -> None:
         raise InputError(
             "--ranks and --show-hosts select no ranks",
             why=f"the run has the ranks 0 to {len(ranks) - 1}",
+            slug="no-rank-selected",
         )
 
 
@@ -87,11 +90,13 @@ def rank_set(text: str) -> set[int]:
         bounds = [first, last] if dash else [first, first]
         if not all(b.isascii() and b.isdigit() and len(b) < 8 for b in bounds):
             what = f"--ranks {quote((text,))}: {part!r} is not a rank"
-            raise InputError(what, hint="--ranks 0,4-7")
+            raise InputError(what, hint="--ranks 0,4-7", slug="rank-list-invalid")
         low, high = map(int, bounds)
         if low > high:
             raise InputError(
-                f"--ranks {text}: {part} is a descending range", hint=f"--ranks {high}-{low}"
+                f"--ranks {text}: {part} is a descending range",
+                hint=f"--ranks {high}-{low}",
+                slug="rank-list-invalid",
             )
         found.update(range(low, high + 1))
     return found
@@ -105,4 +110,5 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
             f"{option} {text!r} is not a valid regular expression",
             why=str(e),
             hint=f"{option} {quote((re.escape(text),))}   # if it is meant as plain text",
+            slug="not-a-pattern",
         ) from None

@@ -10,12 +10,12 @@ from typing import Any
 
 from ipexctl.base.located_errors import nearest
 from ipexctl.base.values import count_or_none, listed, plain, texts
-from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
+from ipexctl.errors import EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.outcome import EXIT_LOST
-from ipexctl.run.outcome.run_state import RankEnd, without_colour, without_noise
+from ipexctl.run.outcome.run_state import without_colour, without_noise
 from ipexctl.run.outcome.verdict import Verdict
 
 LAST = "@last"
@@ -62,12 +62,11 @@ class OnHost:
     seconds: float = 0.0  # until its last record
     started: int = 0
     ok: int = 0
-    failed: RankEnd | None = None
-    asked: str = ""  # who asked it to end
     over: str | None = None  # why its part ended; None: that is not written
     result: Verdict | None = None  # of who watched the run
     begun: bool = False  # all hosts were ready
     verdict: Verdict | None = None  # by what the hub noted here
+    own: Verdict | None = None  # by what this host knows without the hub
     last: tuple[int, str] | None = None  # the last line of that rank
     bytes: int | None = None
     format: int | None = None  # of its journal
@@ -132,6 +131,7 @@ def checked_name(name: str) -> str:
             f"--name {name!r}: not a valid name for a run",
             why="a name begins with a letter; letters, digits, '.', '_' and '-' may follow, "
             "64 characters at most",
+            slug="run-name-invalid",
         )
     return name
 
@@ -145,30 +145,29 @@ def read_on_host(
     about, result, last = (raw.get(key) for key in ("about", "result", "last"))
     over, target, host = raw.get("over"), host, plain(raw.get("host"), 255) or host
     said = _about(about if isinstance(about, dict) else {})
-    facts = [fact for row in listed(raw.get("facts")) if (fact := verdict.read(row))]
+    facts = verdict.read_all(raw.get("facts"))
+    own = verdict.read_all(raw.get("own"), host)
+    cut = (row for row in listed(raw.get("cut")) if _is_cut(row))
     return OnHost(
-        host,
-        target,
-        _if_valid(_RUN_ID, raw.get("run")),
-        raw.get("alive") is True,
-        said,
-        _number(raw.get("began")),
-        _number(raw.get("seconds")),
-        count_or_none(raw.get("started")) or 0,
-        count_or_none(raw.get("ok")) or 0,
-        _failed(host, raw.get("failed")),
-        plain(raw.get("asked"), 200),
-        plain(over, 200) if isinstance(over, str) else None,
-        _result(result) if isinstance(result, dict) else None,
-        raw.get("begun") is True,
-        verdict.decide(facts, said.ranks, known),
-        _last_line(last),
-        count_or_none(raw.get("bytes")),
-        count_or_none(raw.get("format")),
-        raw.get("unreadable") is True,
-        tuple(
-            (plain(row[0], 200), _number(row[1])) for row in listed(raw.get("cut")) if _is_cut(row)
-        ),
+        host=host,
+        target=target,
+        run=_if_valid(_RUN_ID, raw.get("run")),
+        alive=raw.get("alive") is True,
+        about=said,
+        began=_number(raw.get("began")),
+        seconds=_number(raw.get("seconds")),
+        started=count_or_none(raw.get("started")) or 0,
+        ok=count_or_none(raw.get("ok")) or 0,
+        over=plain(over, 200) if isinstance(over, str) else None,
+        result=_result(result) if isinstance(result, dict) else None,
+        begun=raw.get("begun") is True,
+        verdict=verdict.decide(facts, said.ranks, known),
+        own=verdict.decide(own, said.ranks, known),
+        last=_last_line(last),
+        bytes=count_or_none(raw.get("bytes")),
+        format=count_or_none(raw.get("format")),
+        unreadable=raw.get("unreadable") is True,
+        cut=tuple((plain(row[0], 200), _number(row[1])) for row in cut),
     )
 
 
@@ -212,12 +211,18 @@ def _run(seen: tuple[OnHost, ...]) -> Run:
     words = without_colour(plain(found.last, 400)) if found else ""
     sizes = [part.bytes for part in seen if part.bytes is not None]
     return Run(
-        seen[0].run, about, _state(seen, found),
-        min((part.began for part in seen if part.began), default=0.0),
-        max(part.seconds for part in seen),
-        started, ok, found, words or (last[1] if last else ""),
-        seen, sum(sizes) if sizes else None,
-    )  # fmt: skip
+        id=seen[0].run,
+        about=about,
+        state=_state(seen, found),
+        began=min((part.began for part in seen if part.began), default=0.0),
+        seconds=max(part.seconds for part in seen),
+        started=started,
+        ok=ok,
+        verdict=found,
+        last=words or (last[1] if last else ""),
+        seen=seen,
+        bytes=sum(sizes) if sizes else None,
+    )
 
 
 def _state(seen: Sequence[OnHost], found: Verdict | None) -> State:
@@ -235,16 +240,13 @@ def _verdict(seen: Sequence[OnHost], about: About, ok: int) -> Verdict | None:
     noted = sorted(seen, key=lambda part: part.host not in first)
     told = next((part.result for part in seen if part.result), None)  # by who watched the run
     fact = next((part.verdict for part in noted if part.verdict), None)
-    failed = next((part.failed for part in seen if part.failed), None)
-    asked = next((part.asked for part in seen if part.asked), "")
+    own = [part.own for part in noted if part.own]
     if told and fact and told.ended_by == fact.ended_by:  # the journals know more than its words
         return replace(fact, exit_code=told.exit_code, cause=told.cause)
     if told or fact:
         return told or fact
-    if failed:
-        return verdict.of_rank(failed)
-    if asked:
-        return Verdict(EXIT_INTERRUPTED, verdict.INTERRUPTED, f"asked to end: {asked}")
+    if own:  # a rank that failed before its host was asked to end says more
+        return min(own, key=lambda found: found.ended_by != verdict.RANK_FAILED)
     if any(part.alive for part in seen):
         return None
     if about.ranks and ok >= about.ranks:
@@ -263,7 +265,9 @@ def _unknown(seen: Sequence[OnHost]) -> str:
 def chosen(runs: Sequence[Run], text: str) -> Run:
     """By the beginning of its id, its name (the active one, else the newest), or `@last`."""
     if not runs:
-        raise InputError("there are no runs on these hosts", hint="ipexctl run SCRIPT")
+        raise InputError(
+            "there are no runs on these hosts", hint="ipexctl run SCRIPT", slug="no-runs"
+        )
     if text == LAST:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
@@ -271,16 +275,28 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     active = [run for run in named if not run.over]
     if len(active) > 1:
         raise InputError(
-            f"{text}: {len(active)} active runs have this name", why=_ids(active), hint=_ID
+            f"{text}: {len(active)} active runs have this name",
+            why=_ids(active),
+            hint=_ID,
+            slug="run-ambiguous",
         )
     if named or len(begins) == 1:
         return (active or named or begins)[0]
     if begins:
-        raise InputError(f"{text}: {len(begins)} runs match", why=_ids(begins), hint=_ID)
+        raise InputError(
+            f"{text}: {len(begins)} runs match",
+            why=_ids(begins),
+            hint=_ID,
+            slug="run-ambiguous",
+        )
     names = [name for run in runs for name in (run.id, run.about.name) if name]
     near = nearest(text, names)
     meant = f" (did you mean {near!r}?)" if near else ""
-    raise InputError(f"there is no run {text!r} on these hosts{meant}", hint="ipexctl ps -a")
+    raise InputError(
+        f"there is no run {text!r} on these hosts{meant}",
+        hint="ipexctl ps -a",
+        slug="unknown-run",
+    )
 
 
 def _ids(runs: Sequence[Run]) -> str:
@@ -301,25 +317,16 @@ def _if_valid(form: re.Pattern[str], value: Any) -> str:
 
 
 def _about(raw: Mapping[str, Any]) -> About:
-    words = (plain(raw.get(key), most) for key, most in _TEXTS)
-    name, command, by, folder, cwd, version = words
-    ranks = count_or_none(raw.get("ranks")) or 0
     return About(
-        _if_valid(_NAME, name), texts(raw.get("hosts")), ranks, command, by, folder, cwd, version
+        name=_if_valid(_NAME, raw.get("name")),
+        hosts=texts(raw.get("hosts")),
+        ranks=count_or_none(raw.get("ranks")) or 0,
+        command=plain(raw.get("command"), 1000),
+        by=plain(raw.get("by"), 200),
+        folder=plain(raw.get("folder"), 1000),
+        cwd=plain(raw.get("cwd"), 1000),
+        version=plain(raw.get("ipexctl"), 40),
     )
-
-
-_TEXTS = (("name", 64), ("command", 1000), ("by", 200), ("folder", 1000), ("cwd", 1000),
-          ("ipexctl", 40))  # fmt: skip
-
-
-def _failed(host: str, raw: Any) -> RankEnd | None:
-    row = listed(raw)
-    if len(row) != 2 or count_or_none(row[0]) is None:
-        return None
-    how = row[1] if isinstance(row[1], dict) else {}
-    code, signal = (count_or_none(how.get(key)) for key in ("code", "signal"))
-    return RankEnd(row[0], host, code, signal, lost=code is None and signal is None)
 
 
 def _result(raw: Mapping[str, Any]) -> Verdict | None:

@@ -257,7 +257,16 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
         raise BadEvent(f"a rank with no end or two: {dict(ended)}")
     hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
     aborted = signal == 6 and ended.get("aborted") is True
-    end = RankEnd(rank, host, code, signal, lost, hints, _usage(ended), aborted)
+    end = RankEnd(
+        rank,
+        host,
+        code,
+        signal,
+        lost=lost,
+        hints=hints,
+        usage=_usage(ended),
+        aborted=aborted,
+    )
     tail = header.get("tail")
     return RankEnded(end, tail[-LAST_WORDS:] if isinstance(tail, str) else "")
 
@@ -354,12 +363,12 @@ def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
 
 def _program(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     return ProgramEnded(
-        _text(header, "who")[:200],
-        _whole(header, "code"),
-        header.get("killed") is True,
-        _text(header, "said", "")[:4096],
-        _whole(header, "up"),
-        _whole(header, "alive"),
+        who=_text(header, "who")[:200],
+        code=_whole(header, "code"),
+        killed=header.get("killed") is True,
+        error=_text(header, "said", "")[:4096],
+        up=_whole(header, "up"),
+        alive=_whole(header, "alive"),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from ipexctl.base.host_outcome import without_host
-from ipexctl.base.values import plain
+from ipexctl.base.values import listed, plain
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
@@ -156,10 +156,13 @@ def _meaning(fact: Fact, ranks: int) -> Verdict | None:
     return None
 
 
-def read(raw: Any) -> Fact | None:
-    """Of a journal; None for what no hub of ours notes."""
-    if not isinstance(raw, Mapping):
-        return None
+def read_all(rows: Any, host: str = "") -> list[Fact]:
+    """Of a journal, without what no hub of ours notes. `host`: of facts that name none."""
+    rows = ({"host": host, **row} for row in listed(rows) if isinstance(row, dict))
+    return [fact for row in rows if (fact := read(row))]
+
+
+def read(raw: Mapping[str, Any]) -> Fact | None:
     host, rank = plain(raw.get("host"), 255), raw.get("rank")
     ranks = frozenset({rank} if type(rank) is int else ())
     try:

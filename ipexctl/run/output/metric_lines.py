@@ -221,27 +221,31 @@ def parse(text: str) -> Formats:
     words = raw["words"]
     before = "|".join(map(re.escape, words["not_after"]))
     return Formats(
-        re.compile(named, re.IGNORECASE),
-        keys,
-        re.compile("|".join(map(re.escape, words["whole_loss"])), re.IGNORECASE),
-        re.compile(rf"\b(?:{'|'.join(words['other_loss'])})", re.IGNORECASE),
-        tuple(words["needed"]),
-        re.compile(rf"(?:^|[^a-z])(?:{before})[ _]$"),
-        tuple(words["not_with"]),
-        re.compile(rf"\W*(?:{'|'.join(words['evaluation'])})\b", re.IGNORECASE),
-        re.compile("|".join(words["evaluation_marks"]), re.IGNORECASE),
-        re.compile(rf"\b(?:{'|'.join(raw['bars']['titles'])})", re.IGNORECASE),
-        frozenset(raw["bars"]["units"]),
-        tuple(map(_format, raw["format"])),
+        named=re.compile(named, re.IGNORECASE),
+        keys=keys,
+        whole_loss=re.compile("|".join(map(re.escape, words["whole_loss"])), re.IGNORECASE),
+        other_loss=re.compile(rf"\b(?:{'|'.join(words['other_loss'])})", re.IGNORECASE),
+        needed=tuple(words["needed"]),
+        not_after=re.compile(rf"(?:^|[^a-z])(?:{before})[ _]$"),
+        not_with=tuple(words["not_with"]),
+        evaluation=re.compile(rf"\W*(?:{'|'.join(words['evaluation'])})\b", re.IGNORECASE),
+        evaluation_marks=re.compile("|".join(words["evaluation_marks"]), re.IGNORECASE),
+        titles=re.compile(rf"\b(?:{'|'.join(raw['bars']['titles'])})", re.IGNORECASE),
+        units=frozenset(raw["bars"]["units"]),
+        formats=tuple(map(_format, raw["format"])),
     )
 
 
 def _format(raw: dict[str, Any]) -> Format:
     pattern = raw["pattern"].replace("NUMBER", _NUMBER)
     return Format(
-        raw["name"], re.compile(pattern), raw["example"], raw["gives"],
-        raw.get("alone", False), raw.get("has", ""),
-    )  # fmt: skip
+        raw["name"],
+        re.compile(pattern),
+        raw["example"],
+        raw["gives"],
+        alone=raw.get("alone", False),
+        has=raw.get("has", ""),
+    )
 
 
 @dataclass

@@ -113,10 +113,16 @@ class Training:
         losses = [one.last.loss for _, one in found if one.last.loss is not None]
         bad = [rank for rank, one in found if one.last.loss and not isfinite(one.last.loss)]
         return Progress(
-            last.step, last.total, last.epoch, last.epochs, _mean_loss(known, found), rate,
-            left / rate if left is not None and left >= 0 and rate else None,
-            known.of_epoch, tuple(bad) if len(bad) < len(losses) else (),
-        )  # fmt: skip
+            step=last.step,
+            total=last.total,
+            epoch=last.epoch,
+            epochs=last.epochs,
+            loss=_mean_loss(known, found),
+            rate=rate,
+            eta=left / rate if left is not None and left >= 0 and rate else None,
+            of_epoch=known.of_epoch,
+            nan=tuple(bad) if len(bad) < len(losses) else (),
+        )
 
 
 def _mean_loss(known: _Rank, found: list[tuple[int, _Rank]]) -> float | None:

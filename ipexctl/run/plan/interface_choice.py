@@ -15,6 +15,7 @@ def address(node: Node) -> str:
         raise InputError(
             f"{node.host.name} is this machine, and the other hosts need its address",
             hint="name it by an address or a host name that the others reach over SSH",
+            slug="own-address-unknown",
         )
     if link_local(found):
         raise RunFailed(
@@ -22,6 +23,7 @@ def address(node: Node) -> str:
             "other hosts cannot use",
             why=f"{_of_connection(node)} has no other known address",
             hint=f"assign it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
+            slug="address-link-local",
         )
     return found
 
@@ -39,12 +41,14 @@ def _address_of_nic(node: Node) -> str:
             f"{node.host.name}: there is no network interface {node.host.nic}",
             why=f"it has {', '.join(there)}",
             hint=f"correct nic= for {node.host.name} in the hostfile",
+            slug="interface-missing",
         )
     found = best(there[node.host.nic].addresses)
     if not found or not there[node.host.nic].up:
         raise RunFailed(
             f"{node.host.name}: the network interface {node.host.nic} is down or has no address",
             hint=login_command.ssh(node.host, f"ip addr show {node.host.nic}"),
+            slug="interface-unusable",
         )
     return found
 
@@ -66,4 +70,5 @@ def nic(node: Node) -> str:
         f"{node.host.name}: no network interface has the address {own}",
         why="SSH connects to an address that is translated (NAT)",
         hint="ipexctl doctor -v",
+        slug="address-without-interface",
     )

@@ -39,6 +39,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
             "--ports cannot be used with Open MPI on hosts without an IPv4 address",
             why="over IPv6, its daemons cannot find each other at fixed ports",
             hint="leave --ports out, or: ipexctl install --mpi intel",
+            slug="ports-need-ipv4",
         )
     hosts: list[HostPlan] = []
     rank = 0
@@ -109,6 +110,7 @@ def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
             "the hosts' current environments are not the same",
             why="; ".join(f"{what} on {fold(names)}" for what, names in hosts.items()),
             hint="ipexctl install   # in your project: `run` then uses the one of its ipexctl.lock",
+            slug="environments-differ",
         )
     return found[0]
 
@@ -122,6 +124,7 @@ def _mpi(nodes: Sequence[Node]) -> str:
             "the hosts do not have one MPI in common",
             why="; ".join(f"{name}: {m or 'none'}" for name, m in have.items()),
             hint="ipexctl install",
+            slug="no-common-mpi",
         )
     return mpi.row_of(nodes[0].prepared.mpi)
 
@@ -135,6 +138,7 @@ def _starter(name: str, backend: str) -> str:
             f"{mpi.title(name)} cannot start ranks on hosts without an IPv4 address",
             why="its mpirun looks up IPv4 addresses only, and the backend mpi needs it",
             hint="ipexctl install --mpi openmpi   # or intel",
+            slug="mpi-needs-ipv4",
         )
     return mpi.NONE
 

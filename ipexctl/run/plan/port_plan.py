@@ -17,15 +17,21 @@ def read_ports(text: str) -> Ports:
     """Raises InputError for what is no range that a run could use."""
     first, dash, last = text.partition("-")
     if not (dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit()):
-        raise InputError(f"--ports {text}: expected a range such as 40000-40100")
+        raise InputError(
+            f"--ports {text}: expected a range such as 40000-40100", slug="ports-not-a-range"
+        )
     low, high = int(first), int(last)
     if not 1024 <= low <= high <= 65535:
-        raise InputError(f"--ports {text}: expected FIRST-LAST, with ports from 1024 to 65535")
+        raise InputError(
+            f"--ports {text}: expected FIRST-LAST, with ports from 1024 to 65535",
+            slug="ports-not-a-range",
+        )
     if high - low + 1 < FEWEST:
         raise InputError(
             f"--ports {text}: {high - low + 1} ports are too few",
             why="MASTER_PORT, mpirun and every process that uses MPI take some",
             hint=f"open at least {FEWEST} ports, ideally 100",
+            slug="ports-too-few",
         )
     return low, high
 

@@ -40,6 +40,7 @@ def checked(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool) -> Lau
         why="\n".join(lines),
         hint=f"-n {most * len(plan.hosts)} -ppn {most}   # or use more hosts\n"
         "or --force to start anyway",
+        slug="rank-count-too-big",
     )
 
 

@@ -1,6 +1,6 @@
 """The variables by which a rank learns its place, and who reads them: one table.
 
-docs/run.md shows it; `tools/gen_docs.py` writes it there.
+docs/run.md shows it; `tools/table_pages.py` writes it there.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ HOST_WIDE = (
     ),
     ("DS_ACCELERATOR", "`cpu`, where deepspeed is installed", "DeepSpeed; seen in 0.19"),
 )  # fmt: skip
-BEGIN, END = "<!-- variables: made by tools/gen_docs.py -->", "<!-- end of variables -->"
 FIXED = frozenset(entry.name for entry in TABLE if entry.fixed)
 
 
@@ -92,18 +91,3 @@ def environment(plan: LaunchPlan, host: HostPlan, place: RankPlace) -> dict[str,
     contract = {entry.name: str(entry.value(plan, host, place)) for entry in TABLE}
     own = {name: contract[name] for name in (*sorted(FIXED), "MASTER_ADDR", "MASTER_PORT")}
     return {**contract, **dict(host.rank_env), **own}
-
-
-def updated(text: str) -> str:
-    """docs/run.md with its table of variables made new."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
-    rows = [
-        f"| `{entry.name}`{'*' * entry.fixed} | {entry.means} | {entry.readers} |"
-        for entry in (*TABLE, ERROR_FILE)
-    ]
-    rows += [f"| `{name}` | {means} | {readers} |" for name, means, readers in HOST_WIDE]
-    table = "\n".join(["| variable | value | who reads it |", "|---|---|---|", *rows])
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"

@@ -69,6 +69,7 @@ def _workers(text: str) -> int:
         raise InputError(
             f"CCL_WORKER_COUNT={text}: must be a number from 1 to 64",
             why="oneCCL needs a thread to communicate; older Trainers refuse 0",
+            slug="ccl-workers-invalid",
         )
     return int(text)
 

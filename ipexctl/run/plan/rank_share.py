@@ -21,9 +21,12 @@ def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
     n, ppn = request.n, request.ppn
     for name, value in (("-n", n), ("-ppn", ppn)):
         if value is not None and value < 1:
-            raise InputError(f"{name} {value}: must be at least 1")
+            raise InputError(f"{name} {value}: must be at least 1", slug="rank-count-too-small")
         if value is not None and value > MOST:
-            raise InputError(f"{name} {value}: more than {MOST} ranks are not supported")
+            raise InputError(
+                f"{name} {value}: more than {MOST} ranks are not supported",
+                slug="rank-count-too-big",
+            )
     limits, what = _limits(nodes, request)
     if n is None:
         return limits
@@ -74,6 +77,7 @@ def _fill(limits: list[int], n: int, what: str) -> list[int]:
         raise InputError(
             f"-n {n} ranks do not fit: {hosts} room for {sum(limits)} ({what})",
             hint=f"use -n {sum(limits)}, more hosts, or a larger -ppn",
+            slug="ranks-do-not-fit",
         )
     out = []
     for limit in limits:

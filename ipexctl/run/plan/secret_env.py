@@ -23,17 +23,20 @@ def values(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
             raise InputError(
                 "--secret-env: expected the name of a local environment variable",
                 hint="--secret-env HF_TOKEN",
+                slug="secret-name-invalid",
             )
         if sign:
             raise InputError(
                 f"--secret-env {name}=...: only the name, without a value",
                 why="every user of a machine can read the arguments of its programs",
                 hint=f"export {name}, then: --secret-env {name}",
+                slug="secret-with-value",
             )
         if name not in environ:
             raise InputError(
                 f"--secret-env {name}: not set on this machine, so there is no value to forward",
                 hint=f"read -rs {name} && export {name}",
+                slug="secret-not-set",
             )
     return {name: environ[name] for name in words}
 
@@ -46,6 +49,7 @@ def check(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
             raise InputError(
                 f"--secret-env {name}: ipexctl sets this variable, and it is not a secret",
                 hint=f"--env {name}",
+                slug="secret-is-planned",
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ipexctl.base.values import count_or_none, listed, plain, texts
-from ipexctl.facts.hardware_facts import cpu_list as cpus_of
+from ipexctl.facts.reader import cpu_list as cpus_of
 from ipexctl.run.plan.core_map import cpu_list
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ipexctl.base import quoting
 from ipexctl.inventory.hostfile_text import fold
@@ -23,6 +23,8 @@ from ipexctl.user_code.frameworks import (
     framework_class,
     is_trainer_arguments,
 )
+from ipexctl.user_code.launchers.launcher_table import Launchers
+from ipexctl.user_code.launchers.pasted_line import started_by
 from ipexctl.user_code.source import SPAWN, Call, Source, Value
 
 MODEL_OPTIONS = ("--model_name_or_path", "--model", "--tokenizer_name")
@@ -62,6 +64,7 @@ class Review:
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
     rules: Rules
+    launchers: Callable[[], Launchers]  # read only for a script that starts programs
     ranks_per_host: int = 0  # 0: not the same number everywhere
 
     def notes(self) -> list[str]:
@@ -313,22 +316,23 @@ class Review:
 
     def _launchers(self) -> Iterator[Note]:
         for source in self.sources:
-            for launch, line in source.launches:
-                if launch.name == SPAWN:
-                    yield Note(
-                        f"{source.path}:{line}",
-                        f"{SPAWN} starts further processes in every rank",
-                        "one call of its function, with RANK, LOCAL_RANK and WORLD_SIZE from the "
-                        "environment",
-                    )
+            for command in source.commands:
+                started = started_by(command.words, self.launchers())
+                if not started:
                     continue
-                script = launch.script[0] if launch.script else "SCRIPT"
-                if any(c in script for c in "?{} "):
-                    script = "SCRIPT"
+                unknown = any(letter in started.script for letter in "?{}")
+                script = "SCRIPT" if unknown else started.script or "SCRIPT"
+                yield Note(
+                    f"{source.path}:{command.line}",
+                    f"{started.name} here starts further ranks in every rank",
+                    f"`ipexctl run {script}` instead",
+                )
+            for line in source.spawns:
                 yield Note(
                     f"{source.path}:{line}",
-                    f"{launch.name} here starts further ranks in every rank",
-                    f"`ipexctl run {script}` instead",
+                    f"{SPAWN} starts further processes in every rank",
+                    "one call of its function, with RANK, LOCAL_RANK and WORLD_SIZE from the "
+                    "environment",
                 )
 
 

@@ -114,13 +114,16 @@ def check_patterns(option: str, patterns: Sequence[str]) -> None:
                 why="only files that ranks write to the run's own folder can be fetched",
                 hint="let the script write to a folder next to it, and name that folder: "
                 f"{option} out",
+                slug="fetch-pattern-outside",
             )
 
 
 def check_dest(dest: Path | None) -> None:
     """Before anything starts. Raises InputError."""
     if dest and os.path.lexists(dest) and not dest.is_dir():
-        raise InputError(f"-o {quote((str(dest),))}: not a folder", hint="-o DIR")
+        raise InputError(
+            f"-o {quote((str(dest),))}: not a folder", hint="-o DIR", slug="dest-not-a-folder"
+        )
 
 
 def typed_words(options: RunOptions) -> tuple[str, ...]:
@@ -169,7 +172,9 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
         listed = lists[host]
         if isinstance(listed, HostDown):
             return listed
-        return _bring(agents[host], wish, listed, owners, outputs, note, budget)
+        return _bring(
+            agents[host], wish, listed, owners=owners, outputs=outputs, note=note, budget=budget
+        )
 
     outcomes = fan_out(tuple(agents), work, forks=16)
     try:
@@ -375,7 +380,8 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
         left -= len(frame.body)
         if left < 0:
             raise HostFailed(
-                f"{agent.host.name}: the host sent more of {target.name} than its size"
+                f"{agent.host.name}: the host sent more of {target.name} than its size",
+                slug="too-much-data",
             )
         view = memoryview(frame.body)
         while view:

@@ -18,12 +18,26 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events
 from ipexctl.run.outcome.outcome import HostEnd
 from ipexctl.run.outcome.run_events import BadEvent, Event
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
 
 WINDOW = 512 * 1024  # bytes of output that a host sends ahead of what has been painted here
 LARGEST_FRAME = 1 << 20
 RETRY, SLOWEST_RETRY = 0.5, 10.0  # seconds between two attempts to reach a host again
 
 Key = int | str  # of a log: a rank, or a program of MPI
+
+
+@dataclass(frozen=True)
+class WatchedRun:
+    """A run, and how this command watches it."""
+
+    plan: LaunchPlan
+    run_id: str
+    options: RunOptions
+    hub: str  # the host that says what happens in the run; of one that is over, any host
+    attached: bool = False  # another command started it
+    age: float = 0.0  # seconds since the run began
 
 
 @dataclass
@@ -59,25 +73,38 @@ class Cut(Unreachable):
     """The connection ended; it may be made again."""
 
 
-Word = tuple[Link | None, str, Event | IpexctlError | Agent | None, int]
-"""Who said it and of which host, the event, and where it is in the journal. Link None: the agent
-of that host, which is reached again; with no name: nothing, but the loop is to look."""
+@dataclass(frozen=True)
+class Word:
+    """What came over a link: an event, or how the connection failed."""
+
+    link: Link
+    of: str  # the host that it is about
+    event: Event | IpexctlError
+    at: int = 0  # where it is in the journal
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A host that was lost is reached again."""
+
+    host: str
+    agent: Agent
 
 
 @dataclass
 class HostLinks:
-    """`inbox` gets what all hosts say. `reach`: connects to a host again."""
+    """`inbox` gets what all hosts say; None: the loop is to look. `reach`: connects to a host
+    again."""
 
-    run_id: str
-    hub: str
-    root: str
-    ranks: Mapping[str, frozenset[int]]  # of each host
-    patience: float  # seconds for a host to take what is sent
+    run: WatchedRun
     reach: Callable[[str], Agent] | None = None
-    inbox: queue.Queue[Word] = field(default_factory=lambda: queue.Queue(512))
+    inbox: queue.Queue[Word | Reached | None] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, Link] = field(default_factory=dict)
     awaited: set[str] = field(default_factory=set)  # hosts that are being reached again
     closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.run.plan.hosts}
 
     def start(self, link: Link, order: Mapping[str, object]) -> None:
         """Begins the host's part in the run."""
@@ -85,25 +112,22 @@ class HostLinks:
 
     def attach(self, link: Link) -> None:
         """To a part that has begun."""
-        asked = {"run_id": self.run_id, "lease": self.patience, **self._from(link)}
+        lease = self.run.options.host_timeout
+        asked = {"run_id": self.run.run_id, "lease": lease, **self._from(link)}
         self._open(link, "run.run_watch.attach", asked)
 
-    def reach_again(self, name: str) -> bool:
+    def reach_again(self, name: str) -> None:
         """In the background: the agent will be in the inbox."""
-        if self.reach is None or self.closed:
-            return False
-        if name not in self.awaited:
+        if self.reach and not self.closed and name not in self.awaited:
             self.awaited.add(name)
             threading.Thread(target=self._reach, args=(name, self.reach), daemon=True).start()
-        return True
 
-    def reached(self, name: str, agent: Agent) -> Link:
+    def reached(self, name: str, agent: Agent) -> None:
         """Goes on where the connection before this one was cut."""
         self.awaited.discard(name)
         before = self.links.get(name)
         link = Link(name, agent, at=before.at, read=before.read) if before else Link(name, agent)
         self.attach(link)
-        return link
 
     def give_up(self, name: str) -> None:
         """The hub has lost it, too."""
@@ -113,17 +137,17 @@ class HostLinks:
 
     def wake(self) -> None:
         with suppress(queue.Full):  # then the loop is awake
-            self.inbox.put_nowait((None, "", None, 0))
+            self.inbox.put_nowait(None)
 
     def root_of(self, agent: Agent) -> str:
-        return root_of(agent.host, self.root)
+        return root_of(agent.host, self.run.options.root)
 
     def _from(self, link: Link) -> dict[str, object]:
         return {
             "root": self.root_of(link.agent),
             "host": link.name,
             "window": WINDOW,
-            "facts": link.name == self.hub,
+            "facts": link.name == self.run.hub,
             "at": link.at,
             "logs": [[key, size] for key, size in link.read.items()],
         }
@@ -132,35 +156,41 @@ class HostLinks:
         self.links[link.name] = link
         link.heard = time.monotonic()
         link.agent.expect_frames_up_to(LARGEST_FRAME)
-        link.agent.write_behind(self.patience)
+        link.agent.write_behind(self.run.options.host_timeout)
         link.number = link.agent.start(op, asked)
         threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: Link) -> None:
         """One thread per host. What it reads is checked here, and waits here while we are busy."""
         name = link.name
-        last: IpexctlError | None = Cut("the connection ended")
+        last: IpexctlError = Cut("the connection ended")
         try:
             for frame in link.agent.frames():
                 link.heard = time.monotonic()
                 if link.lost:
                     return
                 if frame.header["id"] == link.number:
-                    of = frame.header.get("host", name) if name == self.hub else name
+                    of = frame.header.get("host", name) if name == self.run.hub else name
                     event = run_events.read(of, self.ranks[of], frame.header, frame.body)
                     trace.mark(type(event).__name__, of)
-                    self.inbox.put((link, of, event, run_events.place(frame.header)))
+                    self.inbox.put(Word(link, of, event, run_events.place(frame.header)))
                     if isinstance(event, run_events.Done):
                         return  # what comes now answers other questions
         except BadEvent as e:
-            last = RunFailed(f"the host sent an invalid message: {e}", hint=REPORT)
+            last = RunFailed(
+                f"the host sent an invalid message: {e}", hint=REPORT, slug="invalid-message"
+            )
         except Unreachable as e:
             last = Cut(e.what, why=e.why, hint=e.hint)
         except IpexctlError as e:
             last = e
         except Exception as e:  # whatever it sends, it is this host that is lost
-            last = RunFailed(f"the host sent an invalid message: {type(e).__name__}", hint=REPORT)
-        self.inbox.put((link, name, last, 0))
+            last = RunFailed(
+                f"the host sent an invalid message: {type(e).__name__}",
+                hint=REPORT,
+                slug="invalid-message",
+            )
+        self.inbox.put(Word(link, name, last))
 
     def _reach(self, name: str, reach: Callable[[str], Agent]) -> None:
         wait = RETRY
@@ -171,5 +201,5 @@ class HostLinks:
                 time.sleep(wait)
                 wait = min(2 * wait, SLOWEST_RETRY)
             else:
-                self.inbox.put((None, name, agent, 0))
+                self.inbox.put(Reached(name, agent))
                 return

@@ -108,6 +108,7 @@ def folder_for(here: Path, run_id: str) -> Path:
         raise InputError(
             f"{e.filename or here / FOLDER}: no folder for the files ({e.strerror or e})",
             hint="run it in a folder that you can write to",
+            slug="run-folder-not-writable",
         ) from None
     return folder
 

@@ -39,4 +39,5 @@ def require_same(run: Run) -> None:
             f"cannot attach to {run.id}: it was started by {by}",
             why=f"{_HERE}, and attach needs the same run format",
             hint=f"ipexctl logs {run.id} -f   # or attach with the version that started it",
+            slug="run-format-differs",
         )

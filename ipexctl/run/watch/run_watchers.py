@@ -90,43 +90,6 @@ class View(Protocol):
     def close(self) -> None: ...  # gives the terminal back; nothing is drawn any more
 
 
-class Chosen:
-    """A view that is shown only some of the lines. The rest is in the files."""
-
-    def __init__(self, inner: View, choice: Choice) -> None:
-        self.inner, self.choice = inner, choice
-        self.lossy = inner.lossy
-
-    def note(self, text: str) -> None:
-        self.inner.note(text)
-
-    def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self.inner.planned(run_id, plan)
-
-    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
-        if self.choice.source(host, rank) and (shown := self.choice.lines(texts)):
-            self.inner.lines(host, rank, shown)
-
-    def bar(self, host: str, rank: int, text: str) -> None:
-        if self.choice.shows(host, rank, text):
-            self.inner.bar(host, rank, text)
-
-    def dropped(self, lines: int) -> None:
-        self.inner.dropped(lines)
-
-    def tick(self, tally: Tally) -> None:
-        self.inner.tick(tally)
-
-    def failed(self, rank: int) -> None:
-        self.inner.failed(rank)
-
-    def result(self, result: RunResult) -> None:
-        self.inner.result(result)
-
-    def close(self) -> None:
-        self.inner.close()
-
-
 class Painter:
     """A View that never makes its caller wait; the real one is painted by a thread of its own.
 
@@ -141,8 +104,9 @@ class Painter:
         tell: Callable[[str], None] = lambda text: None,
         choice: Choice = ALL,
     ) -> None:
-        """`tell` is called when the view itself can say nothing any more."""
-        self.view, self.tell, self.choice = Chosen(view, choice) if choice else view, tell, choice
+        """`tell` is called when the view itself can say nothing any more. `choice`: of the lines
+        that are shown; the rest is in the files."""
+        self.view, self.tell, self.choice = view, tell, choice
         self.gone = False  # nobody reads the ranks' output any more
         self.hung_up = False  # as the terminal was closed
         self.why = "a closed stdout"
@@ -193,8 +157,8 @@ class Painter:
             try:
                 if dropped and not self.gone:
                     self.view.dropped(dropped)
-                if texts and not self.gone:
-                    self.view.lines(host, rank, texts)
+                if not self.gone and (shown := self.choice.lines(host, rank, texts)):
+                    self.view.lines(host, rank, shown)
             finally:
                 with self._lock:
                     self._waiting -= 1

@@ -12,28 +12,19 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 
-from ipexctl.blobs.peer_certificates import Keys
 from ipexctl.errors import IpexctlError
 from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome import rank_exchange, run_events
-from ipexctl.run.outcome.mpi_words import MpiWords
+from ipexctl.run.outcome import run_events
 from ipexctl.run.outcome.outcome import HostEnd, Left, RunResult
-from ipexctl.run.outcome.run_state import RunState
-from ipexctl.run.outcome.stall_watch import Health
 from ipexctl.run.outcome.verdict import Ending, Fact, Heard, Verdict, result_of
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.placement_check import Placed
-from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.watch.host_link import WINDOW, Cut, HostLinks, Link
-from ipexctl.run.watch.run_folder import Record
-from ipexctl.run.watch.run_notices import Teller
-from ipexctl.run.watch.run_watchers import Interrupts, Painter
+from ipexctl.run.watch.host_link import WINDOW, Cut, HostLinks, Link, Reached, WatchedRun, Word
+from ipexctl.run.watch.run_output import RunOutput
+from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import INTERRUPT_GRACE, Orders
 from ipexctl.shipped_tables import failures
-from ipexctl.user_code.frameworks import Frameworks
 
 PING_EVERY = 3.0
 STOP_WAIT = 20.0
@@ -50,45 +41,33 @@ class Session:
     nothing of it is left, or the user leaves it.
     """
 
-    plan: LaunchPlan
-    run_id: str
-    options: RunOptions
-    painter: Painter
+    run: WatchedRun
+    wires: HostLinks
+    output: RunOutput
     interrupts: Interrupts
-    record: Record = field(default_factory=lambda: Record(None))
-    about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
-    frameworks: Frameworks | None = None
-    all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
-    reach: Callable[[str], Agent] | None = None  # connects to a host again
-    attached: bool = False  # we did not start it
-    age: float = 0.0  # seconds since the run began
-    hub: str = ""  # who says what happens in the run; in one that is over, any host has it
     noted: Callable[[Sequence[str]], Verdict | None] = lambda hosts: None  # by journals there
-    data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by host, what is in use
-    keys: Keys = field(default_factory=dict, repr=False)
-    seen_interrupts: int = 0
-    patience: float | None = None  # until when the hub may answer
-    over: bool = False  # the hub has ended the run, or cannot
-    stopping: bool = False  # what comes from now on does not count
-    cut_off: float | None = None  # since when we do not hear the hub of a run that lives on
-    lost_hub: str = ""  # how
-    left: Left | None = None
-    found: dict[str, int] = field(default_factory=dict)  # survivors, as the hub was told
-    given_up: set[str] = field(default_factory=set)  # hosts that the hub has lost
-    missing: list[str] = field(default_factory=list)  # hosts not all of whose output has come
-    told_away: dict[str, bool] = field(default_factory=dict)  # hosts that we said we do not reach
+    all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
 
-    def drive(self, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
+    def __post_init__(self) -> None:
+        self.hub, self.links = self.run.hub, self.wires.links
+        self.painter, self.teller = self.output.painter, self.output.teller
+        self.ends = Heard(self.run.plan.world_size)
+        self.now = self.last_ping = time.monotonic()
+        self.began = self.now - self.run.age
+        self.seen_interrupts = 0
+        self.patience: float | None = None  # until when the hub may answer
+        self.over = False  # the hub has ended the run, or cannot
+        self.stopping = False  # what comes from now on does not count
+        self.cut_off: float | None = None  # since when the hub of a run that lives on is not heard
+        self.lost_hub = ""  # how
+        self.left: Left | None = None
+        self.found: dict[str, int] = {}  # survivors, as the hub was told
+        self.given_up: set[str] = set()  # hosts that the hub has lost
+        self.missing: list[str] = []  # hosts not all of whose output has come
+        self.told_away: set[str] = set()  # hosts that the user was told are not reached
+
+    def drive(self, orders: Orders, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
         """`hosts`: the agent of each, and the folder in which its ranks start."""
-        orders = Orders(
-            self.plan,
-            self.run_id,
-            self.options,
-            about=self.about,
-            reached={name: agent.host for name, (agent, _) in hosts.items()},
-            data=self.data,
-            keys=self.keys,
-        )
 
         def start(link: Link) -> None:
             self.wires.start(link, orders.of(link.name, hosts[link.name][1]))
@@ -97,30 +76,15 @@ class Session:
 
     def attach(self, agents: Mapping[str, Agent]) -> RunResult | Left:
         """`agents`: of those hosts of the run that could be reached."""
-        self.attached = True
-        return self._watch(agents, lambda link: self.wires.attach(link))
+        return self._watch(agents, self.wires.attach)
 
     def _watch(
         self, agents: Mapping[str, Agent], begin: Callable[[Link], None]
     ) -> RunResult | Left:
-        self.state, self.ends = RunState(self.plan), Heard(self.plan.world_size)
-        self.hub = self.hub or self.plan.hosts[0].host
-        ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.plan.hosts}
-        self.wires = HostLinks(
-            self.run_id, self.hub, self.options.root, ranks, self.options.host_timeout, self.reach
-        )
-        self.links = self.wires.links
-        self.placed = Placed(self.plan)
-        self.exchange = rank_exchange.Watch(self.plan, self.frameworks)
-        self.health = Health(self.plan, self.options.host_timeout, self.options.stall)
-        self.mpi_words = MpiWords()
-        self.now = self.last_ping = time.monotonic()
-        self.began = self.now - self.age
-        self.teller = Teller(self.state, self.painter)
         self.painter.on_shown = self.wires.wake
         self.interrupts.armed = True
         try:
-            for host in self.plan.hosts:
+            for host in self.run.plan.hosts:
                 if host.host in agents:
                     begin(Link(host.host, agents[host.host]))
             while not self._over() and not self._leaves():
@@ -134,12 +98,11 @@ class Session:
 
     def _leaves(self) -> bool:
         """The run goes on without us: as asked, or since we are cut off."""
-        begun = self.attached or bool(self.state.started)
-        up = len(self.state.started) == self.plan.world_size
+        begun = self.run.attached or bool(self.output.state.started)
         ends = self.ends.facts or self.seen_interrupts
-        wanted = self.interrupts.detach or (self.options.detach and up and not ends)
-        if self.options.lives_on and begun and wanted:
-            self.left = Left(self.run_id)
+        detach = self.run.options.detach and self.output.all_started and not ends
+        if self.run.options.lives_on and begun and (self.interrupts.detach or detach):
+            self.left = Left(self.run.run_id)
         elif self.cut_off is not None:
             self._without_hub(self.now - self.cut_off)
         return self.left is not None
@@ -150,10 +113,10 @@ class Session:
             self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
         elif self.interrupts.count or (
-            (self.options.detach or self.hub not in self.wires.awaited)
-            and seconds > self.options.host_timeout + CUT_OFF
+            (self.run.options.detach or self.hub not in self.wires.awaited)
+            and seconds > self.run.options.host_timeout + CUT_OFF
         ):
-            self.left = Left(self.run_id, self.lost_hub)
+            self.left = Left(self.run.run_id, self.lost_hub)
 
     def _over(self) -> bool:
         if self.patience is not None and self.now >= self.patience:
@@ -166,13 +129,13 @@ class Session:
         wait = 0.1
         with suppress(queue.Empty):
             while time.monotonic() < until:
-                link, of, event, at = self.wires.inbox.get(timeout=wait)
+                word = self.wires.inbox.get(timeout=wait)
                 wait = 0.0
                 self._look_at_clock()
-                if isinstance(event, Agent):
-                    self._reached(of, event)
-                elif link is not None and event is not None:
-                    self._take(link, of, event, at)
+                if isinstance(word, Reached):
+                    self._reached(word.host, word.agent)
+                elif word is not None:
+                    self._take(word)
         self._look_at_clock()
         self._give_back()
         self._ping()
@@ -181,7 +144,7 @@ class Session:
         self.teller.bars(self.now)
         if not (self.ends.facts or self.stopping):
             self.teller.stragglers(self.now)
-        self.painter.tick(self.teller.tally(self.now - self.began, self.health))
+        self.painter.tick(self.teller.tally(self.now - self.began, self.output.health))
 
     def _look_at_clock(self) -> None:
         """Ten times a second; if not, we were suspended, and words of the hosts lie unread."""
@@ -189,10 +152,11 @@ class Session:
         if away > 2.0:
             for link in self.links.values():
                 link.heard = self.now
-        if away > self.options.host_timeout - self._ping_every() and not self.options.lives_on:
+        timeout = self.run.options.host_timeout
+        if away > timeout - self._ping_every() and not self.run.options.lives_on:
             self.painter.note(
                 f"this machine was suspended for {away:.0f} s, and hosts end a run if they receive "
-                f"no message for {self.options.host_timeout:.0f} s"
+                f"no message for {timeout:.0f} s"
             )
 
     # -- to the hosts --
@@ -207,7 +171,7 @@ class Session:
             self._cut(link, e.what)
 
     def _ping(self) -> None:
-        silence = self.options.host_timeout
+        silence = self.run.options.host_timeout
         for name in self.given_up & self.links.keys():
             if self.now - self.links[name].heard > SETTLED:
                 self.wires.give_up(name)
@@ -220,7 +184,7 @@ class Session:
                 self._cut(link, f"no message from it for {silence:.0f} s")
 
     def _ping_every(self) -> float:
-        return min(PING_EVERY, self.options.host_timeout / 4)
+        return min(PING_EVERY, self.run.options.host_timeout / 4)
 
     def _give_back(self) -> None:
         for name, size in self.painter.shown().items():
@@ -232,9 +196,8 @@ class Session:
                 link.owed = 0
 
     def _heed_interrupts(self) -> None:
-        if self.painter.gone and (
-            self.attached or (self.painter.hung_up and self.options.lives_on)
-        ):
+        run = self.run
+        if self.painter.gone and (run.attached or (self.painter.hung_up and run.options.lives_on)):
             self.interrupts.detach = True
         elif self.painter.gone and not self.interrupts.count:
             self.interrupts.count, self.interrupts.last = 1, self.painter.why
@@ -257,16 +220,12 @@ class Session:
             if link.lost and name not in self.told_away and not self.ends.facts:
                 self._tell_away(link)
         heard = {name: link.heard for name, link in self.links.items() if link.open}
-        for text in self.health.news(self.now, heard):
-            self.painter.note(text)
-        if not self.attached:  # else the connections that were there before are not known
-            for text in self.exchange.news(self.now):
-                self.painter.note(text)
+        self.output.note_silence(self.now, heard, exchange=not self.run.attached)
 
     def _tell_away(self, link: Link) -> None:
         if not link.away or self.now - link.away < AWAY_TOLD:
             return
-        self.told_away[link.name] = True
+        self.told_away.add(link.name)
         self.teller.away(link.name, "" if link.name == self.hub else self.hub)
 
     def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
@@ -276,7 +235,8 @@ class Session:
 
     # -- from the hosts --
 
-    def _take(self, link: Link, of: str, event: run_events.Event | IpexctlError, at: int) -> None:
+    def _take(self, word: Word) -> None:
+        link, event = word.link, word.event
         if isinstance(event, Cut):
             if link.open:
                 self._cut(link, event.what.removeprefix(f"{link.name}: "))
@@ -284,8 +244,8 @@ class Session:
             if link.open:
                 self._lost(link, event.what.removeprefix(f"{link.name}: "))
         elif not link.lost:
-            link.at = max(link.at, at)
-            self._event(link, of, event)
+            link.at = max(link.at, word.at)
+            self._event(link, word.of, event)
 
     def _reached(self, name: str, agent: Agent) -> None:
         """A host whose connection had ended. Its words from then on are still there."""
@@ -300,7 +260,8 @@ class Session:
             return
         if name == self.hub:
             self.cut_off = None
-        if self.told_away.pop(name, None):
+        if name in self.told_away:
+            self.told_away.discard(name)
             self.painter.note(f"{name}: reconnected after {self.now - away:.0f} s")
 
     def _event(self, link: Link, of: str, event: run_events.Event) -> None:
@@ -316,15 +277,11 @@ class Session:
             case run_events.Output():
                 self._output(link, event)
             case run_events.OutputEnd(rank):
-                last = self.state.output_end(rank)
-                if self.painter.missed(rank):  # a flood, but its last words are shown
-                    last = self.state.tails.get(rank, [])
-                self.painter.output(name, rank, last, 0)
-                self.painter.ended(name, rank)
+                self.output.log_ended(name, rank)
             case run_events.Sample():
-                self.health.sample(name, event)
+                self.output.health.sample(name, event)
             case run_events.Traffic(report):
-                self.exchange.add(name, report, self.now)
+                self.output.exchange.add(name, report, self.now)
             case run_events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
             case run_events.Done():
@@ -345,18 +302,13 @@ class Session:
             self.ends.facts.append(fact)
         match event:
             case run_events.RankStarted(rank, where):
-                self.state.rank_started(rank)
-                for text in self.placed.add(rank, where):
-                    self.painter.note(text)
-                self.health.spoke(rank, self.now)
-                if len(self.state.started) == self.plan.world_size:
+                self.output.rank_started(rank, where, self.now)
+                if self.output.all_started:
                     self.all_up()
             case run_events.RankEnded(end):
-                self.state.rank_ended(end)
                 if self.ends.facts == [fact]:
                     self.painter.failed(end.rank)
-                self.health.ended(end.rank)
-                self.teller.last_end = self.now
+                self.output.rank_ended(end, self.now)
             case run_events.HostLost():
                 self._tell(of, {"stop": True})
                 self.given_up.add(of)
@@ -370,7 +322,7 @@ class Session:
                 more = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
                 self._passed_on(by, seconds, more)
             case run_events.ProgramEnded():
-                self.mpi_words.failed(of, event.error)
+                self.output.mpi_tail += [f"{of}: {event.error}"] if event.error else []
             case run_events.Noted(text):
                 self.painter.note(text)
             case run_events.Over():
@@ -378,7 +330,7 @@ class Session:
 
     def _done(self, link: Link, last: run_events.Done) -> None:
         link.end = HostEnd(link.name, last.survivors, last.logs)
-        self.exchange.add(link.name, last.report, self.now)
+        self.output.exchange.add(link.name, last.report, self.now)
         if link.name == self.hub:
             self.found.update(last.found)
             self.over = True
@@ -392,10 +344,10 @@ class Session:
         if name == self.hub:
             for other in self.links:
                 if other != self.hub:
-                    self._tell(other, {"hub": [self.plan.master_addr, port]})
+                    self._tell(other, {"hub": [self.run.plan.master_addr, port]})
 
     def _output(self, link: Link, event: run_events.Output) -> None:
-        name, size = link.name, len(event.data)
+        size = len(event.data)
         log = event.program if event.rank is None else event.rank
         link.read[log] = link.read.get(log, 0) + size
         link.unshown += size
@@ -404,23 +356,11 @@ class Session:
         if link.unshown > 2 * WINDOW:
             self._lost(link, "it sends more output than allowed")
             return
-        self.record.log(name, event.rank, event.data)
-        if event.rank is not None:
-            for text in self.health.spoke(event.rank, self.now):
-                self.painter.note(text)
-            if self.painter.full:
-                self.painter.drop(name, event.rank, self.state.skim(event.rank, event.data), size)
-            else:
-                texts = self.state.output(event.rank, event.data)
-                self.exchange.printed(event.rank, event.data, texts, self.now)
-                self.painter.output(name, event.rank, texts, size)
-        else:
-            self.mpi_words.said(name, event.data)
-            self.painter.output(name, -1, (), size)
+        self.output.printed(link.name, event, self.now)
 
     def _cut(self, link: Link, why: str) -> None:
         """Its connection ended; the run lives on there, if it does so without us."""
-        if self.options.lives_on or link.name != self.hub:
+        if self.run.options.lives_on or link.name != self.hub:
             self.wires.reach_again(link.name)
         self._lost(link, why)
 
@@ -429,7 +369,7 @@ class Session:
         name = link.name
         link.lost = True
         link.away = self.now
-        if name == self.hub and self.options.lives_on:
+        if name == self.hub and self.run.options.lives_on:
             self.cut_off, self.lost_hub = self.now, why
         elif name == self.hub:
             self.ends.seen.append(Fact(name, run_events.HostLost(why)))
@@ -463,8 +403,9 @@ class Session:
             if self.interrupts.count > patience and self.now - began > 1.0:
                 break
             self.teller.rest_of_logs(self.now, sum(k.left for k in self.links.values() if k.open))
-        self.missing = [host.host for host in self.plan.hosts if host.host not in self._told_all()]
-        self.record.lacks(self.missing)
+        hosts, complete = (host.host for host in self.run.plan.hosts), self._told_all()
+        self.missing = [host for host in hosts if host not in complete]
+        self.output.record.lacks(self.missing)
 
     def _told_all(self) -> list[str]:
         """The hosts whose last word, and so all of their output, has come."""
@@ -472,24 +413,26 @@ class Session:
 
     def _noted(self) -> Verdict | None:
         hub, asked = self.links.get(self.hub), self._told_all()
-        if hub and not hub.done and self.now - hub.heard < self.options.host_timeout:
+        if hub and not hub.done and self.now - hub.heard < self.run.options.host_timeout:
             asked = [*asked, self.hub]  # its connection ended, which proves nothing
         return self.noted(asked)
 
     def _result(self) -> RunResult:
+        output, started = self.output, not self.run.attached
+        state = output.state
         ending = Ending(
-            self.run_id,
-            time.monotonic() - self.began,
-            tuple(self._host_end(h.host) for h in self.plan.hosts),
-            self.ends.verdict(self._noted, failures, all_of_it=not self.attached),
-            mpi_tail=tuple(self.mpi_words.tail),
-            exchange=None if self.attached else self.exchange.end(completed=self.state.all_ok),
-            require_together=self.options.require_together,
-            slow=self.health.rank_loads.mostly(),
+            run_id=self.run.run_id,
+            seconds=time.monotonic() - self.began,
+            hosts=tuple(self._host_end(h.host) for h in self.run.plan.hosts),
+            verdict=self.ends.verdict(self._noted, failures, all_of_it=started),
+            mpi_tail=tuple(output.mpi_tail),
+            exchange=output.exchange.end(completed=state.all_ok) if started else None,
+            require_together=self.run.options.require_together,
+            slow=output.health.rank_loads.mostly(),
         )
-        return result_of(self.state, ending, failures)
+        return result_of(state, ending, failures)
 
     def _host_end(self, name: str) -> HostEnd:
         link = self.links.get(name)
         end = (link and link.end) or HostEnd(name, self.found.get(name), "")
-        return replace(end, load=self.health.overall(name))
+        return replace(end, load=self.output.health.overall(name))

@@ -36,12 +36,14 @@ _PYTHON = re.compile(r"(python|pypy)(\d(\.\d+)?)?")
 
 @dataclass(frozen=True)
 class Flag:
-    """An option of a launcher; launchers.toml says what each field means."""
+    """An option of a launcher, or a key of an Accelerate config; launchers.toml and
+    accelerate_keys.toml say what each field means."""
 
     names: tuple[str, ...]
     becomes: str
     source: str
     values: int = 1
+    default: tuple[str, ...] = ()
     value: str = ""
     as_: str = ""
     upper: bool = False
@@ -134,7 +136,7 @@ def parse(text: str) -> Launchers:
     made: dict[str, Launcher] = {}
     for raw in toml.loads(text)["launcher"]:
         more = made[raw["like"]].flags if "like" in raw else ()
-        flags = tuple(_flag(one, raw["source"]) for one in raw["flags"])
+        flags = tuple(flag_of(one, one["names"], raw["source"]) for one in raw["flags"])
         made[raw["name"]] = Launcher(
             raw["name"],
             raw["starts"],
@@ -153,8 +155,10 @@ def parse(text: str) -> Launchers:
     return Launchers(tuple(made.values()))
 
 
-def _flag(raw: Mapping[str, Any], source: str) -> Flag:
+def flag_of(raw: Mapping[str, Any], names: Sequence[str], source: str) -> Flag:
+    """A row of launchers.toml or accelerate_keys.toml."""
     if raw["becomes"] not in MEANINGS:
-        raise ValueError(f"{raw['names'][0]}: there is no meaning {raw['becomes']!r}")
-    fields = {"as_" if key == "as" else key: value for key, value in raw.items()}
-    return Flag(**{"source": source, **fields, "names": tuple(raw["names"])})
+        raise ValueError(f"{names[0]}: there is no meaning {raw['becomes']!r}")
+    fields = {"as_" if key == "as" else key: value for key, value in raw.items() if key != "key"}
+    lists = {"names": tuple(names), "default": tuple(raw.get("default", ()))}
+    return Flag(**{"source": source, **fields, **lists})

@@ -8,6 +8,10 @@ from typing import Protocol
 
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.user_code.launchers.launcher_table import Flag
+from ipexctl.user_code.typed_word import assignment, is_fixed
+
+COUNTS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
 
 
 class Refuse(Protocol):
@@ -60,6 +64,57 @@ class LineRequest:
 
     def words(self, *meanings: str) -> str:
         return " ".join(text for meaning, text in self.typed if meaning in meanings)
+
+
+@dataclass(frozen=True)
+class Given:
+    """An option or key that was read: its row of the table, its value, and how it was typed."""
+
+    flag: Flag
+    value: str
+    typed: str
+
+
+def request_of(
+    who: str, found: Sequence[Given], *, env: Sequence[str] = (), default_ppn: int = 0
+) -> LineRequest:
+    """`env`: variables that are set besides those in `found`."""
+    numbers = {
+        COUNTS[one.flag.becomes]: int(one.value) if is_fixed(one.value) else one.value
+        for one in found
+        if one.flag.becomes in COUNTS
+    }
+
+    def values(meaning: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.value for one in found if one.flag.becomes == meaning))
+
+    return LineRequest(
+        who,
+        n=numbers.get("n"),
+        ppn=numbers.get("ppn"),
+        nodes=numbers.get("nodes"),
+        hostfile=next(iter(values("hostfile")), ""),
+        hosts=values("hosts"),
+        limit=tuple(part for value in values("limit") for part in value.split("@")),
+        exclude=tuple(part for value in values("exclude") for part in value.split("@")),
+        env=tuple(dict.fromkeys((*env, *(item for one in found for item in _variables(one))))),
+        options=tuple((one.flag.as_, one.value) for one in found if one.flag.becomes == "option"),
+        module=any(one.flag.becomes == "module" for one in found),
+        config=next(iter(values("config")), ""),
+        default_ppn=default_ppn,
+        ignored=tuple((one.typed, one.flag.why) for one in found if one.flag.becomes == "ignored"),
+        typed=tuple((one.flag.becomes, one.typed) for one in found),
+    )
+
+
+def _variables(given: Given) -> Sequence[str]:
+    """As --env takes them."""
+    flag, value = given.flag, given.value
+    if flag.becomes == "env-list":
+        return [name for name in value.split(",") if name]
+    if flag.becomes == "variable":
+        return [flag.as_ if "=" in flag.as_ else assignment(flag.as_, value)]
+    return [value] if flag.becomes in ("env", "env-forward") else []
 
 
 @dataclass(frozen=True)
@@ -156,6 +211,7 @@ def _counted(request: LineRequest, refuse: Refuse) -> tuple[int | str | None, in
                     f"{request.who}: {n} ranks cannot be divided evenly among {nodes} hosts",
                     why="each host gets the same number",
                     hint="set -n and -ppn explicitly, before the script",
+                    slug="ranks-not-divisible",
                 )
             )
         else:
@@ -194,6 +250,7 @@ def nested(
             f"{outer.who} {first} starts {inner.who} {second}, and both start several ranks",
             why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
             hint="set -n and -ppn explicitly: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+            slug="launchers-both-start-ranks",
         ),
         f"{outer.who} {first} around {inner.who} {second}",
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 
 from ipexctl.base.located_errors import did_you_mean
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.script.not_scripts import meant
 from ipexctl.user_code.launchers.launcher_table import (
     ASSIGNMENT,
     Flag,
@@ -18,15 +18,24 @@ from ipexctl.user_code.launchers.launcher_table import (
     Launchers,
     listed_values,
 )
-from ipexctl.user_code.launchers.line_request import LineRequest, Refuse, nested, raised
+from ipexctl.user_code.launchers.line_request import (
+    COUNTS,
+    Given,
+    LineRequest,
+    Refuse,
+    nested,
+    raised,
+    request_of,
+)
+from ipexctl.user_code.launchers.not_scripts import meant
 from ipexctl.user_code.typed_word import assignment, for_pasting, is_fixed, tail, unsplit
 
 PAGE = "docs/pasted-lines.md"
 _ELSE = f"leave it out, or use an option of ipexctl run   # full list: {PAGE}"
-_NUMBERS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
-_ONCE = frozenset({*_NUMBERS, "hostfile", "config"})
+_ONCE = frozenset({*COUNTS, "hostfile", "config"})
 _VARIABLES = frozenset({"env", "env-forward", "variable"})
 MOST_WORDS, MOST_LAUNCHERS = 10_000, 20  # of a line that a person or a program wrote
+_ONLY_ASKS = frozenset({"--version", "--help", "-h", "-V", "-version", "-help"})
 _SUGGESTED = 20  # unknown options for which similar ones are looked for
 _EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
 
@@ -78,7 +87,10 @@ def read(
     else:
         found = launchers.of(words)
     if found and len(words) > MOST_WORDS:
-        raise InputError(f"{found[1]}: the line has more than {MOST_WORDS:,} words")
+        raise InputError(
+            f"{found[1]}: the line has more than {MOST_WORDS:,} words",
+            slug="launcher-line-too-long",
+        )
     return _Reader(launchers, refuse).line(words, found) if found else None
 
 
@@ -87,6 +99,29 @@ def read_options(
 ) -> LineRequest:
     """Options of a launcher without what it starts, as in the #SBATCH lines of a job."""
     return _Reader(launchers, refuse).options(launchers.called(name), name, words)[0]
+
+
+@dataclass(frozen=True)
+class Started:
+    """Ranks that a program starts. `name`: of the launcher, as it is called."""
+
+    name: str
+    script: str  # "train.py", "-m pkg.train"; "" where that is not known
+
+
+def started_by(words: Sequence[str], launchers: Launchers) -> Started | None:
+    """None for a command that starts no ranks. It may have words that only the run knows."""
+    found = launchers.of(words)
+    if not found or _ONLY_ASKS & set(words):
+        return None
+    reader, script = _Reader(launchers, lambda *_: None), ""
+    with suppress(InputError):
+        line = reader.line(words, found)
+        script = f"-m {line.script[0]}" if line.module else line.script[0]
+    pairs = zip(reader.requests, reader.seen, strict=True)
+    names = [request.who for request, launcher in pairs if launcher.starts_ranks]
+    known = script.endswith(".py") or script.startswith("-m ")
+    return Started(names[0], script if known else "") if names else None
 
 
 @dataclass
@@ -101,7 +136,10 @@ class _Reader:
         while found:
             launcher, name, count = found
             if len(self.seen) == MOST_LAUNCHERS:
-                raise InputError(f"the line starts more than {MOST_LAUNCHERS} launchers")
+                raise InputError(
+                    f"the line starts more than {MOST_LAUNCHERS} launchers",
+                    slug="too-many-launchers",
+                )
             if launcher.starts == "command" and launcher.starts_ranks and ":" in words:
                 first = words[: words.index(":")]
                 self.refuse(
@@ -110,6 +148,7 @@ class _Reader:
                         why="ipexctl run starts one script on all ranks",
                         hint="branch on RANK in the script, or use a separate ipexctl run ... "
                         "SCRIPT for each program",
+                        slug="several-programs",
                     ),
                     for_pasting(words[len(first) :]),
                 )
@@ -136,6 +175,7 @@ class _Reader:
             raise InputError(
                 f"{request.who}: the script is missing",
                 hint=f"ipexctl run {request.who} ... SCRIPT",
+                slug="script-not-given",
             )
         if request.module:
             inner = self.launchers.of_module(words[0]) if not launcher.starts_ranks else None
@@ -148,6 +188,7 @@ class _Reader:
                 f"{request.who} starts {for_pasting(words[:1])}, which is not a Python script",
                 why=why or "ipexctl run starts Python and the ranks on every host itself",
                 hint=hint or "ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
+                slug="not-a-script",
             )
             starts = any(one.starts_ranks for one in self.seen)
             later = (i for i in range(len(words)) if starts and self._is_program(words[i : i + 3]))
@@ -165,8 +206,8 @@ class _Reader:
         self, launcher: Launcher, name: str, words: Sequence[str]
     ) -> tuple[LineRequest, Sequence[str]]:
         reading = _Options(launcher, name, list(words), self._is_program, self.refuse)
-        for flag, value, typed in reading:
-            reading.take(flag, value, typed)
+        for one in reading:
+            reading.take(one)
         request = reading.request()
         for option, text in reading.more:
             more = self._mpi_words(f"{name} {option}", text)
@@ -179,24 +220,28 @@ class _Reader:
         try:
             words = shlex.split(text)
         except ValueError as e:
-            self.refuse(InputError(f"{name} {text}: {e}"), f"{name} {text}", str(e))
+            self.refuse(
+                InputError(f"{name} {text}: {e}", slug="quoting-invalid"), f"{name} {text}", str(e)
+            )
             words = []
         mpirun = self.launchers.called("mpirun")
         reading = _Options(mpirun, name, words, self._is_program, self.refuse)
-        for flag, value, typed in reading:
-            if flag.becomes in (*_EXTRA, "refused"):
-                reading.take(flag, value, typed)
+        for one in reading:
+            if one.flag.becomes in (*_EXTRA, "refused"):
+                reading.take(one)
                 continue
             error = InputError(
-                f"{name}: {typed} does not belong there",
+                f"{name}: {one.typed} does not belong there",
                 why="only variables are read there",
                 hint="use an option of ipexctl run, before the script",
+                slug="mpi-option-unsupported",
             )
-            self.refuse(error, f"{name} {typed}")
+            self.refuse(error, f"{name} {one.typed}")
         if reading.words:
             error = InputError(
                 f"{name}: {reading.words[0]} is not an option of mpirun",
                 hint=f"quote the whole value: {name} '-genv NAME VALUE'",
+                slug="launcher-option-unknown",
             )
             self.refuse(error)
         return reading.request()
@@ -211,14 +256,14 @@ class _Options:
     words: list[str]
     is_program: Callable[[Sequence[str]], bool]
     refuse: Refuse
-    found: list[tuple[Flag, str, str]] = field(default_factory=list)
+    found: list[Given] = field(default_factory=list)
     more: list[tuple[str, str]] = field(default_factory=list)  # words of mpirun, in one
     assigned: list[str] = field(default_factory=list)  # NAME=VALUE before the program
-    before: dict[object, tuple[Flag, str, str]] = field(default_factory=dict)  # by `_meaning`
+    before: dict[object, Given] = field(default_factory=dict)  # by `_meaning`
     unknown: int = 0
     last_program: int = -1  # how many words there are from it on, once that was looked for
 
-    def __iter__(self) -> Iterator[tuple[Flag, str, str]]:
+    def __iter__(self) -> Iterator[Given]:
         while self.words and (self._is_option(self.words[0]) or self._only_shell_knows()):
             word = self.words.pop(0)
             if word == "--":
@@ -243,7 +288,7 @@ class _Options:
             self.last_program = min(later, default=0)
         return 0 < self.last_program < size
 
-    def _one(self, word: str) -> tuple[Flag, str, str] | None:
+    def _one(self, word: str) -> Given | None:
         name, sign, attached = word.partition("=")
         flags = self.launcher.named(name)
         if not flags:
@@ -256,13 +301,19 @@ class _Options:
         if values == 2 and given and "=" in given[0]:
             given = given[:1]  # -genv NAME=VALUE
         elif not sign and (len(given) < values or (values == 1 and self._is_known(given[0]))):
-            self.refuse(InputError(f"{self.name} {word}: a value is missing"), word, "no value")
+            self.refuse(
+                InputError(f"{self.name} {word}: a value is missing", slug="option-value-missing"),
+                word,
+                "no value",
+            )
             return None
         if not sign:
             del self.words[: len(given)]
         typed = f"{name}={for_pasting(given)}" if sign else for_pasting((word, *given))
         if sign and not values and not any(flag.value for flag in flags):
-            error = InputError(f"{self.name} {typed}: {name} takes no value")
+            error = InputError(
+                f"{self.name} {typed}: {name} takes no value", slug="option-takes-no-value"
+            )
             self.refuse(error, typed, "it takes no value")
             return None
         value = assignment(*given) if len(given) == 2 else next(iter(given), "")
@@ -270,9 +321,18 @@ class _Options:
         for flag in flags if is_fixed(value) else can_be or flags:
             taken = flag.taken(value)
             if taken is not None:
-                return flag, taken, typed
+                return Given(flag, taken, typed)
         what, why, hint = _wrong_value(value, can_be)
-        self.refuse(InputError(f"{self.name} {typed}: {what}", why=why, hint=hint), typed, what)
+        self.refuse(
+            InputError(
+                f"{self.name} {typed}: {what}",
+                why=why,
+                hint=hint,
+                slug="launcher-value-unsupported",
+            ),
+            typed,
+            what,
+        )
         return None
 
     def _is_known(self, word: str) -> bool:
@@ -302,87 +362,64 @@ class _Options:
         reason = f"unknown option{meant}" if is_fixed(name) else "only the shell knows what it is"
         self._not_taken(f"{self.name}: unknown option {name}{meant}", for_pasting(given), reason)
 
-    def take(self, flag: Flag, value: str, typed: str) -> None:
-        if problem := self._problem(flag, value, typed):
-            self.refuse(problem[0], typed, problem[1])
+    def take(self, one: Given) -> None:
+        if problem := self._problem(one):
+            self.refuse(problem[0], one.typed, problem[1])
             return
-        if flag.becomes == "mpi-words":
-            self.more.append((re.split("[ =]", typed)[0], value))
-        self.found.append((flag, value, typed))
-        self.before.setdefault(_meaning(flag, value), self.found[-1])
-        self.before.setdefault(("first", flag.becomes), self.found[-1])
+        if one.flag.becomes == "mpi-words":
+            self.more.append((re.split("[ =]", one.typed)[0], one.value))
+        self.found.append(one)
+        self.before.setdefault(_meaning(one), one)
+        self.before.setdefault(("first", one.flag.becomes), one)
 
-    def _problem(self, flag: Flag, value: str, typed: str) -> tuple[InputError, str] | None:
-        """Why it is not supported here, or stands against an earlier one; also in a few words."""
+    def _problem(self, one: Given) -> tuple[InputError, str] | None:
+        """Why it is not supported here, or contradicts an earlier one; also in a few words."""
+        flag, value, typed = one.flag, one.value, one.typed
         if flag.becomes == "refused":
             error = InputError(
-                f"{self.name} {typed} is not supported here", why=flag.why, hint=flag.type
+                f"{self.name} {typed} is not supported here",
+                why=flag.why,
+                hint=flag.type,
+                slug="launcher-option-unsupported",
             )
             return error, flag.why
         known = is_fixed(value)
-        if flag.becomes in _NUMBERS and known and not re.fullmatch("[1-9][0-9]{0,8}", value):
-            error = InputError(f"{self.name} {typed}: expected a whole number of at least 1")
+        if flag.becomes in COUNTS and known and not re.fullmatch("[1-9][0-9]{0,8}", value):
+            error = InputError(
+                f"{self.name} {typed}: expected a whole number of at least 1", slug="not-a-count"
+            )
             return error, "expected a whole number of at least 1"
-        if (earlier := self.before.get(_meaning(flag, value))) and earlier[1] != value:
-            first, second = _shown(*earlier), _shown(flag, value, typed)
+        if (earlier := self.before.get(_meaning(one))) and earlier.value != value:
+            first, second = _shown(earlier), _shown(one)
             error = InputError(
                 f"{self.name}: {first} and {second} contradict each other"
                 if first != second
                 else f"{self.name}: {first} is given twice, with different values",
                 hint="leave one of them out",
+                slug="launcher-options-contradict",
             )
             return error, f"it contradicts {first}"
         others = {"hostfile": "hosts", "hosts": "hostfile"}.get(flag.becomes)
         if earlier := self.before.get(("first", others)):
             error = InputError(
-                f"{self.name} {earlier[2]} and {typed}: hosts are given twice",
+                f"{self.name} {earlier.typed} and {typed}: hosts are given twice",
                 hint="use one of them; for some hosts of a file: -f FILE -l HOST,HOST",
+                slug="hosts-given-twice",
             )
-            return error, f"{earlier[2]} names the hosts"
+            return error, f"{earlier.typed} names the hosts"
         return None
 
     def request(self) -> LineRequest:
-        numbers = {
-            _NUMBERS[flag.becomes]: int(value) if is_fixed(value) else value
-            for flag, value, _ in self.found
-            if flag.becomes in _NUMBERS
-        }
-        return LineRequest(
-            self.name,
-            n=numbers.get("n"),
-            ppn=numbers.get("ppn"),
-            nodes=numbers.get("nodes"),
-            hostfile=next(iter(self._values("hostfile")), ""),
-            hosts=self._values("hosts"),
-            limit=tuple(part for one in self._values("limit") for part in one.split("@")),
-            exclude=tuple(part for one in self._values("exclude") for part in one.split("@")),
-            env=tuple(dict.fromkeys((*self.launcher.sets, *self._env()))),
-            options=tuple((f.as_, v) for f, v, _ in self.found if f.becomes == "option"),
-            module=any(f.becomes == "module" for f, _, _ in self.found),
-            config=next(iter(self._values("config")), ""),
-            default_ppn=self.launcher.default_ppn,
-            ignored=tuple((t, f.why) for f, _, t in self.found if f.becomes == "ignored"),
-            typed=tuple((f.becomes, t) for f, _, t in self.found),
-        )
-
-    def _values(self, meaning: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(v for flag, v, _ in self.found if flag.becomes == meaning))
-
-    def _env(self) -> Iterator[str]:
-        yield from self.assigned
-        for flag, value, _ in self.found:
-            if flag.becomes == "env-list":
-                yield from filter(None, value.split(","))
-            elif flag.becomes in ("env", "env-forward"):
-                yield value
-            elif flag.becomes == "variable":
-                yield flag.as_ if "=" in flag.as_ else assignment(flag.as_, value)
+        env = (*self.launcher.sets, *self.assigned)
+        ppn = self.launcher.default_ppn
+        return request_of(self.name, self.found, env=env, default_ppn=ppn)
 
     def _not_taken(self, what: str, typed: str, reason: str) -> None:
         error = InputError(
             what,
             why=f"ipexctl run replaces {self.name} and rejects options that it does not know",
             hint=_ELSE,
+            slug="launcher-option-unknown",
         )
         self.refuse(error, typed, reason)
 
@@ -391,26 +428,28 @@ def _wrong_value(value: str, flags: Sequence[Flag]) -> tuple[str, str, str]:
     """What is wrong with it, why, and what to type."""
     if not is_fixed(value):
         return "only the shell knows the value", "", "write the value in place of the variable"
-    if any(flag.becomes in _NUMBERS for flag in flags):
+    if any(flag.becomes in COUNTS for flag in flags):
         return "expected a number", "", ""
     if known := listed_values(flag.value for flag in flags):
         return "unknown value", f"supported values: {known}", _ELSE
     return "unsupported value", "", _ELSE
 
 
-def _meaning(flag: Flag, value: str) -> object:
-    """Alike for words that say the same thing, so that two with different values cannot hold."""
-    if flag.becomes in _VARIABLES:
-        return "variable", _variable(flag, value)
-    if flag.becomes == "option":
-        return "option", flag.as_
-    return ("once", flag.becomes) if flag.becomes in _ONCE else ("", flag.becomes, value)
+def _meaning(one: Given) -> object:
+    """Equal for words that say the same thing, so that two with different values cannot hold."""
+    becomes = one.flag.becomes
+    if becomes in _VARIABLES:
+        return "variable", _variable(one)
+    if becomes == "option":
+        return "option", one.flag.as_
+    return ("once", becomes) if becomes in _ONCE else ("", becomes, one.value)
 
 
-def _shown(flag: Flag, value: str, typed: str) -> str:
+def _shown(one: Given) -> str:
     """Without the value of a variable, which may be a secret."""
-    return f"{typed.split()[0]} {_variable(flag, value)}" if flag.becomes in _EXTRA else typed
+    extra = one.flag.becomes in _EXTRA
+    return f"{one.typed.split()[0]} {_variable(one)}" if extra else one.typed
 
 
-def _variable(flag: Flag, value: str) -> str:
-    return (flag.as_ if flag.becomes == "variable" else value).partition("=")[0]
+def _variable(one: Given) -> str:
+    return (one.flag.as_ if one.flag.becomes == "variable" else one.value).partition("=")[0]

@@ -39,7 +39,7 @@ class Run(RunOptions, FleetStep):
             if not name.isidentifier():
                 raise Bad(f"{name!r} is not the name of a variable", slug="variable-invalid")
         if both := self.env.keys() & self.secret_env.keys():
-            raise Bad(f"{min(both)} is in both env and secret_env", slug="variable-twice")
+            raise Bad(f"{min(both)} is in both env and secret_env", slug="secret-also-in-env")
         if self.detach and (self.fetch or self.outputs):
             why = "files are fetched when a run ends, and detach does not wait for that"
             raise Bad(

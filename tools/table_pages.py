@@ -1,11 +1,30 @@
-"""docs/pasted-lines.md, made from the tables of launchers and of Accelerate's keys."""
+"""Pages of docs/ and tables on them: launchers, migration rules, failures, variables of a rank."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from ipexctl.user_code.launchers.accelerate_config import Key, Keys
+from ipexctl.explain.causes.causes import Cause
+from ipexctl.migrate.code.rules import Rule
+from ipexctl.run.plan.rank_contract import ERROR_FILE, HOST_WIDE, TABLE
+from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import MEANINGS, Flag, Launcher, Launchers
+
+RULES = "<!-- rules: made by tools/gen_docs.py -->", "<!-- end of rules -->"
+VARIABLES = "<!-- variables: made by tools/gen_docs.py -->", "<!-- end of variables -->"
+
+
+def _between(text: str, marks: tuple[str, str], table: Iterable[str]) -> str:
+    """The page with the lines of a table between two marks."""
+    begin, end = marks
+    before, found, rest = text.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found or not found_end:
+        raise ValueError(f"the page lacks {begin!r} or {end!r}")
+    return f"{before}{begin}\n\n" + "\n".join(table) + f"\n\n{end}{after}"
+
+
+# --- docs/pasted-lines.md ------------------------------------------------------------------------
 
 _HEAD = """\
 # Pasted lines
@@ -46,7 +65,8 @@ effect. With `distributed_type: NO`, the config starts one rank whatever its num
 `accelerate launch` does; `-n` starts more."""
 
 
-def page(launchers: Launchers, keys: Keys) -> str:
+def pasted_lines(launchers: Launchers, keys: Keys) -> str:
+    """docs/pasted-lines.md."""
     parts = [_HEAD]
     for one in launchers.all:
         parts += _launcher(one)
@@ -82,12 +102,12 @@ def _flag_row(flag: Flag) -> str:
     return f"| {names} | {value} | {'; '.join(_here(flag))} |"
 
 
-def _key_row(key: Key) -> str:
+def _key_row(key: Flag) -> str:
     default = ", ".join(f"`{one}`" if one else "empty" for one in key.default)
-    return f"| `{key.key}` | {default} | {'; '.join(_here(key))} |"
+    return f"| `{key.names[0]}` | {default} | {'; '.join(_here(key))} |"
 
 
-def _here(entry: Flag | Key) -> Iterator[str]:
+def _here(entry: Flag) -> Iterator[str]:
     if entry.becomes == "variable":
         yield f"`--env {entry.as_ if '=' in entry.as_ else entry.as_ + '=VALUE'}`"
     elif entry.becomes == "option":
@@ -100,3 +120,79 @@ def _here(entry: Flag | Key) -> Iterator[str]:
         yield f"try: {entry.type}"
     if entry.until:
         yield f"until {entry.until}"
+
+
+# --- docs/migrate.md -----------------------------------------------------------------------------
+
+
+def with_rules(text: str, rules: Iterable[Rule]) -> str:
+    """docs/migrate.md with the table of the rules as they are."""
+    rows = (
+        f"| {r.id} | {_finds(r)} | {r.since} | {_cell(r.use) or 'none: remove it'} | "
+        f"{'yes' if r.edit else 'no'} | {_cell(r.source)} |"
+        for r in rules
+    )
+    head = "| rule | finds | since | replacement | `--write` | source |"
+    return _between(text, RULES, [head, "|" + "---|" * 6, *rows])
+
+
+def _finds(rule: Rule) -> str:
+    names = ", ".join(f"`{name}`" for name in rule.names)
+    value = f" with `{_cell(rule.value)}`" if rule.value else ""
+    return f"{rule.kind} {names}{value}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+# --- docs/run.md ---------------------------------------------------------------------------------
+
+
+def with_variables(text: str) -> str:
+    """docs/run.md with the table of the variables of a rank as they are."""
+    rows = [
+        f"| `{entry.name}`{'*' * entry.fixed} | {entry.means} | {entry.readers} |"
+        for entry in (*TABLE, ERROR_FILE)
+    ]
+    rows += [f"| `{name}` | {means} | {readers} |" for name, means, readers in HOST_WIDE]
+    head = "| variable | value | who reads it |"
+    return _between(text, VARIABLES, [head, "|---|---|---|", *rows])
+
+
+# --- docs/failures.md ----------------------------------------------------------------------------
+
+_FAILURES = """\
+# Known failures
+
+Generated from `ipexctl/explain/causes/causes.toml` by `make docs`.
+`ipexctl explain LOGFILE` finds these in a log, `ipexctl explain NAME` explains one and says what to
+type, and a failed run ends by naming the failure that its last lines show.
+"""
+_SEEN = """\
+## Detected before a run
+
+`ipexctl doctor` reports these under the check ids on the right; an id in lower case is the reason
+why a host could not be checked. `tests/doctor/test_corpus.py` reproduces those that
+can occur in a lab.
+
+| name | what it is | what is printed | seen as |
+|---|---|---|---|"""
+_UNSEEN = """\
+## Not detected before a run
+
+| name | what it is | what is printed | why not |
+|---|---|---|---|"""
+
+
+def failures(causes: Iterable[Cause]) -> str:
+    """docs/failures.md."""
+    found = list(causes)
+    seen = (_failure(c, ", ".join(c.checks)) for c in found if c.checks)
+    unseen = (_failure(c, c.unseen) for c in found if not c.checks)
+    return "\n".join([_FAILURES, _SEEN, *seen, "", _UNSEEN, *unseen]) + "\n"
+
+
+def _failure(cause: Cause, last: str) -> str:
+    example = _cell(cause.example).replace("`", "'")
+    return f"| {cause.slug} | {cause.title} | `{example}` | {last} |"

@@ -1,0 +1,176 @@
+"""How a host's answer becomes facts: each field of a dataclass is read by its type.
+
+    mtu: int | None                                     by its type alone
+    quota: float | None = field(default=None, metadata=by(positive))    by a reader of its own
+
+The answer has a field's value under the field's name, or under `key`. Nothing is ever raised: an
+odd value is unknown, that is "", None, () or the field's default.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+from ipexctl.base.values import MOST, count_or_none, listed, name, plain, texts, truth
+
+_HUGE = 1 << 62
+_CPUS = re.compile(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", re.ASCII)
+_T = TypeVar("_T")
+Reader = Callable[[Any], Any]
+
+
+def by(reader: Reader, *, key: str = "", needed: bool = False) -> dict[str, Any]:
+    """The metadata of a field. A row of a list is left out where a `needed` field is unknown."""
+    return {"reader": reader, "key": key, "needed": needed}
+
+
+def record(kind: type[_T], raw: Any, **given: Any) -> _T:
+    """A dataclass from an object; `given` are the values that are not read from it."""
+    known = raw if isinstance(raw, Mapping) else {}
+    for own_name, key, read, default, _ in _fields(kind):  # type: ignore[arg-type]
+        if own_name not in given:
+            value = read(known.get(key))
+            given[own_name] = default if value is None else value
+    return kind(**given)
+
+
+def rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
+    """A list of objects, or of lists that have the values in the order of the fields."""
+    return tuple(found for row in listed(raw) if (found := _row(kind, row)) is not None)
+
+
+# --- readers -------------------------------------------------------------------------------------
+
+
+def number(value: Any) -> float | None:
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _HUGE
+    return float(value) if ok else None
+
+
+def positive(value: Any) -> float | None:
+    return number(value) or None
+
+
+def positive_count(value: Any) -> int | None:
+    return count_or_none(value) or None
+
+
+def counts(value: Any) -> tuple[int, ...]:
+    return tuple(n for n in map(count_or_none, listed(value)) if n is not None)
+
+
+def short(most: int) -> Reader:
+    """Reads a text of at most that many characters."""
+    return lambda value: plain(value, most)
+
+
+def pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    found = (texts(row) for row in listed(value))
+    return tuple((row[0], row[1]) for row in found if len(row) == 2)
+
+
+def address(value: Any) -> str:
+    """An IP address without its zone; "" for anything else."""
+    text = plain(value).partition("%")[0]
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+
+
+def addresses(value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(a for a in map(address, listed(value)) if a))
+
+
+def int_of(text: Any) -> int | None:
+    """A number, or a text that is one: 85, "85", "0x41"."""
+    if isinstance(text, int):
+        return count_or_none(text)
+    text = plain(text, 40)
+    try:
+        return count_or_none(int(text, 16 if text.startswith("0x") else 10))
+    except ValueError:
+        return None
+
+
+def cpu_list(text: Any) -> tuple[int, ...]:
+    """0-3,8 -> (0, 1, 2, 3, 8). A text that is not such a list gives ()."""
+    found: list[int] = []
+    for part in plain(text, 1 << 16).split(","):
+        ends = _CPUS.fullmatch(part)
+        if not ends or len(found) > MOST:
+            return ()
+        low, high = int(ends[1]), int(ends[2] or ends[1])
+        if high - low > MOST:
+            return ()
+        found.extend(range(low, high + 1))
+    return tuple(found)
+
+
+# --- types ---------------------------------------------------------------------------------------
+
+_BY_TYPE: dict[str, Reader] = {
+    "str": plain,
+    "int": count_or_none,
+    "int | None": count_or_none,
+    "float | None": number,
+    "bool": lambda value: value is True,
+    "bool | None": truth,
+    "tuple[int, ...]": counts,
+    "tuple[str, ...]": texts,
+    "tuple[tuple[str, str], ...]": pairs,
+}
+NAME = by(name)
+ADDRESS = by(address)
+
+
+class _Field(NamedTuple):
+    name: str
+    key: str  # its name in the host's answer
+    read: Reader
+    default: Any
+    needed: bool
+
+
+@cache
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    types = cache(lambda: get_type_hints(kind))  # most classes need none of them
+    return tuple(
+        _Field(
+            name=field.name,
+            key=field.metadata.get("key") or field.name,
+            read=(
+                field.metadata.get("reader")
+                or _BY_TYPE.get(str(field.type))
+                or _nested(types()[field.name])
+            ),
+            default=None if field.default is MISSING else field.default,
+            needed=field.metadata.get("needed", False),
+        )
+        for field in fields(kind)
+    )
+
+
+def _nested(type_: Any) -> Reader:
+    """Reads a dataclass, one or None, or a tuple of them."""
+    if get_origin(type_) is tuple:
+        return partial(rows, get_args(type_)[0])
+    if get_args(type_):
+        return partial(_row, get_args(type_)[0])
+    return partial(record, type_)
+
+
+def _row(kind: type[_T], raw: Any) -> _T | None:
+    known = _fields(kind)  # type: ignore[arg-type]
+    if isinstance(raw, list) and len(raw) == len(known):
+        raw = dict(zip((field.key for field in known), raw, strict=True))
+    if not isinstance(raw, Mapping):
+        return None
+    found = record(kind, raw)
+    unknown = (f.needed and getattr(found, f.name) in ("", None) for f in known)
+    return None if any(unknown) else found

@@ -1,0 +1,104 @@
+"""Packs: many small contents in one file. They travel as blobs, and are kept in ROOT/blobs/packs.
+
+Small files are not blobs of their own: thousands of them would cost thousands of files more. What
+is read from a pack is hashed again, so a pack need not be on the disk before it is used.
+"""
+
+import hashlib
+import json
+import os
+import struct
+import zlib
+
+from ipexctl.remote import durable, root_folder
+from ipexctl.remote.blobs import blobs
+
+HEAD = struct.Struct(">4sI")
+MAGIC = b"ipx1"
+
+
+def contents(root, sha, packed, expected):
+    """The contents in a pack that came as a blob; `expected`: [(sha256, size), ...]."""
+    path = blobs.path_of(root, sha)
+    with open(path, "rb") as file:
+        data = file.read()
+    if packed:
+        data = zlib.decompress(data)
+    at = 0
+    for content, size in expected:
+        found = data[at : at + size]
+        if hashlib.sha256(found).hexdigest() != content:
+            blobs.unlink(path)
+            raise blobs.damage_failure(path)
+        yield found
+        at += size
+
+
+def add(root, expected, datas):
+    """Keep these contents as one more pack."""
+    folder = root_folder.subfolder(root, "blobs", "packs")
+    index = json.dumps(expected, separators=(",", ":")).encode("ascii")
+    path = os.path.join(folder, "%s.pack" % os.urandom(8).hex())
+    durable.write_file(path, datas, HEAD.pack(MAGIC, len(index)) + index)
+
+
+def keep(root, rows):
+    """Keep packs that came as blobs: [[sha256, size, packed, [[sha256, size], ...]], ...]."""
+    for sha, _, packed, pairs in rows:
+        expected = blobs.wanted_blobs({"blobs": pairs})
+        try:
+            add(root, expected, contents(root, sha, packed, expected))
+        except FileNotFoundError:
+            continue  # another sync of the same files has kept it
+        blobs.unlink(blobs.path_of(root, sha))
+
+
+class Packs:
+    """What small contents are here, in ROOT/blobs/packs."""
+
+    def __init__(self, root):
+        self.folder = root_folder.subfolder(root, "blobs", "packs")
+        self.where = {}  # sha256 -> (path, offset, size)
+        self.sizes = {}  # path -> bytes, of all packs
+        self.files = {}  # path -> bytes
+        for name in os.listdir(self.folder):
+            if name.endswith(".pack"):
+                self.learn(os.path.join(self.folder, name))
+
+    def learn(self, path):
+        try:
+            with open(path, "rb") as file:
+                magic, size = HEAD.unpack(file.read(HEAD.size))
+                rows = json.loads(file.read(size).decode("ascii")) if magic == MAGIC else []
+                length = os.fstat(file.fileno()).st_size
+        except (OSError, ValueError, struct.error):
+            rows = []
+        at = HEAD.size + size if rows else 0
+        for sha, count in rows:
+            if at + count <= length:
+                self.where[sha] = (path, at, count)
+            at += count
+        if rows:
+            self.sizes[path] = length
+        else:
+            blobs.unlink(path)
+
+    def has(self, sha, size):
+        found = self.where.get(sha)
+        return found is not None and found[2] == size
+
+    def touch(self, tree):
+        """They are in use, although a spare copy may save reading them."""
+        for path in {self.where[sha][0] for _, sha, _, _ in tree["files"] if sha in self.where}:
+            os.utime(path, None)
+
+    def content(self, sha):
+        path, at, size = self.where.get(sha, (os.path.join(self.folder, sha), 0, 0))
+        if path not in self.files:
+            with blobs.open_stored(path) as file:
+                self.files[path] = memoryview(file.read())
+        data = self.files[path][at : at + size]
+        if hashlib.sha256(data).hexdigest() != sha:
+            blobs.unlink(path)
+            raise blobs.damage_failure(path)
+        return data

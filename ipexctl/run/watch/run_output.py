@@ -1,0 +1,86 @@
+"""What the ranks of a run print, exchange and use: kept here, shown, and noted where it is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome import rank_exchange
+from ipexctl.run.outcome.run_events import Output
+from ipexctl.run.outcome.run_state import Lines, RankEnd, RunState
+from ipexctl.run.outcome.stall_watch import Health
+from ipexctl.run.plan import mpi
+from ipexctl.run.plan.placement_check import Placed, Where
+from ipexctl.run.watch.host_link import WatchedRun
+from ipexctl.run.watch.run_folder import Record
+from ipexctl.run.watch.run_notices import Teller
+from ipexctl.run.watch.run_watchers import Painter
+from ipexctl.user_code.frameworks import Frameworks
+
+
+@dataclass
+class RunOutput:
+    """Fed with the events of all hosts. No clock here: `now` is given."""
+
+    run: WatchedRun
+    painter: Painter
+    record: Record = field(default_factory=lambda: Record(None))
+    frameworks: Frameworks | None = None
+
+    def __post_init__(self) -> None:
+        plan, options = self.run.plan, self.run.options
+        self.state = RunState(plan)
+        self.placed = Placed(plan)
+        self.exchange = rank_exchange.Watch(plan, self.frameworks)
+        self.health = Health(plan, options.host_timeout, options.stall)
+        self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
+        self._mpi_lines: dict[str, Lines] = {}
+        self.teller = Teller(self.state, self.painter)
+
+    @property
+    def all_started(self) -> bool:
+        return len(self.state.started) == self.run.plan.world_size
+
+    def rank_started(self, rank: int, where: Where, now: float) -> None:
+        self.state.rank_started(rank)
+        for text in self.placed.add(rank, where):
+            self.painter.note(text)
+        self.health.spoke(rank, now)
+
+    def rank_ended(self, end: RankEnd, now: float) -> None:
+        self.state.rank_ended(end)
+        self.health.ended(end.rank)
+        self.teller.last_end = now
+
+    def printed(self, host: str, event: Output, now: float) -> None:
+        size = len(event.data)
+        self.record.log(host, event.rank, event.data)
+        if event.rank is None:
+            lines = self._mpi_lines.setdefault(host, Lines()).feed(event.data)
+            self.mpi_tail = mpi.output_tail(self.mpi_tail, lines)
+            self.painter.output(host, -1, (), size)
+            return
+        for text in self.health.spoke(event.rank, now):
+            self.painter.note(text)
+        if self.painter.full:
+            self.painter.drop(host, event.rank, self.state.skim(event.rank, event.data), size)
+        else:
+            texts = self.state.output(event.rank, event.data)
+            self.exchange.printed(event.rank, event.data, texts, now)
+            self.painter.output(host, event.rank, texts, size)
+
+    def log_ended(self, host: str, rank: int) -> None:
+        last = self.state.output_end(rank)
+        if self.painter.missed(rank):  # a flood, but its last words are shown
+            last = self.state.tails.get(rank, [])
+        self.painter.output(host, rank, last, 0)
+        self.painter.ended(host, rank)
+
+    def note_silence(self, now: float, heard: Mapping[str, float], *, exchange: bool) -> None:
+        """Hosts and ranks that stand still. `heard`: when each host was last heard. `exchange`:
+        also ranks that exchange nothing, where all of their connections are known."""
+        for text in self.health.news(now, heard):
+            self.painter.note(text)
+        for text in self.exchange.news(now) if exchange else ():
+            self.painter.note(text)

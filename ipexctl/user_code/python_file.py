@@ -1,0 +1,325 @@
+"""A Python file, parsed once: its names as the modules have them, its calls, and what surely runs.
+
+Everything that ipexctl wants to know about a user's Python is asked of a PythonFile.
+"""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from ipexctl.quick_dataclass import dataclass
+
+STARTS_A_PROCESS = frozenset(
+    {f"subprocess.{n}" for n in ("run", "call", "check_call", "check_output", "Popen")}
+    | {f"subprocess.{n}" for n in ("getoutput", "getstatusoutput")}
+    | {f"os.{n}" for n in ("system", "popen", "execvp", "execv", "execlp", "execl")}
+)
+_ENDS = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
+_CATCHES_NOTHING = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
+_VERSION_WORDS = ("version", "hasattr", "signature", "fields(")
+_IS_MAIN = frozenset({"__name__ == '__main__'", "'__main__' == __name__"})
+# what is inside one of these may not be evaluated, though the statement runs
+_MAYBE = (
+    ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.ExceptHandler, ast.match_case,
+)  # fmt: skip
+_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # except* is new in Python 3.11
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call. `target`: dotted, as imported; "" where it is not a name. `name`: its last part."""
+
+    node: ast.Call
+    target: str
+    name: str
+    keywords: Mapping[str, ast.expr]
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno
+
+    @property
+    def first(self) -> ast.expr | None:
+        return self.node.args[0] if self.node.args else None
+
+
+@dataclass(frozen=True)
+class SetVariable:
+    """os.environ["NAME"] = value. `default`: only where the variable is not set yet."""
+
+    node: ast.stmt | ast.Call
+    name: str
+    value: ast.expr | None
+    default: bool = False
+
+
+class PythonFile:
+    """`main`: the file is the script, so its `__name__` is "__main__"."""
+
+    def __init__(self, text: str, *, main: bool = True) -> None:
+        """Raises SyntaxError, ValueError, RecursionError or MemoryError."""
+        self.tree = ast.parse(text)
+        self.main = main
+        self.nodes = list(ast.walk(self.tree))
+        self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.aliases = self._aliases()
+        self.assigned_once = self._assigned_once()
+        self.functions = {s.name: s for s in self.tree.body if isinstance(s, _FUNCTIONS)}
+        self.calls = sorted(self._calls(), key=lambda call: call.line)
+        self.bases = [
+            (node.name, self.dotted(base))
+            for node in self.nodes
+            if isinstance(node, ast.ClassDef)
+            for base in node.bases
+        ]
+        self._tests = {n: ast.unparse(n.test) for n in self.nodes if isinstance(n, ast.If)}
+        self._version_tests = {
+            node for node, test in self._tests.items() if any(w in test for w in _VERSION_WORDS)
+        }
+        self._after_ends = set(self._statements_after_ends())
+        self._running = self._running_functions()
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def _aliases(self) -> dict[str, str]:
+        """Name in the file -> dotted name of what was imported: np -> numpy."""
+        found = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    module = alias.name if alias.asname else alias.name.partition(".")[0]
+                    found[alias.asname or module] = module
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                for alias in node.names:
+                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        return found
+
+    def _assigned_once(self) -> dict[str, ast.expr]:
+        """Names that the file gives a value in one place only, and the value."""
+        stored = Counter(
+            node.id
+            for node in self.nodes
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+        )
+        stored.update(node.arg for node in self.nodes if isinstance(node, ast.arg))
+        return {
+            target.id: node.value
+            for node in self.nodes
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name) and stored[target.id] == 1
+        }
+
+    def dotted(self, node: ast.expr) -> str:
+        """The name as its module has it: np.linalg -> numpy.linalg; "" for what is not a name."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        return ".".join([self.aliases.get(node.id, node.id), *reversed(parts)])
+
+    def value_of(self, node: ast.expr) -> ast.expr:
+        """The value of a name that the file assigns once, else the node itself."""
+        return self.assigned_once.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    # --- calls, commands, environment variables --------------------------------------------------
+
+    def _calls(self) -> Iterator[Called]:
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                target = self.dotted(node.func)
+                last = node.func.attr if isinstance(node.func, ast.Attribute) else target
+                keywords = {k.arg: k.value for k in node.keywords if k.arg}
+                yield Called(node, target, last.rpartition(".")[2], keywords)
+
+    def assignments(self) -> Iterator[tuple[ast.stmt, ast.expr, ast.expr | None]]:
+        """(statement, target, value) of each target."""
+        for node in self.nodes:
+            if isinstance(node, ast.Assign):
+                yield from ((node, target, node.value) for target in node.targets)
+            elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+                yield node, node.target, node.value
+
+    def class_parts(self) -> Iterator[ast.stmt]:
+        """The statements of all class bodies."""
+        for node in self.nodes:
+            if isinstance(node, ast.ClassDef):
+                yield from node.body
+
+    def commands(self) -> Iterator[tuple[Called, list[str]]]:
+        """Calls that start a program, and the words of its command line."""
+        for call in self.calls:
+            if call.target in STARTS_A_PROCESS:
+                yield call, _command_words(call)
+
+    def variables(self) -> Iterator[SetVariable]:
+        """Environment variables that the file sets."""
+        for node, target, value in self.assignments():
+            if isinstance(target, ast.Subscript) and self.dotted(target.value) == "os.environ":
+                yield SetVariable(node, text_of(target.slice), value)
+        for call in self.calls:
+            if call.target == "os.environ.update":
+                for name, value in [*_pairs(call.first), *call.keywords.items()]:
+                    yield SetVariable(call.node, name, value)
+            elif call.target in ("os.environ.setdefault", "os.putenv") and call.first:
+                value = call.node.args[1] if len(call.node.args) > 1 else None
+                yield SetVariable(call.node, text_of(call.first), value, default=True)
+
+    # --- what surely runs ------------------------------------------------------------------------
+
+    def guarded(self, node: ast.AST) -> bool:
+        """Behind a look at a version, or where a failure is caught: the file has planned for it."""
+        for child, parent in self._ancestors(node):
+            if isinstance(parent, _TRIES):
+                if child not in parent.finalbody and any(map(_catches, parent.handlers)):
+                    return True
+            elif isinstance(parent, ast.With | ast.AsyncWith):
+                items = (ast.dump(item.context_expr) for item in parent.items)
+                if isinstance(child, ast.stmt) and any("suppress" in item for item in items):
+                    return True
+            elif parent in self._version_tests and child is not getattr(parent, "test", None):
+                return True
+        return False
+
+    def runs(self, node: ast.AST) -> bool:
+        """Does it run whenever the file does?"""
+        runs, function = self._runs_in(node)
+        return runs and (function is None or function in self._running)
+
+    def sure(self, node: ast.AST) -> bool:
+        """Does it run whenever the file does, and nothing catches its failure?"""
+        return self.runs(node) and not self.guarded(node)
+
+    def _ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """(child, parent), from the node up to the module."""
+        while (parent := self.parents.get(node)) is not None:
+            yield node, parent
+            node = parent
+
+    def _runs_in(self, node: ast.AST) -> tuple[bool, Function | None]:
+        """Does it run whenever the function around it (None: the file) does? And that function."""
+        for child, parent in self._ancestors(node):
+            if child in self._after_ends or self._depends(child, parent):
+                return False, None
+            if isinstance(parent, _FUNCTIONS) and isinstance(child, ast.stmt):
+                return self.functions.get(parent.name) is parent, parent
+        return True, None
+
+    def _depends(self, child: ast.AST, parent: ast.AST) -> bool:
+        """Whether the parent runs its child depends on a condition."""
+        if isinstance(parent, _LOOPS):
+            return isinstance(child, ast.stmt)
+        if not isinstance(parent, ast.If) or child is parent.test:
+            return isinstance(parent, _MAYBE)
+        if self._tests[parent] in _IS_MAIN:
+            return self.main != (child in parent.body)
+        return True
+
+    def _statements_after_ends(self) -> Iterator[ast.stmt]:
+        """Those after a statement that may end the function or the script."""
+        ending = set(self._may_end())
+        for node in self.nodes:
+            for name in ("body", "orelse", "finalbody"):
+                body = getattr(node, name, None)
+                if isinstance(body, list):
+                    first = next((i for i, part in enumerate(body) if part in ending), len(body))
+                    yield from body[first + 1 :]
+
+    def _may_end(self) -> Iterator[ast.AST]:
+        for node in self.nodes:
+            call = isinstance(node, ast.Call) and self.dotted(node.func) in _ENDS
+            if call or isinstance(node, ast.Return | ast.Raise):
+                yield node
+                for _, parent in self._ancestors(node):
+                    if isinstance(parent, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+                        break
+                    yield parent
+
+    def _running_functions(self) -> set[Function]:
+        """The file's own functions that surely run, as others that do call them."""
+        called: dict[Function | None, list[Function]] = {}
+        for call in self.calls:
+            name = call.node.func.id if isinstance(call.node.func, ast.Name) else ""
+            runs, function = self._runs_in(call.node) if name in self.functions else (False, None)
+            if runs and not self.guarded(call.node):
+                called.setdefault(function, []).append(self.functions[name])
+        running, waiting = set[Function](), called.get(None, [])
+        while waiting:
+            function = waiting.pop()
+            if function not in running:
+                running.add(function)
+                waiting += called.get(function, [])
+        return running
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    """Does it catch more than the end of the program?"""
+    if handler.type is None:
+        return True
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(ast.unparse(kind) not in _CATCHES_NOTHING for kind in kinds)
+
+
+# --- constants and texts -------------------------------------------------------------------------
+
+
+def text_of(node: ast.expr | None) -> str:
+    """A constant text; "" for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def literal_of(node: ast.expr | None) -> str:
+    """A text as it is written, with ? for what is put in."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            text_of(part) if isinstance(part, ast.Constant) else _filled(part)
+            for part in node.values
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+        return literal_of(node.left) + (
+            literal_of(node.right) if isinstance(node.op, ast.Add) else ""
+        )
+    return text_of(node)
+
+
+def _pairs(node: ast.expr | None) -> list[tuple[str, ast.expr]]:
+    """The items of a dict display."""
+    if not isinstance(node, ast.Dict):
+        return []
+    return [(text_of(key), value) for key, value in zip(node.keys, node.values, strict=True)]
+
+
+def _command_words(call: Called) -> list[str]:
+    """The words of the command that is started, as far as the text has them."""
+    first = call.first or call.keywords.get("args") or call.keywords.get("cmd")
+    if isinstance(first, ast.Call) and ast.unparse(first.func).endswith("split") and first.args:
+        first = first.args[0]
+    if isinstance(first, ast.Call) and isinstance(first.func, ast.Attribute):
+        return _split(literal_of(first.func.value))  # "...".split(), "...".format()
+    if isinstance(first, ast.List | ast.Tuple):
+        return [literal_of(part) or _interpreter(part) for part in first.elts]
+    return _split(literal_of(first))
+
+
+def _filled(part: ast.expr) -> str:
+    return _interpreter(part.value if isinstance(part, ast.FormattedValue) else part)
+
+
+def _interpreter(node: ast.expr) -> str:
+    return "python" if ast.unparse(node) == "sys.executable" else "?"
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
