@@ -27,7 +27,7 @@ from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, Limits, read_limits
 from ipexctl.run.outcome import line_filter, retry_command
-from ipexctl.run.outcome.line_filter import Choice, Wanted
+from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.outcome import Kept, Left, LeftOut, RunResult, kept_plan, result_document
 from ipexctl.run.outcome.run_state import without_colour
@@ -167,14 +167,7 @@ class _Run:
         def note(text: str) -> None:
             self.painter.note(spelled(text, self.fleet.target, self.fleet.root))
 
-        flight = preflight.Flight(
-            self.fleet,
-            nodes,
-            force=self.options.force,
-            among=self.options.ports is None,
-            plan=plan,
-            lives_on=self.options.lives_on,
-        )
+        flight = preflight.Flight(self.fleet, nodes, self.options, plan)
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
             note,
@@ -363,8 +356,7 @@ def checked(options: RunOptions) -> RunOptions:
 
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     """What is shown of the run. Raises InputError for it and for what is to be brought back."""
-    shown = Wanted(options.ranks, options.show_hosts, options.include, options.leave_out)
-    chosen = line_filter.read(shown, hosts, last_states(hosts) if shown.hosts else {})
+    chosen = line_filter.read(options, hosts, last_states(hosts) if options.show_hosts else {})
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
     fetch_outputs.check_dest(_dest(options))
