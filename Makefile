@@ -4,7 +4,7 @@ PY := .venv/bin/python
 # Some containers set it; without bytecode every process that a test starts compiles all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 # tests wait, too: more processes than CPUs
-WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+WORKERS ?= $(shell echo $$((3 * $$(nproc))))
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope
 .PHONY: help demo check test soak docs test-ipex lint types bench guard dist constraints setup clean
 

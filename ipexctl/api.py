@@ -32,7 +32,6 @@ from ipexctl.machines.target import ROOT, Target, inventory
 from ipexctl.play.host_batch import Listener
 from ipexctl.play.play import PlayOptions, run_play
 from ipexctl.play.play_files import read_play_file
-from ipexctl.play.play_report import PlayReport
 from ipexctl.play.steps import all_steps
 from ipexctl.play.steps.assert_step import Assert
 from ipexctl.play.steps.copy_step import Copy
@@ -55,7 +54,7 @@ from ipexctl.play.steps.sysctl_step import Sysctl
 from ipexctl.play.steps.user_step import User
 from ipexctl.play.steps.wait_step import Wait
 from ipexctl.play.text.play_reader import read_play
-from ipexctl.play.text.play_values import Play, PlayStep, State, StepOutcome
+from ipexctl.play.text.play_values import Play, PlayReport, PlayStep, State, StepOutcome
 from ipexctl.play.text.step_schema import Code, Seconds, Step
 
 __all__ = [

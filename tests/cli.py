@@ -37,6 +37,7 @@ def ipexctl(
     errors: list[IpexctlError] = []
     with ExitStack() as stack:
         stack.enter_context(patch("ipexctl.cli.explain", _noting(errors)))
+        stack.enter_context(patch("ipexctl.cli.streams.errors_as_json", False))
         stdin, stdout, stderr = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         stdin.write(given)
         stdin.seek(0)

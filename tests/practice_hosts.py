@@ -173,7 +173,16 @@ def _install_all(lab: Lab, home: Home) -> None:
     for other in others:
         assert _top(other) == _top(first)  # so that one stands for all
     (home.folder / "left").write_text("\n".join(_top(first)))
+    _compile(lab, "~/.ipexctl")
     home.keep(first, ROOTS["intel"], report)
+
+
+def _compile(lab: Lab, root: str) -> None:
+    """What a training imports: every host of every later lab would do it in its first run."""
+    code = "import torch.distributed.nn.functional, torch.nn.parallel, torch.optim.adam"
+    python = f"{root}/current/bin/python -c '{code}'"
+    done = lab.run_in("node01", ["/bin/sh", "-c", python], user="trainer")
+    assert done.returncode == 0, done.stderr
 
 
 def _top(home: Path) -> list[str]:
@@ -198,5 +207,6 @@ def _install_first(mpi: str, lab: Lab, home: Home) -> None:
     asked = Install(Request(stack="stock", mpi=mpi), f"~/{root}", folder=home.folder)
     report = install(target, asked, Progress())
     assert [r.detail for r in report.recaps] == ["torch 2.13.0+cpu, 2 ranks agree"], report
+    _compile(lab, f"~/{root}")
     home.keep(node01, root, report)
     subprocess.run(["rm", "-r", str(node01 / root)], check=True)

@@ -131,7 +131,7 @@ def test_a_login_has_the_user_port_and_address_of_the_hostfile(said, expected):
 )
 def test_what_ssh_itself_says_leads_to_the_same_login(said, hint):
     error = explain(ANN, 255, said)
-    told = error if isinstance(error, Unreachable) else error.told
+    told = error if isinstance(error, Unreachable) else error.error
     assert told.what.startswith("node3: ")
     assert told.hint.startswith(hint)
 

@@ -22,6 +22,8 @@ TIERS = {
     "pure": "pure tests",
 }
 LONGEST = "tests/run_lab/test_mpi_lab.py"  # makes the homes that other files wait for
+# their tests wait more than they compute, one after the other for minutes
+APART = frozenset({"tests/run_lab/test_attach_lab.py", "tests/packages/test_index_stall.py"})
 INSTALLS = frozenset({"shop", "builder", "world", "here", "dist"})
 STARTS = frozenset({"agent", "sshd", "site", "port", "server"})
 STARTERS = {"subprocess", "LocalTransport", "PipeChannel"}  # names in the test's module
@@ -47,9 +49,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     waits = {item.path for item in items if "installed" in getattr(item, "fixturenames", ())}
 
-    def order(item: pytest.Item) -> tuple[bool, int, bool]:
+    def order(item: pytest.Item) -> tuple[bool, int, bool, bool]:
         later = not item.nodeid.startswith(LONGEST)
-        return later, list(TIERS).index(tier_of(item)), item.path in waits
+        alone = item.nodeid.partition("::")[0] in APART
+        return later, list(TIERS).index(tier_of(item)), item.path in waits, not alone
 
     items.sort(key=order)
 
@@ -68,8 +71,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def group_of(nodeid: str) -> str:
-    """By file; in files about each MPI also by that. Some files read the same machines."""
+    """By file; in files about each MPI also by that. Some files read the same machines.
+
+    Long tests that share no fixture of their file are groups of their own.
+    """
     file, _, rest = nodeid.partition("::")
+    if file in APART:
+        return nodeid
     mpi = re.search(r"\[(intel|mpich|openmpi)\b", rest) if "/run/" in file else None
     same = "_recorded" in file or "/plan/" in file
     return "machines" if same else f"{file} {mpi[1] if mpi else ''}"

@@ -12,12 +12,12 @@ sys.path.insert(0, str(ROOT))
 
 import cli_reference  # noqa: E402  beside this file
 import error_catalogue  # noqa: E402
+import play_docs  # noqa: E402
 import table_pages  # noqa: E402
 
 from ipexctl.doctor.checks import catalogue, docs_page  # noqa: E402
 from ipexctl.install.command import stacks_text  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
-from ipexctl.play.text import play_docs  # noqa: E402
 from ipexctl.shipped_tables import (  # noqa: E402
     accelerate_keys,
     failures,

@@ -1,4 +1,4 @@
-"""What a host answered. It may say anything: what cannot be read is that host's failure alone."""
+"""The answer of a host, which may hold anything: an invalid value is that host's failure alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class Answer(dict[str, Any]):
     def __init__(self, host: str, said: object) -> None:
         if not isinstance(said, Mapping):
             raise HostFailed(
-                f"{host}: the agent sent an invalid reply (not a document)", hint=REPORT
+                f"{host}: the agent sent an invalid reply (not a document)",
+                hint=REPORT,
+                slug="agent-reply-invalid",
             )
         super().__init__(said)
         self._host = host
@@ -27,7 +29,11 @@ class Answer(dict[str, Any]):
         raise self.odd(f"{name!r} is missing")
 
     def odd(self, why: str) -> HostFailed:
-        return HostFailed(f"{self._host}: the agent sent an invalid reply ({why})", hint=REPORT)
+        return HostFailed(
+            f"{self._host}: the agent sent an invalid reply ({why})",
+            hint=REPORT,
+            slug="agent-reply-invalid",
+        )
 
     def whole(self, name: str, most: int = _HUGE, least: int = 0) -> int:
         """A size or a count."""
@@ -43,7 +49,7 @@ class Answer(dict[str, Any]):
         return value
 
     def path(self, name: str) -> str:
-        """An absolute one."""
+        """An absolute path."""
         value = self.text(name)
         if not value.startswith("/"):
             raise self.odd(f"{name!r} is not an absolute path")

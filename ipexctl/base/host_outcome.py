@@ -69,6 +69,7 @@ class HostRecap:
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())
     sent: int = 0  # bytes to this host, if all arrived
+    slug: str = ""  # of the error that the host failed with
 
 
 class PerHost:

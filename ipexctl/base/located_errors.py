@@ -1,10 +1,10 @@
-"""How a reader says what is wrong: first without knowing where the text stands, then with it."""
+"""Errors in texts of the user: raised without a place by what reads a value, then located."""
 
 from __future__ import annotations
 
 import difflib
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from ipexctl.base.place import Place
@@ -12,7 +12,7 @@ from ipexctl.errors import InputError
 
 
 class Bad(Exception):
-    """Text that can't be read; `at` counts characters from the start of that text."""
+    """A text that is invalid; `at` counts characters from its start."""
 
     def __init__(
         self, what: str, *, why: str = "", hint: str = "", slug: str = "", at: int = 0
@@ -20,13 +20,31 @@ class Bad(Exception):
         super().__init__(what)
         self.what, self.why, self.hint, self.slug, self.at = what, why, hint, slug, at
 
+    def prefixed(self, prefix: str) -> Bad:
+        """The same error, for a text that does not start where `at` counts from."""
+        return Bad(prefix + self.what, why=self.why, hint=self.hint, slug=self.slug)
+
+    def masked(self, mask: Callable[[str], str]) -> Bad:
+        """The same error without secrets."""
+        what, why, hint = mask(self.what), mask(self.why), mask(self.hint)
+        return Bad(what, why=why, hint=hint, slug=self.slug, at=self.at)
+
     def placed(self, start: Place | None) -> InputError:
-        """The same for the user; None: the text is from the command line."""
+        """The error for the user; `start` None: the text is from the command line."""
         if start is None:
             where = "on the command line"
         else:
             where = str(Place(start.source, start.line, start.column + self.at))
         return InputError(f"{where}: {self.what}", why=self.why, hint=self.hint, slug=self.slug)
+
+
+@contextmanager
+def located(start: Place | None) -> Iterator[None]:
+    """A Bad that is raised inside is for the user, with its place in the text at `start`."""
+    try:
+        yield
+    except Bad as e:
+        raise e.placed(start) from None
 
 
 class FoundErrors:

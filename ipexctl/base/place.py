@@ -1,4 +1,4 @@
-"""Where something stands in a text of the user."""
+"""Positions in texts of the user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the user's text something stands (1-based)."""
+    """A position in a text of the user (1-based)."""
 
     source: str
     line: int

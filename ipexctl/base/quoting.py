@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from ipexctl.errors import is_shown
 
 
-def quote(argv: tuple[str, ...]) -> str:
+def quote(argv: Sequence[str]) -> str:
     return " ".join(shlex.quote(a) for a in argv)
 
 

@@ -107,7 +107,7 @@ _LOOKED_AT = 96  # characters of a word
 
 
 def looks_random(word: str) -> bool:
-    """Beside a name that may be that of a secret."""
+    """Whether a value looks random; only for values whose name may belong to a secret."""
     word = word[:_LOOKED_AT]
     if _HEX.search(word):
         return True
@@ -118,8 +118,8 @@ def looks_random(word: str) -> bool:
 
 
 def is_random(word: str) -> bool:
-    """Without any name: letters of both cases and digits, changing too often for a name; no hash
-    in hexadecimal digits."""
+    """Whether a word without a name looks like a secret: letters of both cases and digits that
+    alternate too often for a name, but not a hexadecimal hash."""
     if word.islower() or word.isupper():
         return False
     parts = _SEGMENT.findall(word[:_LOOKED_AT])

@@ -1,4 +1,4 @@
-"""Values from outside made plain: odd ones become "", None or (), and nothing is ever raised."""
+"""Values from outside, made plain: invalid ones become "", None or (); nothing is raised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 8192  # entries of any list that we take from a host
 
 
 def plain(value: Any, most: int = 4096) -> str:
-    """Text without control characters; "" for anything that is no text."""
+    """Text without control characters; "" for anything that is not text."""
     if not isinstance(value, str):
         return ""
     text = value[:most]

@@ -1,4 +1,4 @@
-"""Lines folded between words, with a hanging indent. What a user would copy stays whole."""
+"""Folds lines between words, with a hanging indent, and never inside a command to copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
 
 
 def _units(text: str) -> Iterator[tuple[str, str]]:
-    """What is not broken, and the blanks before it."""
+    """Pieces that are kept on one line, each with the blanks before it."""
     gap, unit, inside, before = "", "", "", ":"
     for blanks, word in _WORDS.findall(text):
         goes_on = bool(inside) and len(blanks) < 3 and word != "#"
@@ -55,7 +55,7 @@ def _units(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _opens(word: str, before: str, apart: bool) -> str:
-    """What begins with this word: a command, an option with its value, a quotation, or nothing."""
+    """The kind of piece that begins with this word: command, option with value, quotation or ""."""
     if word.startswith(("`", "(`")):
         return "" if word.count("`") > 1 else "`"
     bare = word.lstrip("(")

@@ -1,6 +1,8 @@
-"""YAML text -> nodes that know their place. Nothing is constructed, nothing is evaluated.
+"""YAML text -> nodes with their places. No values are constructed, and no tags are evaluated.
 
-Aliases are followed without copying, and counted: a small text can't grow into a large tree.
+Aliases are followed without copying, and counted: a small text cannot grow into a large tree.
+PyYAML's composer has no such limit, refuses an anchor that is defined again, and makes a cyclic
+tree of one that contains itself.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ _WORD = re.compile(r"[^\s'\"\\]+")
 
 @dataclass(frozen=True)
 class Scalar:
-    """`null`: nothing is written there. `tag` is set where it is none of YAML's plain ones.
-    `raw`: as it is written, where that differs from the text."""
+    """`null`: the value is empty or null. `tag` is set if it is not one of YAML's own.
+    `raw`: the source text, if it differs from `text`."""
 
     text: str
     place: Place
@@ -37,7 +39,7 @@ class Scalar:
     raw: str = field(default="", repr=False, compare=False)
 
     def place_at(self, at: int) -> Place:
-        """Where a letter of the text stands in the file."""
+        """The place in the file of a character of the text."""
         if not self.raw or not at < len(self.text):
             return Place(self.place.source, self.place.line, self.place.column + at)
         word = _WORD.match(self.text, at)
@@ -83,7 +85,10 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
     import yaml
 
     if len(text) > MAX_TEXT:
-        raise InputError(f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for {what}")
+        raise InputError(
+            f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for {what}",
+            slug="yaml-too-large",
+        )
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     builder = _Builder(text, source, what)
     try:
@@ -96,16 +101,24 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
         if "nesting depth" in problem:  # newer libyaml stops before it reports the outer levels
             raise _too_deep().placed(place) from None
         problem = f"YAML syntax: {_PLAIN.get(problem, problem)}"
-        raise Bad(problem, why=_began(e), hint=_hint(text, e)).placed(place) from None
+        raise Bad(problem, why=_began(e), hint=_hint(text, e), slug="yaml-syntax").placed(
+            place
+        ) from None
     except yaml.YAMLError as e:
         place = place_in(text, getattr(e, "position", 0), source)
-        raise Bad("control characters are not allowed in YAML").placed(place) from None
+        raise Bad(
+            "control characters are not allowed in YAML", slug="yaml-control-character"
+        ).placed(place) from None
     except UnicodeEncodeError as e:
         place = place_in(text, e.start, source)
-        raise Bad("control characters are not allowed in YAML").placed(place) from None
+        raise Bad(
+            "control characters are not allowed in YAML", slug="yaml-control-character"
+        ).placed(place) from None
     if builder.root is None:
         raise InputError(
-            f"{source} is empty", hint=f"see docs/{'hosts' if 'inv' in what else 'plays'}.md"
+            f"{source} is empty",
+            hint=f"see docs/{'hosts' if 'inv' in what else 'plays'}.md",
+            slug="file-empty",
         )
     return builder.root
 
@@ -144,13 +157,13 @@ def _hint(text: str, error: Any) -> str:
 
 
 def place_in(text: str, position: int, source: str) -> Place:
-    """Where a character stands in the file."""
+    """The place in the file of a character of its text."""
     before = text[:position]
     return Place(source, before.count("\n") + 1, position - before.rfind("\n"))
 
 
 class _Builder:
-    """Events of the YAML parser, one by one -> nodes."""
+    """Builds nodes from the events of the YAML parser."""
 
     def __init__(self, text: str, source: str, what: str) -> None:
         self._text = text
@@ -176,10 +189,12 @@ class _Builder:
         elif kind == "AliasEvent":
             if event.anchor not in self._anchors:
                 what = f"the anchor &{event.anchor[:64]} is not defined before *{event.anchor[:64]}"
-                raise Bad(what).placed(self._place(event))
+                raise Bad(what, slug="yaml-unknown-anchor").placed(self._place(event))
             self._add(self._anchors[event.anchor], None)
         elif kind == "DocumentStartEvent" and self.root is not None:
-            raise Bad(f"{self._what} can contain only one YAML document").placed(self._place(event))
+            raise Bad(
+                f"{self._what} can contain only one YAML document", slug="yaml-several-documents"
+            ).placed(self._place(event))
 
     def _add(self, node: Node, anchor: str | None) -> None:
         if anchor:
@@ -205,15 +220,19 @@ class _Builder:
         for key, value in zip(nodes[::2], nodes[1::2], strict=True):
             if not isinstance(key, Scalar):
                 what = "expected a name before the colon, not a list or mapping"
-                raise Bad(what, hint="quotes around a value that begins with { or [").placed(
-                    key.place
-                )
+                raise Bad(
+                    what,
+                    hint="quotes around a value that begins with { or [",
+                    slug="yaml-key-not-text",
+                ).placed(key.place)
             if key.text == "<<":
                 merged += self._merges(value)
             elif key.text in items:
                 what = f"duplicate key {key.text[:64]!r}"
                 why = f"it is also on line {items[key.text][0].place.line}"
-                raise Bad(what, why=why, hint="remove one of them").placed(key.place)
+                raise Bad(
+                    what, why=why, hint="remove one of them", slug="yaml-duplicate-key"
+                ).placed(key.place)
             else:
                 items[key.text] = (key, value)
         for mapping in merged:
@@ -228,7 +247,9 @@ class _Builder:
     def _merges(self, value: Node) -> Iterator[Mapping]:
         for node in value.items if isinstance(value, Sequence) else (value,):
             if not isinstance(node, Mapping):
-                raise Bad("<< takes a mapping, or a list of mappings").placed(value.place)
+                raise Bad(
+                    "<< takes a mapping, or a list of mappings", slug="yaml-merge-invalid"
+                ).placed(value.place)
             yield node
 
     def _weigh(self, start: Any, nodes: list[Node]) -> int:
@@ -243,12 +264,12 @@ class _Builder:
 
 
 def _too_deep() -> Bad:
-    return Bad(f"more than {MAX_DEPTH} levels of nesting")
+    return Bad(f"more than {MAX_DEPTH} levels of nesting", slug="yaml-too-deep")
 
 
 def _too_many() -> Bad:
     why = "every use of an anchor counts all values below it"
-    return Bad(f"more than {MAX_NODES:,} values", why=why)
+    return Bad(f"more than {MAX_NODES:,} values", why=why, slug="yaml-too-large")
 
 
 def _tag(event: Any) -> str:

@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import os
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -259,12 +258,6 @@ class Store:
         make_private(self.path(blob).parent)
         part.replace(self.path(blob))
         return blob
-
-
-def room_for(wheels: Iterable[Path]) -> Room:
-    """What these will be, unpacked."""
-    members = [m for path in wheels for m in zipfile.ZipFile(path).infolist()]
-    return Room(sum(m.file_size for m in members), len(members))
 
 
 def _is_named(file: BinaryIO, path: Path) -> bool:

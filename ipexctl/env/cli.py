@@ -140,7 +140,11 @@ def rm(
     from ipexctl.terminal.confirm import removal_agreed
 
     if bool(keys) == unused:
-        raise InputError("no environments given; name them, or use --unused", hint="ipexctl env ls")
+        raise InputError(
+            "no environments given; name them, or use --unused",
+            hint="ipexctl env ls",
+            slug="env-missing",
+        )
 
     agreed = removal_agreed(show_going, yes=yes)
     done = remove(target, keys or (), None if check else agreed, root)

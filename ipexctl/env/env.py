@@ -178,10 +178,8 @@ def _back(fleet: Fleet, host: Host, shelf: Shelf, way: _Way) -> HostRecap:
     if why := core.not_back(shelf, key, of_project=way.own):
         stays = shelf.current or "nothing"
         return HostRecap(host.name, Recap.FAILED, why, notes=(f"still uses {stays}",))
-    if not check and shelf.previous == key:
-        fleet.call(host, "remove.root_upkeep.rollback", total=LONG, key=key)
-    elif not check:
-        project = way.project.document()
+    if not check:
+        project = way.project.document() if way.own else None
         fleet.call(host, "install.environments.switch", total=LONG, key=key, project=project)
     now = "would use" if check else "now uses"
     before = shelf.current or "nothing"
@@ -204,14 +202,18 @@ def remove(
     choice = choice_here()
     for key in keys:
         if not core.is_key(key):
-            raise InputError(f"{key!r} is not a valid environment name", hint="ipexctl env ls")
+            raise InputError(
+                f"{key!r} is not a valid environment name",
+                hint="ipexctl env ls",
+                slug="env-key-invalid",
+            )
     with Fleet(target, root) as fleet:
         shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
         known = {e.key for shelf in shelves.values() for e in shelf.envs}
         strange = [key for key in keys if key not in known]
         if shelves and strange and not absent_ok:
             what = f"no host has the environment {strange[0]}"
-            raise InputError(what, hint="ipexctl env ls")
+            raise InputError(what, hint="ipexctl env ls", slug="env-unknown")
 
         def one(host: Host, *, check: bool) -> Removal:
             shelf = shelves[host]

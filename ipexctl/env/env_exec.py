@@ -49,7 +49,7 @@ def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT
         def one(host: Host) -> int:
             fleet.connect(host)
             try:
-                return _on_host(fleet, host, argv, say, choice, note)
+                return _on_host(fleet, host, argv, say, choice=choice, note=note)
             finally:
                 fleet.disconnect(host)
 
@@ -62,7 +62,7 @@ def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT
 
 
 def _on_host(
-    fleet: Fleet, host: Host, argv: Sequence[str], say: Hear, choice: EnvChoice,
+    fleet: Fleet, host: Host, argv: Sequence[str], say: Hear, *, choice: EnvChoice,
     note: Callable[[str], None],
 ) -> int:  # fmt: skip
     name, agent = host.name, fleet.agents[host]

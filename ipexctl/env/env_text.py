@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.base.sizes import human
@@ -12,12 +12,10 @@ from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.env.choice.env_list import Env, Shelf, use_of
 from ipexctl.env.choice.package_changes import between
 from ipexctl.env.env import Back, Compared, Kept, Removal, Removed
-from ipexctl.inventory.hostfile_text import fold
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
-from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
+from ipexctl.terminal.recap_lines import host_documents, host_lines, hosts_with_lines, not_shown
 
-T = TypeVar("T")
 MOST = 6  # requested packages that are named
 
 
@@ -25,9 +23,8 @@ MOST = 6  # requested packages that are named
 
 
 def kept_text(kept: Kept) -> str:
-    """Hosts that have the same are said once."""
-    return _folded(
-        kept.shelves, lambda shelf: shelf.host, lambda shelf: _shelf_lines(shelf, kept.choice)
+    return hosts_with_lines(
+        (shelf.host, _shelf_lines(shelf, kept.choice)) for shelf in kept.shelves
     )
 
 
@@ -62,18 +59,6 @@ def _users(env: Env, choice: EnvChoice) -> str:
     built = f"built {env.built[:10]}" if env.built else ""
     users = map(str, env.users) if env.users else ["project unknown"]
     return "; ".join(filter(None, [choice.names(env.key), built, *users]))
-
-
-def _folded(
-    found: Sequence[T], host: Callable[[T], str], lines: Callable[[T], Iterable[str]]
-) -> str:
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for one in found:
-        groups.setdefault(tuple(lines(one)), []).append(host(one))
-    text = ""
-    for (head, *rest), names in groups.items():
-        text += "".join(f"{line}\n" for line in (f"{fold(names)}: {head}", *rest))
-    return text
 
 
 def kept_document(kept: Kept) -> dict[str, Any]:
@@ -126,15 +111,13 @@ def show_kept(kept: Kept) -> None:
 
 
 def compared_text(compared: Compared) -> str:
-    """Hosts that have the same are said once."""
     drifts = compared.drifts
     key = most_common_env(drifts)
     packages = next((dict(d.packages) for d in drifts if d.current == key), {})
     others = len({d.current for d in drifts}) > 1
-    return _folded(
-        drifts,
-        lambda d: d.host,
-        lambda d: [*_drift_lines(d), *(_other_lines(d, key, packages) if others else ())],
+    return hosts_with_lines(
+        (d.host, [*_drift_lines(d), *(_other_lines(d, key, packages) if others else ())])
+        for d in drifts
     )
 
 
@@ -190,7 +173,7 @@ def show_compared(compared: Compared) -> None:
 
 
 def removal_text(removals: Sequence[Removal]) -> str:
-    return _folded(removals, lambda r: r.host, _removal_lines)
+    return hosts_with_lines((r.host, _removal_lines(r)) for r in removals)
 
 
 def _removal_lines(r: Removal) -> list[str]:

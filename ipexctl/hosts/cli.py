@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.options import Forks, Json, SshConfig, note, on_hosts, print_json
+from ipexctl.errors import unknown_value
 
 
 @on_hosts("ssh_config", "ask_pass", "transport", "forks")
@@ -28,18 +29,21 @@ def hosts(
     json: Json = False,
 ) -> None:
     """List the hosts in a hostfile, or convert it to another format."""
-    from ipexctl.hosts import hosts as verb
-    from ipexctl.hosts.hosts_text import table
+    from ipexctl.hosts.hosts_text import document, table
+    from ipexctl.inventory.hostfile_formats import FORMS, render
+    from ipexctl.machines.target import inventory
 
+    if to and to not in FORMS:
+        raise unknown_value("--to", to, FORMS)
+    found = inventory(target)
     if to:
-        rendered = verb.convert(target, to)
+        rendered = render(found, to)
         for text in rendered.notes:
             note(text)
         print(rendered.text, end="")
         return
-    found = verb.inventory(target)
     if json:
-        print_json(verb.document(found))
+        print_json(document(found))
     else:
         print("".join(f"{h.name}\n" for h in found.hosts) if list_ else table(found), end="")
 

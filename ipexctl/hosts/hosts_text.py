@@ -1,13 +1,14 @@
-"""A list of hosts as a table, and the questions of `init`."""
+"""A list of hosts as a table and for --json, and the questions of `init`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from ipexctl.errors import InputError
 from ipexctl.hosts.init import Started
+from ipexctl.inventory.hostfile_formats import members
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.settings_file import Setting
@@ -54,7 +55,9 @@ def ask_which(names: Sequence[str], wrong: str, asked: TextIO, out: TextIO) -> s
     said = asked.readline()
     if not said:  # Ctrl-D
         print(file=out)
-        raise InputError("no hosts were chosen", hint="ipexctl init node1 node2")
+        raise InputError(
+            "no hosts were chosen", hint="ipexctl init node1 node2", slug="no-hosts-chosen"
+        )
     return said.strip() or "all"
 
 
@@ -63,7 +66,9 @@ def ask_names(why: str, asked: TextIO, out: TextIO) -> list[str]:
     print("Names or addresses of the hosts: ", end="", file=out, flush=True)
     names = asked.readline().split()
     if not names:
-        raise InputError("no hosts were chosen", hint="ipexctl init node1 node2")
+        raise InputError(
+            "no hosts were chosen", hint="ipexctl init node1 node2", slug="no-hosts-chosen"
+        )
     return names
 
 
@@ -97,3 +102,30 @@ def show_started(started: Started, out: TextIO, err: TextIO) -> None:
         names = fold(down.host for down in started.untrusted)
         print(f"the host keys of {names} are not trusted yet", file=out)
     print("next: ipexctl trust" if started.untrusted else "next: ipexctl doctor", file=out)
+
+
+def document(hosts: Inventory) -> dict[str, Any]:
+    """As one JSON document; what isn't given is "" or 0."""
+    return {
+        "schema_version": 1,
+        "command": "hosts",
+        "source": hosts.source,
+        "hosts": [
+            {
+                "name": h.name,
+                "address": h.address,
+                "port": h.port,
+                "user": h.user,
+                "slots": h.slots,
+                "python": h.python,
+                "nic": h.nic,
+                "root": h.root,
+                "local": h.local,
+                "groups": list(h.groups),
+                "place": str(h.place) if h.place else "",
+            }
+            for h in hosts.hosts
+        ],
+        "groups": {group: list(names) for group, names in members(hosts).items()},
+        "notes": list(hosts.notes),
+    }

@@ -43,7 +43,7 @@ _TOML = """\
 
 @dataclass(frozen=True)
 class Ask:
-    """Questions to a person. None where nobody can answer."""
+    """Questions for the user; not used if stdin is not a terminal."""
 
     # the names on offer, and what was wrong with the last answer -> a pattern as --limit takes it
     which: Callable[[Sequence[str], str], str]
@@ -85,7 +85,7 @@ class Started:
 
 def init(target: Target, options: Options, ask: Ask | None) -> Started:
     """Hosts that don't answer are left out, or written as comments; none at all writes nothing.
-    A host whose key nobody has accepted yet is one that answers."""
+    A host whose key is not accepted yet counts as one that answers."""
     adopted = "" if target.hosts or options.chosen else _hostfile_here(options.folder)
     if used := None if target.hosts or options.chosen else _named_already(adopted, target):
         hosts = inventory(replace(target, hostfile=Path(short_path(used.value))))
@@ -127,6 +127,7 @@ def _hostfile_here(folder: Path) -> str:
             why="it decides which hosts receive your code",
             hint=closing(folder / name, why)
             or f"cp {name} into a folder of your own; or ipexctl init node1 node2",
+            slug="hostfile-untrusted",
         )
     return name
 
@@ -164,6 +165,7 @@ def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
                 "no hosts given",
                 why=why,
                 hint=f"{init} node1 node2   # or: ipexctl init localhost",
+                slug="no-hosts-chosen",
             )
         return _own(parse_hosts(tuple(ask.names(why))))
     everything = parse_hosts(names)
@@ -174,6 +176,7 @@ def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
             "no hosts given, and stdin is not a terminal to ask for them",
             why=f"ssh_config has: {', '.join(names[:20])}",
             hint=f"{init} node1 node2\n{init} -y   # every host of ssh_config",
+            slug="no-terminal",
         )
     wrong = ""
     while True:
@@ -198,6 +201,7 @@ def _own(hosts: Inventory) -> Inventory:
             f"{own[0].name} cannot be combined with other hosts",
             why=f"on every host, {own[0].name} means that host itself",
             hint="use the address or host name under which the other hosts reach this machine",
+            slug="localhost-among-hosts",
         )
     return replace(hosts, hosts=tuple(replace(h, local=True) for h in own)) if own else hosts
 
@@ -214,6 +218,7 @@ def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None, lines: 
             hint=f"write into it:\n{lines}"
             if lines
             else f"--force   # replaces {'them' if many else 'it'}",
+            slug="file-exists",
         )
 
 
@@ -233,7 +238,9 @@ def _hosts_text(hosts: Inventory, down: Sequence[HostDown], *, yaml: bool) -> st
 def _quoted(path: Path) -> str:
     text = str(path.resolve())
     if not text.isprintable() or "'" in text:
-        raise InputError(f"{text!r} cannot be written into {PROJECT_FILE}")
+        raise InputError(
+            f"{text!r} cannot be written into {PROJECT_FILE}", slug="path-not-writable"
+        )
     return f"'{text}'"
 
 

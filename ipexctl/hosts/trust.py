@@ -61,12 +61,11 @@ def trust(target: Target, confirm: Confirm) -> TrustReport:
         downs |= {down.host: down for down in lost}
         if any(key.state == "new" for key in found):
             break
-    told = spelled_downs(tuple(downs.values()), target)
-    return TrustReport(tuple(keys.values()), tuple(told))
+    return TrustReport(tuple(keys.values()), tuple(spelled_downs(tuple(downs.values()), target)))
 
 
 def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | None:
-    """One message for all hosts whose keys nobody vouched for, with the command that does."""
+    """One error for all hosts with unknown keys, with the command that accepts them."""
     unknown = [d for d in downs if d.slug == HostKeyUnknown.slug]
     if not unknown:
         return None
@@ -77,6 +76,7 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
         f"{many} that are not trusted yet",
         why="\n".join(lines),
         hint=command(target, "trust"),
+        slug="host-key-unknown",
     )
 
 

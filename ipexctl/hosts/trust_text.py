@@ -41,11 +41,12 @@ def document(report: TrustReport) -> dict[str, object]:
 
 
 def ask(keys: Sequence[ShownKey], asked: TextIO, out: TextIO) -> bool:
-    """Shows the new keys and waits for a typed yes; where nobody can type, it says what to do."""
+    """Shows the new keys and asks for confirmation; without a terminal, raises InputError."""
     print(table(keys), end="", file=out)
     refusal = InputError(
         f"cannot ask about new host keys ({len(keys)}): stdin is not a terminal",
         why="compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each host",
         hint="the same command with -y accepts them",
+        slug="no-terminal",
     )
     return confirm("Are these the keys of your hosts? [yes/no] ", asked, refusal, out)

@@ -12,7 +12,7 @@ from ipexctl.install import carried_python
 from ipexctl.install.install_plan import Cuda, Install, Work
 from ipexctl.install.lock_wheels import fetch, lock_for, write_lock
 from ipexctl.install.progress import Progress
-from ipexctl.install.stack import bundle_format as core
+from ipexctl.install.stack import bundle_lock as core
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack import table_view
 from ipexctl.install.stack.lock_file import Lock
@@ -96,6 +96,7 @@ def _hosts(asked: Bundling, lock: Lock | None) -> Hosts:
             "there is no ipexctl.lock in this folder, and no host is asked",
             why="without one, a bundle needs to know which Python the hosts have",
             hint="ipexctl bundle --python 3.11   # also: --glibc 2.28, --arch aarch64",
+            slug="lock-missing",
         )
     return said
 
@@ -113,7 +114,7 @@ def _written(asked: Bundling, work: Work, lock: Lock, place: Path) -> Bundled:
     try:
         text = place.read_bytes()
     except OSError as e:
-        raise NotHere(f"cannot read {place}", why=reason_of(e)) from None
+        raise NotHere(f"cannot read {place}", why=reason_of(e), slug="lock-unreadable") from None
     bundle_archive.write(path, text, blobs, store, count)
     digest = hashlib.sha256(text).hexdigest()
     return Bundled(path, path.stat().st_size, lock, digest)

@@ -32,6 +32,7 @@ def python_to_carry(
             raise InputError(
                 f"--python {version} is a Python of the hosts, --python-from brings another",
                 hint="--python 3.11   # says which of those that --python-from has",
+                slug="options-conflict",
             )
         work.step("", "looking for a Python to carry")
         fetcher = Fetcher(default_store(), indexes_of(work))
@@ -55,4 +56,5 @@ def check_here(lock: Lock) -> None:
             f"ipexctl.lock has {lock.cpython.file}, which is not on this machine",
             why=f"it was named with --python-from; its sha256 is {lock.cpython.sha256}",
             hint="--python-from FILE   # that archive again; or --python 3.11, of the hosts",
+            slug="python-archive-missing",
         )

@@ -90,6 +90,7 @@ class Incoming:
                 f"{blob.name} was downloaded, but does not match the lock",
                 why=f"{blob.size} bytes are locked; or {self._store.folder} was cleared meanwhile",
                 hint=f"run the same command again; if that does not help: {GONE}",
+                slug="file-differs",
             )
         return False
 
@@ -242,6 +243,7 @@ def _decided(
             f"--fetch {asked.value}: the hosts cannot fetch any of the files",
             why="; ".join(shares.reasons),
             hint="--fetch controller   # fetches here and sends",
+            slug="hosts-cannot-fetch",
         )
     if not shares.theirs or not todo:
         return Decision(Fetch.CONTROLLER, "no host can fetch any of them"), 0

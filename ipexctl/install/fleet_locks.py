@@ -62,6 +62,7 @@ def _all(fleet: Fleet, project: Project, say: Say) -> Mapping[Host, _Try]:
                 f"{host.name}: another install, of {held[host].holder}, has locked it for too long",
                 why="nothing was changed on any host",
                 hint="run the same command again once that install has ended",
+                slug="install-locked",
             )
     return held
 

@@ -13,7 +13,7 @@ from ipexctl.errors import InputError, NothingFits
 from ipexctl.facts.facts import Facts
 from ipexctl.install.install_plan import Install, Work
 from ipexctl.install.lock_wheels import fits_stack
-from ipexctl.install.stack import bundle_format as core
+from ipexctl.install.stack import bundle_lock as core
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack.fetch_policy import Fetch
 from ipexctl.install.stack.lock_file import Lock, Package
@@ -43,15 +43,22 @@ def accepted(asked: Install) -> Bundle | None:
     """None without --bundle. Its files are not looked at yet."""
     if asked.bundle is None:
         if asked.lock_sha256:
-            raise InputError("--lock-sha256 is about a bundle", hint="--bundle FILE")
+            raise InputError(
+                "--lock-sha256 is about a bundle", hint="--bundle FILE", slug="option-needs-bundle"
+            )
         return None
     if asked.wanted.names_a_stack or asked.python_from or asked.needs or asked.upgrade:
         raise InputError(
             "--bundle cannot be combined with options that select a stack",
             why="its lock has already chosen",
+            slug="options-conflict",
         )
     if asked.fetch is not Fetch.CONTROLLER:
-        raise InputError("--bundle cannot be combined with --fetch", why="nothing is fetched")
+        raise InputError(
+            "--bundle cannot be combined with --fetch",
+            why="nothing is fetched",
+            slug="options-conflict",
+        )
     text = bundle_archive.read_lock(asked.bundle)
     own = read_lock(asked.folder / LOCK_FILE)
     if asked.lock_sha256:
@@ -60,19 +67,24 @@ def accepted(asked: Install) -> Bundle | None:
     else:
         lock = _known_by_lock(asked, own, text)
     if not all(p.size for p in lock.files):
-        raise InputError(f"the lock in {asked.bundle} has no sizes", hint="ipexctl bundle")
+        raise InputError(
+            f"the lock in {asked.bundle} has no sizes", hint="ipexctl bundle", slug="bundle-invalid"
+        )
     return Bundle(asked.bundle, text, lock, own != lock)
 
 
 def _known_by_hash(asked: Install, text: bytes) -> None:
     wanted = asked.lock_sha256.lower().removeprefix("sha256:")
     if not re.fullmatch("[0-9a-f]{64}", wanted):
-        raise InputError(f"--lock-sha256 {asked.lock_sha256} is not a sha256")
+        raise InputError(
+            f"--lock-sha256 {asked.lock_sha256} is not a sha256", slug="sha256-invalid"
+        )
     if hashlib.sha256(text).hexdigest() != wanted:
         raise InputError(
             f"the lock in {asked.bundle} is not the one that --lock-sha256 names",
             why="the bundle was made from another ipexctl.lock, or was changed since",
             hint="check the value of --lock-sha256, or get the bundle again",
+            slug="bundle-other-lock",
         )
 
 
@@ -82,6 +94,7 @@ def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
             f"{asked.bundle} cannot be verified: there is no ipexctl.lock in this folder",
             why="a bundle contains programs, and its lock was written by whoever made it",
             hint="--lock-sha256 HEX   # as `ipexctl bundle` printed it where it was made",
+            slug="bundle-unverified",
         )
     lock = _parsed(asked.bundle or Path(), text)
     if found := list(core.differences(own, lock)):
@@ -90,6 +103,7 @@ def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
             f"the lock in {asked.bundle} is not this folder's ipexctl.lock",
             why="; ".join(found[:5]) + more,
             hint="--lock-sha256 HEX   # if this other lock is the one you mean",
+            slug="bundle-other-lock",
         )
     return core.with_sizes(own, lock)
 
@@ -107,7 +121,7 @@ def resolve_from_bundle(
     try:
         candidates = decide(facts, asked, bundle.lock, table(), python).candidates
     except NothingFits as e:
-        raise NothingFits(e.what, why=e.why, hint=_ANEW) from None
+        raise NothingFits(e.what, why=e.why, hint=_ANEW, slug="bundle-does-not-fit") from None
     for stack in candidates:
         if fits_stack(bundle.lock, stack):
             return Resolved(replace(stack, reason="the bundle has it"), bundle.lock, {})
@@ -117,6 +131,7 @@ def resolve_from_bundle(
         f"{bundle.lock.platform}",
         why=f"they have Python {have}, {candidates[0].platform}",
         hint=_ANEW,
+        slug="bundle-does-not-fit",
     )
 
 

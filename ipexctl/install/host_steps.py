@@ -10,7 +10,7 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, Recap
 from ipexctl.base.values import texts
 from ipexctl.blobs.blob_carriers import Moved
-from ipexctl.blobs.blob_store import Room, default_store, need_room, room_for
+from ipexctl.blobs.blob_store import Room, default_store, need_room
 from ipexctl.env.choice.env_choice import Project
 from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import HostFailed, IpexctlError
@@ -20,13 +20,12 @@ from ipexctl.install.install_plan import HostInstall, Plan, State, Work, read_st
 from ipexctl.install.lock_wheels import in_order
 from ipexctl.install.progress import BUILDING, DONE, PROVING, Step
 from ipexctl.install.stack import selection as stacks
-from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.fleet import SILENCE, Fleet, reading
 from ipexctl.machines.wire.frames import Frame
-from ipexctl.packages.cpython_builds import PYTHON_FILES, unpacked_size
+from ipexctl.packages.unpacked_size import room_unpacked
 from ipexctl.run.plan import mpi, oneccl_setvars
 from ipexctl.run.plan.oneccl_setvars import Pairs
 
@@ -103,18 +102,8 @@ def on_hosts(
 
 
 def _room(plan: Plan, supply: Supply) -> Room:
-    """As far as it is known here: of what hosts fetch themselves, their builder looks at it."""
-    if supply.all_here:
-        return plan.disk or disk_needed(supply.lock, supply.lock.packages)
-    return (supply.incoming and plan.disk) or disk_needed(supply.lock, ())
-
-
-def disk_needed(lock: Lock, packages: Sequence[Package]) -> Room:
-    """The disk space to unpack these packages and the lock's Python, all in the local store."""
-    store = default_store()
-    room = room_for([store.path(p.blob) for p in packages])
-    python = unpacked_size(store.path(lock.cpython.blob)) if lock.cpython else 0
-    return Room(room.bytes + python, room.files + PYTHON_FILES * bool(python))
+    """Where the plan could not say, the host looks for itself what it unpacks."""
+    return plan.disk or room_unpacked(supply.lock, {}, default_store()) or Room()
 
 
 Modules = Sequence[tuple[str, str, str]]  # name, distribution, version

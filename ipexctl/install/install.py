@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from zipfile import BadZipFile
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.base.typed_command import Typed
@@ -20,7 +19,7 @@ from ipexctl.facts.host_facts import peer_address
 from ipexctl.install import carried_python, fleet_locks, from_bundle, requirement_files
 from ipexctl.install.fetch_wheels import Supply, supply
 from ipexctl.install.from_bundle import Bundle
-from ipexctl.install.host_steps import disk_needed, dry_run_recaps, on_hosts, state_of
+from ipexctl.install.host_steps import dry_run_recaps, on_hosts, state_of
 from ipexctl.install.install_plan import (
     Chosen,
     Cuda,
@@ -46,7 +45,7 @@ from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import Target
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.resolver import Resolved
-from ipexctl.packages.unpacked_size import unpacked
+from ipexctl.packages.unpacked_size import room_unpacked
 from ipexctl.run.outcome import retry_command
 from ipexctl.run.plan import mpi
 from ipexctl.shipped_tables import table
@@ -113,7 +112,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         return replace(there, address=address, free=free, lacking=lacking, begun=begun)
 
     parts = tuple(fleet.each(part).values())
-    disk = _disk(lock, parts) or _unpacked(work, found, parts)
+    disk = _disk(work, found, parts)
     return Plan(
         chosen, found, parts, work.asked.folder, disk, fetched, lacking,
         None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
@@ -156,7 +155,12 @@ def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
     agent = fleet.connect(host, python=python)
     seen = probe(agent, fleet.root_of(host))
     if problem := path_problem(seen.disk):
-        raise HostFailed(f"{host.name}: the root folder {problem}", why=PATH_WHY, hint=PATH_HINT)
+        raise HostFailed(
+            f"{host.name}: the root folder {problem}",
+            why=PATH_WHY,
+            hint=PATH_HINT,
+            slug="root-path-unusable",
+        )
     return _with_named(seen, agent, python)
 
 
@@ -182,26 +186,13 @@ def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
     return replace(facts, pythons=(*facts.pythons, Python(path, (major, minor, patch))))
 
 
-def _disk(lock: Lock, parts: Sequence[HostInstall]) -> Room | None:
-    """None if a file is missing, or damaged (which is reported when it is used)."""
-    store = default_store()
-    if not any(p.builds for p in parts) or not all(store.has(p.blob) for p in lock.files):
+def _disk(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | None:
+    """What the environment takes on each host. None where nothing is built, or an index does not
+    say."""
+    if not any(part.builds for part in parts):
         return None
-    try:
-        return disk_needed(lock, lock.packages)
-    except (OSError, BadZipFile):
-        return None
-
-
-def _unpacked(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | None:
-    """For the question, of files that are still on the indexes."""
-    lock = found.lock
-    if not (work.asked.foresee and found.urls and any(p.builds for p in parts)):
-        return None
-    opener = Opener(indexes_of(work), environment())
-    room = unpacked(lock.packages, found.urls, default_store(), opener.open)
-    carried = disk_needed(lock, ()) if room else Room()
-    return room and Room(room.bytes + carried.bytes, room.files + carried.files)
+    open_url = Opener(indexes_of(work), environment()).open if found.urls else None
+    return room_unpacked(found.lock, found.urls, default_store(), open_url)
 
 
 # --- apply ---------------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
         f"{found.stack.title} because: {found.stack.reason}",
         hint=f"{stock}--allow-cuda   # takes it; or --find-links FOLDER   # with torch "
         f"{lock.torch}+cpu",
+        slug="only-cuda",
     )
 
 
@@ -100,7 +101,7 @@ def write_lock(path: Path, lock: Lock) -> None:
     try:
         write_atomic(path, locks.render(lock), mode=None, sync=True)
     except OSError as e:
-        raise NotHere(f"cannot write {path}", why=reason_of(e)) from None
+        raise NotHere(f"cannot write {path}", why=reason_of(e), slug="lock-not-written") from None
 
 
 def lacking_here(lock: Lock) -> list[Package]:

@@ -130,19 +130,24 @@ def check_hashes(lock: Lock, extra: Extra) -> None:
             f"the wheel of {name} has none of the hashes that your requirements file allows",
             why=f"{lock.version(name)} has sha256 {locked[name]}",
             hint="look where it comes from; or regenerate the file",
+            slug="hash-not-allowed",
         )
 
 
 def _text(name: str, asker: str) -> tuple[str, str]:
     path = Path(asker).parent / name if asker else Path(name)
     if path.suffix in CODE:
-        raise InputError(f"-r {path}: expected a requirements file or a pyproject.toml")
+        raise InputError(
+            f"-r {path}: expected a requirements file or a pyproject.toml", slug="not-requirements"
+        )
     try:
         return bounded_read.read_file(path).decode("utf-8-sig"), str(path)
     except FileNotFoundError:
         raise _missing(path, asker) from None
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path}{_asked(asker)}", why=reason_of(e)) from None
+        raise InputError(
+            f"cannot read {path}{_asked(asker)}", why=reason_of(e), slug="requirements-unreadable"
+        ) from None
 
 
 def _missing(path: Path, asker: str) -> InputError:
@@ -154,6 +159,7 @@ def _missing(path: Path, asker: str) -> InputError:
         f"no such requirements file: {path}{_asked(asker)}",
         why="-r takes a file that lists packages" if package else "",
         hint=hint,
+        slug="requirements-missing",
     )
 
 

@@ -90,13 +90,17 @@ def use_env(target: Target, asked: UseEnv, progress: Progress) -> Borrowed:
 def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
     progress.step(Step(host.name, "connecting"))
     if fleet.connect(host).hello.kind != "python":
-        raise HostFailed(f"{host.name}: no Python 3.6 or newer on this host", hint="ipexctl doctor")
+        raise HostFailed(
+            f"{host.name}: no Python 3.6 or newer on this host",
+            hint="ipexctl doctor",
+            slug="no-python",
+        )
     progress.step(Step(host.name, "looking"))
     done = fleet.call(host, "install.existing_env.inspect", path=path)
     with reading(host.name, "its environment"):
         look = env_match.read_look(host.name, done)
     if not look.torch:
-        raise HostFailed(f"{host.name}: there is no torch in {look.path}")
+        raise HostFailed(f"{host.name}: there is no torch in {look.path}", slug="no-torch")
     return look
 
 
@@ -106,6 +110,7 @@ def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> Borrowed:
             f"the environments at {asked.path} are not the same on all hosts",
             why=f"{different}; ranks exchange objects serialized by Python and torch",
             hint="ipexctl install   # makes the same one on all hosts",
+            slug="envs-differ",
         )
     row, why = env_match.row_of(looks[0], table()) if looks else (None, "")
     return Borrowed(asked.path, env_match.key_of(asked.path), looks, row, why)

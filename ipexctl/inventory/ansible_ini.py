@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.located_errors import Bad, did_you_mean, located
 from ipexctl.base.place import Place
 from ipexctl.inventory.host_address import parse_address
 from ipexctl.inventory.host_variables import Value
@@ -47,7 +47,7 @@ def parse_ini(text: str, source: str) -> Inventory:
 
 
 def _section(line: str) -> re.Match[str] | None:
-    """Not an address, and not a range of numbers: those name hosts."""
+    """A [section] line; not an address or a range in brackets, which name hosts."""
     found = _SECTION.fullmatch(line)
     name = found[1] if found else ""
     if name[:1].isdigit() and (is_range(name) or not name.strip(".-0123456789")):
@@ -58,7 +58,9 @@ def _section(line: str) -> re.Match[str] | None:
 def _kind(text: str | None, place: Place) -> str:
     if text is not None and text not in _KINDS:
         what = f"{text!r} is not a kind of section{did_you_mean(text, _KINDS)}"
-        raise Bad(what, hint="[GROUP], [GROUP:children] or [GROUP:vars]").placed(place)
+        raise Bad(
+            what, hint="[GROUP], [GROUP:children] or [GROUP:vars]", slug="unknown-section-kind"
+        ).placed(place)
     return text or "hosts"
 
 
@@ -67,7 +69,9 @@ def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
         return
     match = _VARIABLE.fullmatch(raw)
     if not match:
-        raise Bad(f"expected NAME=VALUE in [{name}:vars]").placed(place)
+        raise Bad(f"expected NAME=VALUE in [{name}:vars]", slug="group-variable-syntax").placed(
+            place
+        )
     quoted = _QUOTED.fullmatch(match[2])
     text = quoted[1] if quoted else match[2]
     if not text.startswith(("'", '"')):
@@ -78,7 +82,9 @@ def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
 def _child(draft: Draft, name: str, line: Line) -> None:
     for i, (word, column) in enumerate(line.words):
         if i:
-            raise Bad("one group per line").placed(line.place(column))
+            raise Bad("one group per line", slug="several-groups-on-line").placed(
+                line.place(column)
+            )
         draft.add_child(name, word, line.place(column))
 
 
@@ -87,10 +93,8 @@ def _host(draft: Draft, name: str, line: Line) -> None:
         return
     text, column = line.words[0]
     place = line.place(column)
-    try:
+    with located(place):
         hosts = parse_address(text)
-    except Bad as e:
-        raise e.placed(place) from None
     _refuse_slots(hosts[0], text, place)
     values = dict(options(line))
     draft.add_hosts(name, [Host(h.name, h.user, h.port, place=place) for h in hosts], values)
@@ -105,6 +109,7 @@ def _refuse_slots(host: Host, text: str, place: Place) -> None:
             why="in a file with [groups] host:N is a port to Ansible, and slots to MPI",
             hint=f"{name} ansible_port={host.slots}   an SSH port\n"
             f"{name} slots={host.slots}          number of ranks",
+            slug="port-or-slots",
         ).placed(place)
 
 
@@ -113,4 +118,4 @@ def _refuse_vars_of_nothing(draft: Draft) -> None:
         if not group.defined and name not in ("all", "ungrouped"):
             real = [n for n, g in draft.groups.items() if g.defined]
             what = f"variables for an undefined group: {name!r}{did_you_mean(name, real)}"
-            raise Bad(what).placed(group.place)
+            raise Bad(what, slug="group-undefined").placed(group.place)

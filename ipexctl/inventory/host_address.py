@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.inventory.inventory import Host
-from ipexctl.inventory.nodeset import MAX_NAMES, BadRange, expand, is_range, split
+from ipexctl.inventory.nodeset import MAX_NAMES, expand, is_range, split
 
 SMALLEST_PORT_LOOKALIKE = 1000
 MOST_SLOTS = 999_999
@@ -36,7 +36,11 @@ def parse_address(text: str, limit: int = MAX_NAMES) -> list[Host]:
     _refuse_odd(text, body, start)
     user, at_sign, rest = body.rpartition("@")
     if at_sign and not _USER.fullmatch(user):
-        raise Bad(f"{user!r} is not a user name", hint="write user@host or user@host:port")
+        raise Bad(
+            f"{user!r} is not a user name",
+            hint="write user@host or user@host:port",
+            slug="not-a-user-name",
+        )
     name, number, is_port = _split_number(rest, says_port=bool(at_sign or start))
     names = _names(name, limit, at=start + len(user) + len(at_sign))
     host = Host(names[0], user=user)
@@ -54,6 +58,7 @@ def parse_bare(text: str) -> str:
             f"{text!r} is neither a host name nor an IP address",
             why="a port or a number of slots is a separate key",
             hint="port=2222",
+            slug="not-a-host",
         )
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
@@ -64,21 +69,23 @@ def parse_bare(text: str) -> str:
 
 def parse_user(text: str) -> str:
     if not _USER.fullmatch(text):
-        raise Bad(f"{text!r} is not a user name")
+        raise Bad(f"{text!r} is not a user name", slug="not-a-user-name")
     return text
 
 
 def parse_port(text: str) -> int:
     port = _count(text)
     if not 1 <= port <= 65535:
-        raise Bad(f"{text!r} is not a port", why="a port is a number from 1 to 65535")
+        raise Bad(
+            f"{text!r} is not a port", why="a port is a number from 1 to 65535", slug="not-a-port"
+        )
     return port
 
 
 def parse_count(text: str) -> int:
     count = _count(text)
     if not count:
-        raise Bad(f"{text!r} is not a whole number from 1 to {MOST_SLOTS}")
+        raise Bad(f"{text!r} is not a whole number from 1 to {MOST_SLOTS}", slug="not-a-slot-count")
     return count
 
 
@@ -89,7 +96,9 @@ def _count(text: str) -> int:
 
 def _refuse_odd(text: str, body: str, start: int) -> None:
     if body.startswith("-"):
-        raise Bad(f"{text!r} is not a host: a name cannot start with '-'", at=start)
+        raise Bad(
+            f"{text!r} is not a host: a name cannot start with '-'", at=start, slug="not-a-host"
+        )
     # inside of brackets `,` and `/` are part of a range
     plain = _BRACKETS.sub(lambda m: re.sub("[,/]", "-", m[0]), body)
     odd = _ODD.search(plain)
@@ -99,6 +108,7 @@ def _refuse_odd(text: str, body: str, start: int) -> None:
             hint=_package_hint(text)
             or "write a host as node1, node1:4, node1 slots=4, user@node1:2222 or [IPv6]:port",
             at=start + odd.start(),
+            slug="not-a-host",
         )
 
 
@@ -117,7 +127,9 @@ def _split_number(rest: str, *, says_port: bool) -> tuple[str, str | None, bool]
     if rest.startswith("[") and not _is_range(rest):
         name, bracket, tail = rest[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
-            raise Bad(f"{rest!r} is not an address", hint="write [IPv6] or [IPv6]:port")
+            raise Bad(
+                f"{rest!r} is not an address", hint="write [IPv6] or [IPv6]:port", slug="not-a-host"
+            )
         _check_v6(name)
         return name, tail[1:] if tail else None, True
     pieces = [piece for piece, _ in split(rest, ":")]
@@ -138,8 +150,9 @@ def _names(text: str, limit: int, *, at: int) -> list[str]:
         return [text]
     try:
         names = expand(text, limit)
-    except BadRange as e:
-        raise Bad(e.what, hint=e.hint, at=at + e.at) from None
+    except Bad as e:
+        e.at += at
+        raise
     for name in names:
         _check_name(name)
     return names
@@ -152,11 +165,13 @@ def _check_name(name: str) -> None:
         raise Bad(
             f"{name!r} is not a host name",
             why="a name has letters, digits, '.', '_' and '-', and starts with a letter or digit",
+            slug="not-a-host",
         )
     elif _PLACEHOLDER.fullmatch(name):
         raise Bad(
             f"{name!r} is a placeholder from a guide, not an address",
             hint="write your own address here",
+            slug="not-a-host",
         )
     elif _NUMERIC.fullmatch(name):
         _check_v4(name)
@@ -169,6 +184,7 @@ def _check_v4(name: str) -> None:
         raise Bad(
             f"{name!r} is neither a host name nor an IPv4 address",
             why="an IPv4 address has four decimal numbers up to 255, without leading zeros",
+            slug="not-a-host",
         ) from None
 
 
@@ -178,6 +194,7 @@ def _check_v6(name: str) -> None:
             f"{name!r} is neither an IPv6 address nor NAME:SLOTS",
             why="a name has at most one ':', and brackets contain an address or a range",
             hint="write one host per line; an IPv6 address with a port is [fe80::1%eth0]:2222",
+            slug="not-a-host",
         )
 
 
@@ -196,6 +213,7 @@ def _slots(name: str, text: str) -> int:
         raise Bad(
             f"{name}:{text} has no number of slots after the colon",
             hint=f"write {name}:4 for 4 ranks",
+            slug="not-a-slot-count",
         )
     if slots >= SMALLEST_PORT_LOOKALIKE:
         raise Bad(
@@ -203,5 +221,6 @@ def _slots(name: str, text: str) -> int:
             why="host:N means N slots, as Intel MPI reads it, and this N looks like an SSH port",
             hint=f"USER@{name}:{text} or {name} port={text}     an SSH port\n"
             f"{name} slots={text}  number of ranks",
+            slug="port-or-slots",
         )
     return slots

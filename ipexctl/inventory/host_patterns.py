@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from ipexctl.base.located_errors import did_you_mean, nearest
+from ipexctl.base.located_errors import Bad, did_you_mean, nearest
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_formats import members
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.inventory.nodeset import BadRange, expand, fold, split
+from ipexctl.inventory.nodeset import expand, fold, split
 
 LONGEST = 4096
 _EVERYTHING = ("all", "*", "@all")
@@ -32,16 +32,18 @@ def select(
     *,
     option: str = "",
 ) -> Inventory:
-    """The hosts that are meant, in their order. Raises InputError, also for none.
+    """The selected hosts, in inventory order. Raises InputError if there is none.
 
-    `option`: by which the patterns came, if not by --limit and -x.
+    `option`: the option that the patterns come from, if not --limit and -x.
     """
     finder = _Finder(inventory, known or {})
     names = finder.find(limit, option or "--limit") - finder.without(exclude)
     hosts = tuple(h for h in inventory.hosts if h.name in names)
     if not hosts:
         who = f"{option} selects" if option else "--limit and -x select"
-        raise InputError(f"{who} no host in {inventory.source}", hint=finder.hint)
+        raise InputError(
+            f"{who} no host in {inventory.source}", hint=finder.hint, slug="no-host-selected"
+        )
     return replace(inventory, hosts=hosts)
 
 
@@ -60,29 +62,29 @@ class _Finder:
         self.hint += f"\navailable groups: {groups}" if groups else ""
 
     def find(self, patterns: Iterable[str], option: str) -> frozenset[str]:
-        """What comes first doesn't matter: everything named, then the &, then the !."""
+        """Order does not matter: first all names, then those with &, then those with !."""
         given = list(patterns)
         items = [p for pattern in given for p in self._items(pattern, option)]
         if given and not items:  # an unset variable of a shell must not mean all hosts
-            raise InputError(f"{option} is empty", hint=self.hint)
+            raise InputError(f"{option} is empty", hint=self.hint, slug="pattern-empty")
         everything = frozenset(self._names.values())
-        named = [self._one(p) for p in items if not p.startswith(("!", "&"))]
+        named = [self._hosts_of(p) for p in items if not p.startswith(("!", "&"))]
         found = frozenset[str]().union(*named) if named else everything
         for item in items:
-            found = found & self._one(item[1:]) if item.startswith("&") else found
+            found = found & self._hosts_of(item[1:]) if item.startswith("&") else found
         for item in items:
-            found = found - self._one(item[1:]) if item.startswith("!") else found
+            found = found - self._hosts_of(item[1:]) if item.startswith("!") else found
         return found
 
     def without(self, patterns: Iterable[str]) -> frozenset[str]:
-        """Nothing given excludes nothing, where an empty --limit is everything."""
+        """The hosts to exclude; no patterns exclude none, whereas an empty --limit selects all."""
         given = [p for p in patterns if p.strip(" ,")]
         return self.find(given, "-x") if given else frozenset()
 
     def _items(self, pattern: str, option: str) -> list[str]:
-        """At commas, then at colons: an IPv6 address is whole."""
+        """Split at commas, then at colons, except in an IPv6 address."""
         if len(pattern) > LONGEST:
-            raise InputError(f"{option}: longer than {LONGEST} characters")
+            raise InputError(f"{option}: longer than {LONGEST} characters", slug="pattern-too-long")
         items = []
         for piece in (text.strip() for text, _ in split(pattern, ",")):
             bare = piece.lstrip("!&").strip("[]")
@@ -91,7 +93,7 @@ class _Finder:
             items += [p for p in pieces if p]
         return items
 
-    def _one(self, item: str) -> frozenset[str]:
+    def _hosts_of(self, item: str) -> frozenset[str]:
         bare = item.strip("[]") if item.count(":") > 1 else item
         if item in _EVERYTHING:
             return frozenset(self._names.values())
@@ -102,7 +104,11 @@ class _Finder:
         if bare.lower() in self._names:
             return frozenset([self._names[bare.lower()]])
         if item.startswith("~"):
-            raise InputError(f"{item!r}: regular expressions are not supported", hint="use * and ?")
+            raise InputError(
+                f"{item!r}: regular expressions are not supported",
+                hint="use * and ?",
+                slug="pattern-unsupported",
+            )
         return self._pattern(item)
 
     def _group(self, name: str) -> frozenset[str]:
@@ -112,6 +118,7 @@ class _Finder:
                 raise InputError(
                     f"@{name}: these hosts have not been checked yet",
                     hint="ipexctl doctor   # checks the hosts and remembers the result",
+                    slug="hosts-not-checked",
                 )
             return hosts & frozenset(self._names.values())
         found = frozenset[str]()
@@ -119,15 +126,17 @@ class _Finder:
             groups = self._groups_like(each)
             if not groups:
                 near = did_you_mean(each, [*self._groups, *self._known])
-                raise InputError(f"there is no group {each!r}{near}", hint=self.hint)
+                raise InputError(
+                    f"there is no group {each!r}{near}", hint=self.hint, slug="unknown-group"
+                )
             found = found.union(*groups)
         return found
 
     def _written_out(self, item: str) -> list[str]:
         try:
             return expand(item) if "[" in item or "]" in item else [item]
-        except BadRange as e:
-            raise InputError(e.what, hint=e.hint or self.hint) from None
+        except Bad as e:
+            raise InputError(e.what, hint=e.hint or self.hint, slug=e.slug) from None
 
     def _pattern(self, item: str) -> frozenset[str]:
         found: set[str] = set()
@@ -146,6 +155,7 @@ class _Finder:
             + (f" (did you mean {near!r}?)" if near else ""),
             why=f"{place.source}:{place.line} has {near}" if place else "",
             hint=self.hint,
+            slug="no-host-matches",
         )
 
     def _matching(self, name: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What may be said about a host beside its name: the same keys in every dialect."""
+"""The keys that a host can have besides its name: the same in every format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SSH = (
 
 @dataclass(frozen=True)
 class Value:
-    """What a variable was set to. `text` is None where it is no plain text; `odd` says what."""
+    """The value of a variable. `text` is None if it is not plain text; `odd` says what it is."""
 
     text: str | None
     place: Place | None
@@ -46,6 +46,7 @@ def _python(text: str) -> str:
         raise Bad(
             f"{text!r} is not the path of a Python interpreter",
             hint="python=/usr/bin/python3   # for example",
+            slug="not-a-python-path",
         )
     return text
 
@@ -56,6 +57,7 @@ def _root(text: str) -> str:
             f"{text!r} is not a valid value for 'root'",
             why="root is ipexctl's own folder on the host: absolute, or under ~/",
             hint="root=/scratch/ipexctl   # for example",
+            slug="not-a-root-folder",
         )
     return text
 
@@ -63,7 +65,9 @@ def _root(text: str) -> str:
 def _nic(text: str) -> str:
     if not _NIC.fullmatch(text):
         raise Bad(
-            f"{text!r} is not the name of a network interface", hint="nic=eth0   # for example"
+            f"{text!r} is not the name of a network interface",
+            hint="nic=eth0   # for example",
+            slug="not-an-interface",
         )
     return text
 
@@ -73,7 +77,11 @@ def _local(text: str) -> bool:
         return True
     if text in _SSH:
         return False
-    raise Bad(f"hosts are reached over SSH, not through {text!r}", hint="leave this host out")
+    raise Bad(
+        f"hosts are reached over SSH, not through {text!r}",
+        hint="leave this host out",
+        slug="connection-unsupported",
+    )
 
 
 def _unused(text: str) -> None:
@@ -117,7 +125,9 @@ def apply(
             near = did_you_mean(key, KNOWN)
             if strict and (near or value.place is None or value.text is None):
                 hint = f"keys of a host: {', '.join(KNOWN)}"
-                raise Bad(f"{key!r} is not known{near}", hint=hint).placed(value.place)
+                raise Bad(f"{key!r} is not known{near}", hint=hint, slug="unknown-host-key").placed(
+                    value.place
+                )
             unused.add(key)
             if value.text is not None and _OWN.fullmatch(key):
                 host = replace(host, vars=(*host.vars, (key, value.text)))
@@ -125,9 +135,9 @@ def apply(
         try:
             found = parse(_text(key, value))
             if strict and field and (field in given):
-                raise Bad(f"{field} is set twice for host {host.name!r}")
+                raise Bad(f"{field} is set twice for host {host.name!r}", slug="host-key-set-twice")
         except Bad as e:
-            raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint).placed(value.place) from None
+            raise e.prefixed(f"{key}: ").placed(value.place) from None
         if field:
             given.add(field)
             host = replace(host, **{field: found})
@@ -135,7 +145,7 @@ def apply(
 
 
 def field_of(key: str) -> str:
-    """Two keys with the same field say the same thing; "" where nothing is said for us."""
+    """The field of Host that a key sets, so that keys with one meaning can be compared; or ""."""
     return _field(key)[0]
 
 
@@ -147,9 +157,13 @@ def _field(key: str) -> tuple[str, Callable[[str], Any] | None]:
 def _text(key: str, value: Value) -> str:
     if value.text is None:
         vault = _shown(key, value, " --ask-vault-pass") if "vault" in value.odd else ""
-        raise Bad(value.odd or "expected a plain value", hint=vault)
+        raise Bad(value.odd or "expected a plain value", hint=vault, slug="not-plain-value")
     if "{{" in value.text or "{%" in value.text:
-        raise Bad("a Jinja template, which ipexctl does not evaluate", hint=_shown(key, value))
+        raise Bad(
+            "a Jinja template, which ipexctl does not evaluate",
+            hint=_shown(key, value),
+            slug="jinja-unsupported",
+        )
     return value.text
 
 

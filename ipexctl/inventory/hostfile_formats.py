@@ -49,6 +49,7 @@ def _hydra_host(host: Host) -> str:
             f"{where} cannot be written to a hostfile of Intel MPI or MPICH",
             why="they read what follows the first colon as a number of slots",
             hint="give the host a name in /etc/hosts and use the name",
+            slug="address-not-writable",
         )
     return where
 
@@ -129,7 +130,7 @@ def members(inventory: Inventory) -> dict[str, tuple[str, ...]]:
 
 
 def _where(host: Host) -> str:
-    """These programs log in by themselves: they need what ssh connects to."""
+    """The name to connect to, since these programs log in themselves."""
     return host.address or host.name
 
 
@@ -162,7 +163,7 @@ def _scalar(value: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quoted only where YAML would read something else; a JSON string is YAML."""
+    """Quoted only if YAML would read it differently; a JSON string is valid YAML."""
     plain = text.replace("-", "").replace("_", "").replace(".", "")
     safe = text[0].isalpha() and plain.isalnum() and text.lower() not in _YAML_WORDS
     return text if safe else json.dumps(text)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad
+from ipexctl.base.located_errors import Bad, located
 from ipexctl.base.place import Place
 from ipexctl.errors import InputError
 from ipexctl.inventory.host_address import parse_address
@@ -61,10 +61,8 @@ def parse_items(items: Iterable[str], source: str) -> Inventory:
     found: list[_Named] = []
     for item in items:
         for piece, _ in split(item, ","):
-            try:
+            with located(None):
                 hosts = parse_address(piece.strip()) if piece.strip() else []
-            except Bad as e:
-                raise e.placed(None) from None
             found += [_Named(host, alone=len(hosts) == 1) for host in hosts]
     return _inventory(found, source)
 
@@ -77,7 +75,8 @@ def split_line(line: str, number: int, source: str) -> Line:
     """Quotes keep spaces and `#` together; they are taken off the values later."""
     if len(line) > LONGEST_LINE:
         raise InputError(
-            f"{Place(source, number, 1)}: the line is longer than {LONGEST_LINE} characters"
+            f"{Place(source, number, 1)}: the line is longer than {LONGEST_LINE} characters",
+            slug="line-too-long",
         )
     words = []
     for token in _TOKEN.finditer(line):
@@ -85,7 +84,9 @@ def split_line(line: str, number: int, source: str) -> Line:
             words.append((token["word"], token.start() + 1))
         elif token[0] in ('"', "'"):
             place = Place(source, number, token.start() + 1)
-            raise InputError(f"{place}: this quote {token[0]} is not closed")
+            raise InputError(
+                f"{place}: this quote {token[0]} is not closed", slug="quote-not-closed"
+            )
         elif not token["comment"] and token[0].strip(" \t"):
             words.append((token[0], token.start() + 1))
     return Line(number, tuple(words), source)
@@ -101,6 +102,7 @@ def options(line: Line) -> list[tuple[str, Value]]:
             raise Bad(
                 f"unexpected {word!r} after the host",
                 hint=f"write one host per line, optionally with slots: {name} slots=4",
+                slug="unexpected-word",
             ).placed(line.place(column))
         found.append((key, Value(unquoted(value), line.place(column))))
     return found
@@ -115,14 +117,14 @@ def _read(line: Line) -> Iterator[_Named]:
     if not line.words:
         return
     text, column = line.words[0]
-    try:
+    with located(line.place(column)):
         hosts = parse_address(text)
-    except Bad as e:
-        raise e.placed(line.place(column)) from None
     values = options(line)
     for key, value in values:
         if getattr(hosts[0], field_of(key) or "local"):
-            raise Bad(f"{field_of(key)} is set twice: in {text} and in {key}").placed(value.place)
+            raise Bad(
+                f"{field_of(key)} is set twice: in {text} and in {key}", slug="host-key-set-twice"
+            ).placed(value.place)
     for host in hosts:
         full, _ = apply(replace(host, place=line.place(column)), values, strict=True)
         yield _Named(full, alone=len(hosts) == 1)
@@ -152,18 +154,22 @@ def _inventory(named: list[_Named], source: str) -> Inventory:
 
 def check_count(count: int, source: str) -> None:
     if count > MAX_NAMES:
-        raise InputError(f"{source} names {count:,} hosts; the maximum is {MAX_NAMES:,}")
+        raise InputError(
+            f"{source} names {count:,} hosts; the maximum is {MAX_NAMES:,}", slug="too-many-hosts"
+        )
 
 
 def no_hosts(source: str) -> InputError:
     line = source == COMMAND_LINE
     is_yaml = source.endswith((".yaml", ".yml"))
     hint = "- node1" if is_yaml else "write one host per line, for example: node1"
-    return InputError(f"{source} lists no hosts", hint="-H node1,node2" if line else hint)
+    return InputError(
+        f"{source} lists no hosts", hint="-H node1,node2" if line else hint, slug="no-hosts-in-file"
+    )
 
 
 def _same_again(a: _Named, b: _Named) -> bool:
-    """A host that stands there once per slot, and says nothing else."""
+    """Whether a host is repeated only to count its slots, with nothing else on the line."""
     plain = a.alone and b.alone and not (a.host.slots or b.host.slots)
     return plain and replace(a.host, place=None) == replace(b.host, place=None)
 
@@ -181,9 +187,14 @@ def _twice(first: Host, second: Host) -> InputError:
     if first.port != second.port:
         hint = "give each port its own name in ssh_config (Host, HostName, Port), and use the names"
     if first.place is None or second.place is None:
-        return InputError(f"on the command line: {second.name!r} is listed twice", hint=hint)
+        return InputError(
+            f"on the command line: {second.name!r} is listed twice",
+            hint=hint,
+            slug="host-listed-twice",
+        )
     return InputError(
         f"{second.place}: {second.name!r} is listed twice",
         why=f"it is on line {first.place.line} and again on line {second.place.line}",
         hint=hint,
+        slug="host-listed-twice",
     )

@@ -25,15 +25,21 @@ def parse_hostfile(text: str, source: str) -> Inventory:
     """A file in any dialect. Raises InputError with file, line and column."""
     text = text.removeprefix("\ufeff")
     if len(text) > MAX_TEXT:
-        raise InputError(f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile")
+        raise InputError(
+            f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile",
+            slug="hostfile-too-large",
+        )
     if text.startswith("$ANSIBLE_VAULT"):
         raise InputError(
-            f"{source} is encrypted", hint=f"ansible-vault decrypt --output - {source} > hosts"
+            f"{source} is encrypted",
+            hint=f"ansible-vault decrypt --output - {source} > hosts",
+            slug="hostfile-encrypted",
         )
     if text.startswith("#!"):
         raise InputError(
             f"{source} is a program that prints an inventory, not a list of hosts",
             hint=f"ansible-inventory -i {source} --list --yaml > hosts.yaml",
+            slug="hostfile-is-program",
         )
     if source.lower().endswith(_YAML_NAMES) or _looks_like_yaml(text):
         from ipexctl.inventory.yaml_files import parse_yaml

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 
+from ipexctl.base.located_errors import Bad
 from ipexctl.quick_dataclass import dataclass
 
 MAX_NAMES = 10_000
@@ -15,18 +16,10 @@ _NUMBERS = re.compile(r"([0-9]{1,9})(?:[-:]([0-9]{1,9})(?:[/:]([0-9]{1,9}))?)?",
 _LETTERS = re.compile(r"([a-z])[-:]([a-z])|([A-Z])[-:]([A-Z])", re.ASCII)
 
 
-class BadRange(ValueError):
-    """`at` counts characters from the start of the text."""
-
-    def __init__(self, what: str, *, hint: str = "", at: int = 0) -> None:
-        super().__init__(what)
-        self.what, self.hint, self.at = what, hint, at
-
-
 def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
     """`r[1-2]n[01-03]` -> r1n01 r1n02 ...; also [1-9/2], and Ansible's [01:50] and [a:f].
 
-    Counts before it makes anything, so that `[1-999999999]` costs nothing.
+    Raises Bad. Counts before it makes anything, so that `[1-999999999]` costs nothing.
     """
     parts: list[list[str] | list[_Span]] = []
     count, at = 1, 0
@@ -40,18 +33,19 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
             parts.append([piece])
         at += len(piece) + 1
         if count > limit:
-            raise BadRange(
+            raise Bad(
                 f"{text!r} names {count:,} hosts or more; the maximum is {limit:,}",
                 hint="check the numbers in the brackets",
+                slug="too-many-hosts",
             )
     return ["".join(names) for names in product(*(list(_names(part)) for part in parts))]
 
 
 def is_range(inside: str) -> bool:
-    """Could this stand between brackets? It is not written out."""
+    """Whether this is a valid range for brackets, without expanding it."""
     try:
         return bool(list(_spans(inside, inside, 0)))
-    except BadRange:
+    except Bad:
         return False
 
 
@@ -97,7 +91,7 @@ def _refuse_brackets(text: str, piece: str, at: int) -> None:
     bracket = re.search(r"[\[\]]", piece)
     if bracket:
         what = f"{text!r}: unbalanced brackets"
-        raise BadRange(what, at=at + bracket.start())
+        raise Bad(what, at=at + bracket.start(), slug="bad-range")
 
 
 def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
@@ -106,10 +100,11 @@ def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
             yield _span(piece)
         except ValueError as e:
             why = f": {e}" if str(e) else ""
-            raise BadRange(
+            raise Bad(
                 f"{text!r}: [{inside}] is not a range of numbers{why}",
                 hint="a range is node[01-16], node[1,3,5-9] or node[1-9/2]",
                 at=at,
+                slug="bad-range",
             ) from None
         at += len(piece) + 1
 
@@ -142,7 +137,7 @@ _Cut = tuple[str, ...]  # texts and numbers in turn: text, digits, text, digits,
 
 
 def _shapes(names: Iterable[str]) -> list[list[_Cut]]:
-    """Names that differ in one number only, side by side, in the order of their first."""
+    """Groups of names that differ in one number only, in order of first appearance."""
     cuts = [tuple(re.split(r"([0-9]{1,9})", name)) for name in names]
     by_text: dict[_Cut, list[_Cut]] = {}
     for cut in cuts:
@@ -165,7 +160,7 @@ def _varying(cuts: list[_Cut]) -> int:
 
 
 def _padded_widths(cuts: list[_Cut], at: int) -> set[int]:
-    """Where some number starts with a 0, the width belongs to the name: 09 goes with 10, not 8."""
+    """Widths of numbers with leading zeros: there the width counts, so 09 goes with 10, not 8."""
     return {len(cut[at]) for cut in cuts if cut[at].startswith("0") and len(cut[at]) > 1}
 
 

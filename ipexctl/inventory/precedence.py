@@ -44,20 +44,24 @@ class Draft:
 
     def group(self, name: str, place: Place, *, defined: bool = True) -> _Group:
         if not _GROUP.fullmatch(name):
-            raise Bad(f"{name!r} is not the name of a group").placed(place)
+            raise Bad(f"{name!r} is not the name of a group", slug="not-a-group-name").placed(place)
         group = self.groups.setdefault(name, _Group(place))
         group.defined = group.defined or defined
         if len(self.groups) > MAX_GROUPS:
-            raise Bad(f"too many groups: the limit is {MAX_GROUPS:,}").placed(place)
+            raise Bad(
+                f"too many groups: the limit is {MAX_GROUPS:,}", slug="too-many-groups"
+            ).placed(place)
         return group
 
     def add_child(self, name: str, child: str, place: Place) -> None:
         if child in ROOT_GROUPS:
-            raise Bad(f"{child!r} cannot be inside another group").placed(place)
+            raise Bad(
+                f"{child!r} cannot be inside another group", slug="group-inside-itself"
+            ).placed(place)
         self.group(name, place).children.setdefault(child, place)
 
     def add_hosts(self, group: str, hosts: Iterable[Host], values: Values) -> None:
-        """A host that is named again gets more variables and one group more."""
+        """Adds hosts to a group; a host that is already known gets further variables."""
         for host in hosts:
             key = host.name.lower()
             known, old = self.hosts.get(key, (host, {}))
@@ -85,7 +89,7 @@ class Draft:
         return Inventory(tuple(found), self.source, _notes(found, unused, set(self.groups)))
 
     def _inherited(self, groups: tuple[str, ...]) -> Values:
-        """By field where a key has one, since several keys may mean the same."""
+        """Inherited variables by field if a key has one, since several keys can set one field."""
         values: Values = {}
         for name in ("all", *(groups or ("ungrouped",))):
             group = self.groups.get(name)
@@ -99,7 +103,9 @@ class Draft:
             for child, place in group.children.items():
                 if child not in self.groups or not self.groups[child].defined:
                     near = did_you_mean(child, self.groups)
-                    raise Bad(f"there is no group {child!r}{near}").placed(place)
+                    raise Bad(f"there is no group {child!r}{near}", slug="unknown-group").placed(
+                        place
+                    )
         depth = {name: int(name != "all") for name in self.groups}  # below all, listed there or not
         waiting = dict.fromkeys(self.groups, 0)
         for group in self.groups.values():
@@ -114,7 +120,9 @@ class Draft:
                     ready.append(child)
         if len(ready) < len(self.groups):
             name = next(n for n, count in waiting.items() if count)
-            raise Bad(f"the group {name!r} contains itself").placed(self.groups[name].place)
+            raise Bad(f"the group {name!r} contains itself", slug="group-inside-itself").placed(
+                self.groups[name].place
+            )
         return sorted(
             (n for n in ready if n not in ROOT_GROUPS),
             key=lambda n: (depth[n], _priority(self.groups[n]), n),
@@ -129,10 +137,12 @@ class Draft:
 
 
 def _nearest(host: Host, inherited: Values, own: Values) -> list[tuple[str, Value]]:
-    """The host's own variables, and what its groups add to them and to how its name is written."""
+    """The host's own variables, then those of its groups that it does not set itself."""
     for key, value in own.items():
         if getattr(host, field_of(key) or "local"):
-            raise Bad(f"{field_of(key)} is set twice for host {host.name!r}").placed(value.place)
+            raise Bad(
+                f"{field_of(key)} is set twice for host {host.name!r}", slug="host-key-set-twice"
+            ).placed(value.place)
     said = {field_of(key) or key for key in own}
     said |= {name for name in ("user", "port", "slots") if getattr(host, name)}
     return [*((k, v) for k, v in inherited.items() if k not in said), *own.items()]
@@ -145,11 +155,14 @@ def _priority(group: _Group) -> int:
 
 
 def _merged(known: Host, again: Host) -> Host:
-    """What is written in front of or behind the name must not contradict itself."""
+    """User, port and slots of one host named twice, which must not contradict each other."""
     for name in ("user", "port", "slots"):
         old, new = getattr(known, name), getattr(again, name)
         if old and new and old != new:
-            raise InputError(f"{again.place}: {again.name} has another {name} at {known.place}")
+            raise InputError(
+                f"{again.place}: {again.name} has another {name} at {known.place}",
+                slug="host-differs",
+            )
         known = replace(known, **{name: old or new})
     return known
 

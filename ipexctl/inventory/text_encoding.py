@@ -21,6 +21,7 @@ def decode(data: bytes, source: str) -> str:
             f"cannot read {source}: its encoding is {encoding}, not UTF-8",
             why="editors and PowerShell's > on Windows write UTF-16 unless told otherwise",
             hint=_convert(encoding, source),
+            slug="not-utf8",
         )
     try:
         text = data.decode("utf-8-sig")
@@ -30,12 +31,14 @@ def decode(data: bytes, source: str) -> str:
             f"cannot read {source}: line {line}: byte 0x{data[e.start]:02x} is not UTF-8",
             why="the file is probably in Latin-1 (ISO-8859-1) or Windows-1252",
             hint=_convert("WINDOWS-1252", source),
+            slug="not-utf8",
         ) from None
     if (at := text.find("\0")) >= 0:
         line = text.count("\n", 0, at) + 1
         raise InputError(
             f"cannot read {source}: line {line} has a NUL byte, so this is not a text file",
             hint="use a text file",
+            slug="nul-character",
         )
     return text
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad, did_you_mean
+from ipexctl.base.located_errors import Bad, did_you_mean, located
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.inventory.host_address import parse_address
@@ -30,11 +30,14 @@ def parse_yaml(text: str, source: str) -> Inventory:
         _hosts(draft, "all", root)
         return draft.finish()
     if not isinstance(root, Mapping):
-        raise Bad("this is not an inventory", hint=_HINT).placed(root.place)
+        raise Bad("this is not an inventory", hint=_HINT, slug="not-an-inventory").placed(
+            root.place
+        )
     if root.get("_meta"):
         raise Bad(
             "this is the JSON that Ansible's inventory scripts print",
             hint="ansible-inventory -i FILE --list --yaml > hosts.yaml",
+            slug="inventory-is-script-json",
         ).placed(root.place)
     draft = Draft(source, strict=bool(root.keys() & set(_KEYS)))
     if draft.strict:
@@ -50,7 +53,9 @@ def _top(draft: Draft, key: Scalar, value: Node) -> None:
     empty = isinstance(value, Scalar) and value.null
     strange = isinstance(value, Mapping) and near and not value.keys() & set(_KEYS)
     if strange or not (empty or isinstance(value, Mapping)):
-        raise Bad(f"{key.text!r} is not a group{near}", hint=_HINT).placed(key.place)
+        raise Bad(f"{key.text!r} is not a group{near}", hint=_HINT, slug="not-a-group").placed(
+            key.place
+        )
     _group(draft, key.text, value, key.place)
 
 
@@ -65,7 +70,9 @@ def _group(draft: Draft, name: str, node: Node, place: Place) -> None:
     for key, value in node.items:
         if key.text not in _KEYS:
             what = f"unknown key {key.text!r} in group {name}{did_you_mean(key.text, _KEYS)}"
-            raise Bad(what, hint="a group has hosts, children and vars").placed(key.place)
+            raise Bad(
+                what, hint="a group has hosts, children and vars", slug="unknown-group-key"
+            ).placed(key.place)
         if key.text == "hosts":
             _hosts(draft, name, value)
         elif key.text == "vars":
@@ -79,7 +86,9 @@ def _children(draft: Draft, name: str, node: Node) -> None:
         if name not in ROOT_GROUPS:
             draft.add_child(name, key.text, key.place)
         elif key.text == "all":
-            raise Bad("'all' cannot be inside another group").placed(key.place)
+            raise Bad("'all' cannot be inside another group", slug="group-inside-itself").placed(
+                key.place
+            )
         _group(draft, key.text, value, key.place)
 
 
@@ -104,24 +113,24 @@ def _item(draft: Draft, group: str, item: Node) -> None:
     name = item.get("name") if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or not isinstance(name, Scalar):
         what = "a host is a name, or a mapping with a name"
-        raise Bad(what, hint="- node1\n- {name: node2, slots: 4}").placed(item.place)
+        raise Bad(what, hint="- node1\n- {name: node2, slots: 4}", slug="wrong-yaml-shape").placed(
+            item.place
+        )
     _refuse_again(draft, group, name)
     values = {key: value for key, value in _values(item).items() if key != "name"}
     draft.add_hosts(group, _read(name), values)
 
 
 def _refuse_again(draft: Draft, group: str, name: Scalar) -> None:
-    """A list that names a host twice is a mistake; a group may name what stands elsewhere."""
+    """A list must not name a host twice; a group may name a host that is also listed elsewhere."""
     if group in ROOT_GROUPS and name.text.lower() in draft.hosts:
-        raise Bad(f"{name.text!r} is listed twice").placed(name.place)
+        raise Bad(f"{name.text!r} is listed twice", slug="host-listed-twice").placed(name.place)
 
 
 def _read(name: Scalar) -> list[Host]:
     _refuse_tag(name)
-    try:
+    with located(name.place):
         hosts = parse_address(name.text)
-    except Bad as e:
-        raise e.placed(name.place) from None
     return [replace(host, place=name.place) for host in hosts]
 
 
@@ -142,12 +151,14 @@ def _entries(node: Node, what: str) -> Iterator[tuple[Scalar, Node]]:
     if isinstance(node, Mapping):
         yield from node.items
     elif not isinstance(node, Scalar) or not node.null:
-        raise Bad(f"{what} must be a mapping of NAME: VALUE").placed(node.place)
+        raise Bad(f"{what} must be a mapping of NAME: VALUE", slug="wrong-yaml-shape").placed(
+            node.place
+        )
 
 
 def _refuse_tag(node: Node) -> None:
     if node.tag:
-        raise Bad(_about(node.tag)).placed(node.place)
+        raise Bad(_about(node.tag), slug="unknown-yaml-tag").placed(node.place)
 
 
 def _about(tag: str) -> str:

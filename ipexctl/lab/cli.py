@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ipexctl.cli.help.help_layout import CommandGroup
 from ipexctl.cli.options import Json, print_json
+
+if TYPE_CHECKING:
+    from ipexctl.lab import Lab
 
 lab_app = CommandGroup(
     help="Practice with a cluster of real SSH hosts on this machine (Linux).",
@@ -72,12 +75,13 @@ def lab_up(
     ] = "",
     json: Json = False,
 ) -> None:
-    from ipexctl.lab import LabSpec
-    from ipexctl.lab import lab as verb
+    from ipexctl.lab import Lab, LabSpec
+    from ipexctl.lab.cluster.lab_spec import parse_hosts
 
-    spec = LabSpec(name=name, user=user, uplink=uplink, names=names, ipv6=ipv6)
-    wanted = verb.UpOptions(spec, n, tuple(host or ()), isa, flat, owner, rung)
-    _show_labs((verb.up(wanted),), json=json)
+    shaped = bool(host or isa)
+    hosts = parse_hosts(n, host or [], isa) if shaped or not flat else ()
+    spec = LabSpec(name, hosts, user, uplink, flat=n if flat else 0, names=names, ipv6=ipv6)
+    _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 
 @lab_app.command("status", help="Show the running labs, their hosts and faults.")
@@ -85,9 +89,11 @@ def lab_status(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Show only this lab.")] = "",
     json: Json = False,
 ) -> None:
-    from ipexctl.lab import lab as verb
+    from ipexctl.lab import Lab
+    from ipexctl.lab.cluster import practice_cluster
 
-    _show_labs(verb.status(name), json=json)
+    chosen = [name] if name else practice_cluster.names()
+    _show_labs([Lab.open(each) for each in chosen], json=json)
 
 
 @lab_app.command("shell", help="Log in to a host in a lab, or run a command there.")
@@ -100,9 +106,10 @@ def lab_shell(
     name: LabName = "lab",
     root: Annotated[bool, typer.Option("--root", help="Log in as root, without sshd.")] = False,
 ) -> None:
-    from ipexctl.lab import lab as verb
+    from ipexctl.lab import Lab
 
-    argv = verb.shell(host, name, tuple(command or ()), root=root)
+    lab = Lab.open(name, verb="shell", words=(host, *["--root"] * root))
+    argv = lab.login_argv(host, command or (), root=root)
     os.execvp(argv[0], argv)
 
 
@@ -117,17 +124,17 @@ def lab_fault(
     ],
     name: LabName = "lab",
 ) -> None:
-    from ipexctl.lab import lab as verb
+    from ipexctl.lab import Lab
 
-    verb.fault(host, kind, name)
+    Lab.open(name, verb="fault", words=(host, kind)).fault(host, kind)
     print(f"{host}: {kind}")
 
 
 @lab_app.command("heal", help="Undo every fault on a host; a killed host starts again.")
 def lab_heal(host: LabHostName, name: LabName = "lab") -> None:
-    from ipexctl.lab import lab as verb
+    from ipexctl.lab import Lab
 
-    verb.heal(host, name)
+    Lab.open(name, verb="heal", words=(host,)).heal(host)
     print(f"{host}: healed")
 
 
@@ -136,19 +143,22 @@ def lab_down(
     name: LabName = "lab",
     everything: Annotated[bool, typer.Option("--all", help="Stop every lab.")] = False,
 ) -> None:
-    from ipexctl.lab import lab as verb
+    from ipexctl.lab import Lab
+    from ipexctl.lab.cluster import practice_cluster
 
-    for ended in verb.down(name, everything=everything):
-        print(f"lab '{ended}' is down")
+    chosen = practice_cluster.names() if everything else [name]
+    for each in chosen:
+        Lab.open(each, verb="down").down()
+    for each in chosen:
+        print(f"lab '{each}' is down")
 
 
-def _show_labs(states: tuple[Any, ...], *, json: bool) -> None:
-    from ipexctl.lab.lab import document
-    from ipexctl.lab.lab_text import lab_text
+def _show_labs(labs: list[Lab], *, json: bool) -> None:
+    from ipexctl.lab.lab_text import document, lab_text
 
     if json:
-        print_json(document(states))
-    elif states:
-        print("\n\n".join(lab_text(state) for state in states))
+        print_json(document(labs))
+    elif labs:
+        print("\n\n".join(map(lab_text, labs)))
     else:
         print("no lab is up")

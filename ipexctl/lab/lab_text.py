@@ -1,35 +1,67 @@
-"""What `lab up` and `lab status` print."""
+"""What `lab up` and `lab status` print, as text and for --json."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from ipexctl.base.quoting import quote
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster import rungs
-from ipexctl.lab.lab import HostState, LabState
+from ipexctl.lab.cluster.practice_cluster import Lab
 from ipexctl.machines.openssh import login_command
 
 
-def lab_text(state: LabState) -> str:
-    """The hosts, and the commands that one wants next."""
-    width = max(len(host.name) for host in state.hosts)
-    lines = [f"lab '{state.name}' is up, log in as {state.user}"]
-    lines += [f"  isolation {state.rung!r}: {rungs.SENTENCES[state.rung]}"]
-    if state.left_out:
-        lines += [f"  not simulated with this isolation: {' '.join(state.left_out)}"]
-    lines += [f"  {host.name:<{width}}  {host.address:<15}  {_state(host)}" for host in state.hosts]
-    if state.addresses:
-        lines += [f"  {len(state.addresses)} addresses, up to {state.addresses[-1]}"]
-    first = state.addresses[0] if state.addresses else state.hosts[0].name
-    lines += ["", f"  ipexctl doctor -f {state.hostfile} -F {state.ssh_config}"]
-    login = login_command.ssh(Host(first), options=("-F", str(state.ssh_config)))
+def lab_text(lab: Lab) -> str:
+    """The hosts of a lab, and the commands to type next."""
+    status, first = lab.status(), lab.targets[0]
+    width = max(map(len, lab.hosts))
+    lines = [f"lab '{lab.name}' is up, log in as {lab.user}"]
+    lines += [f"  isolation {lab.rung!r}: {rungs.SENTENCES[lab.rung]}"]
+    if lab.left_out:
+        lines += [f"  not simulated with this isolation: {' '.join(lab.left_out)}"]
+    lines += [
+        f"  {host.name:<{width}}  {host.address:<15}  {_state(*status[host.name])}"
+        for host in lab.hosts.values()
+    ]
+    if lab.addresses:
+        lines += [f"  {len(lab.addresses)} addresses, up to {lab.addresses[-1]}"]
+    lines += ["", f"  ipexctl doctor -f {lab.hostfile} -F {lab.ssh_config}"]
+    login = login_command.ssh(Host(first), options=("-F", str(lab.ssh_config)))
     lines += [f"  {login}", "", "  in a project's folder, where commands then need no -f and -F:"]
-    named = (fold(state.addresses),) if state.addresses else ("-y",)
-    return "\n".join([*lines, f"  {quote(('ipexctl', 'init', '-F', state.ssh_config, *named))}"])
+    named = (fold(lab.addresses),) if lab.addresses else ("-y",)
+    return "\n".join([*lines, f"  {quote(('ipexctl', 'init', '-F', str(lab.ssh_config), *named))}"])
 
 
-def _state(host: HostState) -> str:
-    words = ", ".join(host.faults)
-    if not host.up:
+def _state(pid: int, faults: Sequence[str]) -> str:
+    words = ", ".join(faults)
+    if not pid:
         return "down" if words in ("", "kill") else f"down ({words})"
     return words or "ok"
+
+
+def document(labs: Sequence[Lab]) -> dict[str, Any]:
+    return {"schema_version": 1, "labs": [_lab_document(lab) for lab in labs]}
+
+
+def _lab_document(lab: Lab) -> dict[str, Any]:
+    status = lab.status()
+    return {
+        "name": lab.name,
+        "user": lab.user,
+        "hostfile": str(lab.hostfile),
+        "ssh_config": str(lab.ssh_config),
+        "hosts": [
+            {
+                "name": host.name,
+                "address": host.address,
+                "up": bool(status[host.name][0]),
+                "faults": status[host.name][1],
+            }
+            for host in lab.hosts.values()
+        ],
+        "addresses": lab.addresses,
+        "rung": lab.rung,
+        "left_out": lab.left_out,
+    }

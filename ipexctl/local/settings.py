@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ipexctl.base.located_errors import Bad
 from ipexctl.errors import InputError, reason_of
-from ipexctl.inventory.nodeset import BadRange
 from ipexctl.inventory.slurm_job import NODES, hosts_of_job
 from ipexctl.local.environment import environment
 from ipexctl.local.nearest_file import Note, project_file, short_path, silent
@@ -147,7 +147,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
 def _hosts_of_job(environ: Mapping[str, str]) -> str:
     try:
         return hosts_of_job(environ)
-    except BadRange as e:
+    except Bad as e:
         raise InputError(
             f"{NODES}: {e}", hint=e.hint or "-H host1,host2", slug="slurm-hosts-invalid"
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import queue
 import re
 import threading
 import time
@@ -17,7 +18,6 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines import agent_sources
 from ipexctl.machines.openssh import login_command
 from ipexctl.machines.wire.frames import BadFrame, Decoder, Frame, encode
-from ipexctl.machines.wire.outbox import Outbox
 from ipexctl.machines.wire.transport import SLOWEST, Channel, ChannelTimeout
 from ipexctl.quick_dataclass import dataclass
 
@@ -164,6 +164,7 @@ class Agent:
             f"{self.host.name}: the connection ended before the host answered",
             why=tail(self.channel) or "it was cut, or the host went down",
             hint=_once_back(self.host),
+            slug="connection-lost",
         )
 
     def _trace(self, number: int, took: object) -> None:
@@ -193,6 +194,7 @@ class Agent:
                 raise Unreachable(
                     f"{self.host.name}: sent data, but no complete answer within {total:.0f} s",
                     why=tail(self.channel),
+                    slug="no-answer-complete",
                 )
             if self._taken - before > limit:
                 raise unreadable(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
@@ -207,6 +209,7 @@ class Agent:
         return Unreachable(
             f"{self.host.name}: no answer for {timeout:.0f} s",
             hint=login_command.ssh(self.host, "uptime"),
+            slug="no-answer",
         )
 
     def _more(self, timeout: float | None, said: float | None = None) -> bool:
@@ -234,13 +237,17 @@ class Agent:
             (self._outbox or self.channel).write(encode(header, body))
         except TimeoutError as e:
             raise Unreachable(
-                f"{self.host.name}: {e}", why=tail(self.channel), hint=_once_back(self.host)
+                f"{self.host.name}: {e}",
+                why=tail(self.channel),
+                hint=_once_back(self.host),
+                slug="connection-lost",
             ) from None
         except OSError as e:
             raise Unreachable(
                 f"{self.host.name}: the connection was lost",
                 why=str(e) or "it was cut while data was being sent",
                 hint=_once_back(self.host),
+                slug="connection-lost",
             ) from None
 
 
@@ -258,8 +265,13 @@ def failure(host: Host, error: Any) -> HostFailed:
     what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
     what = " ".join(what.split())  # further lines could pass for those of other hosts
     hint = hint_of(host, hint) or REPORT * (slug == "agent-bug")
-    slug = slug if _SLUG.fullmatch(slug) else ""
-    return HostFailed(f"{host.name}: {what or 'the host failed'}", why=why, hint=hint, slug=slug)
+    what = f"{host.name}: {what or 'the host failed'}"
+    return HostFailed(what, why=why, hint=hint, slug=slug_of(slug))
+
+
+def slug_of(value: object) -> str:
+    """ "" for what is no slug."""
+    return value if isinstance(value, str) and _SLUG.fullmatch(value) else ""
 
 
 def hint_of(host: Host, text: str) -> str:
@@ -271,7 +283,10 @@ def hint_of(host: Host, text: str) -> str:
 
 def unreadable(host: Host, why: str, channel: Channel) -> HostFailed:
     return HostFailed(
-        f"{host.name}: the agent sent an invalid reply ({why})", why=tail(channel), hint=REPORT
+        f"{host.name}: the agent sent an invalid reply ({why})",
+        why=tail(channel),
+        hint=REPORT,
+        slug="agent-reply-invalid",
     )
 
 
@@ -281,3 +296,47 @@ def tail(channel: Channel) -> str:
 
 def text_of(value: Any) -> str:
     return value[:_TEXT_LIMIT] if isinstance(value, str) else ""
+
+
+OUTBOX_LIMIT = 8 << 20  # bytes that wait for the host to read them
+
+
+class Outbox:
+    """Takes bytes at once; a thread of its own writes them. Raises OSError when the host has read
+    nothing for `patience` seconds, or when too much waits for it."""
+
+    def __init__(self, channel: Channel, patience: float) -> None:
+        self._channel, self._patience = channel, patience
+        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._since: float | None = None  # when the write began that has not ended
+        self._error: OSError | None = None
+        threading.Thread(target=self._write_all, daemon=True).start()
+
+    def write(self, data: bytes) -> None:
+        with self._lock:
+            if self._error:
+                raise self._error
+            stuck = time.monotonic() - self._since if self._since is not None else 0.0
+            if stuck > self._patience:
+                raise TimeoutError(f"it has read nothing for {stuck:.0f} s")
+            if self._waiting + len(data) > OUTBOX_LIMIT:
+                raise TimeoutError(f"it has not read {self._waiting:,} bytes")
+            self._waiting += len(data)
+        self._queue.put(data)
+
+    def _write_all(self) -> None:
+        while True:
+            data = self._queue.get()
+            with self._lock:
+                self._since = time.monotonic()
+            try:
+                self._channel.write(data)
+            except OSError as e:
+                with self._lock:
+                    self._error = e
+                return
+            with self._lock:
+                self._since = None
+                self._waiting -= len(data)

@@ -83,7 +83,9 @@ def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> st
     """
     for path in (python, *(h.path for h in hung)):
         if path and not _is_plain(path):
-            raise HostFailed(f"the path of Python, {path!r}, contains special characters")
+            raise HostFailed(
+                f"the path of Python, {path!r}, contains special characters", slug="bad-python-path"
+            )
     links = " ".join(h.path for h in hung)
     same = f'for h in {links}; do [ "$p" -ef $h ] && continue 2; done; ' if hung else ""
     end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung and hung[-1].group else ""
@@ -157,6 +159,7 @@ def connect(
                     why=f"each was started and did not respond within {timeout:.0f} s",
                     hint=login_command.ssh(host, f"{e.hung.path} -c 1")
                     + "   # should return immediately; or use another one: --python PATH",
+                    slug="python-no-answer",
                 ) from None
 
 
@@ -268,6 +271,7 @@ def _skip_noise(
     raise HostFailed(
         f"{host.name}: the login shell printed more than 1 MiB before the command ran",
         hint=f"{login_command.ssh(host, 'true')}   # should print nothing",
+        slug="login-shell-noisy",
     )
 
 
@@ -294,6 +298,7 @@ def _read(
             why=tail(channel),
             hint=f"{login_command.ssh(host, 'true')}   # should return immediately; if not, check "
             f"the shell's start-up files ({startup_files.USUAL}), and ForceCommand in sshd_config",
+            slug="login-no-answer",
         ) from None
     if not data and trying:
         status = channel.exit_status(1.0)
@@ -303,6 +308,7 @@ def _read(
             or ("it is not a Python, or it is a wrapper that swallows its arguments"),
             hint=login_command.ssh(host, f"{trying} --version")
             + "   # or use another one: --python PATH",
+            slug="python-ended",
         )
         raise _Hangs(Hung(trying, 0), error) if status == 0 else error
     if not data:
@@ -325,6 +331,7 @@ def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:
         why=(f"it printed: {said}; " if said else "") + f"likely {', '.join(causes)}",
         hint=f"{login_command.ssh(host)}   # and there: grep -nwE 'exit|exec' ~/.bashrc ~/.zshenv; "
         "sudo sshd -T | grep -i forcecommand",
+        slug="session-ended",
     )
 
 

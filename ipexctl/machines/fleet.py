@@ -187,7 +187,7 @@ def _hosts_of(target: Target, root: str) -> Inventory:
 
 def recap_of(down: HostDown, seconds: float) -> HostRecap:
     notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
-    return HostRecap(down.host, down.state, down.what, seconds, notes)
+    return HostRecap(down.host, down.state, down.what, seconds, notes, slug=down.slug)
 
 
 @contextmanager
@@ -197,7 +197,11 @@ def reading(host: str, about: str = "") -> Iterator[None]:
         yield
     except ValueError as e:
         which = f"reply about {about}" if about else "reply"
-        raise HostFailed(f"{host}: the agent sent an invalid {which} ({e})", hint=REPORT) from None
+        raise HostFailed(
+            f"{host}: the agent sent an invalid {which} ({e})",
+            hint=REPORT,
+            slug="agent-reply-invalid",
+        ) from None
 
 
 def fan_out(
@@ -261,10 +265,10 @@ def _worker(
             host = todo.get_nowait()
         except queue.Empty:
             return
-        done.put((host, _one(host, work)))
+        done.put((host, _outcome_of(host, work)))
 
 
-def _one(host: Host, work: Callable[[Host], T]) -> T | HostDown | BaseException:
+def _outcome_of(host: Host, work: Callable[[Host], T]) -> T | HostDown | BaseException:
     try:
         return work(host)
     except IpexctlError as e:

@@ -48,6 +48,7 @@ class Target:
                 "--ask-pass cannot be combined with --transport openssh",
                 why="the ssh program asks for a password only on a terminal",
                 hint="ssh -M HOST first (ControlMaster), or leave --transport out",
+                slug="options-conflict",
             )
         self.secrets.ask_pass = self.ask_pass
 
@@ -76,6 +77,7 @@ def all_hosts(target: Target) -> Inventory:
         raise InputError(
             "hosts are given twice: in a hostfile and on the command line",
             hint="use either -f FILE or -H host1,host2; for some hosts of a file: -f FILE -l host1",
+            slug="options-conflict",
         )
     if target.hostfile:
         hosts = parse_hostfile(hostfile_reader.read(target.hostfile), str(target.hostfile))
@@ -86,6 +88,7 @@ def all_hosts(target: Target) -> Inventory:
         raise NotHere(
             "this machine is not Linux, so it cannot train",
             hint="name Linux hosts: -f hostfile or -H host1,host2\n" + hostfile_reader.NEW,
+            slug="not-linux",
         )
     here = this_machine()
     if found := hostfile_reader.hostfile_here():

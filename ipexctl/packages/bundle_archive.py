@@ -1,123 +1,154 @@
-"""Bundles on the disk of this machine: written whole or not at all, read with nothing trusted."""
+"""Bundles on the disk of this machine: written completely or not at all, read with nothing trusted.
+
+A bundle is a tar archive: first `ipexctl.lock`, then `blobs/SHA256` for each of its files. A name
+in it is only ever looked up in the lock, never used as a path, and every file is hashed.
+"""
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NotHere, reason_of
-from ipexctl.install.stack import bundle_format
-from ipexctl.install.stack.bundle_format import BLOCK, END, LOCK_MEMBER, BadBundle, Member
 from ipexctl.local.atomic_file import open_atomic
 
 CHUNK = 1 << 20
+LOCK_MEMBER = "ipexctl.lock"
+LARGEST_LOCK = 4 << 20
 OnBytes = Callable[[int], None]
+
+
+class BadBundle(ValueError):
+    """What is wrong with it."""
 
 
 def write(path: Path, lock: bytes, blobs: Iterable[Blob], store: Store, on_bytes: OnBytes) -> None:
     """`path` has the bundle afterwards, or is what it was."""
     try:
-        with open_atomic(path, mode=0o644, sync=True) as out:
-            _write_all(out, lock, blobs, store, on_bytes)
-    except (OSError, BadBundle) as e:
-        raise NotHere(f"cannot write the bundle {path}", why=reason_of(e)) from None
+        with (
+            open_atomic(path, mode=0o644, sync=True) as out,
+            tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive,
+        ):
+            _add(archive, LOCK_MEMBER, len(lock), io.BytesIO(lock))
+            for blob in blobs:
+                with store.path(blob).open("rb") as source:
+                    _add(archive, _member(blob), blob.size, _Counted(source, on_bytes))
+    except OSError as e:
+        raise NotHere(
+            f"cannot write the bundle {path}", why=reason_of(e), slug="bundle-not-written"
+        ) from None
 
 
-def _write_all(
-    out: BinaryIO, lock: bytes, blobs: Iterable[Blob], store: Store, on_bytes: OnBytes
-) -> None:
-    out.write(
-        bundle_format.header(Member(LOCK_MEMBER, len(lock)))
-        + lock
-        + bundle_format.padding(len(lock))
-    )
-    for blob in blobs:
-        out.write(bundle_format.header(bundle_format.member(blob)))
-        with store.path(blob).open("rb") as source:
-            for chunk in _exactly(source, blob.size):
-                out.write(chunk)
-                on_bytes(len(chunk))
-        out.write(bundle_format.padding(blob.size))
-    out.write(END)
+class _PlainFile(tarfile.TarInfo):
+    """Long names, sparse files and the like are refused by their header: tarfile would read them
+    into memory, whatever their size."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _PlainFile:
+        info = super().frombuf(buf, encoding, errors)
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise BadBundle(f"its member {info.name[:100]!r} is not a file")
+        return info
+
+
+class _Counted:
+    """A file that reports how much of it is read."""
+
+    def __init__(self, source: BinaryIO, on_bytes: OnBytes) -> None:
+        self._source, self._on_bytes = source, on_bytes
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._source.read(size)
+        self._on_bytes(len(chunk))
+        return chunk
+
+
+def _add(archive: tarfile.TarFile, name: str, size: int, source: IO[bytes] | _Counted) -> None:
+    """The same content gives the same bytes: no date and no owner."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    archive.addfile(info, source)
+
+
+def _member(blob: Blob) -> str:
+    return f"blobs/{blob.sha256}"
 
 
 def read_lock(path: Path) -> bytes:
     """The text of the lock that the bundle begins with. Raises InputError."""
-    with _opened(path) as source:
-        return _lock(source)
+    with _opened(path) as archive:
+        return _lock(archive)
 
 
 def unpack(
     path: Path, lock: bytes, blobs: tuple[Blob, ...], store: Store, on_bytes: OnBytes
 ) -> None:
-    """Every blob of the bundle, hashed, into the store. `lock` is what was read and accepted.
+    """Put every blob of the bundle into the store. `lock` is what was read and accepted.
 
-    What doesn't fit is refused before its bytes are looked at; good blobs before it stay.
+    Good blobs before a bad one stay.
     """
-    members = [Member(LOCK_MEMBER, len(lock)), *map(bundle_format.member, blobs)]
-    with _opened(path) as source:
-        if _lock(source) != lock:
+    wanted = {_member(blob): blob for blob in blobs}
+    with _opened(path) as archive:
+        if _lock(archive) != lock:
             raise BadBundle("its lock was replaced while it was read")
-        for blob in blobs:
-            wanted = bundle_format.member(blob)
-            bundle_format.check(source.read(BLOCK), wanted, members)
+        while member := archive.next():
+            blob = wanted.pop(member.name, None)
+            if blob is None:
+                raise BadBundle(
+                    f"its member {member.name[:100]!r} is duplicated or not in its lock"
+                )
+            if member.size != blob.size:
+                raise BadBundle(f"its member {member.name!r} does not have {blob.size} bytes")
             try:
-                store.add(blob.name, _counted(source, blob.size, on_bytes), sha256=blob.sha256)
+                store.add(blob.name, _content(archive, member, on_bytes), sha256=blob.sha256)
             except InputError as e:
                 raise BadBundle(f"{blob.name} in it was changed: {e.why}") from None
-            _zeros(source, len(bundle_format.padding(blob.size)))
-        if source.read(len(END) + 1) != END:
-            raise BadBundle("something follows its last member")
+        if wanted:
+            raise BadBundle(f"it ends before {next(iter(wanted))}")
 
 
-class _opened:
-    """The bundle as a file; what is wrong with it becomes an InputError that names it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> BinaryIO:
-        try:
-            self._file = self._path.open("rb")
-        except OSError as e:
-            raise InputError(f"cannot read the bundle {self._path}", why=reason_of(e)) from None
-        return self._file
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._file.close()
-        if isinstance(error, BadBundle | OSError):
-            raise InputError(
-                f"{self._path} is not a valid bundle",
-                why=str(error),
-                hint="copy it again, or recreate it: ipexctl bundle",
-            ) from None
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """What is wrong with the bundle becomes an InputError that names it."""
+    try:
+        source: IO[bytes] = path.open("rb")
+    except OSError as e:
+        raise InputError(
+            f"cannot read the bundle {path}", why=reason_of(e), slug="bundle-unreadable"
+        ) from None
+    try:
+        with source, tarfile.open(fileobj=source, mode="r:", tarinfo=_PlainFile) as archive:
+            yield archive
+    except (tarfile.TarError, ValueError, OSError) as e:
+        raise InputError(
+            f"{path} is not a valid bundle",
+            why=str(e),
+            hint="copy it again, or recreate it: ipexctl bundle",
+            slug="bundle-invalid",
+        ) from None
 
 
-def _lock(source: BinaryIO) -> bytes:
-    size = bundle_format.lock_size(source.read(BLOCK))
-    text = b"".join(_exactly(source, size))
-    _zeros(source, len(bundle_format.padding(size)))
-    return text
+def _lock(archive: tarfile.TarFile) -> bytes:
+    member = archive.next()
+    if member is None or member.name != LOCK_MEMBER:
+        raise BadBundle(f"it does not begin with {LOCK_MEMBER}")
+    if member.size > LARGEST_LOCK:
+        raise BadBundle(f"its {LOCK_MEMBER} has {member.size} bytes")
+    return b"".join(_content(archive, member, lambda n: None))
 
 
-def _counted(source: BinaryIO, size: int, on_bytes: OnBytes) -> Iterator[bytes]:
-    for chunk in _exactly(source, size):
+def _content(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, on_bytes: OnBytes
+) -> Iterator[bytes]:
+    source = archive.extractfile(member) if member.isreg() else None
+    if source is None:
+        raise BadBundle(f"its member {member.name!r} is not a file")
+    while chunk := source.read(CHUNK):
         yield chunk
         on_bytes(len(chunk))
-
-
-def _exactly(source: BinaryIO, size: int) -> Iterator[bytes]:
-    while size:
-        chunk = source.read(min(CHUNK, size))
-        if not chunk:
-            raise BadBundle("it ends in the middle of a file")
-        size -= len(chunk)
-        yield chunk
-
-
-def _zeros(source: BinaryIO, size: int) -> None:
-    if source.read(size) != bytes(size):
-        raise BadBundle("there is something between its members")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import subprocess
 import tarfile
@@ -32,7 +31,6 @@ from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
 LIST_TIMEOUT = 60
-PYTHON_FILES = 5000  # about as many as a CPython has
 _ARCHIVE = re.compile(
     r"cpython-(\d+\.\d+\.\d+)(?:\+\d+)?-(x86_64|aarch64)-unknown-linux-gnu"
     r"-install_only(?:_stripped)?\.tar\.gz\Z"
@@ -68,16 +66,13 @@ def find_build(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[st
         version = said[1]  # an archive without headers tells no patch number
     if not wanted.fits(version, arch):
         need = f"{wanted.version} " * bool(wanted.version) + f"for {wanted.arch}"
-        raise InputError(f"{where} is CPython {version} for {arch}, not {need}", hint=_HINT)
+        raise InputError(
+            f"{where} is CPython {version} for {arch}, not {need}",
+            hint=_HINT,
+            slug="python-does-not-fit",
+        )
     file = f"cpython-{version}-{arch}.tar.gz"
     return Package("cpython", version, file, found.sha256, found.size)
-
-
-def unpacked_size(archive: Path) -> int:
-    """As gzip says at its end, modulo 4 GiB."""
-    with archive.open("rb") as file:
-        file.seek(-4, os.SEEK_END)
-        return int.from_bytes(file.read(4), "little")
 
 
 # --- from where ----------------------------------------------------------------------------------
@@ -86,7 +81,10 @@ def unpacked_size(archive: Path) -> int:
 def _from_path(path: Path, wanted: Wanted, store: Store) -> tuple[Blob, str]:
     if not path.exists():
         raise InputError(
-            f"{path} does not exist", why="it was given with --python-from", hint=_HINT
+            f"{path} does not exist",
+            why="it was given with --python-from",
+            hint=_HINT,
+            slug="python-archive-missing",
         )
     if path.is_dir() and not _is_unpacked(path):
         path = _newest(path, wanted)
@@ -96,7 +94,9 @@ def _from_path(path: Path, wanted: Wanted, store: Store) -> tuple[Blob, str]:
         with path.open("rb") as file:
             return store.add(path.name, iter(lambda: file.read(CHUNK), b"")), path.name
     except OSError as e:
-        raise InputError(f"cannot read {path}", why=reason_of(e)) from None
+        raise InputError(
+            f"cannot read {path}", why=reason_of(e), slug="python-archive-unreadable"
+        ) from None
 
 
 def _is_unpacked(path: Path) -> bool:
@@ -116,11 +116,14 @@ def _newest(folder: Path, wanted: Wanted) -> Path:
             f"no CPython {which} for {wanted.arch} found in {folder}",
             why="looked for cpython-VERSION...-install_only.tar.gz and for a Python unpacked by uv",
             hint=_HINT,
+            slug="python-archive-missing",
         )
     if len({version[:2] for version, _ in found}) > 1:
         there = ", ".join(sorted({".".join(map(str, v)) for v, _ in found}))
         raise InputError(
-            f"{folder} has more than one CPython: {there}", hint="--python 3.11   # for example"
+            f"{folder} has more than one CPython: {there}",
+            hint="--python 3.11   # for example",
+            slug="python-ambiguous",
         )
     return max(found)[1]
 
@@ -141,7 +144,11 @@ def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
     """uv knows the names of all archives, and the mirror has them under the same ones."""
     shown = bare(base)
     if not wanted.version:
-        raise InputError(f"{shown} has more than one Python", hint="--python 3.11   # for example")
+        raise InputError(
+            f"{shown} has more than one Python",
+            hint="--python 3.11   # for example",
+            slug="python-ambiguous",
+        )
     command = [find_uv(environ), "--no-config", "python", "list", "--only-downloads"]
     command += ["--all-platforms", "--all-versions", "--output-format", "json", wanted.version]
     try:
@@ -151,13 +158,15 @@ def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
         )  # fmt: skip
         known = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as e:
-        raise NotHere("uv cannot list its Pythons", why=reason_of(e)) from None
+        raise NotHere("uv cannot list its Pythons", why=reason_of(e), slug="uv-failed") from None
     for one in known:
         kind = (one["implementation"], one["os"], one["libc"], one["variant"], one["arch"])
         url = str(one["url"] or "")
         if kind == ("cpython", "linux", "gnu", "default", wanted.arch) and url.startswith(shown):
             return base + url.removeprefix(shown)
-    raise InputError(f"uv offers no CPython {wanted.version} for {wanted.arch}")
+    raise InputError(
+        f"uv offers no CPython {wanted.version} for {wanted.arch}", slug="python-does-not-fit"
+    )
 
 
 # --- an unpacked one as an archive ---------------------------------------------------------------
@@ -217,12 +226,18 @@ def _inspect(path: Path, where: str) -> tuple[str, str]:
                     said = _PATCH.search(file.read(1 << 16)) if file else None
                     patch = said[1].decode() if said else patch
     except (tarfile.TarError, OSError, EOFError, zlib.error, UnicodeError) as e:
-        raise InputError(f"{where} is not a tar.gz archive", why=reason_of(e), hint=_HINT) from None
+        raise InputError(
+            f"{where} is not a tar.gz archive",
+            why=reason_of(e),
+            hint=_HINT,
+            slug="python-archive-invalid",
+        ) from None
     if not minor or not arch:
         raise InputError(
             f"{where} contains no CPython for Linux",
             why="it has no python/bin/python3.X for x86_64 or aarch64",
             hint=_HINT,
+            slug="python-archive-invalid",
         )
     return (patch if is_version(patch, minor) else minor), arch
 

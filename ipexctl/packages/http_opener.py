@@ -79,4 +79,5 @@ def _checked(cafile: str) -> ssl.SSLContext:
             f"cannot read the CA certificates in {cafile}",
             why=reason_of(e),
             hint="PIP_CERT=FILE, or SSL_CERT_FILE=FILE   # in PEM",
+            slug="ca-unreadable",
         ) from None

@@ -141,6 +141,7 @@ def _read(path: Path) -> dict[str, str]:
             f"pip's configuration {path} is invalid",
             why=str(e),
             hint="correct the file; or PIP_CONFIG_FILE=/dev/null to ignore it",
+            slug="pip-config-invalid",
         ) from None
     said: dict[str, str] = {}
     for section in _SECTIONS:

@@ -393,9 +393,17 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
     hint = index_failure.hint(why) or hint
     if index_failure.no_answer(why):
         return InputError(
-            f"cannot resolve {title}: a package index gave no answer", why=why, hint=hint
+            f"cannot resolve {title}: a package index gave no answer",
+            why=why,
+            hint=hint,
+            slug="index-no-answer",
         )
-    return InputError(f"{title} is not available for {stack.platform}", why=why, hint=hint)
+    return InputError(
+        f"{title} is not available for {stack.platform}",
+        why=why,
+        hint=hint,
+        slug="stack-not-available",
+    )
 
 
 def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> InputError:
@@ -407,6 +415,7 @@ def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> Inp
         f"the requirements given with -r do not fit {stack.title} on Python {stack.python_text}",
         why=why,
         hint=index_failure.hint(why) or hint + "then --find-links FOLDER",
+        slug="requirements-do-not-fit",
     )
 
 
@@ -470,9 +479,12 @@ def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str])
         what = "your indexes do not have what ipexctl.lock names"
         if index_failure.no_answer(why):
             what = "cannot find the files of ipexctl.lock: a package index gave no answer"
-        return InputError(what, why=why, hint=index_failure.hint(why) or hint)
+        return InputError(
+            what, why=why, hint=index_failure.hint(why) or hint, slug="locked-files-missing"
+        )
     return InputError(
         f"{others[0].file} on your indexes differs from the one in ipexctl.lock",
         why=f"nothing there has sha256 {others[0].sha256}",
         hint=hint,
+        slug="locked-file-differs",
     )

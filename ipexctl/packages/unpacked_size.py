@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import io
+import os
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,23 @@ from urllib.request import url2pathname
 from zipfile import BadZipFile, ZipFile
 
 from ipexctl.blobs.blob_store import Room, Store
-from ipexctl.install.stack.lock_file import Package
+from ipexctl.install.stack.lock_file import Lock, Package
 
 TAIL = 64 << 10  # most tables of contents are in it
 LARGEST = 16 << 20  # of a table of contents
 TIMEOUT = 5.0
 AT_ONCE = 8
+PYTHON_FILES = 5000  # about as many as a CPython has
 
 Open = Callable[..., Any]
 
 
-def unpacked(
-    files: Sequence[Package], urls: Mapping[str, str], store: Store, open_url: Open
+def room_unpacked(
+    lock: Lock, urls: Mapping[str, str], store: Store, open_url: Open | None = None
 ) -> Room | None:
-    """None where one of them does not tell: its index gives no parts of files, or no answer."""
+    """The disk space of an environment with these files. `urls`: where those are that the store
+    does not have, by sha256. None where one of them is unknown: its index serves no parts of files,
+    or does not answer."""
 
     def one(file: Package) -> Room | None:
         try:
@@ -38,19 +42,33 @@ def unpacked(
         return Room(sum(m.file_size for m in members), len(members))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(one, files))
+        found = list(pool.map(one, lock.packages))
+    if lock.cpython:
+        found.append(_python(store.path(lock.cpython.blob)))
     known = [room for room in found if room]
     if len(known) < len(found):
         return None
     return Room(sum(r.bytes for r in known), sum(r.files for r in known))
 
 
-def _opened(file: Package, urls: Mapping[str, str], store: Store, open_url: Open) -> Any:
+def _python(archive: Path) -> Room | None:
+    """Its bytes are what gzip says at the end of a file, modulo 4 GiB."""
+    try:
+        with archive.open("rb") as file:
+            file.seek(-4, os.SEEK_END)
+            return Room(int.from_bytes(file.read(4), "little"), PYTHON_FILES)
+    except OSError:
+        return None
+
+
+def _opened(file: Package, urls: Mapping[str, str], store: Store, open_url: Open | None) -> Any:
     if store.has(file.blob):
         return store.path(file.blob)
     url = urls[file.sha256]
     if urlsplit(url).scheme == "file":
         return Path(url2pathname(urlsplit(url).path))
+    if open_url is None:
+        raise KeyError(url)
     return io.BufferedReader(_Ranges(url, file.size, open_url), TAIL)
 
 

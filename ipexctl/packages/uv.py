@@ -181,7 +181,9 @@ class Uv:
                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 )  # fmt: skip
             except OSError as e:
-                raise NotHere(f"cannot run {self._binary}", why=reason_of(e)) from None
+                raise NotHere(
+                    f"cannot run {self._binary}", why=reason_of(e), slug="uv-failed"
+                ) from None
             with process:
                 try:
                     stderr = self._last_said(process, environ, asks)
@@ -239,7 +241,9 @@ def find_uv(environ: Mapping[str, str]) -> str:
         pass
     found = shutil.which("uv", path=environ.get("PATH"))
     if found is None:
-        raise NotHere("uv is not installed on this machine", hint="pip install uv")
+        raise NotHere(
+            "uv is not installed on this machine", hint="pip install uv", slug="uv-missing"
+        )
     return found
 
 

@@ -98,9 +98,11 @@ class Fetcher:
             except Broken as e:
                 what = f"{urlsplit(url).hostname} did not send {name}"
                 hint = _hint(e, url) or "run the same command again"
-                raise FetchFailed(what, why=str(e), hint=hint) from None
+                raise FetchFailed(what, why=str(e), hint=hint, slug="fetch") from None
             except OSError as e:
-                raise NotHere(f"cannot save {name} here", why=reason_of(e)) from None
+                raise NotHere(
+                    f"cannot save {name} here", why=reason_of(e), slug="cannot-save"
+                ) from None
             out.seek(0)
             return self.store.add(name, iter(lambda: out.read(CHUNK), b""), sha256=sha256)
 
@@ -157,6 +159,7 @@ class Fetcher:
                 f"{file.file} is not the file recorded in ipexctl.lock",
                 why=f"sha256 {e} instead of {file.sha256}; it was discarded",
                 hint=f"run the same command again; if that does not help: {GONE}",
+                slug="fetch",
             ) from None
         except OSError as e:
             raise self.store.cannot_keep(file.file, e) from None
@@ -183,6 +186,7 @@ class Fetcher:
                 f"{urlsplit(url).hostname} did not send {file.file}",
                 why=_words(e, out.seek(0, os.SEEK_END)),
                 hint=_hint(e, url) or (GONE if e.status in (404, 410) else AGAIN),
+                slug="fetch",
             ) from None
 
     def _count(self, done: int, fetched: int) -> None:
@@ -190,7 +194,7 @@ class Fetcher:
             self.done += done
             self.fetched += fetched
         if self._over.is_set():
-            raise FetchFailed("another download failed")
+            raise FetchFailed("another download failed", slug="fetch")
 
     def _copy(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
         out.truncate(0)
@@ -202,7 +206,9 @@ class Fetcher:
                     on_bytes(len(chunk))
         except FileNotFoundError as e:
             raise InputError(
-                f"{file.file} disappeared from its folder", why=str(e.filename)
+                f"{file.file} disappeared from its folder",
+                why=str(e.filename),
+                slug="wheel-missing",
             ) from None
 
 

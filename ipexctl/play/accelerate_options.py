@@ -37,5 +37,8 @@ def config_options(
         elif name in numbers and value.isdigit():
             numbers[name] = int(value)
         else:
-            raise InputError(f"{path}: {name} {value} cannot be written into a play")
+            raise InputError(
+                f"{path}: {name} {value} cannot be written into a play",
+                slug="accelerate-option-unsupported",
+            )
     return ConfigOptions(numbers["-n"], numbers["-ppn"], added)

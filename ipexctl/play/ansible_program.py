@@ -57,12 +57,20 @@ def run_playbook(
             f"{PROGRAM} is not installed on this machine",
             why="ipexctl runs the installed program and does not include it",
             hint="python3 -m pip install ansible-core",
+            slug="ansible-missing",
         )
     if not playbook.path.is_file():
-        raise InputError(f"there is no playbook {playbook.path} in {Path.cwd()}")
+        raise InputError(
+            f"there is no playbook {playbook.path} in {Path.cwd()}", slug="playbook-missing"
+        )
     if target.ask_pass:
         what = "--ask-pass cannot be combined with an ansible step"
-        raise InputError(what, why="Ansible logs in with its own ssh", hint="ssh-copy-id HOST")
+        raise InputError(
+            what,
+            why="Ansible logs in with its own ssh",
+            hint="ssh-copy-id HOST",
+            slug="options-conflict",
+        )
     with tempfile.TemporaryDirectory(prefix="ipexctl-ansible-") as folder:  # mode 0700
         inventory = _write(Path(folder), target, hosts, playbook.pythons)
         words = [program, "-i", str(inventory), "-e", f"@{_extra(Path(folder), playbook)}"]

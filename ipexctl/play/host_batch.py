@@ -13,10 +13,10 @@ from ipexctl.base.located_errors import Bad
 from ipexctl.base.values import plain, texts
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent import LONG, hint_of, text_of
+from ipexctl.machines.agent import LONG, hint_of, slug_of, text_of
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.wire.frames import Frame
-from ipexctl.play.steps.step_kinds import HostStep, LocalFiles
+from ipexctl.play.steps.step_kinds import HostStep, LocalFiles, Result
 from ipexctl.play.text.check_prediction import Looked, predict
 from ipexctl.play.text.interpolation import Scope, as_written
 from ipexctl.play.text.play_values import PlayStep, State, StepOutcome
@@ -29,8 +29,8 @@ TOTAL = 7 * 24 * LONG  # a step of a play may train for days
 
 @dataclass(frozen=True)
 class BoundStep:
-    """A step with its values on one host; `bound` None: it is skipped, and why. `refused`: by sudo,
-    of a step with ignore_errors."""
+    """A step with its values on one host. `bound` None: it is skipped, for the reason `skipped`.
+    `refused`: the error of sudo, for a step with ignore_errors."""
 
     step: PlayStep
     bound: HostStep | None
@@ -41,7 +41,7 @@ class BoundStep:
 
 @dataclass(frozen=True)
 class Listener:
-    """What is heard while hosts work; called from their threads."""
+    """Callbacks while hosts work; called from their threads."""
 
     begin: Callable[[str, PlayStep], None]
     line: Callable[[str, PlayStep, str], None]
@@ -50,7 +50,7 @@ class Listener:
 
 @dataclass
 class HostBatches:
-    """`pending`: by host, what the steps of a check would have written so far."""
+    """`pending`: by host, what the steps of a check would have changed so far."""
 
     fleet: Fleet
     listener: Listener
@@ -60,13 +60,13 @@ class HostBatches:
     pending: dict[str, set[str]] = field(default_factory=dict)
 
     def run(self, host: Host, steps: Sequence[BoundStep]) -> list[StepOutcome]:
-        """What became of the steps, as far as they came. A host that is lost is a value."""
+        """The outcomes of the steps up to the first failure. A lost host is an outcome too."""
         batch = _Batch(self, host, steps)
         for one in steps:
             if e := one.refused:
-                batch.ended(one.step, State.IGNORED, e.what, e.why, e.hint)
+                batch.ended(one.step, Result(State.IGNORED, e.what, e.why, e.hint, e.slug))
             elif one.bound is None:
-                batch.ended(one.step, State.SKIPPED, one.skipped)
+                batch.ended(one.step, Result(State.SKIPPED, one.skipped))
         wanted = [one for one in steps if one.bound]
         if wanted:
             try:
@@ -75,17 +75,25 @@ class HostBatches:
                 batch.lost(HostDown.of(host.name, e))
         return batch.outcomes
 
+    def predicted(self, host: str, looked: Looked) -> State:
+        """The state of a step in check mode, given the changes that are pending on its host."""
+        pending = self.pending.setdefault(host, set())
+        state = predict(looked, pending)
+        if state in (State.WOULD_CHANGE, State.UNKNOWN):
+            pending.update(looked.writes)
+        return state
+
     def require_sudo(self, host: Host) -> None:
-        """Raises HostFailed where a step of sudo would be refused."""
+        """Raises HostFailed if sudo would refuse to run a step."""
         asked = {"password": self.password}
         self.fleet.agents[host].call("play.batch.sudo", asked, timeout=SILENCE)
 
 
 class _Batch:
-    """One request to one host, and what it says meanwhile."""
+    """One request to one host, and the events that it sends until it ends."""
 
     def __init__(self, batches: HostBatches, host: Host, steps: Sequence[BoundStep]) -> None:
-        self._of, self._host = batches, host
+        self._batches, self._host = batches, host
         self._steps = {one.step.number: one.step for one in steps}
         self._files = LocalFiles()
         self._current: PlayStep | None = None
@@ -94,30 +102,30 @@ class _Batch:
         self.outcomes: list[StepOutcome] = []
 
     def ask(self, wanted: Sequence[BoundStep]) -> None:
-        agent = self._of.fleet.agents[self._host]
+        agent = self._batches.fleet.agents[self._host]
         requests, modules = [], set()
         for one in wanted:
             assert one.bound
             modules.add(f"play.{one.bound.module}.apply")
             requests.append(self._request(one.step, one.bound, one.scope))
         args = {
-            "steps": requests, "check": self._of.check, "diff": self._of.diff,
-            "password": self._of.password,
+            "steps": requests, "check": self._batches.check, "diff": self._batches.diff,
+            "password": self._batches.password,
         }  # fmt: skip
         self._number = agent.start(OP, args, also=sorted(modules))
-        agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._hear)
+        agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._on_event)
 
     def _request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
         try:
             args = bound.request(self._files, scope)
         except Bad as e:
-            raise Bad(f"{step.kind}: {e.what}", why=e.why, hint=e.hint).placed(step.place) from None
+            raise e.prefixed(f"{step.kind}: ").placed(step.place) from None
         return {
             "number": step.number, "module": bound.module, "args": args, "sudo": step.sudo,
             "ignore_errors": step.ignore_errors, "retries": step.retries, "delay": step.delay,
         }  # fmt: skip
 
-    def _hear(self, frame: Frame) -> None:
+    def _on_event(self, frame: Frame) -> None:
         said = frame.header
         step = self._steps.get(said.get("number", 0))
         event = said.get("event")
@@ -127,15 +135,15 @@ class _Batch:
             return
         elif event == "begin":
             self._current, self._began = step, time.monotonic()
-            self._of.listener.begin(self._host.name, step)
+            self._batches.listener.begin(self._host.name, step)
         elif event == "line":
-            self._of.listener.line(self._host.name, step, text_of(said.get("text")))
+            self._batches.listener.line(self._host.name, step, text_of(said.get("text")))
         elif event == "end":
             self._end(step, said)
 
     def _send(self, sha256: str) -> None:
-        """Only what a step of this request named, and as it was then."""
-        agent = self._of.fleet.agents[self._host]
+        """Only files that a step of this request named, with the content that it had then."""
+        agent = self._batches.fleet.agents[self._host]
         path = self._files.paths.get(sha256, Path("/dev/null"))
         with path.open("rb") as file:
             while piece := file.read(PIECE):
@@ -151,46 +159,36 @@ class _Batch:
             texts(said.get("reads")),
             texts(said.get("writes")),
         )
-        detail, why, hint = plain(said.get("detail")), "", ""
-        if isinstance(failure, Mapping):
-            told = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
-            detail, why, hint = told
-            hint = hint_of(self._host, hint)
-        state = self._state(looked)
-        if self._of.check:
-            pending = self._of.pending.setdefault(self._host.name, set())
-            state = predict(looked, pending)
-            if looked.failed and state is State.WOULD_CHANGE:
-                detail, why, hint = plain(said.get("detail")), "", ""
-            elif state is State.UNKNOWN and (looked.failed or looked.changed is False):
-                detail, why, hint = "an earlier step may change this", "", ""
-            if state in (State.WOULD_CHANGE, State.UNKNOWN):
-                pending.update(looked.writes)
+        state = State.FAILED if looked.failed else State.CHANGED if looked.changed else State.OK
+        if self._batches.check:
+            state = self._batches.predicted(self._host.name, looked)
         if state is State.FAILED and step.ignore_errors:
             state = State.IGNORED
-        self.ended(step, state, detail, why, hint, text_of(said.get("diff")))
+        result = Result(state, plain(said.get("detail")))
+        if state is State.UNKNOWN and (looked.failed or looked.changed is False):
+            result = Result(state, "an earlier step may change this")
+        elif isinstance(failure, Mapping) and state is not State.WOULD_CHANGE:
+            what, why, hint = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
+            slug = slug_of(failure.get("slug"))
+            result = Result(state, what, why, hint_of(self._host, hint), slug)
+        self.ended(step, result, text_of(said.get("diff")))
 
-    def _state(self, looked: Looked) -> State:
-        if looked.failed:
-            return State.FAILED
-        return State.CHANGED if looked.changed else State.OK
-
-    def ended(
-        self, step: PlayStep, state: State, detail: str = "", why: str = "", hint: str = "",
-        diff: str = "",
-    ) -> None:  # fmt: skip
+    def ended(self, step: PlayStep, result: Result, diff: str = "") -> None:
         seconds = time.monotonic() - self._began
-        outcome = StepOutcome(step, self._host.name, state, detail, why, hint, diff, seconds)
+        outcome = StepOutcome(step, self._host.name, **vars(result), diff=diff, seconds=seconds)
         self._began = time.monotonic()
         self._current = None
         self.outcomes.append(outcome)
-        self._of.listener.end(outcome)
+        self._batches.listener.end(outcome)
 
     def lost(self, down: HostDown) -> None:
-        """The step that ran, or the first one that had not begun, is the one that failed."""
+        """The failure counts for the step that was running, or else for the next one."""
         done = {outcome.step.number for outcome in self.outcomes}
         left = [step for number, step in self._steps.items() if number not in done]
         step = self._current or (left[0] if left else None)
         if step:
-            state = State(down.state.value)
-            self.ended(step, state, down.brief, down.why, down.hint)
+            self.ended(step, result_of_down(down))
+
+
+def result_of_down(down: HostDown) -> Result:
+    return Result(State(down.state.value), down.brief, down.why, down.hint, down.slug)

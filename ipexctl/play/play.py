@@ -8,7 +8,6 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean
 from ipexctl.errors import HostFailed, InputError, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
@@ -18,18 +17,17 @@ from ipexctl.machines.agent_start import AHEAD
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import answer, question
 from ipexctl.machines.target import ROOT, Target
-from ipexctl.play.host_batch import BoundStep, HostBatches, Listener
+from ipexctl.play.host_batch import BoundStep, HostBatches, Listener, result_of_down
 from ipexctl.play.play_hosts import PlayHosts, play_hosts
 from ipexctl.play.play_journal import PlayJournal, open_journal, pending_handlers
-from ipexctl.play.play_report import PlayReport
 from ipexctl.play.play_scope import ANY_NAME, PlayScope, read_names
 from ipexctl.play.steps import all_steps
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, HostStep, Result
-from ipexctl.play.text.check_prediction import Looked, predict
+from ipexctl.play.text.check_prediction import Looked
 from ipexctl.play.text.conditions import check_names, check_values, holds, needs_facts
 from ipexctl.play.text.fact_values import FACTS
 from ipexctl.play.text.interpolation import Scope
-from ipexctl.play.text.play_values import Play, PlayStep, State, StepOutcome
+from ipexctl.play.text.play_values import Play, PlayReport, PlayStep, State, StepOutcome
 from ipexctl.play.text.step_choice import StepChoice, chosen_steps
 from ipexctl.play.text.step_schema import Step, bind
 from ipexctl.quick_dataclass import dataclass
@@ -52,7 +50,7 @@ class PlayOptions:
 
 @dataclass(frozen=True)
 class PlayStart:
-    """What the listener is told before the first step."""
+    """What is known before the first step, for the screen."""
 
     play: Play
     steps: tuple[PlayStep, ...]
@@ -65,7 +63,7 @@ def run_play(
     play: Play, target: Target, options: PlayOptions, listener: Listener,
     started: Callable[[PlayStart], None] = lambda start: None,
 ) -> PlayReport:  # fmt: skip
-    """Raises InputError before any host is asked, where the play cannot be right."""
+    """Raises InputError for a mistake in the play before any host is asked."""
     began = time.monotonic()
     steps = chosen_steps(play, options.choice)
     hosts = play_hosts(play, target)
@@ -76,12 +74,21 @@ def run_play(
     started(PlayStart(play, steps, names, on, scope.masked))
     journal = None if options.check else open_journal(play.source, resume=options.resume)
     outcomes: list[StepOutcome] = []
-    for part in _parts(hosts.inventory, play.serial):
+    for part in _serial_parts(hosts.inventory, play.serial):
         with Fleet(target, options.root, part) as fleet:
             here = PlayHosts(part, hosts.on)
-            run = _PlayRun(play, steps, here, fleet, options, scope, listener, journal)
+            run = _PlayRun(
+                play=play,
+                steps=steps,
+                hosts=here,
+                fleet=fleet,
+                options=options,
+                scope=scope,
+                listener=listener,
+                journal=journal,
+            )
             try:
-                run.all()
+                run.run()
             except KeyboardInterrupt:
                 run.interrupted = True
                 raise
@@ -101,19 +108,24 @@ def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
     for name, value in extra.items():
         if name in FACTS or name == "host":
             why = "hosts report facts; a variable cannot replace one"
-            raise InputError(f"-e {name}: {name} is a fact", why=why)
+            raise InputError(f"-e {name}: {name} is a fact", why=why, slug="variable-is-fact")
         if name not in variables and ANY_NAME not in variables:
             near = did_you_mean(name, variables)
             hint = f"variables: {', '.join(variables)}" if variables else ""
-            raise InputError(f"-e {name}: no play reads this variable{near}", hint=hint)
+            raise InputError(
+                f"-e {name}: no play reads this variable{near}", hint=hint, slug="variable-unread"
+            )
         pairs = (word for word in value.split()[1:] if "=" in word)
         if second := next((w for w in pairs if w.split("=")[0] in variables), ""):
             what = f"-e sets one variable, and {second.split('=')[0]} would be a part of {name}"
-            raise InputError(what, hint=f"-e {name}=... -e {second}")
+            raise InputError(what, hint=f"-e {name}=... -e {second}", slug="variable-syntax")
 
 
 def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
-    """Every step with the values that are known without asking a host. Raises InputError."""
+    """Check every step with the values that are known before any host is asked.
+
+    Raises InputError.
+    """
     errors = FoundErrors()
     left = MOST_VALUES
     for step in play.all_steps:
@@ -121,23 +133,25 @@ def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
             left -= _validate_step(step, hosts, scope)
         if left < 0:
             what = f"the play with its values is larger than {MOST_VALUES >> 20} MiB"
-            raise Bad(what, why="on all hosts together").placed(step.place)
+            raise Bad(what, why="on all hosts together", slug="play-too-large").placed(step.place)
     errors.raise_all()
 
 
 def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> int:
-    """The size of its values on all hosts."""
+    """Returns the size of its values on all hosts."""
     size = 0
     if step.sudo and issubclass(all_steps()[step.kind], FleetStep):
         step_sudo = f"{step.place}: {step.kind} cannot be combined with sudo"
-        raise InputError(step_sudo, why="it works in the user's own folder")
+        raise InputError(
+            step_sudo, why="it works in the user's own folder", slug="step-takes-no-sudo"
+        )
     if step.when is not None:
         check_names(step.when, dict.fromkeys(scope.names(hosts.inventory.hosts)))
     for host in hosts.of(step):
         if step.when is not None:
             check_values(step.when, scope.on(host, step.item))
         values = scope.on(host, step.item)
-        bound = _bound_on(step, values)
+        bound = _bind_on(step, values)
         made_on_the_way = host.local and isinstance(bound, FleetStep)
         if bound is not None and not made_on_the_way:
             _check_files(step, bound, values)
@@ -146,22 +160,22 @@ def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> int:
 
 
 def _check_files(step: PlayStep, bound: Step, scope: Scope) -> None:
-    """What a step sends is there before the first one begins, and can be used."""
+    """The files that a step sends must exist and be usable before the first step begins."""
     for name, path in bound.local_files.items():
         if not Path(path).expanduser().exists():
             folder = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
             what = f"{step.place}: {step.kind}: {name}: there is no file or folder {path}{folder}"
             why = "paths on this machine are relative to the current directory" if folder else ""
-            raise InputError(scope.masked(what), why=why)
+            raise InputError(scope.masked(what), why=why, slug="local-file-missing")
     if isinstance(bound, HostStep):
         try:
             bound.validate_files(scope)
         except Bad as e:
-            what = f"{step.kind}: {scope.masked(e.what)}"
-            raise Bad(what, why=e.why, hint=e.hint).placed(step.place) from None
+            error = e.prefixed(f"{step.kind}: ").masked(scope.masked)
+            raise error.placed(step.place) from None
 
 
-def _parts(hosts: Inventory, serial: int) -> Iterator[Inventory]:
+def _serial_parts(hosts: Inventory, serial: int) -> Iterator[Inventory]:
     size = serial or len(hosts.hosts)
     for i in range(0, len(hosts.hosts), size):
         yield replace(hosts, hosts=hosts.hosts[i : i + size])
@@ -179,8 +193,8 @@ class _PlayRun:
         self._unseen: dict[tuple[str, int], str] = {}
         self._play, self._steps, self._fleet = play, steps, fleet
         self._options, self._scope = options, scope
-        self._tell = listener.end
-        self._listener = replace(listener, end=self._heard)
+        self._show_end = listener.end
+        self._listener = replace(listener, end=self._note_end)
         self._batches = HostBatches(
             fleet, self._listener, options.check, options.diff, options.password
         )
@@ -193,27 +207,27 @@ class _PlayRun:
     def fatal(self) -> bool:
         return self._play.any_errors_fatal and bool(self._failed)
 
-    def all(self) -> None:
+    def run(self) -> None:
         self._connect()
         for segment in self._segments(self._steps):
             if self.fatal:
                 break
-            left = self._left()
-            self._segment(segment, left)
+            left = self._still_in_play()
+            self._run_segment(segment, left)
             if self._options.check:
-                self._not_checked(segment, {host.name for host in left})
+                self._add_unchecked(segment, {host.name for host in left})
         for name, steps in self._play.handlers.items():
             hosts = self._notified.get(name, set()) | self._pending(name, steps)
             self._failed_before, self._failed = self._failed, set()
             for segment in self._segments(steps):
                 there = [h for h in self._fleet.alive if h.name in hosts]
-                self._segment(segment, [h for h in there if h.name not in self._failed])
+                self._run_segment(segment, [h for h in there if h.name not in self._failed])
             if self._journal:
                 alive = {host.name for host in self._fleet.alive}
                 self._journal.handled((hosts & alive) - self._failed, name)
             self._failed |= self._failed_before
 
-    def _not_checked(self, segment: Sequence[PlayStep], checked: Container[str]) -> None:
+    def _add_unchecked(self, segment: Sequence[PlayStep], checked: Container[str]) -> None:
         """Hosts on which a step fails already are not asked about later ones."""
         for step in segment:
             for host in self._fleet.alive:
@@ -233,7 +247,7 @@ class _PlayRun:
         return left
 
     def _segments(self, steps: Sequence[PlayStep]) -> Iterator[list[PlayStep]]:
-        """Host steps that follow each other; alone, what needs all hosts."""
+        """Consecutive host steps together; each step that needs all hosts alone."""
         kinds = all_steps()
         segment: list[PlayStep] = []
         for step in steps:
@@ -248,13 +262,13 @@ class _PlayRun:
         if segment:
             yield segment
 
-    def _left(self) -> list[Host]:
+    def _still_in_play(self) -> list[Host]:
         return [host for host in self._fleet.alive if host.name not in self._failed]
 
     # -- before the first step --
 
     def _connect(self) -> None:
-        """Facts are asked for with the agent where a step needs them."""
+        """Connect to all hosts; if a step needs facts, ask for them in the same round trip."""
         first = self._steps[0] if self._steps else None
         wants_facts = self._needs_facts()
 
@@ -274,7 +288,7 @@ class _PlayRun:
         for down in self._fleet.failures:
             refused = self._stopped_by_sudo(by_name[down.host]) if down.slug == "sudo" else None
             if step := refused or first:
-                self._add(_of_down(step, down))
+                self._add(StepOutcome(step, down.host, **vars(result_of_down(down))))
 
     def _needs_facts(self) -> bool:
         steps = self._play.all_steps
@@ -298,57 +312,57 @@ class _PlayRun:
         return (step for step in mine if self._wants_sudo(step) and self._applies(step, host))
 
     def _stopped_by_sudo(self, host: Host) -> PlayStep | None:
-        """The first step of this host that cannot do without it."""
+        """The first step of this host that fails without sudo."""
         return next((s for s in self._sudo_steps(host) if not s.ignore_errors), None)
 
     @property
     def _may_run(self) -> tuple[PlayStep, ...]:
         handlers = self._play.handlers
-        told = dict.fromkeys(name for step in self._steps for name in step.notify)
-        return (*self._steps, *(step for name in told for step in handlers[name]))
+        notified = dict.fromkeys(name for step in self._steps for name in step.notify)
+        return (*self._steps, *(step for name in notified for step in handlers[name]))
 
     def _applies(self, step: PlayStep, host: Host) -> bool:
         return holds(step.when, self._scope.on(host, step.item))
 
     # -- steps --
 
-    def _segment(self, segment: list[PlayStep], hosts: list[Host]) -> None:
+    def _run_segment(self, segment: list[PlayStep], hosts: list[Host]) -> None:
         kind = all_steps()[segment[0].kind]
         if not hosts:
             return
         if issubclass(kind, FleetStep):
-            self._together(segment[0], kind, hosts)
+            self._run_fleet_step(segment[0], kind, hosts)
             return
         on = self._hosts.on
         work = {
-            host: [self._bound(step, host) for step in segment if host.name in on[step.number]]
+            host: [self._bind(step, host) for step in segment if host.name in on[step.number]]
             for host in hosts
         }
         done = self._fleet.each(lambda host: self._batches.run(host, work[host]), hosts)
         for outcomes in done.values():
             for outcome in outcomes:
-                self._took(outcome)
+                self._collect(outcome)
 
-    def _bound(self, step: PlayStep, host: Host) -> BoundStep:
+    def _bind(self, step: PlayStep, host: Host) -> BoundStep:
         if not self._applies(step, host):
             return BoundStep(step, None, WHEN)
         if step.sudo and host.name in self._without_sudo:
             return BoundStep(step, None, refused=self._without_sudo[host.name])
         values = self._scope.on(host, step.item)
-        bound = _bound_on(step, values)
+        bound = _bind_on(step, values)
         assert isinstance(bound, HostStep)
         if self._is_done(step, bound, host.name):
             return BoundStep(step, None, DONE)
         return BoundStep(step, bound, scope=values)
 
     def _is_done(self, step: PlayStep, bound: Step, host: str) -> bool:
-        """By the journal; what it is to hold of this step once it is done is kept until then."""
+        """By the journal. Until the step has ended, `_unseen` keeps what the journal will note."""
         if not bound.unseen or not self._journal:
             return False
         self._unseen[host, step.number] = repr(bound)
         return self._journal.is_done(host, repr(bound))
 
-    def _heard(self, outcome: StepOutcome) -> None:
+    def _note_end(self, outcome: StepOutcome) -> None:
         """Called from the hosts' threads, as soon as a step has ended."""
         if self.interrupted:  # by us, and not by a host that was lost
             return
@@ -358,9 +372,9 @@ class _PlayRun:
         if self._journal and outcome.state is State.CHANGED:
             for handler in outcome.step.notify:
                 self._journal.notified(outcome.host, handler)
-        self._tell(outcome)
+        self._show_end(outcome)
 
-    def _together(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> None:
+    def _run_fleet_step(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> None:
         hosts = [host for host in hosts if host.name in self._hosts.on[step.number]]
         wanted = [host for host in hosts if self._applies(step, host)]
         for host in hosts:
@@ -382,32 +396,36 @@ class _PlayRun:
             self._listener.line(host, step, line)
 
         began = time.monotonic()
-        results = self._tried(bound, self._acting(names, say), step)
+        results = self._act_with_retries(bound, self._acting(names, say), step)
         seconds = time.monotonic() - began
         for name in names:
             r = results.get(name, Result(State.FAILED, "did not report a result"))
             r = self._predicted(kind, name, r) if self._options.check else r
             state = State.IGNORED if r.state.stops and step.ignore_errors else r.state
-            self._add(StepOutcome(step, name, state, r.detail, r.why, r.hint, "", seconds))
+            words = vars(replace(r, state=state))
+            self._add(StepOutcome(step, name, **words, seconds=seconds))
 
     def _acting(self, names: tuple[str, ...], say: Callable[[str, str], None]) -> Acting:
         return Acting(self._fleet, names, self._options.check, say, self._options.password)
 
     def _same_on_all(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> FleetStep:
-        found = [_bound_on(step, self._scope.on(host, step.item)) for host in hosts]
+        found = [_bind_on(step, self._scope.on(host, step.item)) for host in hosts]
         for host, bound in zip(hosts, found, strict=True):
             if bound != found[0]:
                 raise InputError(
                     f"{step.place}: {step.kind} would have different arguments on {host.name}",
                     why="this step runs once for all hosts",
                     hint="on: HOSTS   # several steps, one for each group of hosts",
+                    slug="step-differs-between-hosts",
                 )
         assert isinstance(found[0], FleetStep)
         return found[0]
 
-    def _tried(self, bound: FleetStep, acting: Acting, step: PlayStep) -> Mapping[str, Result]:
+    def _act_with_retries(
+        self, bound: FleetStep, acting: Acting, step: PlayStep
+    ) -> Mapping[str, Result]:
         for left in range(step.retries, -1, -1):
-            results = _acted(bound, acting)
+            results = _act(bound, acting)
             bad = [name for name, result in results.items() if result.state.stops]
             if not bad or not left or acting.check:
                 break
@@ -416,23 +434,21 @@ class _PlayRun:
         return results
 
     def _predicted(self, kind: type[FleetStep], host: str, result: Result) -> Result:
-        """What an earlier step would change may change the answer of this one."""
+        """The result in check mode: changes that earlier steps would make may affect this one."""
         if result.state in (State.SKIPPED, State.UNREACHABLE):
             return result
-        pending = self._batches.pending.setdefault(host, set())
         changed = {State.WOULD_CHANGE: True, State.UNKNOWN: None}.get(result.state, False)
-        state = predict(Looked(changed, result.state is State.FAILED, kind.reads), pending)
-        if state in (State.WOULD_CHANGE, State.UNKNOWN):
-            pending.update(kind.writes)
+        failed = result.state is State.FAILED
+        state = self._batches.predicted(host, Looked(changed, failed, kind.reads, kind.writes))
         return replace(result, state=state)
 
     # -- outcomes --
 
     def _add(self, outcome: StepOutcome) -> None:
         self._listener.end(outcome)
-        self._took(outcome)
+        self._collect(outcome)
 
-    def _took(self, outcome: StepOutcome) -> None:
+    def _collect(self, outcome: StepOutcome) -> None:
         self.outcomes.append(outcome)
         if outcome.state.stops:
             self._failed.add(outcome.host)
@@ -441,18 +457,14 @@ class _PlayRun:
                 self._notified.setdefault(handler, set()).add(outcome.host)
 
 
-def _bound_on(step: PlayStep, scope: Scope) -> Any:
-    """None where a value is not known yet. Raises InputError."""
+def _bind_on(step: PlayStep, scope: Scope) -> Any:
+    """None if a value is not known yet. Raises InputError."""
     return step.ready or bind(all_steps()[step.kind], step.node, scope)
 
 
-def _acted(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:
+def _act(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:
     try:
         return bound.act(acting)
     except IpexctlError as e:
         state = State.UNREACHABLE if isinstance(e, Unreachable) else State.FAILED
-        return dict.fromkeys(acting.hosts, Result(state, e.what, e.why, e.hint))
-
-
-def _of_down(step: PlayStep, down: HostDown) -> StepOutcome:
-    return StepOutcome(step, down.host, State(down.state.value), down.brief, down.why, down.hint)
+        return dict.fromkeys(acting.hosts, Result(state, e.what, e.why, e.hint, e.slug))

@@ -29,7 +29,7 @@ def read_play_file(word: str) -> tuple[str, str]:
     shipped = shipped_plays().get(word)
     if path.suffix == ".py":
         what = f"{word} is a Python script, not a play"
-        raise InputError(what, hint=f"ipexctl run {quote((word,))}")
+        raise InputError(what, hint=f"ipexctl run {quote((word,))}", slug="not-a-play")
     if not shipped and "/" not in word and not path.suffix:
         raise _missing(word)
     # looked at before it is read: who can replace a folder above may put ours back afterwards
@@ -40,13 +40,14 @@ def read_play_file(word: str) -> tuple[str, str]:
         raise _missing(word) from None
     except (OSError, ValueError) as e:
         why = reason_of(e)
-        raise InputError(f"cannot read the play {word}", why=why) from None
+        raise InputError(f"cannot read the play {word}", why=why, slug="play-unreadable") from None
     if untrusted:
         copy = f"read it first, then: cp {quote((word,))} into your own folder"
         raise InputError(
             f"{word}: {untrusted}",
             why="a play runs commands on all hosts",
             hint=closing(path, untrusted) or copy,
+            slug="play-untrusted",
         )
     return text, word
 
@@ -54,8 +55,12 @@ def read_play_file(word: str) -> tuple[str, str]:
 def _missing(word: str) -> InputError:
     if Path(word).is_file():
         what = f"there is no shipped play {word!r}"
-        return InputError(what, hint=f"{quote(('./' + word,))} for the file in this folder")
+        return InputError(
+            what, hint=f"{quote(('./' + word,))} for the file in this folder", slug="play-missing"
+        )
     here = [p.name for p in Path().iterdir() if p.suffix in SUFFIXES]
     near = did_you_mean(word, [*shipped_plays(), *here])
     what = f"cannot read the play {word}: there is no such file{near}"
-    return InputError(what, hint=f"shipped plays: {', '.join(shipped_plays())}")
+    return InputError(
+        what, hint=f"shipped plays: {', '.join(shipped_plays())}", slug="play-missing"
+    )

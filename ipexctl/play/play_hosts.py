@@ -34,7 +34,7 @@ def play_hosts(play: Play, target: Target) -> PlayHosts:
 
 
 def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHosts:
-    """Patterns of the play mean hosts of the whole inventory; --limit and -x choose from those."""
+    """The play's patterns select from the full inventory; --limit and -x narrow the result."""
     known = last_states(everyone)
     hosts = wanted
     if play.hosts:
@@ -44,6 +44,7 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
         raise InputError(
             f"{play.source}: --limit and -x select no host of this play",
             why=f"hosts: {play.hosts}",
+            slug="no-host-selected",
         )
     all_names = frozenset(host.name for host in hosts.hosts)
     on = {
@@ -61,5 +62,5 @@ def _names(
     try:
         found = select(everyone, (pattern,), (), known, option=key)
     except InputError as e:
-        raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint).placed(place) from None
+        raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint, slug=e.slug).placed(place) from None
     return frozenset(host.name for host in found.hosts)

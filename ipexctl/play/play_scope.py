@@ -119,8 +119,9 @@ class PlayScope:
             value = expanded(text, scope)
         except Bad as e:
             later = any(f"${{{other}}}" in text for other in self.play.vars if other not in own)
-            why = "a variable may use those above it" if later else e.why
-            raise Bad(f"{name}: {e.what}", why=why, hint=e.hint, at=e.at).placed(place) from None
+            e.what = f"{name}: {e.what}"
+            e.why = "a variable may use those above it" if later else e.why
+            raise e.placed(place) from None
         if value is None:
             scope.pending.add(name)
         else:

@@ -1,4 +1,4 @@
-"""What the steps that call another verb share: its target, its progress, and its recaps."""
+"""What steps that call another command share: its target, progress and recaps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TRY = "try: "
 
 
 def target_of(on: Acting) -> Target:
-    """The hosts of the step, reached as the play reaches them. Commands that a verb suggests are
-    not the one that was typed."""
+    """The hosts of the step, reached as the play reaches them. Suggested commands must not repeat
+    the play's command line."""
     return replace(
         on.fleet.target, limit=on.hosts, exclude=(), typed=Typed(), note=notes_of(on)
     )  # fmt: skip
@@ -42,7 +42,7 @@ def notes_of(on: Acting) -> Callable[[str], None]:
 
 
 def progress_of(on: Acting, chosen: Callable[[Chosen], None] = lambda chosen: None) -> Progress:
-    """A line when a host begins something else; amounts are not repeated."""
+    """A line whenever a host begins another task; amounts are left out."""
     from ipexctl.install.progress import DONE, FAILED, Progress
 
     doing: dict[str, str] = {}

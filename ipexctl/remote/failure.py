@@ -1,5 +1,10 @@
 """What an operation raises for the user to read."""
 
+import errno
+import os
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 class Failure(Exception):
     """What the controller shows: what failed, why, and what to type next."""
@@ -13,8 +18,35 @@ def document(failure):
     return {"what": failure.what, "why": failure.why, "hint": failure.hint, "slug": failure.slug}
 
 
+def disk_full(root, size):
+    disk = os.statvfs(root)
+    takes = "this takes %s, " % human_size(size) if size else ""
+    free = human_size(disk.f_bavail * disk.f_frsize)
+    return Failure(
+        "no space left on the disk of %s" % root,
+        "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
+        "free some space, then run the same command again; or --root FOLDER on a bigger disk",
+        "no-space",
+    )
+
+
+def human_size(size):
+    return "%.1f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
+
+
+def unexpected(e, root):
+    """The document of an exception that no operation handles. `root`: of the request, or None.
+
+    Every write below the root can find the disk full, so that is explained here, for all of them.
+    """
+    place = os.path.expanduser(root) if isinstance(root, str) else ""
+    if isinstance(e, OSError) and e.errno in FULL and os.path.isdir(place):
+        return document(disk_full(place, 0))
+    return bug()
+
+
 def bug():
-    """Of the exception that is being handled, which no one expected."""
+    """The document of the exception that is being handled: a bug in ipexctl."""
     import traceback
 
     text = traceback.format_exc()

@@ -16,7 +16,7 @@ import threading
 import time
 import zlib
 
-from ipexctl.remote.failure import Failure, bug, document
+from ipexctl.remote.failure import Failure, document, unexpected
 from ipexctl.remote.frame_stream import Frames
 
 
@@ -87,11 +87,10 @@ class Agent:
             self.write({"id": call.number, "done": done or {}, "took": took})
         except Failure as e:
             self.write({"id": call.number, "error": document(e)})
-        except (BrokenPipeError, ValueError) as e:
-            if not self.frames.sink.closed and not isinstance(e, BrokenPipeError):
-                self.write({"id": call.number, "error": bug()})
-        except BaseException:
-            self.write({"id": call.number, "error": bug()})
+        except BaseException as e:
+            gone = isinstance(e, BrokenPipeError)
+            if not gone and not (isinstance(e, ValueError) and self.frames.sink.closed):
+                self.write({"id": call.number, "error": unexpected(e, header.get("root"))})
         finally:
             self.calls.pop(call.number, None)
 

@@ -7,12 +7,11 @@ import re
 import shutil
 import stat
 
-from ipexctl.remote.failure import Failure
+from ipexctl.remote.failure import FULL, Failure, disk_full, human_size
 
 SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
 FIRST_USER = 1000  # accounts below are the system's and its administrators'
-FULL = (errno.ENOSPC, errno.EDQUOT)
 # doctor/checks/storage.py has the same expression and words, for doctor and install
 UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
 MARK = ".ipexctl-root"  # what ipexctl made here, for `ipexctl remove --all`
@@ -227,10 +226,6 @@ def need_space(root, size, count):
         )
 
 
-def human_size(size):
-    return "%.1f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
-
-
 def explain_disk_failure(e, root, size):
     """The same failure; when its cause is a full disk, in words that help."""
     said = e.why if isinstance(e, Failure) else e.strerror or str(e)
@@ -243,15 +238,3 @@ def write_failure(e, root, size):
     if e.errno in FULL:
         return disk_full(root, size)
     return Failure("cannot write to %s: %s" % (root, e.strerror or e))
-
-
-def disk_full(root, size):
-    disk = os.statvfs(root)
-    takes = "this takes %s, " % human_size(size) if size else ""
-    free = human_size(disk.f_bavail * disk.f_frsize)
-    return Failure(
-        "no space left on the disk of %s" % root,
-        "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
-        "free some space, then run the same command again; or --root FOLDER on a bigger disk",
-        "no-space",
-    )

@@ -51,12 +51,17 @@ def remove(
         raise InputError(
             "remove needs --all: it removes everything that ipexctl put on the hosts",
             hint="for less: ipexctl env rm KEY, ipexctl data rm NAME, or ipexctl prune",
+            slug="option-missing",
         )
     named = tuple(also or ())
     if unknown := [kind for kind in named if kind not in ASKED]:
-        raise InputError(f"--also {unknown[0]}: not one of {', '.join(ASKED)}")
+        raise InputError(
+            f"--also {unknown[0]}: not one of {', '.join(ASKED)}", slug="unknown-value"
+        )
     if named and not here:
-        raise InputError("--also needs --here", why="it names files on this machine")
+        raise InputError(
+            "--also needs --here", why="it names files on this machine", slug="option-missing"
+        )
 
     def agreed(found: Found) -> Agreed:
         if yes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.base.sizes import human
@@ -12,15 +14,16 @@ from ipexctl.errors import IpexctlError
 from ipexctl.install.progress import DONE, Progress, Step
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.settings import load
+from ipexctl.local.user_dirs import cache_dir
 from ipexctl.machines.agent import LONG
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remove.cache_limit import prune_cache
 from ipexctl.remove.prune_limits import MB, WORDS, Amount, Limits, added, describe, read_limits
 
 OP = "remove.space_limits.prune"
 LARGE = 100 * MB  # copies that are sent again anyway and take less are removed silently
+IN_USE = 3600  # seconds: an install may be about to send a cached file that is younger
 SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits
 
 
@@ -105,6 +108,26 @@ def after_run(
     size = sum(a.bytes for a in amounts)
     worth_a_line = size >= LARGE or any(a.kind == "runs" for a in amounts)
     return f"pruned {human(size)}: {describe(amounts)}" if worth_a_line else ""
+
+
+def prune_cache(most: int, *, check: bool) -> tuple[Amount, ...]:
+    """Remove the cached files used longest ago, so that at most `most` bytes are left. Returns what
+    goes, or with `check` would go."""
+    found: list[tuple[float, int, Path]] = []
+    for path in (cache_dir() / "blobs").glob("*/**/*"):
+        with suppress(OSError):
+            info = path.lstat()
+            if path.is_file() and not path.is_symlink():
+                found.append((max(info.st_mtime, info.st_atime), info.st_size, path))
+    total = count = size = 0
+    for used, length, path in sorted(found, reverse=True):
+        total += length
+        if total > most and used < time.time() - IN_USE:
+            count, size = count + 1, size + length
+            if not check:
+                with suppress(OSError):
+                    path.unlink()
+    return (Amount("cache", count, size),) if count else ()
 
 
 def _amounts(rows: list[list[object]]) -> tuple[Amount, ...]:

@@ -6,24 +6,17 @@ from typing import Any
 
 from ipexctl.base.sizes import human
 from ipexctl.errors import printable
-from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.own_files import Kept
 from ipexctl.remove.prune import Pruned
 from ipexctl.remove.prune_limits import Amount, describe
 from ipexctl.remove.remove import Found, OnHost, Removed
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
-from ipexctl.terminal.recap_lines import host_documents, host_lines
+from ipexctl.terminal.recap_lines import host_documents, host_lines, hosts_with_lines
 
 
 def plan_text(found: Found) -> str:
-    """Hosts with the same lines are listed once."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for one in found.hosts:
-        groups.setdefault(_host_lines(one), []).append(one.host)
-    text = ""
-    for (head, *rest), names in groups.items():
-        text += "".join(f"{line}\n" for line in (f"{fold(names)}: {head}", *rest))
+    text = hosts_with_lines((one.host, _host_lines(one)) for one in found.hosts)
     for recap in found.recaps:
         detail = printable(recap.detail).removeprefix(f"{recap.host}: ")
         text += f"{recap.host}: nothing, because it was not reached: {detail}\n"
@@ -101,10 +94,7 @@ def removed_document(removed: Removed) -> dict[str, Any]:
 
 
 def prune_text(plan: Pruned) -> str:
-    groups: dict[str, list[str]] = {}
-    for one in plan.hosts:
-        groups.setdefault(describe(one.amounts) or "nothing", []).append(one.host)
-    text = "".join(f"{fold(hosts)}: {what}\n" for what, hosts in groups.items())
+    text = hosts_with_lines((one.host, [describe(one.amounts) or "nothing"]) for one in plan.hosts)
     return text + (f"this machine: {describe(plan.here)}\n" if plan.here else "")
 
 

@@ -100,6 +100,7 @@ class _Prepared:
             raise RunFailed(
                 "there is no mpirun on these hosts, or none that works here",
                 hint="ipexctl install --mpi intel   # or mpich, openmpi",
+                slug="mpirun-missing",
             )
         _same("has its environment", {host.host: host.prefix for host in plan.hosts})
         env = {host.name: node.prepared.command_env for host, node in nodes.items()}
@@ -138,6 +139,7 @@ def _same(what: str, found: Mapping[str, str]) -> str:
             "the hosts keep their files in different places, and mpirun uses one path for all",
             why="; ".join(f"{host} {what} in {path}" for host, path in found.items()),
             hint="ipexctl run mpirun ...   # there each host uses its own paths",
+            slug="paths-differ",
         )
     return next(iter(found.values()))
 
@@ -177,9 +179,14 @@ class _Exchange:
         try:
             host, event = self.came.get(timeout=READY)
         except queue.Empty:
-            raise Unreachable(f"some hosts sent no data for {READY:.0f} s") from None
+            raise Unreachable(
+                f"some hosts sent no data for {READY:.0f} s", slug="no-answer"
+            ) from None
         if event.get("event") != "ready":
-            raise RunFailed(f"{host.name}: {event.get('why', 'it said something else')}")
+            raise RunFailed(
+                f"{host.name}: {event.get('why', 'it said something else')}",
+                slug="mpi-shell-failed",
+            )
         return host.name, (str(event.get("bootstrap")), str(event.get("bin")))
 
     def _read(self, host: Host) -> None:

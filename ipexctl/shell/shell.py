@@ -50,6 +50,7 @@ def check_terminal(target: Target, name: str, command: tuple[str, ...], *more: s
         raise InputError(
             "a shell needs a terminal, but stdin or stdout is not one",
             hint=f"{quoting.quote(('ipexctl', 'shell', *more, name, *_way(target)))} -- COMMAND",
+            slug="no-terminal",
         )
 
 
@@ -79,10 +80,13 @@ def find(target: Target, name: str) -> Host:
         raise InputError(
             f"there is no host {name} in {target.hostfile}",
             hint=again if near else f"available hosts: {fold(h.name for h in hosts)}",
+            slug="host-unknown",
         )
     if len(found) != 1:
         raise InputError(
-            f"{name}: a shell opens on one host", hint=f"ipexctl shell {found[0].name}"
+            f"{name}: a shell opens on one host",
+            hint=f"ipexctl shell {found[0].name}",
+            slug="one-host-only",
         )
     return found[0]
 

@@ -33,5 +33,7 @@ def support(
     from ipexctl.support.support_text import document, show
 
     if logs and not run:
-        raise InputError("--logs: no run is given", hint="ipexctl support @last --logs")
+        raise InputError(
+            "--logs: no run is given", hint="ipexctl support @last --logs", slug="run-not-given"
+        )
     end(verb(target, run, root, output=logs), document, show, json=json)

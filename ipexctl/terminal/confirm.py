@@ -22,6 +22,7 @@ def confirm(
         raise refusal or InputError(
             "cannot ask for confirmation: stdin is not a terminal (use --yes)",
             why="nothing was changed",
+            slug="no-terminal",
         )
     to, (*plan, last) = out or sys.stderr, question.split("\n")
     for line in plan:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from ipexctl.base.host_outcome import HostRecap, Recap, without_host
 from ipexctl.errors import printable
+from ipexctl.inventory.hostfile_text import fold
 
 _COLOURS = {
     Recap.OK: "green",
@@ -37,6 +38,15 @@ def not_shown(recaps: Sequence[HostRecap], shown: int) -> list[Text]:
     return [*host_lines(recaps)[:-1], Text(f"shown: {shown} of {shown + len(recaps)} hosts")]
 
 
+def hosts_with_lines(found: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """`node[01-03]: the first line`, then the others: hosts with the same lines are listed once."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for host, lines in found:
+        groups.setdefault(tuple(lines), []).append(host)
+    shown = (f"{fold(names)}: " + "\n".join(lines) for lines, names in groups.items())
+    return "".join(f"{text}\n" for text in shown)
+
+
 def counts(recaps: Sequence[HostRecap]) -> Text:
     return Text(" ".join(f"{s.value}={sum(r.state is s for r in recaps)}" for s in Recap))
 
@@ -48,7 +58,14 @@ def _recap_line(recap: HostRecap, width: int) -> Text:
 
 
 def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
+    """`slug`: the name of the error that a host failed with, whatever its words are."""
     return [
-        {"host": r.host, "state": r.state.value, "detail": r.detail, "notes": list(r.notes)}
+        {
+            "host": r.host,
+            "state": r.state.value,
+            "slug": r.slug or None,
+            "detail": r.detail,
+            "notes": list(r.notes),
+        }
         for r in recaps
     ]

@@ -263,12 +263,12 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         ),
     ),
     # hosts that nobody can ask: the slug stands where the id would
-    "silent": Planted("", (Seed("ssh-refused", "unreachable", "systemctl status ssh"),)),
+    "silent": Planted("", (Seed("ssh-refused", "connection-refused", "systemctl status ssh"),)),
     "changed": Planted("", (Seed("host-key", "host-key-changed", "ssh-keygen"),)),
     "stranger": Planted("", (Seed("host-key", "host-key-unknown", "ipexctl trust"),)),
     "keyless": Planted(
         "rm -f /etc/ssh/authorized_keys $H/.ssh/authorized_keys",
-        (Seed("ssh-no-key", "unreachable", "ssh-copy-id"),),
+        (Seed("ssh-no-key", "login-failed", "ssh-copy-id"),),
     ),
 }
 

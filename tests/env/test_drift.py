@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -43,9 +42,8 @@ def test_a_package_changed_by_hand_is_found_and_the_next_install_mends_it(shop: 
     (host,) = found.document["hosts"]
     assert (found.code, host["changed"]) == (1, [changed_to("1.26")])
     would = shop.install("--check")
-    assert (would.states, would.detail) == (
-        ["changed"], f"would rebuild {key}\nchanged by hand: numpy 2.0 -> 1.26",
-    )  # fmt: skip
+    assert would.states == ["changed"]
+    assert key in would.detail and "numpy 2.0 -> 1.26" in would.detail
     assert diff(shop).code == 1
     mended = shop.install()
     assert (mended.code, mended.states) == (0, ["changed"]), mended.err
@@ -125,25 +123,9 @@ def test_rollback_leads_to_a_changed_environment_and_says_so(shop: Shop) -> None
     second = links(shop.root)[0]
     back = shop.ipexctl("install", "--rollback", "--json", "--root", str(shop.root))
     assert (back.states, links(shop.root)) == (["changed"], (first, second))
-    assert "changed by hand: numpy 2.0 -> 1.26" in back.detail
+    assert "numpy 2.0 -> 1.26" in back.detail
     shop.ipexctl("install", "--rollback", "--root", str(shop.root))
     assert links(shop.root) == (second, first)
-
-
-def test_an_environment_of_an_older_ipexctl_is_compared_by_versions(shop: Shop) -> None:
-    shop.install()
-    mark = shop.root / "current/.ipexctl-ok"
-    text = mark.read_text()
-    known = json.loads(text)
-    del known["dists"]
-    mark.write_text(json.dumps(known))
-    by_hand(shop, "2.0")  # another build of the same version
-    assert shop.install().states == ["ok"]
-    mark.write_text(text)
-    assert diff(shop, "--json").document["hosts"][0]["changed"] == [changed_to("2.0")]
-    mark.write_text(json.dumps(known))
-    by_hand(shop, "1.26")
-    assert diff(shop, "--json").document["hosts"][0]["changed"] == [changed_to("1.26")]
 
 
 def test_what_a_process_runs_in_is_not_taken_from_under_it(shop: Shop) -> None:
@@ -157,8 +139,8 @@ def test_what_a_process_runs_in_is_not_taken_from_under_it(shop: Shop) -> None:
     finally:
         running.kill()
         running.wait()
-    assert (refused.code, refused.states) == (1, ["failed"])
-    assert f"process {running.pid} runs in" in refused.detail
+    assert (refused.code, refused.slugs) == (1, ["env-in-use"])
+    assert f"process {running.pid} " in refused.detail
     assert shop.install().states == ["changed"]
 
 
@@ -176,11 +158,11 @@ def test_what_a_run_uses_stays_whoever_watches_it_and_the_run_is_named(shop: Sho
         kept = shop.ipexctl("env", "rm", key, *root, "-y", "--json").document["hosts"][0]["kept"]
     finally:
         assert shop.ipexctl("stop", run, *root, "-t", "0").code == 0
-    assert (refused.code, refused.states) == (1, ["failed"])
-    used = rf"process \d+ of run {run} runs in"
-    assert re.search(f"{used} {shop.root}/envs/{key}, which would be rebuilt", refused.detail)
+    assert (refused.code, refused.slugs) == (1, ["env-in-use"])
+    user = rf"process \d+ of run {run} "
+    assert re.search(f"{user}.*{shop.root}/envs/{key}", refused.detail)
     (stays,) = kept
-    assert stays["key"] == key and re.fullmatch(f"{used} it", stays["why"])
+    assert stays["key"] == key and re.match(user, stays["why"])
 
 
 def test_without_an_environment_there_is_nothing_to_compare(shop: Shop) -> None:

@@ -45,14 +45,19 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize("git", [True, False])
-@pytest.mark.parametrize(("_title", "src", "script", "more"), LAYOUTS)
 def test_its_packages_are_importable_on_the_hosts(
-    projects: Projects, git: bool, _title: str, src: str, script: str, more: str
+    projects: Projects, git: bool, subtests: pytest.Subtests
 ) -> None:
     projects.install(projects.make("alpha"))
-    folder = laid_out(projects.shop.folder / "mine", src, script, more)
-    if git:
-        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    for number, (title, src, script, more) in enumerate(LAYOUTS):
+        with subtests.test(title):
+            folder = laid_out(projects.shop.folder / f"mine{number}", src, script, more)
+            if git:
+                subprocess.run(["git", "init", "-q", str(folder)], check=True)
+            _import_own_package(projects, folder, script)
+
+
+def _import_own_package(projects: Projects, folder: Path, script: str) -> None:
     for start, name in ((folder, script), ((folder / script).parent, Path(script).name)):
         done = projects.run(start, "--json", name)
         assert done.code == 0, done.err + done.out

@@ -49,7 +49,7 @@ def test_each_line_stands_behind_its_hosts_name_and_a_failure_ends_with_1(shop: 
     assert (done.code, done.out.splitlines()[0]) == (1, f"{host}: x||")
     which, *said = done.err.splitlines()
     assert which.startswith(f"ipexctl: note: environment {A} (project unknown, 20")
-    assert f", the hosts' current one: no ipexctl.lock in {shop.work}" in which
+    assert f" ipexctl.lock in {shop.work}" in which
     assert said == [
         f"{host}: wrong",
         f"{host}  failed       exit 3",
@@ -91,8 +91,8 @@ def test_the_hosts_own_pip_does_not_install_from_an_environment(shop: Shop) -> N
     asked = ("env", "exec", "--root", str(shop.root), "--")
     refused = shop.ipexctl(*asked, "pip", "install", "numpy", **path)
     assert (refused.code, refused.out) == (1, "")
-    assert f"there is no pip in {env}/bin" in refused.err
-    assert f"ipexctl install --root {shop.root} -r requirements.txt   # adds" in refused.err
+    assert f" pip in {env}/bin" in refused.err
+    assert f"ipexctl install --root {shop.root} -r requirements.txt " in refused.err
     by_shell = shop.ipexctl(*asked, "sh", "-c", "pip install numpy", **path)
     assert by_shell.out.endswith(": the host's own, 1\n")
     (env / "bin" / "pip").write_text("#!/bin/sh\necho the environment\n")
@@ -155,7 +155,7 @@ def test_start_files_are_read_and_do_not_undo_the_path(tmp_path: Path, login: st
 
 def test_env_shell_is_refused_without_a_terminal(shop: Shop) -> None:
     done = shop.ipexctl("env", "shell", "localhost", "--root", str(shop.root))
-    assert (done.code, "a shell needs a terminal" in done.err) == (2, True)
+    assert (done.code, done.slug) == (2, "no-terminal")
 
 
 MAKE = """

@@ -78,8 +78,8 @@ def test_a_package_that_install_did_not_put_there_is_told(monkeypatch, tmp_path)
     env = make(tmp_path / ".ipexctl/envs/0123456789abcdef", "bin/python")
     package(env, "numpy", "1.26")
     package(env, "torch", "2.13.0+cpu")
-    wheels = ["numpy-2.0-py3-none-any.whl", "torch-2.13.0+cpu-py3-none-any.whl"]
-    (env / ".ipexctl-ok").write_text(json.dumps({"wheels": wheels}))
+    dists = {"numpy-2.0.dist-info": "", "torch-2.13.0+cpu.dist-info": ""}
+    (env / ".ipexctl-ok").write_text(json.dumps({"wheels": [], "dists": dists}))
     (tmp_path / ".ipexctl/current").symlink_to(env)
     current = look(monkeypatch, tmp_path).current
     assert current and current.environment and current.environment.key == "0123456789abcdef"

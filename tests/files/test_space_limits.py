@@ -22,7 +22,7 @@ from ipexctl.machines.agent_start import connect
 from ipexctl.machines.target import Target
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.project.send_project import Project, Snapshot, always, take
-from ipexctl.remove.cache_limit import prune_cache
+from ipexctl.remove.prune import prune_cache
 from ipexctl.remove.prune_limits import Amount, Limits, describe, read_limits
 from tests.cli import ipexctl
 

@@ -140,7 +140,7 @@ exec {find_uv(os.environ)} "$@"
                 [*before, sys.executable, "-m", "ipexctl", *words], cwd=self.work, env=env,
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
             )  # fmt: skip
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        return Outcome(done.returncode, done.stdout, done.stderr, getattr(done, "slug", ""))
 
     @property
     def current(self) -> str:
@@ -153,9 +153,12 @@ exec {find_uv(os.environ)} "$@"
 
 @dataclass(frozen=True)
 class Outcome:
+    """`slug`: of the error that ended a command in this process."""
+
     code: int
     out: str
     err: str
+    slug: str = ""
 
     @property
     def document(self) -> Any:
@@ -164,6 +167,11 @@ class Outcome:
     @property
     def states(self) -> list[str]:
         return [h["state"] for h in self.document["hosts"]]
+
+    @property
+    def slugs(self) -> list[str | None]:
+        """Of the errors that hosts failed with."""
+        return [h["slug"] for h in self.document["hosts"]]
 
     @property
     def detail(self) -> str:

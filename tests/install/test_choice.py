@@ -106,8 +106,9 @@ def test_a_lock_of_a_row_without_its_bindings_finds_that_row_again() -> None:
 
 
 def test_a_lock_of_an_unknown_row_is_told() -> None:
-    with pytest.raises(InputError, match="names the row torch-9, which is not in the version"):
+    with pytest.raises(InputError, match=" torch-9, ") as refused:
         taken(Request(), replace(LOCK, row="torch-9"))
+    assert refused.value.slug == "lock-row-unknown"
 
 
 def test_a_lock_that_no_longer_fits_the_hosts_is_not_replaced_behind_ones_back() -> None:
@@ -139,8 +140,9 @@ def test_ipex_that_is_asked_for_is_never_replaced_by_stock() -> None:
         taken(Request(stack="ipex"), None, ready(), host("b", "3.10.2"))
     reasons = dict(line.split(": ", 1) for line in none.value.why.splitlines())
     assert list(reasons) == [row.name for row in table()]
-    assert reasons["torch-2.13"] == "it has no IPEX"
-    assert reasons["ipex-2.8.0"] == "b: the CPU lacks avx, avx2, bmi1, bmi2, f16c, fma"
+    assert "IPEX" in reasons["torch-2.13"]
+    assert reasons["ipex-2.8.0"].startswith("b: ")
+    assert reasons["ipex-2.8.0"].endswith(" avx, avx2, bmi1, bmi2, f16c, fma")
     assert "--stack stock" in none.value.hint
 
 
@@ -212,5 +214,5 @@ def test_no_file_of_the_folder_brings_ipex(shop: Shop) -> None:
 
 def test_torch_and_ipex_that_do_not_go_together_are_refused(shop: Shop) -> None:
     asked = shop.install("--torch", "2.13", "--ipex")
-    assert asked.code == 3
-    assert "torch-2.13: it has no IPEX" in asked.err
+    assert (asked.code, asked.slug) == (3, "no-row-fits")
+    assert "torch-2.13: " in asked.err

@@ -247,9 +247,8 @@ def test_what_a_host_gives_is_not_trusted(site: Site) -> None:
     damaged.write_bytes(CONTENTS[0][:-1] + b"?")
     moved = site.bring(carrier, "b")
     assert moved.sent >= BLOBS[0].size
-    assert site.said == [
-        f"b did not receive everything from a (the download was discarded): {ELSEWHERE}"
-    ]
+    (note,) = site.said
+    assert note.startswith("b ") and " a (" in note and note.endswith(ELSEWHERE)
 
 
 def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
@@ -270,14 +269,15 @@ def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
         carrier._turns.gives("a")
         assert site.bring(carrier, "b") == SENT
     assert len(asked) == len(set(asked)) > 0
-    assert site.said[0].startswith("b did not receive everything from a (")
+    assert site.said[0].startswith("b ") and " a (" in site.said[0]
 
 
 def test_a_full_disk_is_told_as_such(site: Site, tmp_path: Path) -> None:
     site.add("b")
     site.root("b").parent.mkdir()
-    with pytest.raises(HostFailed, match="not enough disk space"):
+    with pytest.raises(HostFailed) as refused:
         need_room(site.agents["b"], str(site.root("b")), Room(1 << 60, 1))
+    assert refused.value.slug == "no-space"
 
 
 def test_the_proxy_of_a_host_is_not_asked_for_another_host(

@@ -101,10 +101,9 @@ def test_variables_of_hosts_groups_and_parents(text):
 
 
 def test_what_is_not_used_is_said():
-    assert parse_hostfile(INI, "hf").notes == (
-        "not used, SSH is set up in ssh_config: ansible_ssh_common_args",
-        "http_port is a variable for plays (did you mean 'port'?)",
-    )
+    ssh, misspelled = parse_hostfile(INI, "hf").notes
+    assert ssh.endswith(": ansible_ssh_common_args")
+    assert misspelled.startswith("http_port ") and "'port'" in misspelled
     assert ("http_port", "80") in parse_hostfile(INI, "hf")["web01.example"].vars
 
 
@@ -252,7 +251,8 @@ def test_a_local_connection_is_this_machine():
 
 def test_two_names_with_one_address_are_said():
     found = parse_hostfile("[a]\nx[1:2] ansible_host=10.0.0.1\n", "hf")
-    assert found.notes == ("x[1-2] have the same address 10.0.0.1",)
+    (note,) = found.notes
+    assert note.startswith("x[1-2] ") and note.endswith(" 10.0.0.1")
 
 
 def test_long_chains_of_groups_are_read_at_once():

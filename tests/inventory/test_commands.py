@@ -64,15 +64,14 @@ def test_notes_are_on_stderr(shell):
     shell.write("nodes", "a\na\nb\nb\n")
     done = shell("hosts", "-f", "nodes", "--to", "intelmpi")
     assert done.stdout == "a:2\nb:2\n"
-    assert done.stderr.startswith("ipexctl: note: nodes names hosts several times")
+    assert done.stderr.startswith("ipexctl: note: nodes ")
 
 
 def test_variables_that_only_ansible_reads_are_told_of(shell):
     shell.write("hf", "[web]\na\n")
     shell.write("host_vars/a.yml", "ansible_host: 10.0.0.1\n")
-    assert shell("hosts", "-f", "hf", "--list").stderr == (
-        "ipexctl: note: host_vars is not read; ansible-inventory --list --yaml reads it\n"
-    )
+    (note,) = shell("hosts", "-f", "hf", "--list").stderr.splitlines()
+    assert note.startswith("ipexctl: note: host_vars ") and "ansible-inventory" in note
 
 
 @pytest.mark.parametrize(
@@ -193,12 +192,11 @@ def test_init_replaces_nothing_unasked(shell):
     shell.write("hostfile", "precious\n")
     done = shell("init", "--no-probe", "a")
     assert (done.returncode, (shell.folder / "hostfile").read_text()) == (2, "precious\n")
-    assert "hostfile already exists\n  try: --force   # replaces it\n" in done.stderr
+    assert (done.slug, "--force" in done.errors[0].hint) == ("file-exists", True)
     shell.write("ipexctl.toml", "")
     done = shell("init", "--no-probe", "a")
-    assert (
-        "hostfile and ipexctl.toml already exist\n  try: --force   # replaces them\n" in done.stderr
-    )
+    assert done.slug == "file-exists"
+    assert all(name in done.errors[0].what for name in ("hostfile", "ipexctl.toml"))
     assert shell("init", "--no-probe", "--force", "a").returncode == 0
     assert (shell.folder / "hostfile").read_text() == "a\n"
 
@@ -268,7 +266,7 @@ def test_doctor_of_this_machine_does_not_pass_for_the_hosts_that_are_here(shell)
     shell.write("hosts", "node1\n")
     done = shell("doctor")
     first, second, *_ = done.stdout.splitlines()
-    assert first.startswith("hosts in hosts not checked; this machine: ")
+    assert first.startswith("hosts in hosts ")
     assert second.startswith("next: ipexctl init ")
     assert json.loads(shell("doctor", "--json").stdout)["unchecked"] == "hosts"
     (shell.folder / "hosts").unlink()
@@ -279,4 +277,4 @@ def test_init_leaves_out_hosts_that_do_not_answer(shell):
     """Port 1 of this machine refuses every connection."""
     done = shell("init", "ssh://127.0.0.1:1")
     assert (done.returncode, done.stdout, list(shell.folder.iterdir())) == (4, "", [])
-    assert "no host answered; nothing was written" in done.stderr
+    assert "127.0.0.1" in done.stderr

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ipexctl.base.located_errors import Bad
 from ipexctl.errors import InputError
 from ipexctl.inventory.host_patterns import select
 from ipexctl.inventory.hostfile_formats import render
 from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.inventory.nodeset import BadRange, expand, fold, split
+from ipexctl.inventory.nodeset import expand, fold, split
 from ipexctl.local.settings_file import parse_settings
 from tests.inventory.made import TEXTS, inventories
 
@@ -56,7 +57,7 @@ def _ranges(text: str) -> list[str]:
                 for piece in {rest[:end], rest[: end + len(tail[0] if tail else "")]}:
                     try:
                         found += expand(piece)
-                    except BadRange:
+                    except Bad:
                         continue
     return found
 

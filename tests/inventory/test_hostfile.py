@@ -6,7 +6,7 @@ import pytest
 
 from ipexctl.base.place import Place
 from ipexctl.errors import InputError
-from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts, this_machine
+from ipexctl.inventory.hostfile_text import COMMAND_LINE, parse_hostfile, parse_hosts, this_machine
 from ipexctl.inventory.inventory import Host, Inventory
 
 
@@ -160,10 +160,9 @@ def test_what_is_no_host_is_refused_with_its_place(text, what):
 def test_a_duplicate_shows_both_lines_and_the_way_out():
     with pytest.raises(InputError) as e:
         hosts("a\nb\n\na slots=2")
-    assert (e.value.why, e.value.hint) == (
-        "it is on line 1 and again on line 4",
-        "to run several ranks on one host, give a number of slots: a slots=2",
-    )
+    assert e.value.slug == "host-listed-twice"
+    assert ("line 1 " in e.value.why, e.value.why.endswith("line 4")) == (True, True)
+    assert e.value.hint.endswith(": a slots=2")
 
 
 def test_two_ports_of_one_name_need_two_names():
@@ -222,9 +221,8 @@ def test_a_host_that_stands_once_per_slot_has_so_many_slots(text, expected):
 
 def test_repeated_hosts_are_said_in_a_note():
     found = parse_hosts(("a,a,b",))
-    assert found.notes == (
-        "the command line names hosts several times, once per slot as PBS does: a: 2",
-    )
+    (note,) = found.notes
+    assert note.endswith(" a: 2")
 
 
 def test_a_node_file_of_a_large_job_is_read_at_once():
@@ -249,7 +247,7 @@ def test_host_arguments_are_split_at_commas_and_may_be_repeated():
             *(Host("a"), Host("b", slots=2), Host("c"), Host("d", user="ann", port=2222)),
             *(Host("e1"), Host("e2")),
         ),
-        "the command line",
+        COMMAND_LINE,
     )
 
 

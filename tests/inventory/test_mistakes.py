@@ -6,14 +6,18 @@ import json
 
 import pytest
 
+from ipexctl.errors import IpexctlError
 from tests.answering_terminal import answering
 
 HOSTS = "node01\nnode02\n"
 
 
-def said(done) -> tuple[int, list[str]]:
-    assert done.stdout == ""
-    return done.returncode, done.stderr.splitlines()
+def refusal(done) -> IpexctlError:
+    """The error of a command that did nothing; its last lines on stderr are what to type."""
+    assert (done.returncode, done.stdout) == (2, "")
+    (error,) = done.errors
+    assert done.stderr.endswith(f"{error.hint.splitlines()[-1]}\n" if error.hint else "\n")
+    return error
 
 
 @pytest.mark.parametrize(
@@ -28,14 +32,8 @@ def said(done) -> tuple[int, list[str]]:
 def test_a_hostfile_as_script(shell, args, hint):
     shell.write("hosts", HOSTS)
     shell.write("train.py", "print(1)\n")
-    assert said(shell("run", *args)) == (
-        2,
-        [
-            "ipexctl: hosts is a hostfile, not a script",
-            "  why: a hostfile is given with -f",
-            f"  try: ipexctl {hint}",
-        ],
-    )
+    error = refusal(shell("run", *args))
+    assert (error.what.split()[0], error.hint) == ("hosts", f"ipexctl {hint}")
 
 
 @pytest.mark.parametrize(
@@ -52,9 +50,9 @@ def test_a_hostfile_as_script(shell, args, hint):
 def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what, meant):
     shell.write("train.py", "")
     shell.write("src/main.py", "")
-    code, lines = said(shell("run", "-H", "a", "-n", "2", typed, "--lr", "1"))
-    assert (code, lines[0]) == (2, f"ipexctl: {what}")
-    assert lines[-1] == f"  try: ipexctl run -H a -n 2 {meant} --lr 1"
+    error = refusal(shell("run", "-H", "a", "-n", "2", typed, "--lr", "1"))
+    assert error.what == what
+    assert error.hint == f"ipexctl run -H a -n 2 {meant} --lr 1"
 
 
 @pytest.mark.parametrize(
@@ -79,55 +77,41 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
     ],
 )
 def test_a_program_that_is_no_script_is_told_with_the_command_for_it(shell, typed, hint):
-    code, lines = said(shell("run", "-H", "a", *typed.split()))
-    assert code == 2
-    assert any(line.endswith("is not a Python script") for line in lines)
-    assert lines[-1] == f"  try: {hint}"
+    assert refusal(shell("run", "-H", "a", *typed.split())).hint == hint
 
 
 def test_accelerate_test_is_refused_with_what_tests_the_hosts(shell):
     """One of its checks passes only where all ranks write into one folder."""
-    code, lines = said(shell("run", "-H", "a", "accelerate", "test"))
-    assert (code, lines[0]) == (2, "ipexctl: accelerate is not a Python script")
-    assert [line.split("   # ")[0].removeprefix("  try:").strip() for line in lines[2:]] == [
+    lines = refusal(shell("run", "-H", "a", "accelerate", "test")).hint.splitlines()
+    assert [line.split("   # ")[0] for line in lines] == [
         "ipexctl doctor --level std",
         "ipexctl run -l HOST -n 2 -m accelerate.test_utils.scripts.test_script",
     ]
 
 
 def test_a_package_that_is_given_as_a_requirements_file(shell):
-    code, lines = said(shell("install", "-H", "a", "-r", "torchvision"))
-    assert (code, lines[0]) == (2, "ipexctl: no such requirements file: torchvision")
-    first, _, then = lines[-1].partition("; ")
-    assert first == "  try: echo torchvision >> requirements.txt"
+    first, _, then = refusal(shell("install", "-H", "a", "-r", "torchvision")).hint.partition("; ")
+    assert first == "echo torchvision >> requirements.txt"
     assert then == "ipexctl install -H a -r requirements.txt"
 
 
 @pytest.mark.parametrize(("name", "text"), [("train", "import torch\n"), ("train.py", "node01\n")])
 def test_a_script_is_no_hostfile(shell, name, text):
     shell.write(name, text)
-    assert "is a hostfile" not in shell("run", "-f", "missing", name).stderr
+    assert "missing" in shell("run", "-f", "missing", name).errors[0].what
 
 
 @pytest.mark.parametrize("verb", ["install", "doctor", "hosts", "trust", "env ls", "data ls"])
 def test_a_hostfile_as_host(shell, verb):
     shell.write("hosts", HOSTS)
-    code, lines = said(shell(*verb.split(), "hosts", "-l", "node01"))
-    assert (code, lines[:4]) == (
-        2,
-        [
-            "ipexctl: hosts is a hostfile, not the name of a host",
-            "  why: a hostfile is given with -f",
-            f"  try: ipexctl {verb} -f hosts -l node01",
-            "       -H hosts   # if there is also a host with this name",
-        ],
-    )
+    as_file, as_host = refusal(shell(*verb.split(), "hosts", "-l", "node01")).hint.splitlines()
+    assert as_file == f"ipexctl {verb} -f hosts -l node01"
+    assert as_host.startswith("-H hosts ")
 
 
 def test_a_hostfile_with_a_mistake_in_it_is_one_all_the_same(shell):
     shell.write("my/hosts.txt", "node01 slot=2\n")
-    code, lines = said(shell("install", "my/hosts.txt"))
-    assert (code, lines[2:]) == (2, ["  try: ipexctl install -f my/hosts.txt"])
+    assert refusal(shell("install", "my/hosts.txt")).hint == "ipexctl install -f my/hosts.txt"
 
 
 def test_a_host_may_be_called_like_a_file_that_is_no_hostfile(shell):
@@ -150,35 +134,22 @@ INIT = "ipexctl init node1 node2   # writes a hostfile here"
 def test_a_missing_hostfile_names_the_folder_and_what_is_like_it(shell):
     shell.write("hosts.txt", HOSTS)
     shell.write("train.py", "")
-    assert said(shell("run", "-f", "host.txt", "train.py")) == (
-        2,
-        [
-            f"ipexctl: cannot read the hostfile host.txt: there is no such file in {shell.folder}",
-            "  why: similar names there: hosts.txt",
-            "  try: -f hosts.txt",
-            f"       {INIT}",
-        ],
-    )
+    error = refusal(shell("run", "-f", "host.txt", "train.py"))
+    assert ("host.txt" in error.what, str(shell.folder) in error.what) == (True, True)
+    assert error.why.endswith(": hosts.txt")
+    assert error.hint.splitlines() == ["-f hosts.txt", INIT]
 
 
 def test_a_missing_hostfile_where_nothing_is_like_it(shell):
-    code, lines = said(shell("doctor", "-f", "a/b"))
-    assert (code, lines) == (
-        2,
-        [
-            f"ipexctl: cannot read the hostfile a/b: there is no folder {shell.folder}/a",
-            f"  try: {INIT}",
-        ],
-    )
+    error = refusal(shell("doctor", "-f", "a/b"))
+    assert error.what.endswith(f" {shell.folder}/a")
+    assert (error.why, error.hint) == ("", INIT)
 
 
 def test_a_folder_as_hostfile_names_the_one_in_it(shell):
     shell.write("conf/hosts", HOSTS)
-    code, lines = said(shell("doctor", "-f", "conf"))
-    assert (code, lines) == (
-        2,
-        ["ipexctl: cannot read the hostfile conf: it is a folder", "  try: -f conf/hosts"],
-    )
+    error = refusal(shell("doctor", "-f", "conf"))
+    assert ("conf" in error.what, error.hint) == (True, "-f conf/hosts")
 
 
 def test_without_hosts_this_machine_is_used_and_a_hostfile_here_is_pointed_out(shell):
@@ -186,9 +157,8 @@ def test_without_hosts_this_machine_is_used_and_a_hostfile_here_is_pointed_out(s
     shell.write("hosts", HOSTS)
     done = shell("hosts", "--list")
     assert (done.returncode, done.stdout) == (0, "localhost\n")
-    assert done.stderr == (
-        "ipexctl: note: no hosts given, so this machine is used; for those in hosts: -f hosts\n"
-    )
+    (note,) = done.stderr.splitlines()
+    assert note.startswith("ipexctl: note: ") and note.endswith(": -f hosts")
 
 
 # --- names that are no hosts ----------------------------------------------------------------------
@@ -197,15 +167,14 @@ def test_without_hosts_this_machine_is_used_and_a_hostfile_here_is_pointed_out(s
 @pytest.mark.parametrize("option", ["-x", "-l"])
 def test_a_mistyped_host_is_told_with_the_nearest_one_and_its_line(shell, option):
     shell.write("hosts.txt", "# rack 4\nnode01\nnode02 slots=2\n")
-    assert said(shell("doctor", "-f", "hosts.txt", option, "nod02")) == (
-        2,
-        [
-            "ipexctl: no host or group in hosts.txt matches 'nod02' (did you mean 'node02'?)",
-            "  why: hosts.txt:3 has node02",
-            "  try: available hosts: node[01-02]",
-            "       available groups: @healthy, @last-failed",
-        ],
-    )
+    error = refusal(shell("doctor", "-f", "hosts.txt", option, "nod02"))
+    assert error.slug == "no-host-matches"
+    assert [word in error.what for word in ("hosts.txt", "'nod02'", "'node02'")] == [True] * 3
+    assert error.why.startswith("hosts.txt:3 ")
+    assert [line.split(": ")[1] for line in error.hint.splitlines()] == [
+        "node[01-02]",
+        "@healthy, @last-failed",
+    ]
 
 
 @pytest.mark.parametrize("transport", ["paramiko", "openssh"])
@@ -214,12 +183,11 @@ def test_a_name_that_cannot_be_resolved_is_told_with_its_line_and_a_known_one(sh
     shell.write("cfg", "Host node7.invalid\n  Port 22\n")
     done = shell("doctor", "-f", "hosts.txt", "-F", "cfg", "--transport", transport, "--json")
     one = json.loads(done.stdout)["hosts"][1]["error"]
-    assert one["what"] == "noed7.invalid: the name noed7.invalid cannot be resolved"
+    assert one["slug"] == "name-not-resolved"
     assert one["why"].startswith("hosts.txt:3: ")
-    assert one["hint"] == (
-        "in hosts.txt:3 write node7.invalid, if you meant that host\n"
-        "getent hosts noed7.invalid   # or give its address as HostName in ssh_config"
-    )
+    nearest, look = one["hint"].splitlines()
+    assert "hosts.txt:3 " in nearest and "node7.invalid" in nearest
+    assert look.startswith("getent hosts noed7.invalid ")
 
 
 @pytest.mark.parametrize("transport", ["paramiko", "openssh"])
@@ -245,15 +213,15 @@ def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transp
     lab = ("doctor", "-f", "my lab/hostfile", "--transport", transport, "--json")
     done = shell(*lab)
     errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
-    assert all(e["what"].endswith("cannot be resolved") for e in errors)
-    add = "add -F 'my lab/lab.ssh', which defines the hosts"
-    assert [e["hint"] for e in errors[:2]] == [add] * 2
+    assert {e["slug"] for e in errors} == {"name-not-resolved"}
+    add = "add -F 'my lab/lab.ssh',"
+    assert [e["hint"].startswith(add) for e in errors[:2]] == [True] * 2
     assert "-F" not in errors[2]["hint"]
     done = shell(*lab, "-F", "my lab/lab.ssh")
     errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
-    assert [e["what"].endswith("cannot be resolved") for e in errors] == [False, False, True]
+    assert [e["slug"] == "name-not-resolved" for e in errors] == [False, False, True]
     done = shell("run", "-f", "my lab/hostfile", "-x", "n3.invalid", "--no-sync", "train.py")
-    assert done.stderr.splitlines()[-1] == f"  try: {add}"
+    assert done.stderr.splitlines()[-1].startswith(f"  try: {add}")
 
 
 def test_the_ssh_config_of_the_hostfiles_project_is_pointed_out(shell):
@@ -264,7 +232,7 @@ def test_the_ssh_config_of_the_hostfiles_project_is_pointed_out(shell):
     done = shell("env", "ls", "-f", "project/hosts", "--json")
     (host,) = json.loads(done.stdout)["failed"]
     add = next(note for note in host["notes"] if "add -F" in note)
-    assert add == f"try: add -F {shell.folder}/lab/cfg, which defines the hosts"
+    assert add.startswith(f"try: add -F {shell.folder}/lab/cfg,")
 
 
 def test_a_name_that_the_given_ssh_config_has_is_not_looked_for_in_another(shell):
@@ -278,11 +246,9 @@ def test_a_name_that_the_given_ssh_config_has_is_not_looked_for_in_another(shell
 
 def test_what_is_suggested_for_unknown_health_has_the_hostfile_and_not_the_limit(shell):
     shell.write("my hosts", HOSTS)
-    code, lines = said(shell("install", "-f", "my hosts", "-l", "@healthy"))
-    assert (code, lines[1]) == (
-        2,
-        "  try: ipexctl doctor -f 'my hosts'   # checks the hosts and remembers the result",
-    )
+    error = refusal(shell("install", "-f", "my hosts", "-l", "@healthy"))
+    assert error.slug == "hosts-not-checked"
+    assert error.hint.split("   # ")[0] == "ipexctl doctor -f 'my hosts'"
 
 
 # --- encodings -----------------------------------------------------------------------------------
@@ -291,19 +257,19 @@ def test_what_is_suggested_for_unknown_health_has_the_hostfile_and_not_the_limit
 @pytest.mark.parametrize(
     ("encoding", "what", "hint"),
     [
-        ("utf-16", "its encoding is UTF-16, not UTF-8", "iconv -f UTF-16 "),
-        ("utf-16-le", "its encoding is UTF-16LE, not UTF-8", "iconv -f UTF-16LE "),
-        ("utf-16-be", "its encoding is UTF-16BE, not UTF-8", "iconv -f UTF-16BE "),
-        ("utf-32", "its encoding is UTF-32, not UTF-8", "iconv -f UTF-32 "),
-        ("latin-1", "line 2: byte 0xf6 is not UTF-8", "iconv -f WINDOWS-1252 "),
+        ("utf-16", " UTF-16,", "iconv -f UTF-16 "),
+        ("utf-16-le", " UTF-16LE,", "iconv -f UTF-16LE "),
+        ("utf-16-be", " UTF-16BE,", "iconv -f UTF-16BE "),
+        ("utf-32", " UTF-32,", "iconv -f UTF-32 "),
+        ("latin-1", "line 2: byte 0xf6", "iconv -f WINDOWS-1252 "),
     ],
 )
 def test_another_encoding_is_named_with_the_command_that_converts_it(shell, encoding, what, hint):
     file = shell.write("my hosts", "")
     file.write_bytes("node01\nnode02 # Köln, Rack 4\n".encode(encoding))
-    code, lines = said(shell("hosts", "-f", "my hosts"))
-    assert (code, lines[0]) == (2, f"ipexctl: cannot read my hosts: {what}")
-    assert lines[-1] == f"  try: {hint}-t UTF-8 'my hosts' > 'my hosts.utf8'"
+    error = refusal(shell("hosts", "-f", "my hosts"))
+    assert (error.slug, what in error.what) == ("not-utf8", True)
+    assert error.hint == f"{hint}-t UTF-8 'my hosts' > 'my hosts.utf8'"
 
 
 def test_a_mark_of_utf_8_is_no_part_of_a_host(shell):
@@ -313,32 +279,23 @@ def test_a_mark_of_utf_8_is_no_part_of_a_host(shell):
 
 def test_a_binary_file_is_not_a_hostfile(shell):
     shell.write("hosts", "").write_bytes(b"node01\nab\0cd\n")
-    code, lines = said(shell("hosts", "-f", "hosts"))
-    assert (code, lines[0]) == (
-        2,
-        "ipexctl: cannot read hosts: line 2 has a NUL byte, so this is not a text file",
-    )
+    error = refusal(shell("hosts", "-f", "hosts"))
+    assert (error.slug, "line 2 " in error.what) == ("nul-character", True)
 
 
 # --- init ----------------------------------------------------------------------------------------
 
-NAME_THEM = "  try: ipexctl init node1 node2   # or: ipexctl init localhost"
+NAME_THEM = "ipexctl init node1 node2   # or: ipexctl init localhost"
 
 
 def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
-    assert said(shell("init")) == (
-        2,
-        ["ipexctl: no hosts given", "  why: ~/.ssh/config does not exist", NAME_THEM],
-    )
+    error = refusal(shell("init"))
+    assert (error.slug, error.hint) == ("no-hosts-chosen", NAME_THEM)
+    assert "~/.ssh/config" in error.why
     shell.write("cfg", "Host *\n  User x\n")
-    assert said(shell("init", "-F", "cfg", "-y")) == (
-        2,
-        [
-            "ipexctl: no hosts given",
-            "  why: cfg has no Host line with a name",
-            NAME_THEM.replace("init node1", "init -F cfg node1"),
-        ],
-    )
+    error = refusal(shell("init", "-F", "cfg", "-y"))
+    assert error.hint == NAME_THEM.replace("init node1", "init -F cfg node1")
+    assert (error.slug, error.why.split()[0]) == ("no-hosts-chosen", "cfg")
 
 
 def test_init_without_an_ssh_config_asks_for_names_on_a_terminal(shell):
@@ -348,7 +305,7 @@ def test_init_without_an_ssh_config_asks_for_names_on_a_terminal(shell):
         0,
         "node1\nnode3\nnode4\n",
     )
-    assert "no hosts to choose from: ~/.ssh/config does not exist\nNames or" in done.stderr
+    assert "~/.ssh/config" in done.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
@@ -360,12 +317,6 @@ def test_init_of_this_machine_needs_no_ssh(shell, name):
 
 
 def test_this_machine_under_a_name_that_others_have_too_is_refused_among_hosts(shell):
-    code, lines = said(shell("init", "--no-probe", "localhost", "node2"))
-    assert (code, lines[:2]) == (
-        2,
-        [
-            "ipexctl: localhost cannot be combined with other hosts",
-            "  why: on every host, localhost means that host itself",
-        ],
-    )
+    error = refusal(shell("init", "--no-probe", "localhost", "node2"))
+    assert error.slug == "localhost-among-hosts"
     assert list(shell.folder.iterdir()) == []

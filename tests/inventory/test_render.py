@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_formats import FORMS, members, plain, render
 from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
 from ipexctl.inventory.inventory import Host, Inventory
 from tests.inventory.made import inventories
 from tests.inventory.test_ansible import ansible_inventory
+from tests.refused import refused
 
 HOSTS = Inventory(
     (
@@ -92,17 +92,16 @@ def test_what_is_lost_is_said(form, notes):
 
 def test_programs_with_needs_of_their_own_are_told_of():
     hosts = parse_hosts(("a", "b:2"))
-    assert render(hosts, "deepspeed").notes == ("no number of slots for a: written as slots=1",)
-    assert render(hosts, "ipexrun").notes == (
-        "lost in this format: slots",
-        "ipexrun requires, in line 1, an IP address of the machine it is started on",
-    )
+    (note,) = render(hosts, "deepspeed").notes
+    assert " a: " in note and note.endswith(" slots=1")
+    lost, first_line = render(hosts, "ipexrun").notes
+    assert lost.endswith(": slots") and first_line.startswith("ipexrun ")
     assert render(parse_hosts(("10.0.0.1",)), "ipexrun").notes == ()
 
 
 @pytest.mark.parametrize("form", ["intelmpi", "mpich"])
 def test_an_ipv6_address_is_refused_where_a_colon_means_slots(form):
-    with pytest.raises(InputError, match="fe80::1 cannot be written to a hostfile of Intel"):
+    with refused("address-not-writable", "fe80::1"):
         render(parse_hosts(("a", "fe80::1")), form)
 
 
@@ -116,7 +115,8 @@ def test_what_is_written_in_full_reads_the_same(form, hosts):
 
 def test_variables_are_lost_where_a_format_has_none():
     hosts = Inventory((Host("a", vars=(("site", "east"),)),), "hf")
-    assert render(hosts, "hostfile").notes == ("lost in this format: variables",)
+    (note,) = render(hosts, "hostfile").notes
+    assert note.endswith(": variables")
     assert render(hosts, "ansible").notes == ()
 
 

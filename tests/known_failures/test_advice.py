@@ -44,9 +44,10 @@ def cause_of(text: str) -> str:
     return found.cause.slug if found else ""
 
 
-@pytest.mark.parametrize("line", [pytest.param(one, id=one["id"]) for one in LINES])
-def test_a_line_of_a_public_thread_gets_its_entry(line: dict[str, str]) -> None:
-    assert cause_of(line["text"]) == line["cause"], line["means"]
+def test_every_line_of_a_public_thread_gets_its_entry() -> None:
+    found = [(cause_of(line["text"]), line) for line in LINES]
+    assert [(slug, line) for slug, line in found if slug != line["cause"]] == []
+    assert len(found) > 700
 
 
 @pytest.mark.parametrize(
@@ -246,9 +247,10 @@ def test_other_versions_and_programs_say_the_same_in_other_words(text: str, slug
 
 
 # Lines that look alike and have other causes: one answer for all of them was wrong for some.
-@pytest.mark.parametrize(("slug", "text"), LOOK_ALIKES)
-def test_lines_that_look_alike_get_the_entry_of_their_own_cause(slug: str, text: str) -> None:
-    assert cause_of(text) == slug
+def test_lines_that_look_alike_get_the_entry_of_their_own_cause() -> None:
+    found = [(cause_of(text), slug, text) for slug, text in LOOK_ALIKES]
+    assert [wrong for wrong in found if wrong[0] != wrong[1]] == []
+    assert len(found) > 250
 
 
 # --- the commands in the advice ------------------------------------------------------------------
@@ -261,11 +263,11 @@ def _told() -> list[tuple[Cause, str, str]]:
     return [(c, m[1], m[2]) for c, text in said for m in _COMMAND.finditer(text)]
 
 
-@pytest.mark.parametrize("cause", KNOWN.values(), ids=lambda c: c.slug)
-def test_advice_is_three_lines_at_most(cause: Cause) -> None:
-    for text in (cause.fix, cause.by_hand):
-        assert len(wrapped(f"  try: {text}", 100, " " * len("  try: "))) <= 3
-        assert "\n" not in text
+def test_advice_is_three_lines_at_most() -> None:
+    advice = [(c.slug, text) for c in KNOWN.values() for text in (c.fix, c.by_hand)]
+    indent = " " * len("  try: ")
+    assert [a for a in advice if len(wrapped(f"  try: {a[1]}", 100, indent)) > 3] == []
+    assert [a for a in advice if "\n" in a[1]] == []
 
 
 def test_every_command_and_option_of_the_advice_exists() -> None:

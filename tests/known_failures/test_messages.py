@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from ipexctl.base import toml
 from ipexctl.explain.causes import causes
 from ipexctl.shipped_tables import failures
@@ -13,15 +11,17 @@ from ipexctl.shipped_tables import failures
 TEXTS = toml.loads(Path(__file__).with_name("messages.toml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("message", TEXTS["message"], ids=lambda m: m["cause"])
-def test_a_message_gets_its_entry(message: dict[str, str]) -> None:
-    found = causes.match([message["text"]], failures())
-    assert (found.cause.slug if found else "") == message["cause"]
+def test_every_message_gets_its_entry() -> None:
+    found = [(causes.match([m["text"]], failures()), m) for m in TEXTS["message"]]
+    wrong = [(hit, m) for hit, m in found if (hit.cause.slug if hit else "") != m["cause"]]
+    assert wrong == []
+    assert len(found) > 150
 
 
-@pytest.mark.parametrize("line", TEXTS["healthy"])
-def test_a_line_of_a_healthy_run_gets_no_entry(line: str) -> None:
-    assert causes.matches([line], failures()) == ()
+def test_no_line_of_a_healthy_run_gets_an_entry() -> None:
+    found = {line: causes.matches([line], failures()) for line in TEXTS["healthy"]}
+    assert {line: hits for line, hits in found.items() if hits} == {}
+    assert len(found) > 80
 
 
 def test_every_alternative_of_a_pattern_is_within_a_group() -> None:

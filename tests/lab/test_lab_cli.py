@@ -15,6 +15,7 @@ from ipexctl.errors import NotHere
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.lab.cluster.machine_support import check
+from tests.refused import refused
 
 REPO = Path(__file__).parents[2]
 
@@ -84,8 +85,10 @@ def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):
         done = lab_cli(*words.split())
         meant = f"ipexctl lab {words.removesuffix(' --name min')} --name mine   # up: mine"
         assert (done.returncode, f"try: {meant}\n" in done.stderr) == (2, True), done.stderr
-    done = lab_cli("up", "-n", "1", "--name", "mine")
-    assert "try: ipexctl lab down --name mine   # ends it" in done.stderr
+    done = lab_cli("up", "-n", "1", "--name", "mine", "--json")
+    (error,) = json.loads(done.stdout)["errors"]
+    assert error["slug"] == "lab-already-up"
+    assert error["hint"].startswith("ipexctl lab down --name mine ")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_what_is_no_name_of_a_lab_is_refused_and_nothing_removed(lab_cli, tmp_pa
     victim.mkdir()
     (victim / "spec.json").write_text("theirs")
     done = lab_cli(*words, "--name", name.format(victim=victim))
-    assert (done.returncode, "is not a valid lab name" in done.stderr) == (2, True)
+    assert (done.returncode, "lab name" in done.stderr) == (2, True)
     assert (victim / "spec.json").read_text() == "theirs"
 
 
@@ -147,8 +150,8 @@ def test_a_lab_is_not_made_where_something_else_lies(lab_cli, tmp_path):
     theirs = tmp_path / "ipexctl" / "labs" / "mine"
     theirs.mkdir(parents=True)
     (theirs / "thesis").write_text("theirs")
-    done = lab_cli("up", "--name", "mine", "--owner", str(os.getpid()))
-    assert (done.returncode, "no lab created it" in done.stderr) == (2, True)
+    done = lab_cli("up", "--name", "mine", "--owner", str(os.getpid()), "--json")
+    assert json.loads(done.stdout)["errors"][0]["slug"] == "lab-folder-taken"
     assert (theirs / "thesis").read_text() == "theirs"
 
 
@@ -204,7 +207,7 @@ def test_missing_tools_leave_the_lower_rungs(tmp_path):
     for tool in ("sshd", "ssh", "ssh-keygen"):
         (tmp_path / tool).symlink_to("/bin/true")
     assert check(LabSpec.plain(1), path=str(tmp_path)) == "flat"
-    with pytest.raises(NotHere, match="the user rung cannot start here") as caught:
+    with refused("rung-unavailable", "user") as caught:
         check(LabSpec.plain(1), "user", path=str(tmp_path))
     assert "apt-get install -y iproute2 mount util-linux" in caught.value.why
 

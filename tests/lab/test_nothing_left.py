@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.errors import InputError
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster.practice_cluster import names
+from tests.refused import refused
 
 SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, isa="amx"), HostSpec()))
 
@@ -163,11 +163,11 @@ def test_a_lab_ends_with_its_owner_even_by_kill_9(full_rung, lab_root):
 
 def test_a_name_is_taken_once_and_free_again_after_a_crash(full_rung, make_lab):
     lab = make_lab(LabSpec.plain(1, name="twice"))
-    with pytest.raises(InputError, match="lab 'twice' is already up"):
+    with refused("lab-already-up", "twice"):
         make_lab(LabSpec.plain(1, name="twice"))
     os.kill(lab.watchdog, signal.SIGKILL)
     wait_for_nothing(lab)
-    with pytest.raises(InputError, match="lab 'twice' is not up"):
+    with refused("lab-not-up", "twice"):
         Lab.open("twice", root=lab.folder.parent)
     again = make_lab(LabSpec.plain(1, name="twice"))
     assert again.run_in("node01", ["hostname"]).stdout == "node01\n"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.errors import InputError, NotHere
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster import machine_support
 from ipexctl.lab.cluster.rungs import FLAT, USER, fit
 from tests.cli import ipexctl
+from tests.refused import refused
 
 pytestmark = pytest.mark.lab
 
@@ -133,7 +133,7 @@ def test_a_host_of_the_user_rung_cannot_change_this_machine(lab):
 
 @pytest.mark.parametrize("lab", [FLAT], indirect=True)
 def test_a_fault_that_the_flat_rung_cannot_make_is_refused(lab):
-    with pytest.raises(NotHere, match="'unplug' needs hosts with namespaces"):
+    with refused("fault-needs-namespaces", "unplug"):
         lab.fault("node01", "unplug")
 
 
@@ -148,7 +148,7 @@ def test_what_a_rung_leaves_out_is_named():
 
 
 def test_a_rung_that_does_not_exist_is_refused():
-    with pytest.raises(InputError, match="unknown rung 'best'"):
+    with refused("unknown-value", "best"):
         machine_support.check(LabSpec.plain(1), "best")
 
 

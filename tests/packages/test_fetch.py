@@ -12,7 +12,7 @@ import pytest
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import NotHere
 from ipexctl.install.stack.lock_file import Package
-from ipexctl.packages.download import Broken, Download
+from ipexctl.packages.download import Broken, Download, TooLarge
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
 from tests.packages.served import Fault, Served, served
@@ -90,8 +90,9 @@ def test_a_rerun_goes_on_where_a_server_that_gave_up_had_stopped(
 
 def test_other_bytes_are_thrown_away(server: Served, tmp_path: Path) -> None:
     server.faults[FILE.file] = Fault("other")
-    with pytest.raises(FetchFailed, match="is not the file recorded in ipexctl.lock"):
+    with pytest.raises(FetchFailed) as failed:
         fetch(server, tmp_path)
+    assert "sha256" in failed.value.why
     assert [p for p in (tmp_path / "store").rglob("*") if p.is_file()] == []
 
 
@@ -110,7 +111,7 @@ def test_a_store_that_cannot_be_written_is_called_that_and_not_the_servers_fault
     server: Served, tmp_path: Path
 ) -> None:
     (tmp_path / "store").write_text("in the way")
-    with pytest.raises(NotHere, match="cannot save a-1-py3-none-any.whl"):
+    with pytest.raises(NotHere, match=FILE.file):
         fetch(server, tmp_path)
 
 
@@ -143,6 +144,6 @@ def test_a_server_that_sends_more_than_was_locked_is_not_listened_to(
     download = Download(urllib.request.build_opener().open, wait=waited.append)
     with (tmp_path / "out").open("a+b") as out:
         out.write(CONTENT[:resumed])
-        with pytest.raises(Broken, match="it sends more than the 100 bytes that were expected"):
+        with pytest.raises(TooLarge, match=" 100 bytes "):
             download.into(out, f"{server.url}/files/{FILE.file}", {}, lambda n: None, 100)
         assert (out.seek(0, 2), waited) == (0, [])

@@ -162,8 +162,9 @@ def test_the_agent_refuses_to_fetch_what_is_no_file_of_an_index(
 def test_a_host_without_room_asks_the_index_for_nothing(
     agent: Agent, index: Served, tmp_path: Path
 ) -> None:
-    with pytest.raises(HostFailed, match="not enough disk space"):
+    with pytest.raises(HostFailed) as refused:
         bring(agent, index, tmp_path / "root", replace(BLOB, size=1 << 60))
+    assert refused.value.slug == "no-space"
     assert index.asked(BLOB.name) == []
 
 
@@ -239,9 +240,8 @@ def test_a_site_that_may_want_a_login_is_known(
 
 def test_files_that_only_this_machine_can_get_at_are_refused_to_hosts(shop: Shop) -> None:
     outcome = shop.install("--fetch", "each")  # they are in a folder here
-    assert (outcome.code, shop.current) == (2, "")
-    assert "--fetch each: the hosts cannot fetch any of the files" in outcome.err
-    assert "some are in a folder of this machine" in outcome.err
+    assert (outcome.code, outcome.slug, shop.current) == (2, "hosts-cannot-fetch", "")
+    assert "--fetch each" in outcome.err and "folder" in outcome.err
 
 
 # --- three ways to two hosts ---------------------------------------------------------------------

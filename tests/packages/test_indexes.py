@@ -48,8 +48,9 @@ def test_devnull_as_the_file_means_no_file_at_all(conf: dict[str, str]) -> None:
 
 def test_a_broken_file_is_told_by_its_name(tmp_path: Path, conf: dict[str, str]) -> None:
     (tmp_path / "pip.conf").write_text("no section = here")
-    with pytest.raises(InputError, match=r"pip\.conf is invalid"):
+    with pytest.raises(InputError, match=r"pip\.conf") as refused:
         from_pip(conf)
+    assert refused.value.slug == "pip-config-invalid"
 
 
 def test_options_come_first_and_what_uv_was_told_replaces_pips_word() -> None:

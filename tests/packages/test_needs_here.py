@@ -26,10 +26,8 @@ def test_a_cuda_build_is_taken_only_with_the_option_that_agrees_to_it(shop: Shop
     only_cuda(shop)
     for options in ((), ("-y",), ("--check",)):
         refused = shop.install(*options)
-        assert refused.code == 2
-        assert "torch 2.13.0 is only available as a CUDA build" in refused.err
-        assert "your indexes have no torch 2.13.0+cpu" in refused.err
-        assert "--allow-cuda" in refused.err
+        assert (refused.code, refused.slug) == (2, "only-cuda")
+        assert "2.13.0+cpu" in refused.err and "--allow-cuda" in refused.err
     assert (shop.envs(), (shop.work / "ipexctl.lock").exists()) == ([], False)
     taken = shop.install("--allow-cuda")
     assert (taken.states, taken.document["cuda"]) == (["changed"], True)
@@ -131,13 +129,10 @@ def test_a_file_as_windows_writes_it_may_name_folders_by_variables(shop: Shop) -
 def test_what_contradicts_the_stack_is_told_with_its_file(shop: Shop) -> None:
     (shop.work / "pyproject.toml").write_text('[project]\ndependencies = ["torch==2.5"]\n')
     clash = shop.install("-r", "pyproject.toml")
-    assert clash.code == 2
-    assert (
-        "the requirements file asks for 'torch==2.5', but the stack has torch 2.13.0" in clash.err
-    )
-    assert "--torch 2.5" in clash.err
+    assert (clash.code, clash.slug) == (2, "requirement-conflicts")
+    assert [word in clash.err for word in ("'torch==2.5'", "2.13.0", "--torch 2.5")] == [True] * 3
     broken = shop.install("-r", "not-there.txt")
-    assert (broken.code, "no such requirements file: not-there.txt" in broken.err) == (2, True)
+    assert (broken.code, broken.slug) == (2, "requirements-missing")
     assert "echo not-there.txt" not in broken.err  # that is no package
 
 
@@ -173,7 +168,7 @@ def test_a_requirements_file_that_has_changed_since_the_lock_is_named(shop: Shop
     needs.unlink()
     assert warnings() == []
     (gone,) = warnings("-r", str(outside))
-    assert gone.endswith("which no longer includes tqdm")  # its file is not here any more
+    assert "tqdm" in gone and " add -r " not in gone  # its file is not here any more
     assert (outside.write_text("tqdm\n"), warnings()) == (5, [])
     assert "outside" not in (shop.work / "ipexctl.lock").read_text()
 
@@ -189,7 +184,7 @@ def test_packages_that_go_with_another_requirements_file_are_named(shop: Shop) -
 
     assert shop.install("-r", "requirements.txt").document["warnings"] == []
     (warning,) = warnings("-r", "extra.txt")
-    assert "no longer includes six; to keep them, add -r requirements.txt" in warning
+    assert " six; " in warning and warning.endswith(" add -r requirements.txt")
     assert warnings("-r", "requirements.txt", "-r", "extra.txt") == []
     (shop.work / "requirements.txt").write_text("tqdm\n")
     assert warnings("-r", "requirements.txt") == []  # its own change

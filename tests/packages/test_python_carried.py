@@ -159,7 +159,7 @@ def test_a_path_on_the_hosts_and_one_to_carry_contradict_each_other(
     shop: Shop, archive: Path
 ) -> None:
     refused = shop.install("--python-from", str(archive), "--python", sys.executable)
-    assert (refused.code, "is a Python of the hosts" in refused.err) == (2, True), refused.err
+    assert (refused.code, refused.slug) == (2, "options-conflict"), refused.err
 
 
 def test_where_no_python_fits_the_message_says_how_one_gets_there() -> None:
@@ -234,8 +234,9 @@ def test_a_mirror_is_asked_for_the_name_that_uv_knows(
     said = re.fullmatch(rf"/mirror/\d+/{name}", path)
     assert said and said[1] == found.version  # the archive itself tells no patch number
     assert fetcher.fetched == archive.stat().st_size
-    with pytest.raises(InputError, match="has more than one Python"):
+    with pytest.raises(InputError) as refused:
         find_build(url, Wanted(ARCH), fetcher, os.environ)
+    assert refused.value.slug == "python-ambiguous"
 
 
 def test_a_mirrors_login_is_used_and_not_told(
@@ -260,8 +261,9 @@ def test_an_address_is_fetched_and_its_sha256_counts(
     url = f"{mirror[0]}/{archive.name}"
     found = find_build(f"{url}#sha256={digest(archive)}", Wanted(ARCH), fetcher, os.environ)
     assert found.sha256 == digest(archive)
-    with pytest.raises(InputError, match="does not match its hash"):
+    with pytest.raises(InputError) as refused:
         find_build(f"{url}#sha256={'0' * 64}", Wanted(ARCH), fetcher, os.environ)
+    assert "0" * 64 in refused.value.why
 
 
 def test_another_version_or_architecture_is_refused_with_both(
@@ -286,16 +288,16 @@ def made(path: Path, *members: tuple[str, bytes]) -> Path:
 def test_what_is_no_python_is_refused(tmp_path: Path, fetcher: Fetcher) -> None:
     text = tmp_path / "a.tar.gz"
     text.write_text("<html>404</html>")
-    for path, said in (
-        (text, "is not a tar.gz"),
-        (made(tmp_path / "b.tar.gz", ("x", b"")), "contains no CPython for Linux"),
-        (made(tmp_path / "c.tar.gz", ("python/bin/python3.11", b"MZ")), "contains no CPython"),
-        (tmp_path, "no CPython 3.x"),
-        (tmp_path / "gone", "does not exist"),
+    for path, slug in (
+        (text, "python-archive-invalid"),
+        (made(tmp_path / "b.tar.gz", ("x", b"")), "python-archive-invalid"),
+        (made(tmp_path / "c.tar.gz", ("python/bin/python3.11", b"MZ")), "python-archive-invalid"),
+        (tmp_path, "python-archive-missing"),
+        (tmp_path / "gone", "python-archive-missing"),
     ):
         with pytest.raises(InputError) as refused:
             find_build(str(path), Wanted(ARCH), fetcher, os.environ)
-        assert said in refused.value.what
+        assert (refused.value.slug, str(path) in refused.value.what) == (slug, True)
 
 
 # --- unpacking, as hosts do it --------------------------------------------------------------------
@@ -315,45 +317,40 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", **more: int
 
 
 SYM, HARD, FOLDER = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
+
+
 EVIL = [
-    ("absolute", [member("/etc/x")], "would leave its folder"),
-    ("dots", [member("python/../../x")], "would leave its folder"),
-    ("beside", [member("pythonx/x")], "is not below python/"),
-    ("a file as the top", [member("python")], "is not a folder"),
-    ("a device", [member("python/x", tarfile.CHRTYPE)], "is neither a file nor"),
-    ("a pipe", [member("python/x", tarfile.FIFOTYPE)], "is neither a file nor"),
-    ("setuid", [member("python/x", mode=0o4755)], "is set-user-id"),
-    ("setgid folder", [member("python/x", FOLDER, mode=0o2755)], "is set-user-id"),
-    ("twice", [member("python/x"), member("python/x")], "is duplicated"),
-    ("a link over a folder",
-     [member("python/a/b"), member("python/a", SYM, "b")], "is duplicated"),
-    ("through a link",
-     [member("python/a", SYM, "."), member("python/a/x")], "written through a link"),
-    ("through a file", [member("python/a"), member("python/a/x")], "written through a file"),
-    ("a link to /", [member("python/a", SYM, "/etc/passwd")], "outside of it"),
-    ("a link that leaves", [member("python/a/b", SYM, "../../x")], "outside of it"),
-    ("a link that leaves through a link",
+    ("absolute", [member("/etc/x")]),
+    ("dots", [member("python/../../x")]),
+    ("beside", [member("pythonx/x")]),
+    ("a device", [member("python/x", tarfile.CHRTYPE)]),
+    ("a pipe", [member("python/x", tarfile.FIFOTYPE)]),
+    ("through a link", [member("python/a", SYM, ".."), member("python/a/x")]),
+    ("a link through a link", [member("python/a", SYM, ".."), member("python/a/x", SYM, "y")]),
+    ("over a link", [member("python/a", SYM, "../x"), member("python/a")]),
+    ("a folder over a link", [member("python/a", SYM, ".."), member("python/a", FOLDER)]),
+    ("through two links",
      [member("python/d/e/f"), member("python/a", SYM, "d/e"),
-      member("python/b", SYM, "a/../../..")],
-     "outside of it"),
-    ("a hard link to what is not in it", [member("python/a", HARD, "/etc/passwd")],
-     "is a link to what is not in it"),
-    ("a hard link to a link", [member("python/a", SYM, "b"), member("python/b", HARD, "python/a")],
-     "is a link to what is not in it"),
+      member("python/b", SYM, "a/../../.."), member("python/b/x")]),
+    ("a hard link to what is not in it", [member("python/a", HARD, "/etc/passwd")]),
+    ("a hard link that leaves", [member("python/a", HARD, "python/../evil.tar.gz")]),
+    ("a hard link through a link",
+     [member("python/a", SYM, ".."), member("python/b", HARD, "python/a/evil.tar.gz")]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("members", "why"), [e[1:] for e in EVIL], ids=[e[0] for e in EVIL])
-def test_hosts_refuse_what_would_leave_its_folder(
-    tmp_path: Path, members: list[Any], why: str
+@pytest.mark.parametrize("members", [e[1] for e in EVIL], ids=[e[0] for e in EVIL])
+def test_hosts_refuse_what_would_be_written_outside_of_its_folder(
+    tmp_path: Path, members: list[Any]
 ) -> None:
     path = tmp_path / "evil.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         for info in members:
             tar.addfile(info, io.BytesIO(b""))
     before = set(everything(tmp_path))
-    with pytest.raises(Failure, match=why):
-        standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(path))
+    with pytest.raises(Failure) as refused:
+        standalone_pythons.unpack(Call(), str(path), str(tmp_path / "place"))
+    assert refused.value.slug == "python-archive-refused"
     outside = {p for p in everything(tmp_path) if not p.startswith(str(tmp_path / "place"))}
     assert outside == before
 
@@ -365,19 +362,21 @@ def everything(folder: Path) -> Iterator[str]:
 def test_hosts_unpack_folders_files_and_links_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "good.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
-        tar.addfile(member("python/bin/p", mode=0o755, size=2), io.BytesIO(b"hi"))
+        tar.addfile(member("python/bin/p", mode=0o755, size=2, uid=1234), io.BytesIO(b"hi"))
         tar.addfile(member("python", FOLDER))
         tar.addfile(member("python/bin", FOLDER))  # after what is in it
         tar.addfile(member("python/bin/same", HARD, "python/bin/p"))
         tar.addfile(member("python/lib/up", SYM, "../bin/p"))
     place = tmp_path / "place"
-    standalone_pythons.Unpacking(Call(), str(place)).all(str(path))
+    standalone_pythons.unpack(Call(), str(path), str(place))
     assert [(place / n).read_text() for n in ("bin/p", "bin/same", "lib/up")] == ["hi"] * 3
     assert os.access(place / "bin" / "p", os.X_OK)
+    assert {p.lstat().st_uid for p in place.rglob("*")} == {os.getuid()}
 
 
 def test_hosts_refuse_half_an_archive(tmp_path: Path, archive: Path) -> None:
     half = tmp_path / "half.tar.gz"
     half.write_bytes(archive.read_bytes()[:200_000])
-    with pytest.raises(Failure, match="is not a complete tar.gz"):
-        standalone_pythons.Unpacking(Call(), str(tmp_path / "place")).all(str(half))
+    with pytest.raises(Failure) as refused:
+        standalone_pythons.unpack(Call(), str(half), str(tmp_path / "place"))
+    assert refused.value.slug == "python-archive-incomplete"

@@ -195,7 +195,7 @@ def test_an_old_torch_with_cuda_inside_is_told_where_no_cpu_build_is_to_be_had(
     found = world.resolve(world.stacks("ipex-1.12.300", "3.8"))
     assert world.whence(found)["torch"] == "1.12.1 default"
     assert found.lock.cuda
-    assert found.no_cpu_build.startswith("your indexes have no torch 1.12.1+cpu, and ")
+    assert " 1.12.1+cpu, " in found.no_cpu_build
 
 
 def test_the_users_own_folder_goes_before_intels_index(world: World) -> None:
@@ -214,8 +214,8 @@ def test_bindings_that_only_the_default_index_has_are_refused(world: World) -> N
         made.unlink()
     with pytest.raises(InputError) as refused:
         world.resolve(world.stacks("ipex-2.7.0", "3.12"))
-    assert refused.value.what.startswith("torch 2.7.0 + IPEX 2.7.0 + oneCCL 2.7.0 is not available")
-    assert "oneccl-bind-pt 2.7.0 is not available" in refused.value.why
+    assert refused.value.slug == "stack-not-available"
+    assert "oneccl-bind-pt 2.7.0 " in refused.value.why
     assert "--stack stock" in refused.value.hint
 
 
@@ -226,8 +226,9 @@ def test_the_old_ipex_that_only_the_default_index_has_is_refused(world: World) -
     page(world.folder / "served/page")
     wheel(world.folder / "served/default/intel-extension-for-pytorch", IPEX, "1.11.200")
     page(world.folder / "served/default/intel-extension-for-pytorch")
-    with pytest.raises(InputError, match="is not available"):
+    with pytest.raises(InputError) as refused:
         world.resolve(world.stacks("ipex-1.11.200", "3.8"))
+    assert refused.value.slug == "stack-not-available"
 
 
 def test_ipex_that_intel_put_on_the_default_index_itself_is_taken_from_there(world: World) -> None:
@@ -248,9 +249,7 @@ def test_a_package_that_drags_in_a_free_name_is_refused(world: World) -> None:
     page(numpy)
     with pytest.raises(InputError) as refused:
         world.resolve(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"))
-    assert "oneccl-bind-pt would come from a public index, where anybody can publish" in (
-        refused.value.why
-    )
+    assert "oneccl-bind-pt would come from a public index" in refused.value.why
 
 
 def test_a_python_without_wheels_of_the_bindings_gives_way_to_one_that_has_them(

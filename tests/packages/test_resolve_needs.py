@@ -89,9 +89,7 @@ def test_what_does_not_go_with_the_stack_is_refused(
     with pytest.raises(InputError) as refused:
         resolve(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"), world.indexes(),
                 narrow, extra)  # fmt: skip
-    assert refused.value.what.startswith(
-        "the requirements given with -r do not fit torch 2.7.0 + IPEX"
-    )
+    assert refused.value.slug == "requirements-do-not-fit"
     assert why in refused.value.why
     assert "pip wheel" in refused.value.hint
 
@@ -130,9 +128,7 @@ def test_a_cuda_build_is_found_behind_an_index_that_hides_it_and_is_called_one(
         "setuptools": "80.9.0 default", "triton": "3.3 default",
     }  # fmt: skip
     assert found.lock.cuda
-    assert found.no_cpu_build == (
-        f"your indexes have no torch 2.7.0+cpu, and {world.url}/cpu/ has no version that fits"
-    )
+    assert " 2.7.0+cpu, " in found.no_cpu_build and f" {world.url}/cpu/ " in found.no_cpu_build
 
 
 def partial(world: World) -> Indexes:
@@ -187,5 +183,5 @@ def test_an_index_that_gives_no_answer_is_named_and_not_waited_for_again(world: 
     wheel(default, "intel_extension_for_pytorch", "2.7.0")
     page(default)
     found = resolve(stacks, world.indexes(), world.environ())
-    assert found.no_cpu_build.endswith("http://127.0.0.1:9/cpu did not answer")
+    assert "http://127.0.0.1:9/cpu did not " in found.no_cpu_build
     assert found.lock.version("torch") == "2.7.0"

@@ -39,11 +39,9 @@ def test_a_version_of_long_ago_is_told_with_its_reason(world: World) -> None:
     on_index(world, "models", "1.0", "2.0", "4.0", needs="numpy>=9")
     on_index(world, "recent", "1.0", source="1.9")
     by_source, by_needs = warned(world, "models", "recent", "speedy")[::-1]
-    assert by_source == (
-        "speedy 0.3.1.dev5 is far behind the newest, 0.17.5; it has no wheel: "
-        "pip wheel speedy==0.17.5 -w FOLDER, then --find-links FOLDER"
-    )
-    assert by_needs.startswith("models 2.0 is far behind the newest, 4.0; ")
+    assert by_source.startswith("speedy 0.3.1.dev5 ")
+    assert "; it has no wheel: pip wheel speedy==0.17.5 " in by_source
+    assert by_needs.startswith("models 2.0 ") and " 4.0; " in by_needs
     assert "numpy>=9" in by_needs
     assert warned(world, "models<3", "recent") == ()  # as the user wants it
 
@@ -70,4 +68,4 @@ def test_what_is_far_behind(chosen: str, newest: str, told: bool) -> None:
     known = [Offer(Version(newest), True, ">=3.13")]
     text = note("a", Version(chosen), known, SpecifierSet(), "3.12", str)
     assert bool(text) == told
-    assert not told or text.endswith("it needs Python >=3.13, and the environment has 3.12")
+    assert not told or (" >=3.13, " in text and text.endswith(" 3.12"))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ipexctl.blobs.blob_store import Room, Store, room_for
-from ipexctl.install.stack.lock_file import Package
-from ipexctl.packages.unpacked_size import unpacked
+from ipexctl.blobs.blob_store import Room, Store
+from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.packages.unpacked_size import room_unpacked
 from tests.install.conftest import make_wheel
 from tests.packages.served import Fault, Served, served
 
@@ -35,6 +36,15 @@ def packages(folder: Path) -> list[Package]:
     ]
 
 
+def lock(files: list[Package]) -> Lock:
+    return Lock("row", "2.13.0", "none", "3.11", "platform", tuple(files), files[0])
+
+
+def room_of(folder: Path) -> Room:
+    members = [m for path in folder.glob("*.whl") for m in zipfile.ZipFile(path).infolist()]
+    return Room(sum(m.file_size for m in members), len(members))
+
+
 def _sha(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -43,11 +53,11 @@ def told(server: Served, store: Store, *, size: bool = True) -> Room | None:
     files = packages(server.folder)
     urls = {p.sha256: f"{server.url}/files/{p.file}" for p in files}
     known = files if size else [Package(p.name, "1", p.file, p.sha256) for p in files]
-    return unpacked(known, urls, store, urllib.request.urlopen)
+    return room_unpacked(lock(known), urls, store, urllib.request.urlopen)
 
 
 def test_the_tables_of_contents_are_enough(server: Served, tmp_path: Path) -> None:
-    real = room_for(sorted(server.folder.glob("*.whl")))
+    real = room_of(server.folder)
     assert told(server, Store(tmp_path / "store")) == real
     assert real.bytes > 3_000_000
     assert all(asked.startswith("bytes=") for path, asked in server.seen if path.endswith(".whl"))
@@ -59,12 +69,12 @@ def test_the_tables_of_contents_are_enough(server: Served, tmp_path: Path) -> No
 def test_what_is_here_or_in_a_folder_is_not_asked_for(server: Served, tmp_path: Path) -> None:
     files = packages(server.folder)
     urls = {p.sha256: (server.folder / p.file).as_uri() for p in files}
-    room = unpacked(files, urls, Store(tmp_path / "store"), urllib.request.urlopen)
-    assert room == room_for(sorted(server.folder.glob("*.whl")))
+    room = room_unpacked(lock(files), urls, Store(tmp_path / "store"))
+    assert room == room_of(server.folder)
     store = Store(tmp_path / "kept")
     for file in files:
         store.add(file.file, [(server.folder / file.file).read_bytes()])
-    assert (unpacked(files, {}, store, urllib.request.urlopen), server.seen) == (room, [])
+    assert (room_unpacked(lock(files), {}, store), server.seen) == (room, [])
 
 
 def test_an_index_that_does_not_tell_leaves_it_unknown(server: Served, tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +14,9 @@ import pytest
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster.rungs import FLAT
+from tests.cli import ipexctl
 from tests.practice_hosts import Homes, Installed, LabRoot, start_lab
 
-REPO = Path(__file__).parents[2]
 HOSTS = ("node01", "node02")
 
 
@@ -51,15 +49,8 @@ class Player:
 
     def command(self, *words: str) -> Played:
         where = ("-f", str(self.lab.hostfile), "-F", str(self.lab.ssh_config))
-        done = subprocess.run(
-            [sys.executable, "-m", "ipexctl", *words, *where, "-l", ",".join(HOSTS)],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(REPO), **self.env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=500,
-        )
+        asked = (*words, *where, "-l", ",".join(HOSTS))
+        done = ipexctl(*asked, cwd=self.folder, env={**os.environ, **self.env})
         return Played(done.returncode, done.stdout, done.stderr)
 
     def play(self, steps: str, *options: str) -> Played:

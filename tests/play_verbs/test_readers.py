@@ -12,8 +12,8 @@ from ipexctl.doctor.report.report import Report
 from ipexctl.doctor.report.suggested_fix import do
 from ipexctl.inventory.inventory import Host
 from ipexctl.play.accelerate_options import config_options
+from ipexctl.play.steps.fleet_steps.ansible_step import AnsibleHost, read_recap
 from ipexctl.play.steps.fleet_steps.doctor_step import Doctor
-from ipexctl.play.text.ansible_recap import AnsibleHost, read_recap
 from ipexctl.play.text.play_values import State
 from ipexctl.run.watch.fetch_outputs import move_into
 
@@ -77,7 +77,7 @@ def test_an_accelerate_config_fills_in_what_the_step_does_not_say(tmp_path):
     found = config_options(tmp_path / "c.yaml", own, "n: 2", notes.append)
     assert (found.n, found.ppn) == (None, None)
     assert "ACCELERATE_MIXED_PRECISION" not in found.env
-    assert any("is overridden by n: 2" in note for note in notes)
+    assert any("n: 2" in note for note in notes)
 
 
 def test_files_that_are_in_dest_already_are_not_new(tmp_path):
@@ -135,8 +135,11 @@ def test_dest_may_be_on_another_disk(tmp_path, monkeypatch):
     assert not (tmp_path / "outputs").exists()
 
 
+SLOW = "the disk is slow"
+
+
 def finding(severity: Severity, host: str) -> Finding:
-    return Finding("X-001", severity, host, "the disk is slow", "12 MB/s", "", do("mount it"))
+    return Finding("X-001", severity, host, SLOW, "12 MB/s", "", do("mount it"))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_doctor_fails_the_hosts_with_findings_of_the_severity(severity, on, fail
     results = {host: Doctor(fail_on=fail_on).judged(report, host) for host in ("a", "b")}
     assert [host for host, r in results.items() if r.state is State.FAILED] == failed
     for host in failed:
-        assert (results[host].detail, results[host].hint) == ("X-001 the disk is slow", "mount it")
+        assert (results[host].detail, results[host].hint) == (f"X-001 {SLOW}", "mount it")
     assert failed or results["a"].detail == (
         "1 warning: X-001" if severity is Severity.WARN else "no warnings"
     )

@@ -1,13 +1,14 @@
-"""`ipexctl play` on this machine, as a process."""
+"""`ipexctl play` on this machine."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests.cli import Ended, ipexctl
 
 REPO = Path(__file__).parents[2]
 
@@ -21,12 +22,9 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return {**os.environ, **own, "XDG_CONFIG_HOME": str(folder / "config"), **more}
 
 
-def run(folder: Path, text: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, text: str, *words: str, **more: str) -> Ended:
     (folder / "play.yaml").write_text(text)
-    return subprocess.run(
-        argv("play.yaml", *words), cwd=folder, env=environment(folder, **more), check=False,
-        text=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-    )  # fmt: skip
+    return ipexctl("play", "play.yaml", *words, cwd=folder, env=environment(folder, **more))
 
 
 def steps(folder: Path, text: str, *words: str, **more: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -67,7 +68,7 @@ def test_any_values(steps: list[tuple[str, object, str, object]], keys: dict[str
     _read(text)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "text",
     [
@@ -83,4 +84,6 @@ def test_any_values(steps: list[tuple[str, object, str, object]], keys: dict[str
     ids=range(8),
 )  # fmt: skip
 def test_long_plays_take_seconds_and_not_minutes(text: str) -> None:
+    began = time.process_time()  # others use this machine, too
     _read(text)
+    assert time.process_time() - began < 20

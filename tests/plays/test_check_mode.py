@@ -53,7 +53,7 @@ def test_what_comes_after_a_step_that_fails_is_listed_in_a_check(tmp_path: Path)
     text = "steps:\n  - assert: {path: ~/missing}\n  - doctor:\n  - sh: 'true'\n"
     found = steps(tmp_path, text, "--check")
     assert [step["state"] for step in found] == ["failed", "unknown", "unknown"]
-    assert found[1]["detail"] == "not checked: an earlier step fails"
+    assert "not checked" in found[1]["detail"]
 
 
 def test_what_a_shell_says_has_the_names_of_the_play(tmp_path: Path):

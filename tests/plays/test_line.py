@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.remote.failure import Failure
 from tests.plays.on_host import line
+from tests.refused import refused
 
 CASES = json.loads((Path(__file__).parent / "lineinfile.json").read_text())["cases"]
 
@@ -42,7 +42,7 @@ AGAIN = ("regexp with $",)
 @pytest.mark.parametrize("name", ["regexp", "insertafter", "insertbefore"])
 def test_a_pattern_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("a\n")
-    with pytest.raises(Failure, match=f"{name} is not a valid regular expression: "):
+    with refused("not-a-pattern", name):
         line(tmp_path / "x", "b", **{name: "["})
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.remote.failure import Failure
 from tests.plays.on_host import apply, as_root, file, line
+from tests.refused import refused
 
 REPO = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ def test_what_is_not_a_file_is_refused_and_waits_for_nobody(shape: str, tmp_path
     path = tmp_path / "odd"
     ODD[shape](path)
     for step in (lambda: file(path, content="x"), lambda: file(path), lambda: line(path, "x")):
-        with pytest.raises(Failure, match=f"is {shape}, not a file") as e:
+        with refused("wrong-file-kind", shape) as e:
             step()
         assert "state: absent" in e.value.hint
 
@@ -53,10 +53,10 @@ def test_what_is_not_a_file_is_refused_and_waits_for_nobody(shape: str, tmp_path
 def test_the_path_that_dots_lead_to_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "kept/inner").mkdir(parents=True)
     for path in (f"{tmp_path}/kept/inner/..", "/", "/..", "/tmp/../.."):
-        with pytest.raises(Failure, match="which ipexctl never removes"):
+        with refused("path-protected"):
             file(path, state="absent", check=True)
         if path.startswith(str(tmp_path)):
-            with pytest.raises(Failure, match="kept, which ipexctl never removes"):
+            with refused("path-protected", "kept"):
                 file(path, state="absent")
     assert (tmp_path / "kept/inner").is_dir()
 
@@ -79,7 +79,7 @@ def test_folders_that_are_too_deep_are_named(tmp_path: Path) -> None:
         os.mkdir("d")
         os.chdir("d")
     os.chdir(here)
-    with pytest.raises(Failure, match="nested deeper than 200"):
+    with refused("folders-too-deep", 200):
         file(tmp_path / "deep", state="absent")
     subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)
 
@@ -112,9 +112,8 @@ def test_a_full_disk_leaves_the_old_content(tmp_path: Path) -> None:
     try:
         file(small / "x", content="old\n")
         for size in (1 << 17, 1 << 20):
-            with pytest.raises(Failure) as e:
+            with refused("write-failed", f"{small}/x") as e:
                 file(small / "x", content="n" * size)
-            assert e.value.what == f"cannot write {small}/x: No space left on device"
             assert e.value.hint == f"df -h {small}"
         assert (small / "x").read_text() == "old\n"
         assert os.listdir(small) == ["x"]
@@ -129,7 +128,7 @@ def test_an_immutable_file_is_named(tmp_path: Path) -> None:
     if subprocess.run(["chattr", "+i", path], check=False, capture_output=True).returncode:
         pytest.skip("this file system has no immutable files")
     try:
-        with pytest.raises(Failure, match=f"cannot write {path}: Operation not permitted") as e:
+        with refused("write-failed", path) as e:
             file(path, content="new\n")
         assert e.value.hint == f"lsattr -d {tmp_path} {path}"
     finally:
@@ -189,7 +188,7 @@ def _busy(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_file_that_another_play_writes_is_not_taken_from_it(_busy: Path) -> None:
     _busy.write_text("old\n")
-    with pytest.raises(Failure, match=f"cannot write {_busy}: another play is writing it"):
+    with refused("write-conflict", _busy):
         file(_busy, content="new\n")
     assert _busy.read_text() == "old\n"
     assert (_busy.parent / ".x.ipexctl-new").exists()

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ipexctl.lab import Lab
+from tests.cli import ipexctl
 
 REPO = Path(__file__).parents[2]
 HOSTS = ("node01", "node02", "node03", "node04")
@@ -41,6 +42,10 @@ class Playing:
         return {**os.environ, "PYTHONPATH": str(REPO), "XDG_STATE_HOME": str(self.folder)}
 
     def run(self, text: str, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        """In this process; in one of its own where that has more than words."""
+        if not more:
+            argv = self.argv(text, *words)[3:]
+            return ipexctl(*argv, cwd=self.folder, env=self.environment)
         return subprocess.run(
             self.argv(text, *words), cwd=self.folder, env=self.environment, check=False, text=True,
             stdin=more.pop("stdin", subprocess.DEVNULL), capture_output=True, timeout=120, **more,

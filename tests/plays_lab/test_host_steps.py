@@ -14,6 +14,7 @@ import pytest
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play import apply_get, apply_service, apply_wait
 from ipexctl.remote.play.task import Task
+from tests.refused import refused
 
 CONTENT = b"model\n" * 100_000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -93,7 +94,7 @@ def test_wait_for_a_port_and_a_path(tmp_path):
         assert (
             apply_wait.apply(task(**{**WAIT, "port": port, "state": "started"}))["changed"] is False
         )
-        with pytest.raises(Failure, match="is still there after 0.5 s"):
+        with refused("wait-timeout", "0.5 s"):
             apply_wait.apply(task(**{**WAIT, "port": port, "state": "stopped", "timeout": 0.5}))
     path = tmp_path / "flag"
     args = {**WAIT, "path": str(path), "state": "present", "timeout": 20}
@@ -106,5 +107,5 @@ def test_a_service_where_there_is_no_systemd_is_refused():
     if os.path.isdir("/run/systemd/system"):
         pytest.skip("systemd runs on this machine")
     args = {"name": "chronyd", "state": "started", "enabled": None, "daemon_reload": False}
-    with pytest.raises(Failure, match="systemd does not run on this host"):
+    with refused("systemd-missing", "chronyd"):
         apply_service.apply(task(**args))

@@ -49,4 +49,4 @@ def test_a_play_and_the_example(cluster: Cluster, hosts: Playing):
         env=hosts.environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "4 hosts, the smallest is" in done.stdout and "node04: node04" in done.stdout
+    assert "4 hosts" in done.stdout and "node04: node04" in done.stdout

@@ -153,8 +153,8 @@ def test_while_a_run_is_active_nothing_goes_and_the_run_is_named(home: Path) -> 
     with open(run / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         done = remove(home, "-y", code=1)
-        assert done["found"][0]["in_use"] == ["run 20260101-000000-abcdef is active"]
-        assert "run 20260101-000000-abcdef is active" in done["hosts"][0]["notes"]
+        (used,) = done["found"][0]["in_use"]
+        assert run.name in used and used in done["hosts"][0]["notes"]
         assert set(before) <= set(listing(home))
     assert remove(home, "-y")["exit_code"] == 0
 
@@ -177,7 +177,7 @@ def test_it_asks_and_no_means_exit_1(home: Path) -> None:
         assert (done.returncode, done.stdout) == (1, f"{DECLINED}\n")
         assert f"in {home}/.ipexctl (" in done.stderr
     refused = call(home, "remove", "--all")
-    assert (refused.returncode, "stdin is not a terminal" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
     assert f"in {home}/.ipexctl (" in refused.stderr
     assert (home / ".ipexctl").is_dir()
     done = typed(home, [b"y\n"])
@@ -215,7 +215,7 @@ def test_here_it_asks_for_each_kind_that_was_not_named(home: Path) -> None:
     pushed(home)
     done = typed(home, [b"y\n", b"y\n", b"n\n"], "--here")
     assert done.returncode == 0, done.stderr
-    assert "Also remove accepted host keys here?" in done.stderr
+    assert " keys " in done.stderr
     assert listing(home / ".local/state/ipexctl") == ["accepted.json"]
     assert (home / ".config/ipexctl/config.toml").exists()
 

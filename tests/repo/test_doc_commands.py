@@ -10,8 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
@@ -25,6 +23,7 @@ import typer.main
 import ipexctl.cli as cli
 from ipexctl.cli.help.help_examples import EXAMPLES
 from ipexctl.errors import IpexctlError
+from tests.cli import ipexctl
 
 UsageError = typer.BadParameter.__mro__[1]  # Click's: Typer has its own copy of Click, or not
 ROOT = Path(__file__).parents[2]
@@ -106,25 +105,32 @@ def read(words: list[str]) -> None:
     command.make_context(words[0], list(rest), parent=context)
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line.place} {line.text[:40]}")
-def test_the_program_takes_the_line(line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def refusal(line: Line) -> str:
+    """Why the program does not take the line, or "" if it does."""
     words = whole(line)
-    assert words is not None, line
+    if words is None:
+        return "a shell would not read it"
     if not words or words[0] in ("--help", "--version") or PLACEHOLDER.match(words[0]):
-        return
-    monkeypatch.chdir(tmp_path)
+        return ""
     cut = any(f" {mark}" in line.text for mark in LEFT_OUT)
     try:
         if words[0] == "run":
             words = cli._rewritten(words, cli._PASTED)
         read(words)
     except typer.Exit:
-        return
+        return ""
     except UsageError as e:
-        assert cut and type(e).__name__ == "MissingParameter", (line, str(e))
+        return "" if cut and type(e).__name__ == "MissingParameter" else str(e)
     except IpexctlError as e:
         # a file of the reader's that is not here is no fault of the line
-        assert MISSING.search(f"{e.what} {e.why}"), (line, e)
+        return "" if MISSING.search(f"{e.what} {e.why}") else f"{e.what} {e.why}"
+    return ""
+
+
+def test_the_program_takes_every_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    refused = [(line.place, line.text, refusal(line)) for line in LINES]
+    assert [found for found in refused if found[2]] == []
 
 
 def test_most_lines_are_found():
@@ -142,10 +148,7 @@ def test_the_lines_that_need_no_host_run(tmp_path: Path):
         words = whole(line) or [""]
         if words[0] not in HERE or any(f" {mark}" in line.text for mark in LEFT_OUT):
             continue
-        done = subprocess.run(
-            [sys.executable, "-m", "ipexctl", *words], cwd=tmp_path, env=env, text=True,
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-        )  # fmt: skip
+        done = ipexctl(*words, cwd=tmp_path, env=env)
         ran += 1
         missing = MISSING.search(done.stderr)
         assert done.returncode in (0, 1, 3) or missing, (line, done.stderr)

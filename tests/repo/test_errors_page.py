@@ -15,21 +15,27 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import error_catalogue  # noqa: E402
 
-FOUND, PASSED = error_catalogue.catalogue(ROOT / "ipexctl")
+Catalogue = tuple[list[error_catalogue.Entry], int]
 
 
-def test_the_page_is_current():
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    """Reads all of the source, so not while tests are collected."""
+    return error_catalogue.catalogue(ROOT / "ipexctl")
+
+
+def test_the_page_is_current(catalogue: Catalogue):
     page = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    assert page == error_catalogue.page(FOUND, PASSED), "make docs"
+    assert page == error_catalogue.page(*catalogue), "make docs"
 
 
-def test_every_class_of_the_tree_is_on_it():
+def test_every_class_of_the_tree_is_on_it(catalogue: Catalogue):
     kinds = {
         name
         for name, value in vars(errors).items()
         if isinstance(value, type) and issubclass(value, errors.IpexctlError)
     }
-    assert {entry.kind for entry in FOUND} == kinds
+    assert {entry.kind for entry in catalogue[0]} == kinds
 
 
 @pytest.mark.parametrize(
@@ -42,8 +48,8 @@ def test_every_class_of_the_tree_is_on_it():
         ("Unreachable", "4", "HOST: no answer for TIMEOUT s", "ssh HOST uptime"),
     ],
 )
-def test_known_errors_are_on_it(kind, code, what, hint):
-    (entry,) = [e for e in FOUND if e.what == what]
+def test_known_errors_are_on_it(catalogue: Catalogue, kind, code, what, hint):
+    (entry,) = [e for e in catalogue[0] if e.what == what]
     assert (entry.kind, entry.code) == (kind, code)
     assert entry.hint.startswith(hint)
 

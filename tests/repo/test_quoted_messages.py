@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 OTHERS = {"No space left on device"}
 
 
-def _texts() -> list[str]:
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
     """All text of the program; a value inside of it is a NUL."""
     found = []
     for path in (ROOT / "ipexctl").rglob("*.py"):
@@ -33,7 +34,6 @@ def _quoted(page: str) -> list[str]:
     return [row for row in rows if " " in row]
 
 
-TEXTS = _texts()
 QUOTED = [(page, row) for page in ("troubleshooting.md", "ssh.md") for row in _quoted(page)]
 
 
@@ -42,11 +42,11 @@ def test_there_are_rows():
 
 
 @pytest.mark.parametrize(("page", "row"), QUOTED)
-def test_a_quoted_message_is_one_of_the_program(page, row):
+def test_a_quoted_message_is_one_of_the_program(texts: list[str], page, row):
     pieces = [piece.strip() for piece in row.split("...") if piece.strip()]
-    unknown = [p for p in pieces if p not in OTHERS and not any(p in text for text in TEXTS)]
+    unknown = [p for p in pieces if p not in OTHERS and not any(p in text for text in texts)]
     assert unknown == [], f"docs/{page} quotes {row!r}"
 
 
-def test_a_message_that_the_program_does_not_have_is_found():
-    assert not any("talks, but has not finished" in text for text in TEXTS)
+def test_a_message_that_the_program_does_not_have_is_found(texts: list[str]):
+    assert not any("talks, but has not finished" in text for text in texts)

@@ -17,6 +17,7 @@ import pytest
 
 from ipexctl.remote.run import run_logs
 from ipexctl.remote.run_files import journal
+from tests.cli import ipexctl
 from tests.ssh.test_shell import Terminal
 
 REPO = Path(__file__).parents[2]
@@ -48,10 +49,7 @@ class Here:
         return [sys.executable, "-m", "ipexctl", *words]
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.argv(*words), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            cwd=self.code, env=self.env, timeout=60,
-        )  # fmt: skip
+        return ipexctl(*words, cwd=self.code, env=self.env)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Returns when both ranks have printed."""

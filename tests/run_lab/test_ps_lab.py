@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli import ipexctl
 from tests.run_lab.test_run_faults import SLEEP, up
 
 
@@ -22,11 +22,7 @@ def from_home(
 ) -> subprocess.CompletedProcess[str]:
     home.mkdir(exist_ok=True)
     lab = ("--hostfile", str(hostfile), "-F", str(config), *runner.root)
-    return subprocess.run(
-        [sys.executable, "-m", "ipexctl", *words, *lab], stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, cwd=home, env=runner.environment(HOME=str(home)),
-        timeout=120,
-    )  # fmt: skip
+    return ipexctl(*words, *lab, cwd=home, env=runner.environment(HOME=str(home)))
 
 
 def listed(runner, home: Path, run_id: str) -> dict:

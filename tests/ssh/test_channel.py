@@ -162,8 +162,8 @@ def test_a_shell_that_runs_nothing_is_told_plainly(make_sshd, transport):
     sshd = make_sshd("ForceCommand echo This account is not available >&2; exit 1")
     with pytest.raises(HostFailed) as e:
         connect(transport(sshd.config("n"), "n"), Host("n"), timeout=PATIENCE)
-    assert "exit code 1 before the command ran" in e.value.what
-    assert e.value.why.startswith("it printed: This account is not available; ")
+    assert (e.value.slug, "exit code 1" in e.value.what) == ("session-ended", True)
+    assert "not available" in e.value.why
     assert "ForceCommand" in e.value.why
 
 
@@ -212,7 +212,7 @@ def test_a_server_that_sends_more_than_its_window_ends_the_connection():
     channel.in_buffer.feed(b"x" * 10)
     bound(channel)
     channel.in_buffer.feed(b"x" * 1990)
-    with pytest.raises(paramiko.SSHException, match="more data than its window allows"):
+    with pytest.raises(paramiko.SSHException, match="window"):
         channel.in_buffer.feed(b"x")
     assert len(channel.in_buffer.read(3000)) == 2000
 

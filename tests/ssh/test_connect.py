@@ -65,8 +65,8 @@ def test_an_unknown_key_is_refused_with_its_fingerprint_before_any_login(sshd, t
     printed = subprocess.run(
         ["ssh-keygen", "-lf", f"{sshd.folder}/host_key.pub"], capture_output=True, text=True
     ).stdout.split()[1]
-    assert (error.what, error.why, error.hint, error.fingerprint) == (
-        "n: its host key is not trusted yet",
+    assert (error.slug, error.why, error.hint, error.fingerprint) == (
+        "host-key-unknown",
         f"ssh-ed25519 {printed}",
         "ipexctl trust -H n",
         printed,
@@ -89,10 +89,8 @@ def test_a_changed_key_is_refused_and_the_old_line_is_named(sshd, transport, tmp
     known = sshd.folder / "known_hosts"
     was = fingerprint(base64.b64decode(old.split()[1]))
     now = fingerprint(base64.b64decode(sshd.host_key.split()[1]))
-    assert error.what == "n: its host key has changed"
-    assert error.why.splitlines()[0] == (
-        f"now ssh-ed25519 {now}; on record ssh-ed25519 {was} in {known}:2"
-    )
+    assert error.slug == "host-key-changed"
+    assert [word in error.why.splitlines()[0] for word in (now, was, f"{known}:2")] == [True] * 3
     assert error.hint.startswith(f"ssh-keygen -R '{name}' -f {known}")
     assert "publickey" not in sshd.log
 
@@ -111,7 +109,7 @@ def test_a_revoked_key_is_refused_wherever_it_stands(sshd, transport, first):
     lines = [f"@revoked * {sshd.host_key}\n", sshd.known_line]
     config = sshd.config("n", known="".join(lines if first else lines[::-1]))
     error = refusal(transport(config, "n"), "n", HostKeyChanged)
-    assert error.what == "n: its host key is revoked"
+    assert error.slug == "host-key-revoked"
 
 
 def test_revoked_host_keys_of_ssh_config_hold(sshd, transport):
@@ -119,7 +117,7 @@ def test_revoked_host_keys_of_ssh_config_hold(sshd, transport):
     revoked.write_text(f"# gone\n{sshd.host_key}\n")
     config = sshd.config("n", more=f"  RevokedHostKeys {revoked}\n")
     error = refusal(transport(config, "n"), "n", HostKeyChanged)
-    assert error.why.endswith(f"is revoked in {revoked}:2")
+    assert (error.slug, error.why.split()[-1]) == ("host-key-revoked", f"{revoked}:2")
 
 
 def test_hashed_names_and_lines_of_other_kinds_are_read(sshd, transport):
@@ -183,7 +181,7 @@ def test_an_unknown_key_of_the_jump_host_is_told_by_its_own_name(make_sshd, tran
     config.write_text(jump_config(inner, outer))
     (outer.folder / "known_hosts").write_text("")
     error = refusal(transport(config, "n"), "n", HostKeyUnknown)
-    assert error.what == "login: its host key is not trusted yet"
+    assert (error.slug, error.what.split(":")[0]) == ("host-key-unknown", "login")
 
 
 def test_what_the_jump_host_cannot_reach_is_told(make_sshd, transport, tmp_path):
@@ -192,7 +190,8 @@ def test_what_the_jump_host_cannot_reach_is_told(make_sshd, transport, tmp_path)
     config.write_text(jump_config(inner, outer))
     inner.stop()
     error = refusal(transport(config, "n"), "n")
-    assert error.what == f"n: the jump host login cannot reach 127.0.0.1:{inner.port}"
+    assert error.slug == "jump-host-cannot-reach"
+    assert error.what.endswith(f"127.0.0.1:{inner.port}")
 
 
 def test_jump_hosts_in_circles_are_refused(sshd, transport, tmp_path):
@@ -219,8 +218,8 @@ def test_a_key_that_isnt_allowed_is_named(sshd, transport):
     (sshd.folder / "authorized_keys").write_text("")
     user = getpass.getuser()
     error = refusal(transport(sshd.config("n"), "n"), "n")
-    assert (error.what, error.why, error.hint) == (
-        f"n: cannot log in as {user}",
+    assert (error.slug, error.why, error.hint) == (
+        "login-failed",
         f"tried: {sshd.folder}/id",
         f"ssh-copy-id {user}@n",
     )
@@ -229,7 +228,7 @@ def test_a_key_that_isnt_allowed_is_named(sshd, transport):
 def test_a_host_that_wants_a_password_is_told_apart(make_sshd, transport):
     sshd = make_sshd("PubkeyAuthentication no", "PasswordAuthentication yes")
     error = refusal(transport(sshd.config("n"), "n"), "n")
-    assert error.why.splitlines()[1].startswith("the host accepts: password")
+    assert (error.slug, "accepts: password" in error.why) == ("login-failed", True)
 
 
 def test_every_key_is_tried_in_turn(sshd, transport):
@@ -245,10 +244,7 @@ def test_a_key_with_a_passphrase_needs_the_agent(sshd, transport):
     argv = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", f"{sshd.folder}/id"]
     subprocess.run(argv, check=True)
     error = refusal(transport(sshd.config("n"), "n"), "n")
-    assert error.why.splitlines() == [
-        "there is no key to try",
-        f"{sshd.folder}/id has a passphrase and is not in the agent (ssh-add {sshd.folder}/id)",
-    ]
+    assert (error.slug, f"{sshd.folder}/id " in error.why) == ("login-failed", True)
     assert error.hint == f"ssh-add {sshd.folder}/id"
 
 
@@ -309,8 +305,11 @@ def test_the_agents_other_keys_are_left_alone_when_ssh_config_says_so(sshd, tran
     for name in ("id", "id.pub"):
         (sshd.folder / name).unlink()
     config = sshd.config("n", more=f"  IdentityAgent {agent['SSH_AUTH_SOCK']}\n")
-    why = refusal(transport(config, "n"), "n").why.splitlines()
-    assert why == ["there is no key to try", f"no such key file: {sshd.folder}/id"]
+    error = refusal(transport(config, "n"), "n")
+    assert (error.slug, error.why.splitlines()[1].split(": ")[1]) == (
+        "login-failed",
+        f"{sshd.folder}/id",
+    )
 
 
 def three_useless_keys(sshd, agent, only):
@@ -339,9 +338,9 @@ def test_a_host_that_hangs_up_before_all_keys_were_tried_is_told(make_sshd, tran
     config = three_useless_keys(sshd, agent, "yes")
     config.write_text(config.read_text() + f"  IdentityFile {sshd.folder}/id\n")
     error = refusal(transport(config, "n"), "n")
-    assert error.what == "n: the host closed the connection after 3 keys"
+    assert (error.slug, "3 keys" in error.what) == ("login-hung-up", True)
     assert error.why.splitlines()[1] == f"not tried: {sshd.folder}/id"
-    assert error.hint.endswith("under Host n: IdentitiesOnly yes, and IdentityFile THE-RIGHT-KEY")
+    assert "IdentitiesOnly" in error.hint
 
 
 def test_a_certificate_that_ssh_config_names_goes_first(sshd, transport, agent, tmp_path):
@@ -388,19 +387,19 @@ def config_for(tmp_path, port):
 def test_a_refused_connection_is_told(transport, tmp_path):
     port = free_port()
     error = refusal(transport(config_for(tmp_path, port), "n"), "n")
-    assert error.what == f"n: 127.0.0.1 port {port} refused the connection"
+    assert (error.slug, str(port) in error.what) == ("connection-refused", True)
 
 
 def test_a_name_that_does_not_resolve_is_told(transport):
     error = refusal(transport(None, "no-such-host.invalid"), "no-such-host.invalid", timeout=30)
-    assert error.what.startswith("no-such-host.invalid: the name no-such-host.invalid cannot")
+    assert error.slug == "name-not-resolved"
 
 
 def test_a_port_that_never_speaks_ends_with_the_deadline(transport, tmp_path):
     started = time.monotonic()
     with port_that(lambda connection: connection.recv(1 << 16)) as port:
         error = refusal(transport(config_for(tmp_path, port), "n"), "n", timeout=1.0)
-    assert error.what == f"n: port {port} accepts connections but sends no SSH banner"
+    assert (error.slug, str(port) in error.what) == ("no-ssh-banner", True)
     assert time.monotonic() - started < PATIENCE
 
 
@@ -412,7 +411,7 @@ def test_a_host_that_stops_after_its_banner_ends_with_the_deadline(transport, tm
 
     with port_that(serve) as port:
         error = refusal(transport(config_for(tmp_path, port), "n"), "n", timeout=1.0)
-    assert error.what == "n: the SSH key exchange did not finish in time"
+    assert error.slug == "key-exchange-timeout"
 
 
 def test_a_port_that_speaks_something_else_is_told(transport, tmp_path):
@@ -422,10 +421,7 @@ def test_a_port_that_speaks_something_else_is_told(transport, tmp_path):
 
     with port_that(serve) as port:
         error = refusal(transport(config_for(tmp_path, port), "n"), "n")
-    assert (error.what, error.why) == (
-        f"n: port {port} does not speak SSH",
-        "it said: 220 mail.example ESMTP",
-    )
+    assert (error.slug, "220 mail.example ESMTP" in error.why) == ("not-ssh", True)
 
 
 @pytest.mark.parametrize("said", [b"", b"Exceeded MaxStartups\r\n"])
@@ -439,7 +435,7 @@ def test_a_host_that_always_hangs_up_is_given_up_at_the_deadline(transport, tmp_
 
     with port_that(serve) as port:
         error = refusal(transport(config_for(tmp_path, port), "n"), "n", timeout=2.0)
-    assert error.what == "n: the host closed the connection before the SSH handshake"
+    assert error.slug == "connection-dropped"
     assert len(calls) > 1
 
 
@@ -453,7 +449,7 @@ def test_a_host_that_is_being_punished_is_not_asked_again(transport, tmp_path):
 
     with port_that(serve) as port:
         error = refusal(transport(config_for(tmp_path, port), "n"), "n")
-    assert (error.what, calls) == ("n: sshd temporarily refuses connections from this machine", [1])
+    assert (error.slug, calls) == ("ssh-penalty", [1])
 
 
 def test_an_option_never_gets_past_the_border_or_ssh(transport, tmp_path):

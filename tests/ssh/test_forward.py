@@ -9,7 +9,7 @@ import pytest
 from paramiko import Message, SSHException
 from paramiko.common import cMSG_CHANNEL_CLOSE, cMSG_CHANNEL_DATA, cMSG_CHANNEL_EOF
 
-from ipexctl.machines.ssh.forward import InOrder
+from ipexctl.machines.ssh.channel import InOrder
 from tests.ssh.test_connect import PATIENCE, jump_config, say
 
 

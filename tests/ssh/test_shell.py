@@ -30,6 +30,7 @@ from tests.ssh.conftest import keygen
 
 PATIENCE = 90.0
 REPO = Path(__file__).parents[2]
+FROM_ENV = "from the environment\n"
 IPEXCTL = [sys.executable, "-m", "ipexctl"]
 
 
@@ -126,7 +127,7 @@ def test_a_command_runs_in_the_environment_and_its_exit_code_is_ours(lab, kind):
     done = subprocess.run(argv, input="from here\n", capture_output=True, text=True, cwd=REPO)
     assert (done.returncode, done.stdout, done.stderr) == (
         3,
-        "from the environment\nit's * $HOME\nfrom here\n",
+        FROM_ENV + "it's * $HOME\nfrom here\n",
         "wrong\n",
     )
 
@@ -218,7 +219,7 @@ def test_where_nothing_is_installed_it_says_so_and_goes_on(lab):
     argv = shell(lab, "--root", "/tmp/nothing", "--", "echo", "hello")
     done = subprocess.run(argv, capture_output=True, text=True, cwd=REPO, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (0, "hello\n")
-    assert done.stderr.startswith("node01: no environment is installed in /tmp/nothing")
+    assert done.stderr.startswith("node01: ") and "/tmp/nothing" in done.stderr
 
 
 def test_a_shell_without_a_terminal_is_refused(lab):
@@ -232,8 +233,9 @@ def test_a_shell_without_a_terminal_is_refused(lab):
 def test_fabric_never_connects_by_itself(sshd, transport, tmp_path):
     """Not even when ours is lost: its own way would take any host key."""
     connection = _connection_class()("127.0.0.1", "root", sshd.port)
-    with pytest.raises(Unreachable, match="the connection was lost"):
+    with pytest.raises(Unreachable, match="^127.0.0.1: ") as e:
         connection.run("true")
+    assert e.value.slug == "connection-lost"
     assert "Connection from" not in sshd.log
 
 
@@ -242,8 +244,9 @@ def test_the_host_key_is_judged_before_a_shell_too(sshd, tmp_path):
     other = (tmp_path / "other.pub").read_text()
     config = sshd.config("n", known=f"[127.0.0.1]:{sshd.port} {other}")
     ssh = SshTransport((Host("n"),), config)
-    with pytest.raises(Unreachable, match="host key has changed"):
+    with pytest.raises(Unreachable) as e:
         ssh.attend(Host("n"), "true", 20.0, pty=False)
+    assert e.value.slug == "host-key-changed"
     ssh.close()
     assert "publickey" not in sshd.log
 
@@ -285,10 +288,10 @@ def test_a_name_that_is_not_in_the_hostfile_is_told(tmp_path):
     hostfile = tmp_path / "hosts"
     hostfile.write_text("node01\nnode02\n")
     assert find(Target(hostfile), "node02").name == "node02"
-    with pytest.raises(InputError, match="there is no host node03") as refused:
+    with pytest.raises(InputError, match="node03") as refused:
         find(Target(hostfile), "node03")
     assert refused.value.hint == f"ipexctl shell node02 -f {hostfile}"
-    with pytest.raises(InputError, match="there is no host other") as refused:
+    with pytest.raises(InputError, match="other") as refused:
         find(Target(hostfile), "other")
     assert refused.value.hint == "available hosts: node[01-02]"
 

@@ -186,13 +186,15 @@ def test_a_mistake_in_ssh_config_is_told_in_the_words_of_ssh(config_file):
     path = config_file("Host a\n Nonsense yes\n")
     with pytest.raises(InputError) as e:
         SshConfig(path).answers([Host("a")])
-    assert "line 2: Bad configuration option: nonsense" in e.value.why
+    assert (e.value.slug, "line 2: " in e.value.why) == ("ssh-config-invalid", True)
+    assert "nonsense" in e.value.why
 
 
 def test_a_file_that_isnt_there_is_refused(tmp_path):
     with pytest.raises(InputError) as e:
         SshConfig(tmp_path / "none.conf")
-    assert e.value.what == f"there is no SSH configuration file {tmp_path}/none.conf"
+    assert e.value.slug == "ssh-config-missing"
+    assert f"{tmp_path}/none.conf" in e.value.what
 
 
 def test_match_needs_the_ssh_program(config_file):

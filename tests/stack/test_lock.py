@@ -160,5 +160,5 @@ BROKEN = [
 def test_a_broken_lock_is_told_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
         parse(text, "ipexctl.lock")
-    assert caught.value.what == "ipexctl.lock is not a lock that ipexctl wrote"
+    assert (caught.value.slug, "ipexctl.lock" in caught.value.what) == ("lock-invalid", True)
     assert why in caught.value.why

@@ -149,16 +149,13 @@ CLASHES = [
 def test_what_contradicts_the_row_is_refused(name: str, text: str, what: str, hint: str) -> None:
     with pytest.raises(InputError) as refused:
         check(Extra((text,)), stacks(name))
-    assert refused.value.what.startswith(f"the requirements file asks for {text!r}")
+    assert repr(text) in refused.value.what
     assert what in refused.value.what
     assert refused.value.hint.startswith(hint)
 
 
 def test_a_constraint_that_contradicts_the_row_is_refused_too() -> None:
-    with pytest.raises(
-        InputError,
-        match=r"the requirements file asks for 'torch<2\.9', but the stack has torch 2\.13\.0",
-    ):
+    with pytest.raises(InputError, match=r" 'torch<2\.9', .* torch 2\.13\.0"):
         check(Extra(constraints=("torch<2.9",)), stacks("torch-2.13"))
 
 
@@ -185,11 +182,7 @@ def test_only_what_holds_on_these_hosts_can_contradict_the_row(
     text: str, marker: str, pythons: tuple[Minor, ...], arch: str, refused: bool
 ) -> None:
     extra = Extra((f"{text}; {marker}", "torch==2.13.0; sys_platform == 'linux'"))
-    expected = (
-        pytest.raises(InputError, match="the requirements file asks for")
-        if refused
-        else nullcontext()
-    )
+    expected = pytest.raises(InputError, match=text.partition("=")[0]) if refused else nullcontext()
     with expected:
         check(extra, stacks("torch-2.13", *pythons, arch=arch))
 

@@ -224,7 +224,8 @@ def test_a_dead_end_says_why(
 def test_ipex_has_wheels_for_x86_alone() -> None:
     with pytest.raises(NothingFits) as none:
         choose([host("a", arch="aarch64")], Request(stack="ipex", mpi="none"), table())
-    assert "ipex-2.8.0: a: there are no wheels for aarch64" in none.value.why
+    (line,) = [line for line in none.value.why.splitlines() if line.startswith("ipex-2.8.0: ")]
+    assert " a: " in line and line.endswith(" aarch64")
 
 
 REQUIRED = [

@@ -45,12 +45,16 @@ def read_drift(host: str, raw: Mapping[str, Any]) -> Drift:
         raise ValueError("no key of an environment")
     more, looked, read = (read_count(raw, name) for name in ("more", "looked", "read"))
     return Drift(
-        host, root, current,
-        tuple((name, version) for name, version in sorted(rows(pairs, 2))),
-        read_changes(raw.get("changed")),
-        tuple((path, what) for path, what in rows(raw.get("files"), 2)),
-        more, looked, read,
-    )  # fmt: skip
+        host,
+        root,
+        current,
+        packages=tuple((name, version) for name, version in sorted(rows(pairs, 2))),
+        changed=read_changes(raw.get("changed")),
+        files=tuple((path, what) for path, what in rows(raw.get("files"), 2)),
+        more=more,
+        looked=looked,
+        read=read,
+    )
 
 
 def most_common_env(drifts: Sequence[Drift]) -> str:

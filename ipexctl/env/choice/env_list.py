@@ -98,11 +98,11 @@ def read_shelf(host: str, raw: Mapping[str, Any]) -> Shelf:
     return Shelf(
         host,
         root,
-        str(current),
-        str(previous),
-        tuple(_env(e) for e in envs),
-        read_count(raw, "blobs"),
-        read_count(raw, "size"),
+        current=str(current),
+        previous=str(previous),
+        envs=tuple(_env(e) for e in envs),
+        blobs=read_count(raw, "blobs"),
+        size=read_count(raw, "size"),
     )
 
 
@@ -115,10 +115,17 @@ def _env(raw: Mapping[str, Any]) -> Env:
     title = f"used from {use}" if used else _title(wheels if isinstance(wheels, list) else [])
     requested = rows(raw.get("requested"), 2)
     return Env(
-        key, raw.get("whole") is True, raw.get("proved") is True, read_count(raw, "size"), title,
-        read_changes(raw.get("changed")), read_date(raw.get("built")), read_users(raw.get("users")),
-        read_count(raw, "shared"), tuple((name, version) for name, version in requested),
-    )  # fmt: skip
+        key,
+        whole=raw.get("whole") is True,
+        proved=raw.get("proved") is True,
+        size=read_count(raw, "size"),
+        title=title,
+        changed=read_changes(raw.get("changed")),
+        built=read_date(raw.get("built")),
+        users=read_users(raw.get("users")),
+        shared=read_count(raw, "shared"),
+        requested=tuple((name, version) for name, version in requested),
+    )
 
 
 def read_count(raw: Mapping[str, Any], name: str) -> int:

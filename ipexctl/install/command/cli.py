@@ -197,12 +197,14 @@ def install(
         raise InputError(
             "--rollback cannot be combined with options that select a stack",
             why="it returns to the hosts' previous environment",
+            slug="options-conflict",
         )
     chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda, upgrade)
     if use_env and (any(chosen) or fetch != "controller" or bundle or rollback or rebuild):
         raise InputError(
             "--use-env cannot be combined with options that select packages",
             why="nothing is installed: the environment is used as it is",
+            slug="options-conflict",
         )
     silent = yes or check or json
 
@@ -231,7 +233,6 @@ def install(
         python_from=python_from,
         fetch=parse_fetch(fetch),
         relay=relay,
-        foresee=check or not yes,
     )
     if rollback:
         _rollback(target, root, check=check, json=json)

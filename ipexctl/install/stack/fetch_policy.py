@@ -26,7 +26,9 @@ def parse_fetch(text: str) -> Fetch:
         return Fetch(text)
     except ValueError:
         words = ", ".join(f.value for f in Fetch)
-        raise InputError(f"--fetch {text}: not a known value", hint=f"one of {words}") from None
+        raise InputError(
+            f"--fetch {text}: not a known value", hint=f"one of {words}", slug="unknown-value"
+        ) from None
 
 
 @dataclass(frozen=True)

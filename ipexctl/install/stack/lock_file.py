@@ -200,6 +200,7 @@ def parse(text: str, source: str, *, remedy: str = "") -> Lock:
         f"{source} is not a lock that ipexctl wrote",
         why=why,
         hint=remedy or f"rm {source}   # the next install resolves the versions again",
+        slug="lock-invalid",
     )
 
 

@@ -96,9 +96,12 @@ def _lines(
     """`done`: files that were read already; named again, they say nothing new."""
     text, path = reader(name, asker)
     if path in within:
-        raise InputError(f"{path} names itself with -r or -c")
+        raise InputError(f"{path} names itself with -r or -c", slug="requirements-loop")
     if len(within) > DEEPEST:
-        raise InputError(f"{within[0]}: requirements files nested more than {DEEPEST} deep")
+        raise InputError(
+            f"{within[0]}: requirements files nested more than {DEEPEST} deep",
+            slug="requirements-nested",
+        )
     if (path, kind) in done:
         return
     done.add((path, kind))
@@ -122,6 +125,7 @@ def _lines(
             raise InputError(
                 f"{place}: {option[1]} is not supported in requirements files",
                 hint=_instead(option[1]),
+                slug="requirements-option",
             )
 
 
@@ -147,7 +151,9 @@ def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
     for extra in filter(None, map(str.strip, extras.split(","))):
         known = optional if isinstance(optional, dict) else {}
         if extra not in known:
-            raise InputError(f"{asker}: {path} has no optional-dependencies named {extra}")
+            raise InputError(
+                f"{asker}: {path} has no optional-dependencies named {extra}", slug="extra-unknown"
+            )
         lists.append(known[extra])
     for found in lists:
         for one in found if isinstance(found, list) else []:
@@ -184,12 +190,14 @@ def _other_project(place: str, named: str) -> InputError:
             why="hosts get wheels, and with `ipexctl run` the folder of this project",
             hint=f"pip wheel --no-deps -w wheels {path}   # name it NAME==VERSION there, and "
             "--find-links wheels\nor copy it into the folder of this project",
+            slug="requirement-not-a-name",
         )
     return InputError(
         what,
         why="hosts get wheels; its code goes there with `ipexctl run`, as part of this project",
         hint=f"-r {path}/pyproject.toml   # instead of that line: its dependencies\n"
         f"ipexctl run --env PYTHONPATH=.:{path} SCRIPT   # its code; with a src layout {path}/src",
+        slug="requirement-not-a-name",
     )
 
 
@@ -223,7 +231,9 @@ def _requirement(place: str, kind: str, line: str) -> _Line:
     if why:
         what = f"{text[:200]!r}{'...' * (len(text) > 200)}"
         hint = "einops>=0.8; python_version < '3.11'   # for example"
-        raise InputError(f"{place}: {what} is not a requirement", why=why, hint=hint)
+        raise InputError(
+            f"{place}: {what} is not a requirement", why=why, hint=hint, slug="requirement-invalid"
+        )
     if found.url:
         raise _no_name(place, text)
     return _Line(place, kind, str(found), hashes)
@@ -234,6 +244,7 @@ def _no_name(place: str, text: str) -> InputError:
         f"{place}: {text!r} is a path or URL, not a package name and version",
         why="only wheels from package indexes and folders are locked and sent to hosts",
         hint=_AS_WHEEL if not text.endswith(".whl") else _WHEEL_FOLDER,
+        slug="requirement-not-a-name",
     )
 
 
@@ -242,13 +253,14 @@ def _dependencies(text: str, path: str) -> list[str]:
     try:
         project = toml.loads(text).get("project", {})
     except ValueError as e:
-        raise InputError(f"{path}: invalid TOML", why=str(e)) from None
+        raise InputError(f"{path}: invalid TOML", why=str(e), slug="pyproject-invalid") from None
     found = project.get("dependencies") if isinstance(project, dict) else None
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         raise InputError(
             f"{path} has no list of dependencies under [project]",
             why="other tables, and dependencies computed at build time, are not read",
             hint="write them into a requirements.txt",
+            slug="no-dependencies",
         )
     return [_requirement(path, "-r", text).text for text in found]
 
@@ -271,6 +283,7 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
                 why="only some rows of the version table include this package, not this one",
                 hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or remove that line from "
                 "the requirements file",
+                slug="requirement-not-in-row",
             )
         version = fixed.get(name, "")
         allowed = (version, f"{version}+cpu")
@@ -282,6 +295,7 @@ def check(extra: Extra, candidates: Sequence[Stack]) -> None:
                 "used together",
                 hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line from the "
                 "requirements file",
+                slug="requirement-conflicts",
             )
 
 

@@ -96,6 +96,7 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
         f"no row of the version table works on {_fold(facts)}",
         why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
         hint="\n".join([_hint(request, rows), *_carry(passed_over)]),
+        slug="no-row-fits",
     )
 
 

@@ -83,6 +83,7 @@ def _as_locked(wanted: Request, lock: Lock, rows: Sequence[Row]) -> Request:
         raise InputError(
             f"ipexctl.lock names the row {lock.row}, which is not in the version table",
             hint="rm ipexctl.lock   # chooses again; `ipexctl stacks` shows the table",
+            slug="lock-row-unknown",
         )
     backend = "gloo" if gloo else ""
     return replace(wanted, row=lock.row, backend=backend, because="ipexctl.lock names it")

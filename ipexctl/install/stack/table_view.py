@@ -93,6 +93,7 @@ def _minor(option: str, text: str) -> Minor | None:
             hint="--python 3.11"
             if option == "python"
             else "--glibc 2.28   # as reported by `ldd --version`",
+            slug="version-invalid",
         ) from None
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl.errors import HostFailed, InputError, NotHere
-from ipexctl.lab.cluster import config_text, host_boot, lab_network, plain_hosts, rungs
+from ipexctl.lab.cluster import host_boot, lab_network, plain_hosts, rungs
 from ipexctl.lab.cluster.host_boot import Running
 from ipexctl.lab.cluster.lab_plan import HostPlan
 from ipexctl.lab.cluster.lab_spec import lab_command
+from ipexctl.lab.cluster.processes import run, sshd_path, wait_until
 
 if TYPE_CHECKING:
     from ipexctl.lab.cluster.watchdog import Watchdog
@@ -31,13 +29,19 @@ def fault(dog: Watchdog, name: str, kind: str) -> None:
     host, running = _find(dog, name)
     heal = lab_command("heal", dog.plan.name, name)
     if not running.pid:
-        raise InputError(f"{name} is not running", hint=f"{heal}   # starts it again")
+        raise InputError(
+            f"{name} is not running", hint=f"{heal}   # starts it again", slug="lab-host-down"
+        )
     if kind in running.faults:
         return
     if "freeze" in running.faults and kind in _NEED_LIFE:
-        raise InputError(f"{name} is frozen", hint=heal)
+        raise InputError(f"{name} is frozen", hint=heal, slug="lab-host-frozen")
     if kind not in dog.breaks:
-        raise NotHere(f"'{kind}' needs hosts with namespaces", why="this lab is on the flat rung")
+        raise NotHere(
+            f"'{kind}' needs hosts with namespaces",
+            why="this lab is on the flat rung",
+            slug="fault-needs-namespaces",
+        )
     dog.breaks[kind](dog, host, running.pid)
     pid = 0 if kind == "kill" else running.pid
     dog.hosts[name] = Running(pid, running.faults | {kind})
@@ -70,7 +74,7 @@ def _kill(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 def _freeze(dog: Watchdog, host: HostPlan, pid: int) -> None:
     seen: set[int] = set()
-    # A process may fork while we go round; stop when a round finds nobody new.
+    # A process may fork in the meantime; stop when a round finds no new process.
     while new := set(_members(pid)) - seen:
         seen |= new
         _signal(new, signal.SIGSTOP)
@@ -102,10 +106,10 @@ def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 
 def _sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    sshd = shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"
-    _enter(
-        pid, [*rungs.as_user(dog.plan.rung, host_boot.free_uid()), sshd, "-E", "/run/lab/sshd.log"]
-    )
+    enter = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "--"]
+    as_user = rungs.as_user(dog.plan.rung, host_boot.free_uid())
+    sshd = [sshd_path(), "-E", "/run/lab/sshd.log"]
+    run([*enter, *as_user, *sshd], what=f"sshd failed on {host.name}")
     _wait(Path(f"/proc/{pid}/root/run/sshd.pid").exists)
 
 
@@ -133,6 +137,7 @@ def _fill(dog: Watchdog, host: HostPlan, pid: int) -> None:
             f"{host.name} has no disk of its own to fill",
             why="its home is on this machine's disk",
             hint=f"start the lab with --host {host.name}:disk=200m",
+            slug="lab-host-without-disk",
         )
     path = f"/proc/{pid}/root{host.home}/{_FILL}"
     with open(path, "wb") as file:
@@ -190,31 +195,13 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _enter(pid: int, argv: list[str]) -> None:
-    spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "--"]
-    env = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
-    done = subprocess.run(
-        [*spaces, *argv],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=env,
-        text=True,
-    )
-    if done.returncode:
-        raise HostFailed(f"{argv[0]} failed on the host", why=done.stdout.strip())
-
-
 def _wait_gone(pid: int) -> None:
     _wait(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
-def _wait(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise HostFailed("the host did not respond in time")
-        time.sleep(0.005)
+def _wait(condition: Callable[[], bool]) -> None:
+    if not wait_until(condition):
+        raise HostFailed("the host did not respond in time", slug="lab-host-timeout")
 
 
 def _kill_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:

@@ -58,6 +58,8 @@ def make(folder: Path, spec: str) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         raise InputError(
-            f"{folder} exists, but no lab created it", hint="give another --name"
+            f"{folder} exists, but no lab created it",
+            hint="give another --name",
+            slug="lab-folder-taken",
         ) from None
     (folder / MARK).write_text(spec)

@@ -9,12 +9,11 @@ import os
 import shutil
 import signal
 import socket
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from ipexctl.lab.cluster import host_tree, linux, rungs
-from ipexctl.lab.cluster.processes import run_quietly
+from ipexctl.lab.cluster.processes import run, wait_until
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -57,7 +56,7 @@ def be_host(boot: Boot, go: int) -> None:
         linux.enter_root(root)
     if os.read(go, 1) != b"g":
         raise OSError("the lab disappeared")
-    run_quietly(["ip", "-batch", "-"], boot.network)
+    run(["ip", "-batch", "-"], boot.network)
     if boot.rung == rungs.USER:  # sshd is an ordinary user there
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("22")
     start_sshd([*rungs.as_user(boot.rung, boot.uid), boot.sshd])
@@ -66,12 +65,9 @@ def be_host(boot: Boot, go: int) -> None:
 def start_sshd(sshd: list[str]) -> None:
     """Start sshd as a daemon and wait until it listens (it writes its pid file then)."""
     Path("/run/sshd.pid").unlink(missing_ok=True)
-    run_quietly([*sshd, "-E", "/run/lab/sshd.log"])
-    deadline = time.monotonic() + 20
-    while not Path("/run/sshd.pid").exists():
-        if time.monotonic() > deadline:
-            raise OSError("sshd did not start listening")
-        time.sleep(0.005)
+    run([*sshd, "-E", "/run/lab/sshd.log"])
+    if not wait_until(Path("/run/sshd.pid").exists):
+        raise OSError("sshd did not start listening")
 
 
 def reap_forever() -> None:

@@ -19,6 +19,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, connect, lab_network, linux, rungs, shapes
 from ipexctl.lab.cluster import host as inner
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
+from ipexctl.lab.cluster.processes import run, sshd_path
 from ipexctl.quick_dataclass import dataclass
 
 _NAMESPACES = linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
@@ -57,7 +58,7 @@ def _proxy(watchdog: int) -> str:
 
 def make_key(path: Path) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(path)]
-    subprocess.run(argv, stdin=subprocess.DEVNULL, check=True, capture_output=True)
+    run(argv)
 
 
 def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]
 
 
 def free_uid() -> int:
-    """A user number that nobody on this machine has."""
+    """A user ID that no account of this machine has."""
     used = {entry.pw_uid for entry in pwd.getpwall()}
     return next(uid for uid in range(_FIRST_UID, _FIRST_UID + 5000) if uid not in used)
 
@@ -117,11 +118,17 @@ class _Start:
         while b"\n" not in self._buffer:
             got = os.read(self._said, 4096)
             if not got:
-                raise HostFailed(f"{self.name} did not come up", why="its first process ended")
+                raise HostFailed(
+                    f"{self.name} did not come up",
+                    why="its first process ended",
+                    slug="lab-host-failed",
+                )
             self._buffer += got
         line, self._buffer = self._buffer.split(b"\n", 1)
         if line.decode() != word:
-            raise HostFailed(f"{self.name} did not come up", why=line.decode())
+            raise HostFailed(
+                f"{self.name} did not come up", why=line.decode(), slug="lab-host-failed"
+            )
         if word == "up":
             os.close(self._said)
 
@@ -193,7 +200,7 @@ def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
         files=_files(folder, plan, host, uid),
         covers=covers,
         network=lab_network.inside(host),
-        sshd=shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd",
+        sshd=sshd_path(),
         shm=spec.shm,
         disk=spec.disk,
         python=spec.python,
@@ -215,7 +222,7 @@ def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:
         with open(home / "disk.img", "wb") as image:
             image.truncate(host.spec.disk)
         argv = ["mkfs.ext4", "-q", "-F", "-m", "0", str(home / "disk.img")]
-        subprocess.run(argv, check=True, capture_output=True, env={"PATH": config_text.PATH})
+        run(argv)
 
 
 def unmount_disks(folder: Path, plan: LabPlan) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.lab.cluster import config_text, linux, rungs
-from ipexctl.lab.cluster.processes import run_quietly
+from ipexctl.lab.cluster.processes import run
 
 if TYPE_CHECKING:
     from ipexctl.lab.cluster.host import Boot
@@ -180,7 +180,7 @@ def _mount_image(image: str, target: str) -> None:
     if not os.path.exists("/dev/loop-control"):
         linux.mount("dev", "/dev", "devtmpfs")  # a chroot's /dev may be bare; this one is ours
     # The kernel frees the loop device with its last mount, which ends with this namespace.
-    run_quietly(["mount", "-n", "-t", "ext4", "-o", "loop,noatime", image, target])
+    run(["mount", "-n", "-t", "ext4", "-o", "loop,noatime", image, target])
     shutil.rmtree(f"{target}/lost+found", ignore_errors=True)
 
 

@@ -13,20 +13,20 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from ipexctl.errors import HostFailed
-from ipexctl.lab.cluster import config_text, linux
+from ipexctl.lab.cluster import linux
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan, Nic
+from ipexctl.lab.cluster.processes import ENV, run, wait_until
 
-_ENV = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def taken() -> list[IPv4Network]:
     """Every IPv4 network this machine has an address in or a route to, but the default."""
     found = []
-    for link in json.loads(_ip("-j", "-4", "addr")):
+    for link in _ip("-4", "addr"):
         for info in link.get("addr_info", ()):
             found.append(f"{info['local']}/{info['prefixlen']}")
-    for route in json.loads(_ip("-j", "-4", "route", "show", "table", "all")):
+    for route in _ip("-4", "route", "show", "table", "all"):
         if route.get("dst", "default") != "default":
             found.append(route["dst"])
     return [net for word in found if (net := IPv4Network(word, strict=False)).prefixlen]
@@ -42,7 +42,11 @@ def start_switch() -> int:
         answer = os.read(ready, 1)
         os.close(ready)
         if not answer:
-            raise HostFailed("the lab's switch did not start", why="no network namespace")
+            raise HostFailed(
+                "the lab's switch did not start",
+                why="no network namespace",
+                slug="lab-network-failed",
+            )
         return pid
     try:
         linux.die_with_parent()
@@ -50,7 +54,7 @@ def start_switch() -> int:
             os._exit(1)
         linux.unshare(linux.CLONE_NEWNET)
         os.write(done, b"g")
-        os.execve("/bin/sleep", ["lab-switch", "infinity"], _ENV)
+        os.execve("/bin/sleep", ["lab-switch", "infinity"], ENV)
     finally:
         os._exit(1)
 
@@ -58,9 +62,11 @@ def start_switch() -> int:
 def claim(link: str, switch: int) -> bool:
     """Lay the cable from this machine to the switch; False when another lab has that name."""
     words = ["link", "add", link, "type", "veth", "peer", "name", "uplink", "netns", str(switch)]
-    done = subprocess.run(["ip", *words], env=_ENV, capture_output=True, text=True)
+    done = subprocess.run(["ip", *words], env=ENV, capture_output=True, text=True)
     if done.returncode and "File exists" not in done.stderr:
-        raise HostFailed("cannot add a network link", why=done.stderr.strip())
+        raise HostFailed(
+            "cannot add a network link", why=done.stderr.strip(), slug="lab-network-failed"
+        )
     return done.returncode == 0
 
 
@@ -143,7 +149,7 @@ def unplug_for_good(host: HostPlan, switch: int) -> None:
     """Remove the ports; the kernel may have done it already."""
     for nic in host.nics:
         argv = [*_inside(switch), "ip", "link", "del", nic.port]
-        subprocess.run(argv, env=_ENV, capture_output=True)
+        subprocess.run(argv, env=ENV, capture_output=True)
 
 
 def inside(host: HostPlan) -> str:
@@ -162,16 +168,11 @@ def _address_add(address: str, device: str) -> str:
 
 def remove(link: str) -> None:
     """Take the cable away and wait until the kernel has."""
-    subprocess.run(["ip", "link", "del", link], env=_ENV, capture_output=True)
+    subprocess.run(["ip", "link", "del", link], env=ENV, capture_output=True)
 
 
-def wait_gone(link: str, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while os.path.exists(f"/sys/class/net/{link}"):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+def wait_gone(link: str) -> bool:
+    return wait_until(lambda: not os.path.exists(f"/sys/class/net/{link}"), 10, 0.02)
 
 
 def limit(device: str, rate: str, pid: int = 0) -> None:
@@ -196,12 +197,8 @@ def _bits(rate: str) -> int:
 
 
 def _ip(*words: str) -> Any:
-    return _run(["ip", *words]) or "[]"
+    return json.loads(_run(["ip", "-j", *words]) or "[]")
 
 
 def _run(argv: list[str], given: str = "") -> str:
-    done = subprocess.run(argv, input=given, env=_ENV, capture_output=True, text=True)
-    if done.returncode:
-        why = done.stderr.strip() or f"exit {done.returncode}"
-        raise HostFailed(f"the lab's network failed at: {' '.join(argv)}", why=why)
-    return done.stdout
+    return run(argv, given, what=f"the lab's network failed at: {' '.join(argv)}")

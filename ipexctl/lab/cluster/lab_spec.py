@@ -61,26 +61,42 @@ class LabSpec:
         """The same with every host named, or InputError."""
         check_name(self.name)
         if self.user not in USERS:
-            raise InputError(f"unknown user '{self.user}'", hint="use trainer or root")
+            raise InputError(
+                f"unknown user '{self.user}'", hint="use trainer or root", slug="unknown-value"
+            )
         _need(_RATE, self.uplink, "link rate", "such as 100mbit")
         if self.flat:
             return self._checked_flat()
         if not 1 <= len(self.hosts) <= MAX_HOSTS:
-            raise InputError(f"a lab must have 1 to {MAX_HOSTS} hosts, not {len(self.hosts)}")
+            raise InputError(
+                f"a lab must have 1 to {MAX_HOSTS} hosts, not {len(self.hosts)}",
+                slug="host-count-invalid",
+            )
         hosts = tuple(_checked(h, i) for i, h in enumerate(self.hosts, 1))
         names = [h.name for h in hosts]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
-            raise InputError(f"host name '{twice[0]}' is listed twice")
+            raise InputError(f"host name '{twice[0]}' is listed twice", slug="host-listed-twice")
         return replace(self, hosts=hosts)
 
     def _checked_flat(self) -> LabSpec:
         if self.ipv6:
-            raise InputError("a flat lab has IPv4 addresses", hint="leave out --flat or --ipv6")
+            raise InputError(
+                "a flat lab has IPv4 addresses",
+                hint="leave out --flat or --ipv6",
+                slug="options-conflict",
+            )
         if self.hosts:
-            raise InputError("a flat lab has no shapes", hint="leave out --flat or --host/--isa")
+            raise InputError(
+                "a flat lab has no shapes",
+                hint="leave out --flat or --host/--isa",
+                slug="options-conflict",
+            )
         if not 1 <= self.flat <= MAX_FLAT:
-            raise InputError(f"a flat lab must have 1 to {MAX_FLAT} addresses, not {self.flat}")
+            raise InputError(
+                f"a flat lab must have 1 to {MAX_FLAT} addresses, not {self.flat}",
+                slug="host-count-invalid",
+            )
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -106,13 +122,19 @@ def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpe
     row = isas.split(",") if isas else []
     hosts = {f"node{i:02d}": HostSpec(name=f"node{i:02d}") for i in range(1, count + 1)}
     if len(row) > count:
-        raise InputError(f"--isa lists {len(row)} hosts, but the lab has {count}")
+        raise InputError(
+            f"--isa lists {len(row)} hosts, but the lab has {count}", slug="too-many-isas"
+        )
     for name, word in zip(list(hosts), row, strict=False):
         hosts[name] = replace(hosts[name], isa=word)
     for option in options:
         name, _, words = option.partition(":")
         if name not in hosts:
-            raise InputError(f"--host {option}: no host '{name}' in this lab", hint=_known(hosts))
+            raise InputError(
+                f"--host {option}: no host '{name}' in this lab",
+                hint=_known(hosts),
+                slug="unknown-lab-host",
+            )
         hosts[name] = parse_shape(hosts[name], words)
     return tuple(hosts.values())
 
@@ -129,7 +151,9 @@ def parse_shape(host: HostSpec, words: str) -> HostSpec:
             changes[field] = parse(value)
         else:
             known = ", ".join([*(f"{k}=" for k in _VALUES), *_SWITCHES])
-            raise InputError(f"unknown shape '{word}'", hint=f"use one of: {known}")
+            raise InputError(
+                f"unknown shape '{word}'", hint=f"use one of: {known}", slug="unknown-shape"
+            )
     return replace(host, **changes)
 
 
@@ -137,13 +161,19 @@ def parse_size(text: str) -> int:
     """64k, 200M, 2g or bytes."""
     match = re.fullmatch(r"(\d{1,18})([kmg]?)b?", text.lower())
     if not match or not int(match[1]):
-        raise InputError(f"'{text}' is not a size", hint="write it as 64k, 200m or 2g")
+        raise InputError(
+            f"'{text}' is not a size", hint="write it as 64k, 200m or 2g", slug="not-a-size"
+        )
     return int(match[1]) << 10 * "bkmg".index(match[2] or "b")
 
 
 def _whole(text: str) -> int:
     if not re.fullmatch(r"\d{1,9}", text) or not int(text):
-        raise InputError(f"'{text}' is not a valid count", hint="write a number of at least 1")
+        raise InputError(
+            f"'{text}' is not a valid count",
+            hint="write a number of at least 1",
+            slug="not-a-number",
+        )
     return int(text)
 
 
@@ -184,18 +214,25 @@ def _checked(host: HostSpec, number: int) -> HostSpec:
         _need(_NIC, nic, "network card name", "at most 15 characters, and not lo")
     if not 1 <= len(set(host.nics)) == len(host.nics) <= _MAX_NICS:
         raise InputError(
-            f"{host.name}: a host has 1 to {_MAX_NICS} network cards with different names"
+            f"{host.name}: a host has 1 to {_MAX_NICS} network cards with different names",
+            slug="lab-nics-invalid",
         )
     if host.isa and host.isa not in ISAS:
-        raise InputError(f"{host.name}: unknown isa '{host.isa}'", hint=f"one of {', '.join(ISAS)}")
+        raise InputError(
+            f"{host.name}: unknown isa '{host.isa}'",
+            hint=f"one of {', '.join(ISAS)}",
+            slug="unknown-value",
+        )
     if host.disk and host.disk < _LEAST_DISK:
-        raise InputError(f"{host.name}: the disk must be at least 8 MiB (8m)")
+        raise InputError(
+            f"{host.name}: the disk must be at least 8 MiB (8m)", slug="lab-disk-too-small"
+        )
     return host
 
 
 def _need(pattern: re.Pattern[str], text: str, what: str, hint: str) -> None:
     if not pattern.fullmatch(text):
-        raise InputError(f"'{text}' is not a valid {what}", hint=hint)
+        raise InputError(f"'{text}' is not a valid {what}", hint=hint, slug="bad-lab-value")
 
 
 def _known(hosts: dict[str, HostSpec]) -> str:

@@ -51,17 +51,25 @@ def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: 
     rungs.check_rung(rung)
     if not platform.startswith("linux"):
         raise NotHere(
-            "a lab needs Linux", hint="run ipexctl lab on a Linux machine or in a Linux VM"
+            "a lab needs Linux",
+            hint="run ipexctl lab on a Linux machine or in a Linux VM",
+            slug="not-linux",
         )
     missing, packages = _missing(_PACKAGES, path)
     if missing:
-        raise NotHere(f"a lab needs {missing}", hint=f"apt-get install -y {packages}")
+        raise NotHere(
+            f"a lab needs {missing}",
+            hint=f"apt-get install -y {packages}",
+            slug="lab-tools-missing",
+        )
     if not os.path.exists("/proc/self"):
-        raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc")
+        raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc", slug="proc-missing")
     for each in [rung] if rung else rungs.RUNGS:
         if not (reason := why_not(each, spec, path)):
             return each
-    raise NotHere(f"a lab on the {rung} rung cannot start here", why=reason)
+    raise NotHere(
+        f"a lab on the {rung} rung cannot start here", why=reason, slug="rung-unavailable"
+    )
 
 
 def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
@@ -111,7 +119,9 @@ def process(pid: int) -> int:
         return os.pidfd_open(pid)
     except (OSError, OverflowError):
         raise InputError(
-            f"--owner {pid}: there is no such process", hint="ipexctl lab up --owner $$"
+            f"--owner {pid}: there is no such process",
+            hint="ipexctl lab up --owner $$",
+            slug="no-such-process",
         ) from None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,11 +20,11 @@ from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, folders, lab_plan, linux
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
 from ipexctl.lab.cluster.lab_spec import LabSpec
-from ipexctl.lab.cluster.processes import ENV
+from ipexctl.lab.cluster.processes import ENV, sshd_path
 
 
 def account() -> str:
-    """Who logs in: the user of this process, for sshd may let in nobody else."""
+    """The login user: that of this process, since sshd may accept no other user."""
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
@@ -35,7 +34,9 @@ def claim(spec: LabSpec, folder: Path) -> LabPlan:
         plan = lab_plan.plan_loopback(spec, block, folder, account())
         with suppress(OSError):
             return lab_plan.with_port(plan, _free_port([host.address for host in plan.hosts]))
-    raise HostFailed("no free loopback addresses", hint="ipexctl lab down --all")
+    raise HostFailed(
+        "no free loopback addresses", hint="ipexctl lab down --all", slug="no-free-addresses"
+    )
 
 
 def _free_port(addresses: list[str]) -> int:
@@ -64,14 +65,13 @@ def start(folder: Path, plan: LabPlan, host: HostPlan, key: str = "host_key") ->
     (own / "sshd.pid").unlink(missing_ok=True)
     if not os.geteuid():
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd of root wants it, empty
-    sshd = shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"
-    argv = [sshd, "-D", "-f", str(own / "sshd_config"), "-E", str(own / "sshd.log")]
+    argv = [sshd_path(), "-D", "-f", str(own / "sshd_config"), "-E", str(own / "sshd.log")]
     pid = subprocess.Popen(argv, env=ENV, stdin=subprocess.DEVNULL, start_new_session=True).pid
     deadline = time.monotonic() + 20
     while not (own / "sshd.pid").exists():
         if os.waitpid(pid, os.WNOHANG)[0] or time.monotonic() > deadline:
             said = (own / "sshd.log").read_text().strip().splitlines()[-1:] or ["sshd ended"]
-            raise HostFailed(f"{host.name} did not come up", why=said[0])
+            raise HostFailed(f"{host.name} did not come up", why=said[0], slug="lab-host-failed")
         time.sleep(0.005)
     return pid
 

@@ -15,15 +15,17 @@ from typing import Any
 
 import ipexctl
 from ipexctl.base.located_errors import nearest
+from ipexctl.base.quoting import quote
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.lab.cluster import config_text, folders, lab_network, machine_support, rungs, shapes
 from ipexctl.lab.cluster.folders import state_root
 from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
+from ipexctl.lab.cluster.processes import wait_until
 from ipexctl.local.environment import environment
 from ipexctl.quick_dataclass import dataclass
 
-_ERRORS: dict[str, type[IpexctlError]] = {"input": InputError, "not-here": NotHere}
+_ERRORS: dict[str, type[IpexctlError]] = {"InputError": InputError, "NotHere": NotHere}
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Lab:
             raise InputError(
                 f"lab '{spec.name}' is already up",
                 hint=f"{lab_command('down', spec.name)}   # ends it; or give another --name",
+                slug="lab-already-up",
             )
         try:
             folders.make(folder, json.dumps({**wanted.to_json(), "rung": rung}))
@@ -106,7 +109,7 @@ class Lab:
             if others := [each for each in names(root) if each != name]:
                 near = nearest(name, others) or others[0]
                 hint = f"{lab_command(verb, near, *words)}   # up: {', '.join(others)}"
-            raise InputError(f"lab '{name}' is not up", why=why, hint=hint)
+            raise InputError(f"lab '{name}' is not up", why=why, hint=hint, slug="lab-not-up")
         state = json.loads((folder / "state.json").read_text())
         return cls(
             name=name,
@@ -149,7 +152,15 @@ class Lab:
 
     def _host(self, name: str, address: str, home: str, own_disk: bool) -> LabHost:
         own = self.folder / "hosts" / name
-        return LabHost(name, address, home, own / "sshd.log", own, own_disk, self)
+        return LabHost(
+            name=name,
+            address=address,
+            home=home,
+            sshd_log=own / "sshd.log",
+            _folder=own,
+            _own_disk=own_disk,
+            _lab=self,
+        )
 
     def status(self) -> dict[str, tuple[int, list[str]]]:
         """Per host: process 1 (0 when down) and the faults it has now."""
@@ -160,7 +171,9 @@ class Lab:
         if kind not in FAULTS:
             command = lab_command("fault", self.name, host, nearest(kind, FAULTS) or "KIND")
             known = f"kinds: {', '.join(FAULTS)}"
-            raise InputError(f"unknown fault '{kind}'", hint=f"{command}   # {known}")
+            raise InputError(
+                f"unknown fault '{kind}'", hint=f"{command}   # {known}", slug="unknown-fault"
+            )
         self._ask("fault", host=host, kind=kind)
 
     def heal(self, host: str) -> None:
@@ -183,6 +196,7 @@ class Lab:
             raise InputError(
                 f"{host} is not running",
                 hint=f"{lab_command('heal', self.name, host)}   # starts it again",
+                slug="lab-host-down",
             )
         user = self.user if self.rung == rungs.FLAT else user or self.user
         apart = user == "root" and self.rung != rungs.FLAT
@@ -191,6 +205,16 @@ class Lab:
         clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
         inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
         return [*self._way_in(pid, 0 if user == "root" else self._uid), *clean, *inside]
+
+    def login_argv(self, host: str, argv: Sequence[str] = (), *, root: bool = False) -> list[str]:
+        """A command that logs in over SSH and runs `argv`, or a shell; with `root` as
+        `shell_argv`, and also where this lab's sshd may be unable to allocate a terminal."""
+        if root or self.rung == rungs.FLAT:
+            return self.shell_argv(host, argv, user="root")
+        if host not in self.addresses:
+            self._known(host)
+        target = self.addresses[0] if host in self.hosts and self.addresses else host
+        return ["ssh", "-F", str(self.ssh_config), target, *([quote(argv)] if argv else ())]
 
     def _way_in(self, pid: int, uid: int) -> list[str]:
         if self.rung == rungs.FLAT:
@@ -210,13 +234,12 @@ class Lab:
             full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
 
-    def no_such_host(self, host: str) -> InputError:
-        hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
-        return InputError(f"no host '{host}' in lab '{self.name}'", hint=hint)
-
     def _known(self, host: str) -> str:
         if host not in self.hosts:
-            raise self.no_such_host(host)
+            hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
+            raise InputError(
+                f"no host '{host}' in lab '{self.name}'", hint=hint, slug="unknown-lab-host"
+            )
         return host
 
     def _ask(self, op: str, **rest: str) -> Any:
@@ -295,7 +318,7 @@ def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
         line = pipe.readline()
     if not line:
         why = (folder / "watchdog.log").read_text()[-2000:] if folder.exists() else ""
-        raise HostFailed("the lab did not start", why=why)
+        raise HostFailed("the lab did not start", why=why, slug="lab-failed")
     _unwrap(json.loads(line))
 
 
@@ -308,26 +331,28 @@ def _ask(folder: Path, request: dict[str, str]) -> Any:
             client.sendall(json.dumps(request).encode() + b"\n")
             line = client.makefile("r").readline()
     except OSError as error:
-        raise HostFailed("the lab does not answer", why=str(error)) from None
+        raise HostFailed("the lab does not answer", why=str(error), slug="lab-no-answer") from None
     finally:
         os.close(way)
     if not line:
-        raise HostFailed("the lab does not answer", why="its watchdog has ended")
+        raise HostFailed(
+            "the lab does not answer", why="its watchdog has ended", slug="lab-no-answer"
+        )
     return _unwrap(json.loads(line))
 
 
 def _unwrap(answer: dict[str, Any]) -> Any:
     if "error" in answer:
-        slug, what, why, hint = answer["error"]
-        raise _ERRORS.get(slug, HostFailed)(what, why=why, hint=hint)
+        said = answer["error"]
+        kind = _ERRORS.get(said["type"], HostFailed)
+        raise kind(said["what"], why=said["why"], hint=said["hint"], slug=said["slug"])
     return answer["ok"]
 
 
 def _wait_down(folder: Path, link: str, seconds: float = 300) -> None:
     """Removing the files takes its time: an environment on each host is gigabytes."""
-    deadline = time.monotonic() + seconds
-    while not remove_dead(folder):
-        if time.monotonic() > deadline:
-            raise HostFailed("the lab did not end", why=f"see {folder}/watchdog.log")
-        time.sleep(0.02)
+    if not wait_until(lambda: remove_dead(folder), seconds, 0.02):
+        raise HostFailed(
+            "the lab did not end", why=f"see {folder}/watchdog.log", slug="lab-not-ended"
+        )
     lab_network.wait_gone(link)

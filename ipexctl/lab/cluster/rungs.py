@@ -34,7 +34,9 @@ _FLAT_LAB = {"uplink": "--uplink", "names": "--names", "ipv6": "--ipv6"}
 
 def check_rung(word: str) -> None:
     if word and word not in RUNGS:
-        raise InputError(f"unknown rung '{word}'", hint=f"use one of: {', '.join(RUNGS)}")
+        raise InputError(
+            f"unknown rung '{word}'", hint=f"use one of: {', '.join(RUNGS)}", slug="unknown-value"
+        )
 
 
 def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
@@ -47,7 +49,9 @@ def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
         return spec, tuple(left_out)
     if spec.flat:
         raise InputError(
-            "the flat rung has no --flat lab", hint=f"start {min(spec.flat, 8)} hosts with -n"
+            "the flat rung has no --flat lab",
+            hint=f"start {min(spec.flat, 8)} hosts with -n",
+            slug="options-conflict",
         )
     plain = HostSpec()
     for host in spec.hosts:

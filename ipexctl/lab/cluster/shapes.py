@@ -78,7 +78,9 @@ def covers(spec: HostSpec, machine: Machine) -> dict[str, Tree]:
     if not regrouped and not spec.isa:
         return {}
     if spec.isa and machine.arch != "x86_64":
-        raise InputError(f"{spec.name}: isa={spec.isa} needs an x86_64 machine")
+        raise InputError(
+            f"{spec.name}: isa={spec.isa} needs an x86_64 machine", slug="isa-needs-x86"
+        )
     places = layout(spec, machine.cpus) if regrouped else ()
     made = {"/proc/cpuinfo": Tree({"": cpuinfo(machine.cpuinfo, spec.isa, places)})}
     if regrouped:
@@ -98,6 +100,7 @@ def layout(spec: HostSpec, cpus: tuple[int, ...]) -> tuple[Place, ...]:
             f" cannot be made from {len(cpus)} CPUs",
             why="a lab only regroups the CPUs that this machine has",
             hint=f"choose counts whose product divides {len(cpus)}",
+            slug="lab-topology-impossible",
         )
     each, in_node = cores // sockets, cores // nodes
     return tuple(

@@ -51,7 +51,11 @@ class Watchdog:
             if lab_network.claim(planned.link, self.switch):
                 lab_network.open_switch(planned, self.switch)
                 return planned
-        raise HostFailed("no free address block in 10.64.0.0/10", hint="ipexctl lab down")
+        raise HostFailed(
+            "no free address block in 10.64.0.0/10",
+            hint="ipexctl lab down",
+            slug="no-free-addresses",
+        )
 
     def open(self) -> None:
         """Make keys and files, boot every host, say where things are in state.json."""
@@ -75,9 +79,10 @@ class Watchdog:
         try:
             return {"ok": self._do(request)}
         except IpexctlError as error:
-            return {"error": [error.slug, error.what, error.why, error.hint]}
+            return {"error": _document(error)}
         except Exception as error:
-            return {"error": ["host-failed", f"the lab failed: {error}", repr(error), ""]}
+            failed = HostFailed(f"the lab failed: {error}", why=repr(error), slug="lab-failed")
+            return {"error": _document(failed)}
 
     def _do(self, request: dict[str, Any]) -> Any:
         if request["op"] == "status":
@@ -88,7 +93,7 @@ class Watchdog:
             return faults.heal(self, request["host"])
         if request["op"] == "down":
             return None
-        raise HostFailed(f"unknown lab request '{request['op']}'")
+        raise HostFailed(f"unknown lab request '{request['op']}'", slug="unknown-lab-request")
 
     def collect(self) -> bool:
         """Note hosts that ended by themselves; False when the switch did, and so the lab."""
@@ -173,6 +178,10 @@ def _one_request(dog: Watchdog, listener: socket.socket) -> bool:
     return False
 
 
+def _document(error: IpexctlError) -> dict[str, object]:
+    return {**error.document(), "type": type(error).__name__}
+
+
 def _watchdog(folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -> Watchdog:
     if rung == rungs.FLAT:
         return FlatWatchdog(folder, spec, left_out)
@@ -212,8 +221,7 @@ def main(folder: Path, ready: int, owner: int) -> int:
         os.close(ready)
         serve(dog, listener, watch)
     except IpexctlError as error:
-        fault = {"error": [error.slug, error.what, error.why, error.hint]}
-        os.write(ready, json.dumps(fault).encode() + b"\n")
+        os.write(ready, json.dumps({"error": _document(error)}).encode() + b"\n")
         return 1
     finally:
         if dog:

@@ -37,7 +37,7 @@ class Certificate:
 
 
 def parse_certificate(blob: bytes) -> Certificate | None:
-    """None for a plain key, and for anything that isn't whole."""
+    """None for a plain key, and for an incomplete certificate."""
     try:
         return _parse(_Reader(blob), blob)
     except (struct.error, UnicodeDecodeError):
@@ -99,8 +99,9 @@ def _parse(reader: _Reader, blob: bytes) -> Certificate | None:
     signature = reader.string()
     _Reader(signature).string()
     return Certificate(
-        plain, key, kind, key_id, principals, valid_after, valid_before, has_conditions,
-        authority, signed, signature,
+        key_type=plain, key=key, kind=kind, key_id=key_id, principals=principals,
+        valid_after=valid_after, valid_before=valid_before, has_conditions=has_conditions,
+        authority=authority, signed=signed, signature=signature,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""known_hosts files, as OpenSSH reads them: who has vouched for which key.
+"""known_hosts files, as OpenSSH reads them: which keys are accepted for which host.
 
 Hashed names, `[host]:port`, wildcards, negation, comma lists, `@revoked` and `@cert-authority` are
 understood. What a certificate says is judged in machines/openssh/host_certificates.py.
@@ -49,7 +49,7 @@ class Verdict:
 
 
 def parse_known_hosts(text: str, source: str) -> tuple[Entry, ...]:
-    """Every readable line. Others are left out, as OpenSSH does: they vouch for nobody."""
+    """Every readable line. Others are ignored, as OpenSSH does."""
     parsed = (
         _parse_line(line, Place(source, number, 1))
         for number, line in enumerate(text.split("\n"), 1)
@@ -98,7 +98,7 @@ class KnownHosts:
         return tuple(dict.fromkeys(found))
 
     def authorities(self, names: Sequence[str]) -> tuple[Entry, ...]:
-        """The lines that let somebody sign certificates for this host."""
+        """The lines that accept an authority's certificates for this host."""
         return tuple(e for name in names for e in self.find(name) if e.marker == "@cert-authority")
 
     def judge_certificate(self, names: Sequence[str], authority: bytes, key: bytes) -> Verdict:

@@ -22,7 +22,7 @@ def debug(host: Host) -> str:
 
 
 def copy_id(host: Host, user: str = "") -> str:
-    """`user`: who logs in where the hostfile names nobody; "" leaves that to ssh."""
+    """`user`: the login user if the hostfile has none; "" leaves that to ssh."""
     name = host.user or user
     return quote(("ssh-copy-id", *_port(host), f"{name}@{where(host)}" if name else where(host)))
 

@@ -217,7 +217,7 @@ def own_answer(config: Config, name: str, local_user: str) -> Answer:
 
 
 def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
-    """The answer for a host of the same class; None where it can't be told from this one."""
+    """The answer for a host of the same class; None if it cannot be derived from this one."""
     found = config.values(answer.name, "hostname")
     template = " ".join(_words(found[0])) if found else "%h"
     if _hostname(template, answer.name) != answer.hostname:

@@ -36,4 +36,5 @@ def input_gone(host: Host, seen: str, likely: str = "") -> HostFailed:
         why=f"{seen}; likely {likely or f'`read` in {USUAL} or a file that it sources'}",
         hint=f"{login_command.ssh(host, 'cat')} <<< ok   # should print ok; let what reads run in "
         "interactive shells only: [[ $- == *i* ]] && read ...",
+        slug="startup-file-reads-input",
     )

@@ -5,12 +5,11 @@ known_hosts before a byte of ours about the user is sent. The reasons: docs/deci
 
     config.py     how a host is reached: asks `ssh -G`
     dial.py       the TCP connection, up to the first line the host says
-    forward.py    the same, where a jump host makes the connection
     link.py       key exchange by Paramiko
     host_keys.py  is it the right host?
     login.py      private keys, the agent, and a password where the user gives one
     secrets.py    asks for passwords and passphrases, once
-    channel.py    one command on the host
+    channel.py    one command on the host; a connection that a jump host makes
     stdio.py      a command on the host with our stdin, stdout and stderr
     terminal.py   a terminal on the host, by Fabric
 """
@@ -18,7 +17,6 @@ known_hosts before a byte of ours about the user is sent. The reasons: docs/deci
 from __future__ import annotations
 
 import atexit
-import random
 import threading
 import time
 from collections.abc import Sequence
@@ -34,18 +32,15 @@ from ipexctl.machines.openssh.host_certificates import parse_certificate
 from ipexctl.machines.openssh.known_hosts import Standing, lookup_names
 from ipexctl.machines.openssh.ssh_config import Answer, proxy_command
 from ipexctl.machines.ssh import stdio
-from ipexctl.machines.ssh.channel import SshChannel, execute
+from ipexctl.machines.ssh.channel import SshChannel, execute, forward
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain
-from ipexctl.machines.ssh.dial import Dropped, Wire, dial, dial_command, greet
-from ipexctl.machines.ssh.forward import forward
+from ipexctl.machines.ssh.dial import Wire, dial, dial_command, greet, retry_dropped
 from ipexctl.machines.ssh.host_keys import HostKey, KnownFiles, accept, judge_certificate
 from ipexctl.machines.ssh.link import Link, Wanted, greeting, load, seconds_left
 from ipexctl.machines.ssh.login import KeyRing, authenticate
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.wire.transport import Channel, allow_files
 from ipexctl.quick_dataclass import dataclass
-
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
 
 
 class SshTransport:
@@ -149,18 +144,12 @@ class SshTransport:
         return link
 
     def _greet(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
-        """A connection with its keys exchanged. sshd may drop some of many at once: try again."""
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                wire = self._wire(answer, deadline, via)
-                return self._exchange_keys(answer, wire, deadline)
-            except Dropped as e:
-                rest = pause * random.uniform(0.5, 1.5)
-                if time.monotonic() + rest >= deadline:
-                    raise _dropped(answer, str(e)) from None
-            time.sleep(rest)
-            pause = min(pause * 2, LONGEST_PAUSE)
+        """A connection with its keys exchanged."""
+
+        def attempt() -> Link:
+            return self._exchange_keys(answer, self._wire(answer, deadline, via), deadline)
+
+        return retry_dropped(attempt, deadline)
 
     def _wire(self, answer: Answer, deadline: float, via: Hops | None) -> Wire:
         hops = jump_chain(answer, self._answer) if via is None else via
@@ -190,6 +179,7 @@ class SshTransport:
                 f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
                 why=getattr(e, "text", "") or str(e),  # sshd's words
                 hint=login_command.ssh(answer.given, "true", options=("-J", ",".join(hops))),
+                slug="jump-host-cannot-reach",
             ) from None
         return Wire(channel)
 
@@ -197,15 +187,15 @@ class SshTransport:
         with self._lock:
             jump = self._jumps.setdefault(hops, _Jump())
         with jump.lock:
-            if jump.error:
-                raise jump.error.about(answer.name)
-            if jump.link is None or not jump.link.transport.is_active():
+            if not jump.error and not (jump.link and jump.link.transport.is_active()):
                 try:
                     hop = self._answer(hop_host(hops[-1]))
                     jump.link = self._login(hop, deadline, hops[:-1])
                 except Unreachable as e:
-                    jump.error = _JumpError(hops[-1], e)
-                    raise jump.error.about(answer.name) from None
+                    jump.error = e
+            if jump.error:
+                raise _behind_jump(answer.name, hops[-1], jump.error) from None
+            assert jump.link
             return jump.link
 
     # --- one connection --------------------------------------------------------------------------
@@ -243,31 +233,21 @@ class SshTransport:
 
 
 @dataclass
-class _JumpError:
-    hop: str
-    error: Unreachable
-
-    def about(self, name: str) -> Unreachable:
-        if isinstance(self.error, HostKeyUnknown | HostKeyChanged):
-            return self.error  # to be told once, by its own name
-        why = f"{self.error.what}\n{self.error.why}".strip()
-        return Unreachable(
-            f"{name}: no connection through {self.hop}", why=why, hint=self.error.hint
-        )
-
-
-@dataclass
 class _Jump:
-    """One jump host for everybody; one failure for everybody too."""
+    """A jump host: one connection, or one failure, for all hosts behind it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     link: Link | None = None
-    error: _JumpError | None = None
+    error: Unreachable | None = None
 
 
-def _dropped(answer: Answer, said: str) -> Unreachable:
+def _behind_jump(name: str, hop: str, error: Unreachable) -> Unreachable:
+    """The error of the jump host, for a host behind it."""
+    if isinstance(error, HostKeyUnknown | HostKeyChanged):
+        return error  # shown once, under the jump host's own name
     return Unreachable(
-        f"{answer.name}: the host closed the connection before the SSH handshake",
-        why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
-        hint=login_command.debug(answer.given),
+        f"{name}: no connection through {hop}",
+        why=f"{error.what}\n{error.why}".strip(),
+        hint=error.hint,
+        slug="jump-host-unreachable",
     )

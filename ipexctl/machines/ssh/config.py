@@ -132,12 +132,14 @@ class SshConfig:
             raise InputError(
                 f"{host.name}: ssh_config was not read in {ASK_TIMEOUT:.0f} s",
                 hint=f"{self._check(host)}   # a `Match exec` that hangs?",
+                slug="ssh-config-timeout",
             ) from None
         if done.returncode:
             raise InputError(
                 f"{host.name}: ssh cannot read its configuration",
                 why=done.stderr.decode("utf-8", "replace").strip(),
                 hint=self._check(host),
+                slug="ssh-config-invalid",
             )
         return read_answer(done.stdout.decode("utf-8", "replace"), host.name, self._config)
 
@@ -150,6 +152,7 @@ class SshConfig:
             raise InputError(
                 "ssh_config has `Match` lines, and only the ssh program can evaluate them",
                 hint="install the OpenSSH client, or name a file without Match: -F FILE",
+                slug="ssh-config-match",
             )
         return own_answer(self._config, host.name, self.me.user or getpass.getuser())
 
@@ -165,6 +168,7 @@ class SshConfig:
             raise InputError(
                 f"there is no SSH configuration file {self._file}",
                 hint="correct the path; without -F, ipexctl reads ~/.ssh/config",
+                slug="ssh-config-missing",
             )
         return parse_config(
             (text, _Includes(base, self.me)) for file, base in files for text in _texts([str(file)])
@@ -190,7 +194,7 @@ def _texts(paths: Iterable[str]) -> list[str]:
             found.append(read_file(Path(path)).decode("utf-8", "surrogateescape"))
         except OSError as e:
             if e.errno == errno.EFBIG:
-                raise InputError(f"{path}: {e.strerror}") from None
+                raise InputError(f"{path}: {e.strerror}", slug="ssh-config-unreadable") from None
             continue  # ssh itself ignores what isn't there, and complains about the rest
     return found
 
@@ -209,7 +213,7 @@ def ssh_options(host: Host, config_file: Path | None) -> list[str]:
 
 
 def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
-    """The whole way: the first hop may have a ProxyJump of its own, and so on."""
+    """All jump hosts on the way: the first hop may have a ProxyJump of its own, and so on."""
     hops = answer.proxy_jump
     while hops:
         before = ask(hop_host(hops[0])).proxy_jump
@@ -221,6 +225,7 @@ def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
                 f"{answer.name}: ProxyJump is circular",
                 why=" -> ".join(hops),
                 hint=f"{login_command.ssh(answer.given, options=('-G',))} | grep -i proxyjump",
+                slug="proxyjump-circular",
             )
     return hops
 

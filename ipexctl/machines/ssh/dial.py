@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import errno
 import queue
+import random
 import re
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ipexctl.errors import Unreachable
+from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
 from ipexctl.quick_dataclass import dataclass
 
+T = TypeVar("T")
 BANNER_LIMIT = 1 << 16
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
 SEE_SSHD = "systemctl status ssh sshd; ss -tln"
 _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
@@ -41,7 +45,30 @@ Names = Callable[[], KnownNames]
 
 
 class Dropped(Exception):
-    """The host closed the connection before it said anything of SSH: worth another try."""
+    """The host closed the connection before the SSH handshake: worth another try."""
+
+    def __init__(self, host: Host, said: str) -> None:
+        super().__init__(said)
+        self.error = Unreachable(
+            f"{host.name}: the host closed the connection before the SSH handshake",
+            why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
+            hint=login_command.debug(host),
+            slug="connection-dropped",
+        )
+
+
+def retry_dropped(attempt: Callable[[], T], deadline: float) -> T:
+    """sshd drops some of many connections at once (MaxStartups): tries until the deadline."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return attempt()
+        except Dropped as e:
+            rest = pause * random.uniform(0.5, 1.5)
+            if time.monotonic() + rest >= deadline:
+                raise e.error from None
+        time.sleep(rest)
+        pause = min(pause * 2, LONGEST_PAUSE)
 
 
 @dataclass
@@ -136,15 +163,17 @@ def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
                     f"{answer.name}: no answer through its ProxyCommand",
                     why="the host is down, or the proxy cannot reach it",
                     hint=login_command.debug(answer.given),
+                    slug="proxy-no-answer",
                 ) from None
             raise Unreachable(
                 f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
                 why="another service listens there, or sshd hangs or is overloaded",
                 hint=login_command.debug(answer.given),
+                slug="no-ssh-banner",
             ) from None
         except OSError as e:  # a reset, where our line came to a closed door
             if not seen:
-                raise Dropped(str(e)) from None
+                raise Dropped(answer.given, str(e)) from None
             data = b""
         seen += data
         if not data or len(seen) > BANNER_LIMIT:
@@ -160,11 +189,14 @@ def _no_ssh(answer: Answer, seen: bytes) -> Exception:
             f"{answer.name}: sshd temporarily refuses connections from this machine",
             why=f"it said: {text[:200]} (PerSourcePenalties, after failed logins)",
             hint="wait a minute, and fix the logins that fail",
+            slug="ssh-penalty",
         )
     if not text or text.startswith("Exceeded"):
-        return Dropped(text)
+        return Dropped(answer.given, text)
     return Unreachable(
-        f"{answer.name}: port {answer.port} does not speak SSH", why=f"it said: {text[:200]}"
+        f"{answer.name}: port {answer.port} does not speak SSH",
+        why=f"it said: {text[:200]}",
+        slug="not-ssh",
     )
 
 
@@ -230,20 +262,25 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
             why="sshd is not running or is listening on another port, or a firewall is rejecting "
             "the connection",
             hint=f"on {answer.name}: {SEE_SSHD}",
+            slug="connection-refused",
         )
     if isinstance(error, TimeoutError) or error.errno in _NO_ANSWER:
         return Unreachable(
             f"{answer.name}: no answer from {where}",
             why="the host is down, the address is wrong, or a firewall drops the packets",
             hint=f"ping {address}",
+            slug="no-answer",
         )
     if error.errno in _NO_ROUTE:
         return Unreachable(
             f"{answer.name}: there is no route to {address}",
             why=str(error),
             hint=f"ip route get {address}",
+            slug="no-route",
         )
-    return Unreachable(f"{answer.name}: cannot connect to {where}", why=str(error))
+    return Unreachable(
+        f"{answer.name}: cannot connect to {where}", why=str(error), slug="connect-failed"
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -89,7 +89,7 @@ class KnownFiles:
             try:
                 text = Path(path).read_text("utf-8", "replace")
             except OSError:
-                text = ""  # a file that isn't there vouches for nobody
+                text = ""  # a missing file has no keys
             self._files[path] = parse_known_hosts(text, path)
         return self._files[path]
 
@@ -97,7 +97,7 @@ class KnownFiles:
 def judge_certificate(
     answer: Answer, known: KnownHosts, names: tuple[str, ...], cert: Certificate
 ) -> Verdict:
-    """UNKNOWN when nobody lets its signer speak for this host; raises when it is no good."""
+    """UNKNOWN if no known_hosts line accepts its authority; raises if the certificate is bad."""
     verdict = known.judge_certificate(names, cert.authority, cert.key)
     if verdict.standing is not Standing.KNOWN:
         return verdict
@@ -110,6 +110,7 @@ def judge_certificate(
             f"{answer.name}: its host certificate is not valid",
             why=f"the certificate {cert.key_id!r}: {wrong}",
             hint="sign it again: ssh-keygen -s CA -h -n NAMES ssh_host_ed25519_key.pub",
+            slug="host-certificate-invalid",
         )
     return verdict
 
@@ -141,6 +142,7 @@ def remember(key: HostKey, path: Path) -> None:
             f"cannot save the host key of {key.answer.name} in {path}",
             why=reason_of(e),
             hint="free disk space, then run the command again",
+            slug="host-key-not-saved",
         ) from None
 
 
@@ -159,7 +161,7 @@ def _append_line(file: io.FileIO, line: bytes) -> None:
 
 
 def accept(key: HostKey) -> None:
-    """Raises unless somebody vouched for this very key."""
+    """Raises HostKeyUnknown or HostKeyChanged unless known_hosts has this key."""
     standing = key.verdict.standing
     if standing is Standing.UNKNOWN:
         raise HostKeyUnknown(
@@ -167,12 +169,14 @@ def accept(key: HostKey) -> None:
             why=f"{key.key_type} {key.fingerprint}",
             hint=f"ipexctl trust -H {key.answer.name}",
             fingerprint=key.fingerprint,
+            slug="host-key-unknown",
         )
     if standing is Standing.REVOKED:
         raise HostKeyChanged(
             f"{key.answer.name}: its host key is revoked",
             why=f"{key.key_type} {key.fingerprint} is revoked in {_places(key)}",
             hint="give the host a new key, or ask whoever revoked this one",
+            slug="host-key-revoked",
         )
     if standing is Standing.CHANGED:
         raise changed(key)
@@ -203,6 +207,7 @@ def changed(key: HostKey) -> HostKeyChanged:
         why=f"now {key.key_type} {key.fingerprint}; on record {old}\n"
         "either the host was set up again, or someone is intercepting the connection",
         hint="\n".join(commands) + "   # only when you know why it changed",
+        slug="host-key-changed",
     )
 
 
@@ -227,12 +232,15 @@ def _revoked_lines(answer: Answer, path: Path) -> list[Entry]:
         data = path.read_bytes()
     except OSError as e:
         raise Unreachable(
-            f"{answer.name}: RevokedHostKeys of ssh_config cannot be read", why=reason_of(e)
+            f"{answer.name}: RevokedHostKeys of ssh_config cannot be read",
+            why=reason_of(e),
+            slug="revoked-keys-unreadable",
         ) from None
     if data.startswith(_KRL_MAGIC):
         raise Unreachable(
             f"{answer.name}: RevokedHostKeys {path} is a KRL, which ipexctl cannot read",
             hint="name a plain list of public keys, or write @revoked lines into known_hosts",
+            slug="revoked-keys-unreadable",
         )
     rows = enumerate(data.decode("utf-8", "replace").split("\n"), 1)
     words = ((number, row.split()) for number, row in rows)

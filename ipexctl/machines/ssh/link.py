@@ -1,4 +1,4 @@
-"""One connection: Paramiko's transport, told to be quick and quiet."""
+"""One connection: Paramiko's transport, without its logging, alarms and unlimited sizes."""
 
 from __future__ import annotations
 
@@ -205,6 +205,7 @@ def _allowed(
             f"{host}: ssh_config allows no {key} that ipexctl supports",
             why=f"{key} {','.join(allowed)}; known: {','.join(sound)}",
             hint="--transport openssh   # the ssh program itself",
+            slug="ssh-algorithm-unsupported",
         )
     return found
 
@@ -230,13 +231,17 @@ def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
             f"{answer.name}: the SSH key exchange did not finish in time",
             why="the host is overloaded, or a firewall lets only small packets pass (MTU)",
             hint=login_command.debug(answer.given),
+            slug="key-exchange-timeout",
         )
     if isinstance(error, EOFError | ConnectionError):
-        return Dropped(str(error))
+        return Dropped(answer.given, str(error))
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
         return Unreachable(
             f"{answer.name}: the host and ipexctl have no SSH algorithm in common",
             why=str(error),
             hint="update the host's OpenSSH, or this machine's paramiko",
+            slug="ssh-algorithms-differ",
         )
-    return Unreachable(f"{answer.name}: the SSH key exchange failed", why=str(error))
+    return Unreachable(
+        f"{answer.name}: the SSH key exchange failed", why=str(error), slug="key-exchange-failed"
+    )

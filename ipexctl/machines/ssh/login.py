@@ -22,7 +22,7 @@ from ipexctl.machines.ssh.link import Link, seconds_left
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.quick_dataclass import dataclass
 
-AGENT_TIMEOUT = 30.0  # somebody may have to touch a hardware key
+AGENT_TIMEOUT = 30.0  # the user may have to touch a hardware key
 DEFAULT_KEYS = tuple(
     f"~/.ssh/id_{kind}" for kind in ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "dsa")
 )
@@ -40,7 +40,7 @@ class _Candidate:
 class Candidates:
     keys: tuple[_Candidate, ...]
     skipped: tuple[str, ...]  # why other keys are not tried
-    locked: tuple[str, ...] = ()  # files whose passphrase nobody told yet
+    locked: tuple[str, ...] = ()  # files whose passphrase is not known yet
 
 
 _Method = Callable[[Any, str, Any, float], bool]
@@ -96,8 +96,8 @@ class KeyRing:
     def _collect(
         self, files: tuple[str, ...], certificates: tuple[str, ...], only: bool, agent: str
     ) -> Candidates:
-        """In ssh's order: sshd hangs up after a few keys (MaxAuthTries), so those that somebody
-        put into the agent go before files that only lie there."""
+        """In ssh's order: sshd hangs up after a few keys (MaxAuthTries), so keys in the
+        agent go before keys that are only in files."""
         held, skipped = _agent_keys(agent)
         named: list[_Candidate] = []  # by ssh_config, and in the agent
         alone: list[_Candidate] = []  # in a file only
@@ -335,6 +335,7 @@ def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool
         f"{answer.name}: cannot log in as {answer.user}",
         why="\n".join(why),
         hint=_login_hint(login, skipped, with_password=with_password),
+        slug="login-failed",
     )
 
 
@@ -347,6 +348,7 @@ def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
         "sshd accepts at most MaxAuthTries keys per connection",
         hint=f"in ssh_config, under Host {login_command.where(answer.given)}: "
         "IdentitiesOnly yes, and IdentityFile THE-RIGHT-KEY",
+        slug="login-hung-up",
     )
 
 
@@ -368,4 +370,5 @@ def _auth_timeout(answer: Answer, label: str) -> Unreachable:
         why=f"sshd is checking the key {label}; it may be waiting for a directory, DNS or PAM "
         "service",
         hint=login_command.debug(answer.given),
+        slug="login-timeout",
     )

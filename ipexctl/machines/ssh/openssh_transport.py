@@ -7,7 +7,6 @@ errors are text. Whatever ssh_config says, ssh must know the host's key and neve
 from __future__ import annotations
 
 import math
-import random
 import secrets
 import shlex
 import shutil
@@ -22,13 +21,12 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command, startup_files
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
-from ipexctl.machines.ssh.dial import SEE_SSHD, Names
+from ipexctl.machines.ssh.dial import SEE_SSHD, Dropped, Names, retry_dropped
 from ipexctl.machines.ssh.host_keys import own_known_hosts
 from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 from ipexctl.quick_dataclass import dataclass
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 NOISE_LIMIT = 1 << 20
 INPUT_WAIT = 1.0  # seconds at the end in which a command that waits for input gets some
 SSH_FAILED = 255  # ssh's own exit code for everything that isn't the command's
@@ -58,6 +56,7 @@ class OpenSshTransport:
             raise NotHere(
                 "--transport openssh needs the ssh program, which is not installed",
                 hint="apt install openssh-client, or leave --transport out",
+                slug="ssh-program-missing",
             )
         self._program = program
         self._file = config_file
@@ -66,18 +65,8 @@ class OpenSshTransport:
         allow_files(len(hosts))
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
-        """sshd drops some of many at once (MaxStartups): then again, until the deadline."""
         deadline = time.monotonic() + timeout
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return self._try(host, command, deadline)
-            except _Dropped as e:
-                rest = pause * random.uniform(0.5, 1.5)
-                if time.monotonic() + rest >= deadline:
-                    raise e.told from None
-            time.sleep(rest)
-            pause = min(pause * 2, LONGEST_PAUSE)
+        return retry_dropped(lambda: self._try(host, command, deadline), deadline)
 
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
         """RemoteTransport.attend; ssh itself says what is wrong."""
@@ -178,14 +167,6 @@ class _SshProcess(PipeChannel):
         return super().read(size, timeout)
 
 
-class _Dropped(Exception):
-    """The host hung up before it had said who it is: worth another try."""
-
-    def __init__(self, told: Unreachable) -> None:
-        super().__init__(told.what)
-        self.told = told
-
-
 # --- what ssh says, as our errors ----------------------------------------------------------------
 
 
@@ -194,82 +175,92 @@ class _Saying:
     """`said` in ssh's words: what it means, and the next thing to type (fields: `_commands`)."""
 
     said: str
+    slug: str
     means: str
     hint: str
     kind: type[Unreachable] = Unreachable
-    again: bool = False
 
 
+_NO_SSH = ("not-ssh", "its port does not speak SSH", "{debug}")
+_NO_ROUTE = ("no-route", "there is no route to the host", "ip route get {where}")
 _SAYINGS = (
     _Saying(
-        "REVOKED HOST KEY", "its host key is revoked", "find out who revoked it", HostKeyChanged
+        "REVOKED HOST KEY",
+        "host-key-revoked",
+        "its host key is revoked",
+        "find out who revoked it",
+        HostKeyChanged,
     ),
     _Saying(
         "IDENTIFICATION HAS CHANGED",
+        "host-key-changed",
         "its host key has changed",
         "ssh-keygen -R {key}   # only when you know why it changed",
         HostKeyChanged,
     ),
     _Saying(
         "host key is known for",
+        "host-key-unknown",
         "its host key is not trusted yet",
         "ipexctl trust -H {name}",
         HostKeyUnknown,
     ),
-    _Saying("Host key verification failed", "its host key is refused", "{debug}"),
-    _Saying("Connection refused", "the host refused the connection", "on {name}: " + SEE_SSHD),
+    _Saying(
+        "Host key verification failed", "host-key-refused", "its host key is refused", "{debug}"
+    ),
+    _Saying(
+        "Connection refused",
+        "connection-refused",
+        "the host refused the connection",
+        "on {name}: " + SEE_SSHD,
+    ),
     _Saying(
         "during banner exchange",
+        "no-ssh-banner",
         "its port accepts connections but sends no SSH banner",
         "{debug}",
     ),
-    _Saying("timed out", "no answer", "ping {where}"),
-    _Saying("No route to host", "there is no route to the host", "ip route get {where}"),
-    _Saying("Network is unreachable", "there is no route to the host", "ip route get {where}"),
+    _Saying("timed out", "no-answer", "no answer", "ping {where}"),
+    _Saying("No route to host", *_NO_ROUTE),
+    _Saying("Network is unreachable", *_NO_ROUTE),
     _Saying(
         "Permission denied",
+        "login-failed",
         "the login failed",
         "{true}   # must work without a prompt\n"
         "if it does not: {copy}; with Kerberos, run kinit first",
     ),
-    _Saying("Too many authentication failures", "the login failed", "{debug}"),
-    _Saying("banner line contains invalid", "its port does not speak SSH", "{debug}"),
-    _Saying("invalid format", "its port does not speak SSH", "{debug}"),
+    _Saying("Too many authentication failures", "login-hung-up", "the login failed", "{debug}"),
+    _Saying("banner line contains invalid", *_NO_SSH),
+    _Saying("invalid format", *_NO_SSH),
     _Saying(
         "Not allowed at this time",
+        "ssh-penalty",
         "sshd temporarily refuses connections from this machine",
         "wait a minute",
     ),
-    _Saying(
-        "kex_exchange_identification",
-        "the host closed the connection before the SSH handshake",
-        "{debug}",
-        again=True,
-    ),
-    _Saying(
-        "Connection reset by",
-        "the host closed the connection before the SSH handshake",
-        "{debug}",
-        again=True,
-    ),
 )
+_DROPPED = ("kex_exchange_identification", "Connection reset by")
 
 
 def explain(
     host: Host, status: int | None, said: str, names: Names = KnownNames
-) -> Unreachable | _Dropped:
+) -> Unreachable | Dropped:
     """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
     if "Could not resolve hostname" in said:
         return unresolved(host, login_command.where(host), said, names())
     found = next((s for s in _SAYINGS if s.said in said), None)
     if found:
         hint = found.hint.format(**_commands(host))
-        error = found.kind(f"{host.name}: {found.means}", why=said, hint=hint)
-        return _Dropped(error) if found.again else error
+        return found.kind(f"{host.name}: {found.means}", why=said, hint=hint, slug=found.slug)
+    if any(words in said for words in _DROPPED):
+        return Dropped(host, said)
     hint = login_command.debug(host)
     if status is None:
-        return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint)
-    return Unreachable(f"{host.name}: ssh failed (exit {status})", why=said, hint=hint)
+        return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint, slug="ssh-timeout")
+    return Unreachable(
+        f"{host.name}: ssh failed (exit {status})", why=said, hint=hint, slug="ssh-failed"
+    )
 
 
 def _commands(host: Host) -> dict[str, str]:

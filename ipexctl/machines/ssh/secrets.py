@@ -38,7 +38,7 @@ class Secrets:
             return self._password
 
     def open(self, path: str, key_with: Callable[[bytes], T | None]) -> T | None:
-        """What `key_with` makes of the passphrase of this key file, or None: nobody told it."""
+        """What `key_with` makes of the passphrase of this key file; None if the user gave none."""
         with self._lock:
             if path not in self._opened and self._terminal:
                 self._opened[path] = self._prompt_passphrase(path, key_with)
@@ -49,11 +49,12 @@ class Secrets:
             raise InputError(
                 "--ask-pass needs a terminal, but stdin is not one",
                 hint="ssh-copy-id HOST, and log in with a key instead",
+                slug="no-terminal",
             )
         try:
             return self._ask("SSH password: ")
         except EOFError:
-            raise InputError("no password was given") from None
+            raise InputError("no password was given", slug="no-password") from None
 
     def _prompt_passphrase(self, path: str, key_with: Callable[[bytes], T | None]) -> T | None:
         for left in reversed(range(TRIES)):

@@ -96,7 +96,7 @@ def _interrupt(channel: Any) -> None:
 
 def connection_lost(host: Host) -> Unreachable:
     hint = login_command.ssh(host, "uptime")
-    return Unreachable(f"{host.name}: the connection was lost", hint=hint)
+    return Unreachable(f"{host.name}: the connection was lost", hint=hint, slug="connection-lost")
 
 
 class _Inbox:
@@ -198,7 +198,7 @@ def _patiently(stream: int, event: int, call: Callable[[int, A], R], argument: A
 def _closed_stream(stream: int, error: OSError) -> int:
     if error.errno != errno.EPIPE:
         name = "stdout" if stream == STDOUT else "stderr"
-        raise IpexctlError(f"{name}: {error.strerror}")
+        raise IpexctlError(f"{name}: {error.strerror}", slug="stream-failed")
     return BROKEN_PIPE
 
 

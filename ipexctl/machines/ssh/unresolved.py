@@ -38,6 +38,7 @@ def unresolved(host: Host, hostname: str, why: str, names: KnownNames) -> Unreac
             f"{host.name}: the name {hostname} cannot be resolved",
             why=f"{place}: {why}" if place else why,
             hint=f"add -F {quote((str(beside),))}, which defines the hosts",
+            slug="name-not-resolved",
         )
     others = [n for n in (*names.configured, *_names_here()) if n not in names.given]
     near = difflib.get_close_matches(hostname, others, 1, 0.7)
@@ -48,6 +49,7 @@ def unresolved(host: Host, hostname: str, why: str, names: KnownNames) -> Unreac
         f"{host.name}: the name {hostname} cannot be resolved",
         why=f"{place}: {why}" if place else why,
         hint="\n".join([*hint, look]),
+        slug="name-not-resolved",
     )
 
 

@@ -33,7 +33,7 @@ def encode(header: Mapping[str, Any], body: bytes = b"") -> bytes:
 
 
 class Decoder:
-    """bytes in, whole frames out; keeps what is incomplete yet. Raises BadFrame on nonsense."""
+    """Bytes in, complete frames out; keeps the rest for later. Raises BadFrame for invalid data."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit

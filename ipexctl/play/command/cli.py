@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ipexctl.base.quoting import quote
 from ipexctl.cli.options import Json, Root, on_hosts, print_json
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, reason_of
 
 if TYPE_CHECKING:
-    from ipexctl.play.play_report import PlayReport
+    from ipexctl.play.text.play_values import PlayReport
 
 PLAYS = Annotated[
     list[str] | None,
@@ -108,7 +111,7 @@ def play(
             print(f"{keyword:<10} {(kind.__doc__ or '').strip().splitlines()[0]}")
         return
     if not plays:
-        raise InputError("no play given", hint="ipexctl play FILE")
+        raise InputError("no play given", hint="ipexctl play FILE", slug="no-play-given")
     found = [read_play(*read_play_file(word), all_steps()) for word in plays]
     choice = StepChoice(_words(tags), _words(skip_tags), first)
     if list_steps:
@@ -117,7 +120,13 @@ def play(
     pairs = dict(map(_pair, extra or ()))
     refuse_unknown(pairs, found)
     options = PlayOptions(
-        root, check, diff, choice, pairs, _password(sudo_password_file, ask=ask_sudo_pass), resume
+        root=root,
+        check=check,
+        diff=diff,
+        choice=choice,
+        extra=pairs,
+        password=_password(sudo_password_file, ask=ask_sudo_pass),
+        resume=resume,
     )
     console = stdout_console()
     reports: list[PlayReport] = []
@@ -155,23 +164,64 @@ def _pair(text: str) -> tuple[str, str]:
             f"-e {text}: expected NAME=VALUE",
             why=why,
             hint="set them under vars in the play, or as host variables in the inventory",
+            slug="variable-syntax",
         )
     if not sign or not name.isidentifier():
         why = "JSON is not read" if text.startswith("{") else ""
-        raise InputError(f"-e {text}: expected NAME=VALUE", why=why, hint="-e lr=0.1 -e n=16")
+        raise InputError(
+            f"-e {text}: expected NAME=VALUE",
+            why=why,
+            hint="-e lr=0.1 -e n=16",
+            slug="variable-syntax",
+        )
     return name, value
 
 
 def _password(file: str, *, ask: bool) -> str:
     import getpass
 
-    from ipexctl.play.password_file import read_password
-
     if file and ask:
-        raise InputError("--ask-sudo-pass and --sudo-password-file cannot be combined")
+        raise InputError(
+            "--ask-sudo-pass and --sudo-password-file cannot be combined", slug="options-conflict"
+        )
     if file or not ask:
-        return read_password(file) if file else ""
+        return _read_password(file) if file else ""
     if not sys.stdin.isatty():
         what = "cannot ask for the sudo password: stdin is not a terminal"
-        raise InputError(what, hint="--sudo-password-file FILE")
+        raise InputError(what, hint="--sudo-password-file FILE", slug="no-terminal")
     return getpass.getpass("sudo password: ")
+
+
+_LONGEST_PASSWORD = 4096
+
+
+def _read_password(word: str) -> str:
+    """The sudo password, from a file that only its owner can read, or from a pipe; without its
+    newline. Raises InputError, which never has any of the content."""
+    try:
+        with Path(word).expanduser().open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = b"" if mode & 0o077 else file.read(_LONGEST_PASSWORD + 1)
+        if mode & 0o077:
+            what = f"--sudo-password-file {word}: other users may read or write this file"
+            raise InputError(what, hint=f"chmod 600 {quote((word,))}", slug="password-file-unsafe")
+        password = data.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError:
+        raise InputError(
+            f"--sudo-password-file {word}: the password is not UTF-8 text",
+            slug="password-file-unreadable",
+        ) from None
+    except (OSError, RuntimeError) as e:
+        raise InputError(
+            f"--sudo-password-file: cannot read {word}",
+            why=reason_of(e),
+            slug="password-file-unreadable",
+        ) from None
+    if not password or len(data) > _LONGEST_PASSWORD or set(password) & set("\0\n"):
+        why = "the file must contain only the password, on one line"
+        raise InputError(
+            f"--sudo-password-file {word}: expected a password",
+            why=why,
+            slug="password-file-invalid",
+        )
+    return password

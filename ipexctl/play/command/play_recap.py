@@ -10,8 +10,7 @@ from rich.text import Text
 
 from ipexctl.base.sizes import duration
 from ipexctl.play.command.play_screen import COLOURS
-from ipexctl.play.play_report import PlayReport
-from ipexctl.play.text.play_values import Play, State, StepOutcome
+from ipexctl.play.text.play_values import Play, PlayReport, State, StepOutcome
 from ipexctl.play.text.step_choice import StepChoice, chosen_steps
 from ipexctl.terminal.console import print_lines, print_text
 
@@ -77,6 +76,7 @@ def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, A
     }  # fmt: skip
     texts = {
         "item": o.step.item_text,
+        "slug": o.slug,
         "detail": o.detail,
         "why": o.why,
         "hint": o.hint,

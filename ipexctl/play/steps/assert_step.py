@@ -32,7 +32,7 @@ class Assert(HostStep):
 
     def check(self) -> None:
         if sum(map(bool, (self.that, self.path, self.fail))) != 1:
-            raise Bad("one of that, path or fail is required")
+            raise Bad("one of that, path or fail is required", slug="arguments-conflict")
 
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         return {**super().request(files, scope), "variables": shell_variables(self.that)}

@@ -42,7 +42,7 @@ class Copy(HostStep):
 
     def check(self) -> None:
         if not self.src:
-            raise Bad("src is empty")
+            raise Bad("src is empty", slug="argument-missing")
         check_path("dest", self.dest)
         check_mode("mode", self.mode)
         check_mode("directory_mode", self.directory_mode)
@@ -60,19 +60,23 @@ class Copy(HostStep):
         try:
             text = read_file(Path(self.src).expanduser(), _LARGEST).decode()
         except (OSError, ValueError) as e:
-            raise Bad(f"src: {self.src} is not a template", why=reason_of(e)) from None
+            raise Bad(
+                f"src: {self.src} is not a template", why=reason_of(e), slug="template-unreadable"
+            ) from None
         try:
             return expanded(text, scope)
         except Bad as e:
-            error = Bad(scope.masked(e.what), why=scope.masked(e.why), hint=e.hint)
-            raise error.placed(place_in(text, e.at, self.src)) from None
+            place = place_in(text, e.at, self.src)
+            raise e.prefixed("").masked(scope.masked).placed(place) from None
 
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         path = Path(os.path.expanduser(self.src))  # noqa: PTH111  a Path would drop the last /
         try:
             asked = {**super().request(files, scope), **self._files(path, files)}
         except OSError as e:
-            raise Bad(f"cannot read {e.filename or self.src}: {e.strerror}") from None
+            raise Bad(
+                f"cannot read {e.filename or self.src}: {e.strerror}", slug="local-file-unreadable"
+            ) from None
         if self.template:
             text = self._filled(scope) or ""
             sha256, size = files.add_text(text), len(text.encode())
@@ -81,16 +85,22 @@ class Copy(HostStep):
 
     def _files(self, path: Path, files: LocalFiles) -> dict[str, Any]:
         if not path.exists():
-            raise Bad(f"src: there is no file {self.src} in {Path.cwd()}")
+            raise Bad(
+                f"src: there is no file {self.src} in {Path.cwd()}", slug="local-file-missing"
+            )
         if path.is_file():
             found, folders = [_file(files, path, "")], []
         elif not path.is_dir():
-            raise Bad(f"src: {self.src} is not a file or folder")
+            raise Bad(f"src: {self.src} is not a file or folder", slug="local-file-unreadable")
         else:
             prefix = "" if self.src.endswith("/") else f"{path.resolve().name}/"
             inside = sorted(islice(_inside(path, (path.resolve(),)), _MOST + 1))
             if len(inside) > _MOST:
-                raise Bad(f"{self.src} has more than {_MOST:,} files", hint="data: {push: FOLDER}")
+                raise Bad(
+                    f"{self.src} has more than {_MOST:,} files",
+                    hint="data: {push: FOLDER}",
+                    slug="too-many-files",
+                )
             found = [
                 _file(files, p, prefix + str(p.relative_to(path))) for p in inside if p.is_file()
             ]
@@ -105,11 +115,13 @@ def _inside(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
     for path in folder.iterdir():
         real = Path(os.path.realpath(path))
         if path.is_symlink() and above[0] not in real.parents:
-            raise Bad(f"{path} is a symbolic link that leads out of {above[0]}")
+            raise Bad(
+                f"{path} is a symbolic link that leads out of {above[0]}", slug="link-leads-out"
+            )
         if real in above:
-            raise Bad(f"{path} is a symbolic link to a folder that it is in")
+            raise Bad(f"{path} is a symbolic link to a folder that it is in", slug="link-circular")
         if path.is_symlink() and not real.exists():
-            raise Bad(f"{path} is a symbolic link to nothing")
+            raise Bad(f"{path} is a symbolic link to nothing", slug="link-broken")
         if path.is_file() or path.is_dir():
             yield path
         if path.is_dir():

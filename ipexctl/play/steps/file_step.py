@@ -38,8 +38,12 @@ class File(HostStep):
         check_path("path", self.path)
         check_mode("mode", self.mode)
         if self.state == "link" and not self.src:
-            raise Bad("state: link requires src", hint="src: TARGET of the link")
+            raise Bad(
+                "state: link requires src", hint="src: TARGET of the link", slug="argument-missing"
+            )
         if self.src and self.state != "link":
-            raise Bad("src needs state: link")
+            raise Bad("src needs state: link", slug="arguments-conflict")
         if self.content is not None and self.state != "file":
-            raise Bad(f"content cannot be combined with state: {self.state}")
+            raise Bad(
+                f"content cannot be combined with state: {self.state}", slug="arguments-conflict"
+            )

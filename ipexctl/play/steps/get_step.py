@@ -34,11 +34,13 @@ class Get(HostStep):
 
     def check(self) -> None:
         if not _URL.fullmatch(self.url):
-            raise Bad(f"{self.url!r} is not an https or http URL")
+            raise Bad(f"{self.url!r} is not an https or http URL", slug="not-a-url")
         for name, value in (("size", self.size), ("timeout", self.timeout)):
             if value <= 0:
-                raise Bad(f"{name} must be greater than 0")
+                raise Bad(f"{name} must be greater than 0", slug="value-out-of-range")
         if not re.fullmatch("[0-9a-fA-F]{64}", self.sha256):
-            raise Bad("sha256 is not 64 hexadecimal digits", hint="sha256sum FILE")
+            raise Bad(
+                "sha256 is not 64 hexadecimal digits", hint="sha256sum FILE", slug="not-a-sha256"
+            )
         if self.dest.endswith("/"):
-            raise Bad("dest is a folder; name the file")
+            raise Bad("dest is a folder; name the file", slug="dest-is-folder")

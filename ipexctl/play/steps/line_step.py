@@ -44,12 +44,14 @@ class Line(HostStep):
         for name in ("regexp", "insertafter", "insertbefore"):
             check_pattern(name, getattr(self, name))
         if self.state == "present" and self.line is None:
-            raise Bad("state: present requires 'line'")
+            raise Bad("state: present requires 'line'", slug="argument-missing")
         if self.line is None and not self.regexp:
-            raise Bad("state: absent requires 'line' or 'regexp'")
+            raise Bad("state: absent requires 'line' or 'regexp'", slug="argument-missing")
         if self.line is not None and set(self.line) & {"\n", "\r"}:
             raise Bad(
-                "the line contains a line break", hint="several line steps, or file: {content: ...}"
+                "the line contains a line break",
+                hint="several line steps, or file: {content: ...}",
+                slug="line-break-in-value",
             )
         if self.insertafter and self.insertbefore:
-            raise Bad("insertafter and insertbefore cannot be combined")
+            raise Bad("insertafter and insertbefore cannot be combined", slug="arguments-conflict")

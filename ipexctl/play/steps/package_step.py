@@ -34,7 +34,7 @@ class Package(HostStep):
 
     def check(self) -> None:
         if not self.name:
-            raise Bad("name is empty")
+            raise Bad("name is empty", slug="argument-missing")
         for name in self.name:
             if not _NAME.fullmatch(name):
-                raise Bad(f"{name!r} is not the name of a package")
+                raise Bad(f"{name!r} is not the name of a package", slug="not-a-package-name")

@@ -28,6 +28,6 @@ class Service(HostStep):
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise Bad(f"{self.name!r} is not the name of a unit")
+            raise Bad(f"{self.name!r} is not the name of a unit", slug="not-a-unit-name")
         if not self.state and self.enabled is None and not self.daemon_reload:
-            raise Bad("state or enabled is required")
+            raise Bad("state or enabled is required", slug="argument-missing")

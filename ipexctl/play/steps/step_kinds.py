@@ -33,7 +33,10 @@ class LocalFiles:
         data = text.encode()
         self.texts += len(data)
         if self.texts > MOST_TEXT:
-            raise Bad(f"templates of consecutive steps exceed {MOST_TEXT >> 20} MiB together")
+            raise Bad(
+                f"templates of consecutive steps exceed {MOST_TEXT >> 20} MiB together",
+                slug="templates-too-large",
+            )
         return hashlib.sha256(data).hexdigest()
 
     def add(self, path: Path) -> str:
@@ -66,6 +69,7 @@ class Result:
     detail: str = ""
     why: str = ""
     hint: str = ""
+    slug: str = ""
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,11 @@ class Sysctl(HostStep):
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name) or ".." in self.name:
-            raise Bad(f"{self.name!r} is not the name of a kernel parameter")
+            raise Bad(
+                f"{self.name!r} is not the name of a kernel parameter",
+                slug="not-a-kernel-parameter",
+            )
         if (self.state == "present") == (self.value is None):
-            raise Bad("value is required unless state is absent")
+            raise Bad("value is required unless state is absent", slug="argument-missing")
         if self.value is not None and "\n" in self.value:
-            raise Bad("value has more than one line")
+            raise Bad("value has more than one line", slug="line-break-in-value")

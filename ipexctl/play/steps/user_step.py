@@ -42,13 +42,15 @@ class User(HostStep):
     def check(self) -> None:
         for name in (self.name, *(self.groups or ())):
             if not _NAME.fullmatch(name):
-                raise Bad(f"{name[:64]!r} is not the name of a user or group")
+                raise Bad(
+                    f"{name[:64]!r} is not the name of a user or group", slug="not-a-user-name"
+                )
         if self.uid is not None and not 0 <= self.uid <= _LARGEST_ID:
-            raise Bad(f"uid: {self.uid} is not a user ID")
+            raise Bad(f"uid: {self.uid} is not a user ID", slug="not-a-user-id")
         for key, path in (("shell", self.shell), ("home", self.home)):
             if path and not _PATH.fullmatch(path):
-                raise Bad(f"{key}: {path[:64]!r} is not an absolute path")
+                raise Bad(f"{key}: {path[:64]!r} is not an absolute path", slug="path-not-absolute")
         if self.remove and self.state != "absent":
-            raise Bad("remove needs state: absent")
+            raise Bad("remove needs state: absent", slug="arguments-conflict")
         if self.append and self.groups is None:
-            raise Bad("append needs groups")
+            raise Bad("append needs groups", slug="argument-missing")

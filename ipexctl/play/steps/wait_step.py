@@ -27,6 +27,6 @@ class Wait(HostStep):
 
     def check(self) -> None:
         if sum((self.port is not None, bool(self.path), bool(self.seconds))) != 1:
-            raise Bad("one of port, path or seconds is required")
+            raise Bad("one of port, path or seconds is required", slug="arguments-conflict")
         if self.port is not None and not 0 < self.port < 65536:
-            raise Bad(f"{self.port} is not a port")
+            raise Bad(f"{self.port} is not a port", slug="not-a-port")

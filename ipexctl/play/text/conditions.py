@@ -28,13 +28,13 @@ def check_condition(node: Node) -> None:
     if not isinstance(node, Mapping):
         what = f"when: expected facts to compare, not {shape(node)}"
         why, hint = "plays do not support expressions", _suggested(node)
-        raise Bad(what, why=why, hint=hint).placed(node.place)
+        raise Bad(what, why=why, hint=hint, slug="wrong-yaml-shape").placed(node.place)
     for key, value in node.items:
         _check_test(key.text, value)
         if "." in key.text:
             name = key.text.removeprefix("fact.")
             near = f" (did you mean {name!r}?)" if name in FACTS else did_you_mean(name, FACTS)
-            raise Bad(f"{key.text[:64]!r} is not a fact{near}").placed(key.place)
+            raise Bad(f"{key.text[:64]!r} is not a fact{near}", slug="not-a-fact").placed(key.place)
 
 
 def _suggested(node: Node) -> str:
@@ -56,11 +56,15 @@ def _check_test(name: str, node: Node) -> None:
         for key, value in node.items:
             if key.text not in _TESTS:
                 what = f"{key.text!r} is not a comparison{did_you_mean(key.text, _TESTS)}"
-                raise Bad(what, hint=f"one of: {', '.join(_TESTS)}; or a value, or a list").placed(
-                    key.place
-                )
+                raise Bad(
+                    what,
+                    hint=f"one of: {', '.join(_TESTS)}; or a value, or a list",
+                    slug="unknown-comparison",
+                ).placed(key.place)
             if key.text != "not" and not isinstance(value, Scalar):
-                raise Bad(f"{key.text} takes one value, not {shape(value)}").placed(value.place)
+                raise Bad(
+                    f"{key.text} takes one value, not {shape(value)}", slug="wrong-yaml-shape"
+                ).placed(value.place)
             if isinstance(value, Scalar) and key.text != "not" and "${" not in value.text:
                 _check_limit(name, key.text, value)
             if key.text == "not":
@@ -75,27 +79,31 @@ def _check_limit(name: str, test: str, value: Scalar) -> None:
     if name == "memory" and not value.text.replace(".", "").isdigit():
         size = _GIB.fullmatch(value.text)
         what = f"memory: expected a number of GiB, not {value.text[:64]!r}"
-        raise Bad(what, hint=f"{test}: {size[1]}" if size else "").placed(value.place)
+        raise Bad(what, hint=f"{test}: {size[1]}" if size else "", slug="not-a-number").placed(
+            value.place
+        )
     try:
         _number(value.text) if name != "isa" else None
     except ValueError:
         what = f"{test} compares numbers and versions, not {value.text[:64]!r}"
-        raise Bad(what).placed(value.place) from None
+        raise Bad(what, slug="not-a-number").placed(value.place) from None
 
 
 def _check_isa(value: Scalar) -> None:
     if value.text not in _ISA and "${" not in value.text:
         near = did_you_mean(value.text, _ISA)
         hint = f"one of: {', '.join(_ISA)}"
-        raise Bad(f"{value.text[:64]!r} is not an instruction set{near}", hint=hint).placed(
-            value.place
-        )
+        raise Bad(
+            f"{value.text[:64]!r} is not an instruction set{near}", hint=hint, slug="not-an-isa"
+        ).placed(value.place)
 
 
 def _check_test_values(name: str, node: Node) -> None:
     for item in node.items if isinstance(node, Sequence) else (node,):
         if not isinstance(item, Scalar):
-            raise Bad(f"expected a value or a list of values, not {shape(item)}").placed(item.place)
+            raise Bad(
+                f"expected a value or a list of values, not {shape(item)}", slug="wrong-yaml-shape"
+            ).placed(item.place)
         if name == "isa":
             _check_isa(item)
 
@@ -109,9 +117,9 @@ def check_names(node: Node, variables: Values[str, object]) -> None:
             near = did_you_mean(key.text, (*FACTS, *variables, "host"))
             near = f" (did you mean {own!r}?)" if own else near
             hint = "" if near else f"facts: {', '.join(FACTS)}"
-            raise Bad(f"{key.text!r} is not a fact or a variable{near}", hint=hint).placed(
-                key.place
-            )
+            raise Bad(
+                f"{key.text!r} is not a fact or a variable{near}", hint=hint, slug="not-a-fact"
+            ).placed(key.place)
 
 
 def check_values(node: Node, scope: Scope) -> None:
@@ -146,7 +154,9 @@ def _passes(name: str, have: str | None, test: Node, scope: Scope) -> bool:
         if key.text == "not":
             passed = have not in values
         else:
-            passed = have is not None and _ordered(name, have, values[0], key.text, test, scope)
+            passed = have is not None and _ordered(
+                name=name, have=have, limit=values[0], test=key.text, node=test, scope=scope
+            )
         if not passed:
             return False
     return True
@@ -160,7 +170,7 @@ def _values(node: Node, scope: Scope) -> list[str]:
         try:
             found.append(expanded(item.text, scope) or "")
         except Bad as e:
-            raise Bad(e.what, why=e.why, hint=e.hint).placed(item.place_at(e.at)) from None
+            raise e.prefixed("").placed(item.place_at(e.at)) from None
     return found
 
 
@@ -171,7 +181,7 @@ def _ordered(name: str, have: str, limit: str, test: str, node: Node, scope: Sco
         left, right = _number(have), _number(limit)
     except ValueError:
         what = f"{test} compares numbers and versions, but {name} is {have[:64]!r}"
-        raise Bad(scope.masked(what)).placed(node.place) from None
+        raise Bad(scope.masked(what), slug="not-a-number").placed(node.place) from None
     size = max(len(left), len(right))  # 5 is 5.0
     left, right = (number + (0,) * (size - len(number)) for number in (left, right))
     return left >= right if test == "min" else left <= right

@@ -38,8 +38,8 @@ MOST_TOGETHER = 8 << 20  # of all texts of a step and of the play's variables, o
 
 @dataclass(frozen=True)
 class Scope:
-    """What the names of a play stand for on one host. `known` lists names for suggestions; before
-    the hosts are asked (`facts_known` is false), the values of facts are not there yet."""
+    """The values of a play's names on one host. `known` lists names for suggestions;
+    `pending` those whose values are known only once the host has answered."""
 
     values: Mapping[str, str]
     known: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Scope:
     size: list[int] = field(default_factory=lambda: [0], compare=False)  # of all its texts
 
     def lookup(self, name: str, at: int) -> str | None:
-        """None: known by its name, and not by its value yet."""
+        """None: the name is known, but its value is not known yet."""
         self.used.add(name)
         if name in self.values:
             return self.values[name]
@@ -59,16 +59,24 @@ class Scope:
             return None
         if name in self.known:
             what = f"${{{name}}}: {self.values.get('host')} did not report this fact"
-            raise Bad(what, hint="on: HOSTS   # those that report it", at=at)
+            raise Bad(
+                what, hint="on: HOSTS   # those that report it", at=at, slug="fact-not-reported"
+            )
         if name in self.elsewhere:
             what = f"{self.values.get('host')} has no variable {name!r}"
             hint = f"vars: {{{name}: ...}}   # default for hosts that do not set it"
-            raise Bad(what, why=f"set only on {self.elsewhere[name]}", hint=hint, at=at)
+            raise Bad(
+                what,
+                why=f"set only on {self.elsewhere[name]}",
+                hint=hint,
+                at=at,
+                slug="variable-not-on-host",
+            )
         raise _unknown(name, (*self.values, *self.known, *self.pending), at)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that no output may have."""
+        """Values that must not appear in any output."""
         names = sorted(name for name in self.used if name.startswith("secret."))
         return tuple(self.values[name] for name in names if self.values.get(name))
 
@@ -83,6 +91,7 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
             f"${{{name}}}: the variable {rest} is not set on this machine",
             hint=f"read -rs {rest} && export {rest}" if kind == "secret" else f"export {rest}=...",
             at=at,
+            slug="environment-variable-unset",
         )
     if not _NAME.fullmatch(name):
         what = f"${{{name}}} is not a variable: a name consists of letters, digits and _"
@@ -91,18 +100,20 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
             why="plays do not support expressions or filters",
             hint="write $${ for a literal ${",
             at=at,
+            slug="bad-reference",
         )
     if kind == "item" and not any(other.partition(".")[0] == "item" for other in known):
         return Bad(
             f"${{{name}}} stands for an item of a loop, but this step has none",
             hint="loop: [a, b]   # beside the keyword of the step",
             at=at,
+            slug="item-without-loop",
         )
     near = ansible_name(name) or nearest(name, known)
     said = f" (did you mean {near!r}?)" if near else ""
     shell = "." not in name and (name.isupper() or not near)
     hint = f"${name} or $${{{name}}} for the shell's variable" if shell else ""
-    return Bad(f"unknown variable {name!r}{said}", hint=hint, at=at)
+    return Bad(f"unknown variable {name!r}{said}", hint=hint, at=at, slug="unknown-variable")
 
 
 def ansible_name(name: str) -> str:
@@ -111,7 +122,7 @@ def ansible_name(name: str) -> str:
 
 
 def as_written(text: str) -> str:
-    """Shell code, or what a shell says of it, with the names of the play."""
+    """Shell code, or a shell's message about it, with the names as the play writes them."""
     return _PASSED.sub(lambda m: "${" + _PASSED_PART.sub(_letter, m[1]) + "}", text)
 
 
@@ -124,12 +135,15 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
     if "{{" in text and (jinja := _JINJA.search(text)):
         name = ansible_name(jinja[1]) or jinja[1]
         what = f"{jinja[0][:64]} is Jinja, which plays do not support"
-        raise Bad(what, hint=f"${{{name}}}", at=jinja.start())
+        raise Bad(what, hint=f"${{{name}}}", at=jinja.start(), slug="jinja-unsupported")
     for found in _REFERENCE.finditer(text):
         if found["escaped"] is None:
             if not found[0].endswith("}"):
                 raise Bad(
-                    "${ has no closing }", hint="write $${ for a literal ${", at=found.start()
+                    "${ has no closing }",
+                    hint="write $${ for a literal ${",
+                    at=found.start(),
+                    slug="bad-reference",
                 )
             yield found["name"].strip(), found.start()
 
@@ -142,9 +156,14 @@ def expanded(text: str, scope: Scope) -> str | None:
     size = len(text) + sum(len(value or "") for _, value in found)
     scope.size[0] += size
     if size > MOST:
-        raise Bad(f"this text with its values is larger than {MOST >> 20} MiB")
+        raise Bad(
+            f"this text with its values is larger than {MOST >> 20} MiB", slug="value-too-large"
+        )
     if scope.size[0] > MOST_TOGETHER:
-        raise Bad(f"the values of a step are larger than {MOST_TOGETHER >> 20} MiB together")
+        raise Bad(
+            f"the values of a step are larger than {MOST_TOGETHER >> 20} MiB together",
+            slug="value-too-large",
+        )
     values = dict(found)
     if None in values.values():
         return None
@@ -179,7 +198,7 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         if around == shell_contexts.NUMBER and not _NUMBER.fullmatch(values[name]):
             value = values[name]
             what = f"${{{name}}} is used in $(( )), but its value {value!r} is not a whole number"
-            raise Bad(what, at=found.start())
+            raise Bad(what, at=found.start(), slug="not-a-number")
         if around not in _WRITTEN:
             raise _no_place_for(name, around, contexts.unclear, found.start())
         return _WRITTEN[around] % said
@@ -209,9 +228,14 @@ def _no_place_for(name: str, around: str, unclear: str, at: int) -> Bad:
     where, hint = _NO_PLACE.get(
         around, (f"after {unclear}, which shells read differently", "v=${%s} on a line before; $v")
     )
-    return Bad(f"${{{name}}} cannot be used {where}", hint=hint.replace("%s", name), at=at)
+    return Bad(
+        f"${{{name}}} cannot be used {where}",
+        hint=hint.replace("%s", name),
+        at=at,
+        slug="value-in-unsafe-place",
+    )
 
 
 def _shell_name(name: str) -> str:
-    """Two names never become one: _ is __, and what no shell variable can have is its number."""
+    """A unique shell name: _ becomes __, and other characters become their code."""
     return PREFIX + _UNSAFE.sub(lambda m: "__" if m[0] == "_" else f"_{ord(m[0]):x}_", name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from collections.abc import Mapping as Values
 from dataclasses import field, replace
 
-from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, nearest
+from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, located, nearest
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import MAX_TEXT, Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.errors import is_shown
@@ -75,7 +75,9 @@ class _Reader:
         root = self._only_one(root)
         if not isinstance(root, Mapping):
             what = f"expected a play with steps, not {shape(root)}"
-            raise Bad(what, hint="steps:\n  - sh: hostname").placed(root.place)
+            raise Bad(what, hint="steps:\n  - sh: hostname", slug="wrong-yaml-shape").placed(
+                root.place
+            )
         for key, _ in root.items:
             with self.errors.kept():
                 self._known(key, PLAY_KEYS, "a play")
@@ -84,17 +86,17 @@ class _Reader:
         if steps is None:
             self.errors.raise_all()  # they may be called otherwise
             what = "this play has no steps"
-            raise Bad(what, hint="steps:\n  - sh: hostname").placed(root.place)
+            raise Bad(what, hint="steps:\n  - sh: hostname", slug="no-steps").placed(root.place)
         return Play(
-            self.source,
-            tuple(self._steps(steps, "steps")),
-            self._text(root, "name"),
-            self._pattern(root.get("hosts")),
-            self._vars(root.get("vars")),
-            self._handlers(root.get("handlers")),
-            self._flag(root, "any_errors_fatal"),
-            self._count(root, "serial"),
-            node.place if (node := root.get("hosts")) else None,
+            source=self.source,
+            steps=tuple(self._steps(steps, "steps")),
+            name=self._text(root, "name"),
+            hosts=self._pattern(root.get("hosts")),
+            vars=self._vars(root.get("vars")),
+            handlers=self._handlers(root.get("handlers")),
+            any_errors_fatal=self._flag(root, "any_errors_fatal"),
+            serial=self._count(root, "serial"),
+            hosts_place=node.place if (node := root.get("hosts")) else None,
         )
 
     def _only_one(self, root: Node) -> Node:
@@ -104,7 +106,9 @@ class _Reader:
         if isinstance(root, Sequence):
             what = f"a file holds one play, but this list has {len(root.items)} entries"
             raise Bad(
-                what, hint="ipexctl play a.yaml b.yaml   # several, one after the other"
+                what,
+                hint="ipexctl play a.yaml b.yaml   # several, one after the other",
+                slug="several-plays-in-file",
             ).placed(root.place)
         return root
 
@@ -116,12 +120,12 @@ class _Reader:
                 why = f"these names are reserved: {', '.join(_RESERVED)}"
                 if key.text not in _RESERVED:
                     why = _NAME_RULE
-                raise Bad(what, why=why).placed(key.place)
+                raise Bad(what, why=why, slug="not-a-variable-name").placed(key.place)
             if not isinstance(value, Scalar):
                 what = f"{key.text}: a variable holds text, not {shape(value)}"
-                raise Bad(what, hint="write the list into the argument of a step").placed(
-                    value.place
-                )
+                raise Bad(
+                    what, hint="write the list into the argument of a step", slug="wrong-yaml-shape"
+                ).placed(value.place)
             found[key.text] = (value.text, value.place)
         return found
 
@@ -133,17 +137,15 @@ class _Reader:
         return found
 
     def _name(self, key: Scalar) -> str:
-        try:
+        with located(key.place):
             return _one_line(key.text)
-        except Bad as e:
-            raise e.placed(key.place) from None
 
     # -- a step --
 
     def _steps(self, node: Node, what: str) -> Iterator[PlayStep]:
         if not isinstance(node, Sequence):
             said = f"{what}: expected a list of steps, not {shape(node)}"
-            raise Bad(said, hint="- sh: hostname").placed(node.place)
+            raise Bad(said, hint="- sh: hostname", slug="wrong-yaml-shape").placed(node.place)
         for item in node.items:
             with self.errors.kept():
                 yield from self._repeated(self._step(item), item)
@@ -156,11 +158,13 @@ class _Reader:
             return
         if not isinstance(loop, Sequence) or not loop.items:
             found = "an empty list" if isinstance(loop, Sequence) else shape(loop)
-            raise Bad(f"loop: expected a list, not {found}", hint="loop: [a, b]").placed(loop.place)
+            raise Bad(
+                f"loop: expected a list, not {found}", hint="loop: [a, b]", slug="wrong-yaml-shape"
+            ).placed(loop.place)
         self.looped += len(loop.items) * _size(step.node)
         if self.looped > MAX_TEXT:
             what = f"loop: with all its items, the play is larger than {MAX_TEXT >> 20} MiB"
-            raise Bad(what).placed(loop.place)
+            raise Bad(what, slug="play-too-large").placed(loop.place)
         for n, item in enumerate(loop.items):
             _check_item(item)
             self.number += n > 0
@@ -173,7 +177,7 @@ class _Reader:
             near = nearest(node.text, self.kinds) if isinstance(node, Scalar) else ""
             what = f"expected KEYWORD: ARGUMENTS, not {shape(node)}"
             hint = f"- {self.kinds[near].example}" if near else "- sh: hostname"
-            raise Bad(what, hint=hint).placed(node.place)
+            raise Bad(what, hint=hint, slug="wrong-yaml-shape").placed(node.place)
         found = [(key, value) for key, value in node.items if key.text in self.kinds]
         beside = self._arguments_beside(found, node)
         found = [entry for entry in found if entry[0] not in beside]
@@ -188,9 +192,9 @@ class _Reader:
                 f"a step takes only one keyword, but this one has {said}" if found else _NO_KEYWORD
             )
             hint = f"one of: {', '.join(sorted(self.kinds))}"
-            raise Bad(what, hint="use a separate step for each" if found else hint).placed(
-                node.place
-            )
+            raise Bad(
+                what, hint="use a separate step for each" if found else hint, slug="not-one-keyword"
+            ).placed(node.place)
         key, value = found[0]
         if beside:
             main = Scalar(self.kinds[key.text].main, key.place)
@@ -203,12 +207,13 @@ class _Reader:
         names = told.items if isinstance(told, Sequence) else (told,)
         self.notified += [name for name in names if isinstance(name, Scalar)]
         return PlayStep(
-            self.number, key.text, value, key.place,
-            self._text(node, "name"), frozenset(self._words(node, "tags")), when,
-            self._pattern(node.get("on")),
-            self._flag(node, "sudo", default=self.sudo), tuple(self._words(node, "notify")),
-            self._flag(node, "ignore_errors"), self._count(node, "retries"),
-            self._delay(node), handler=self.handler,
+            number=self.number, kind=key.text, node=value, place=key.place,
+            name=self._text(node, "name"), tags=frozenset(self._words(node, "tags")), when=when,
+            on=self._pattern(node.get("on")),
+            sudo=self._flag(node, "sudo", default=self.sudo),
+            notify=tuple(self._words(node, "notify")),
+            ignore_errors=self._flag(node, "ignore_errors"), retries=self._count(node, "retries"),
+            delay=self._delay(node), handler=self.handler,
         )  # fmt: skip
 
     def _arguments_beside(
@@ -234,7 +239,7 @@ class _Reader:
             hint = f"{keyword.text}:\n    {key.text}: ...   # indented below {keyword.text}"
             if isinstance(value, Mapping):
                 hint = f"{key.text}: ... with the other arguments of {keyword.text}"
-            raise Bad(what, hint=hint).placed(key.place)
+            raise Bad(what, hint=hint, slug="argument-outside-step").placed(key.place)
 
     def check_notified(self, play: Play) -> None:
         for name in self.notified:
@@ -243,7 +248,7 @@ class _Reader:
                 what = f"there is no handler {name.text[:64]!r}{near}"
                 hint = "" if near else f"handlers:\n  {name.text[:64]}: [...]"
                 with self.errors.kept():
-                    raise Bad(what, hint=hint).placed(name.place)
+                    raise Bad(what, hint=hint, slug="unknown-handler").placed(name.place)
 
     # -- values --
 
@@ -257,21 +262,25 @@ class _Reader:
         if base != key.text and base in self.kinds and not habit:
             habit = base
         if key.text in self.kinds and known is PLAY_KEYS:
-            raise Bad(f"{key.text} is a step", hint=f"steps:\n  - {key.text}: ...").placed(
-                key.place
-            )
+            raise Bad(
+                f"{key.text} is a step",
+                hint=f"steps:\n  - {key.text}: ...",
+                slug="step-outside-steps",
+            ).placed(key.place)
         hint = f"use {habit} instead of {key.text}" if habit else ""
         if habit and habit.startswith(_NOTHING):
             hint = f"leave it out: {habit.removeprefix(_NOTHING)}"
         said = "" if habit else did_you_mean(key.text, near or known)
-        raise Bad(f"unknown key {key.text[:64]!r} in {what}{said}", hint=hint).placed(key.place)
+        raise Bad(
+            f"unknown key {key.text[:64]!r} in {what}{said}", hint=hint, slug="unknown-key"
+        ).placed(key.place)
 
     def _items(self, node: Node | None, what: str) -> tuple[tuple[Scalar, Node], ...]:
         if node is None or (isinstance(node, Scalar) and node.null):
             return ()
         if not isinstance(node, Mapping):
             said = f"{what}: expected NAME: VALUE, not {shape(node)}"
-            raise Bad(said).placed(node.place)
+            raise Bad(said, slug="wrong-yaml-shape").placed(node.place)
         return node.items
 
     def _scalar(self, node: Mapping, key: str, read: Callable[[str], object]) -> object:
@@ -279,11 +288,13 @@ class _Reader:
         if found is None or (isinstance(found, Scalar) and found.null):
             return read("")
         if not isinstance(found, Scalar):
-            raise Bad(f"{key}: expected one value, not {shape(found)}").placed(found.place)
+            raise Bad(
+                f"{key}: expected one value, not {shape(found)}", slug="wrong-yaml-shape"
+            ).placed(found.place)
         try:
             return read(found.text)
         except Bad as e:
-            raise Bad(f"{key}: {e.what}", hint=e.hint).placed(found.place) from None
+            raise e.prefixed(f"{key}: ").placed(found.place) from None
 
     def _text(self, node: Mapping, key: str) -> str:
         return str(self._scalar(node, key, _one_line))
@@ -295,7 +306,7 @@ class _Reader:
         def read(text: str) -> int:
             number = int(scalar_as(int, text)) if text else 0
             if number < 0:
-                raise Bad(f"{number} is negative")
+                raise Bad(f"{number} is negative", slug="value-out-of-range")
             return number
 
         return int(str(self._scalar(node, key, read)))
@@ -309,7 +320,9 @@ class _Reader:
         found = node.get(key)
         for item in found.items if isinstance(found, Sequence) else [found] if found else []:
             if not isinstance(item, Scalar) or not item.text:
-                raise Bad(f"{key}: expected names", hint=f"{key}: [a, b]").placed(item.place)
+                raise Bad(
+                    f"{key}: expected names", hint=f"{key}: [a, b]", slug="wrong-yaml-shape"
+                ).placed(item.place)
             yield from (w.strip() for w in item.text.split(",")) if key == "tags" else [item.text]
 
     def _pattern(self, node: Node | None) -> str:
@@ -319,7 +332,9 @@ class _Reader:
         texts = [item.text for item in items if isinstance(item, Scalar) and item.text]
         if len(texts) != len(items):
             what = "expected a host pattern"
-            raise Bad(what, hint="node[01-04], @group or all").placed(node.place)
+            raise Bad(what, hint="node[01-04], @group or all", slug="wrong-yaml-shape").placed(
+                node.place
+            )
         return ",".join(texts)
 
 
@@ -335,12 +350,16 @@ def _check_item(node: Node) -> None:
     values = node.items if isinstance(node, Mapping) else (("item", node),)
     for key, value in values:
         if isinstance(key, Scalar) and not _NAME.fullmatch(key.text):
-            named = Bad(f"loop: {key.text[:64]!r} cannot be a name", why=_NAME_RULE)
+            named = Bad(
+                f"loop: {key.text[:64]!r} cannot be a name",
+                why=_NAME_RULE,
+                slug="not-a-variable-name",
+            )
             raise named.placed(key.place)
         if not isinstance(value, Scalar) or value.null:
             what = f"loop: an item is a value or a mapping of values, not {shape(value)}"
             hint = "loop: [{name: a, size: 1}, {name: b, size: 2}]"
-            raise Bad(what, hint=hint).placed(value.place)
+            raise Bad(what, hint=hint, slug="wrong-yaml-shape").placed(value.place)
 
 
 _NOTHING = "nothing: "
@@ -350,7 +369,10 @@ _NO_KEYWORD = "this step has no keyword"
 
 def _one_line(text: str) -> str:
     if not all(map(is_shown, text.strip())):
-        raise Bad("line breaks and control characters are not allowed in a name")
+        raise Bad(
+            "line breaks and control characters are not allowed in a name",
+            slug="line-break-in-value",
+        )
     return text.strip()
 
 

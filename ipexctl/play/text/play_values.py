@@ -1,7 +1,8 @@
-"""A play as it was written, and what became of its steps. All frozen."""
+"""A play as it was written, and its report: the outcome of each step on each host. All frozen."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
@@ -19,7 +20,7 @@ _LONGEST = 40  # of an item in a title
 
 
 class State(str, Enum):
-    """What became of a step on a host."""
+    """The outcome of a step on a host."""
 
     OK = "ok"
     CHANGED = "changed"
@@ -117,3 +118,33 @@ class StepOutcome:
     hint: str = ""
     diff: str = ""
     seconds: float = 0.0
+    slug: str = ""  # of what failed
+
+
+_WORST = (EXIT_UNREACHABLE, EXIT_FAILED, EXIT_WOULD_CHANGE, EXIT_UNKNOWN)
+
+
+@dataclass(frozen=True)
+class PlayReport:
+    play: Play
+    hosts: tuple[str, ...]
+    outcomes: tuple[StepOutcome, ...]
+    check: bool
+    seconds: float
+
+    def counts(self, host: str) -> Counter[State]:
+        return Counter(o.state for o in self.outcomes if o.host == host)
+
+    @property
+    def failures(self) -> tuple[StepOutcome, ...]:
+        return tuple(o for o in self.outcomes if o.state.stops)
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Host -> failed or unreachable, or ok."""
+        return dict.fromkeys(self.hosts, "ok") | {o.host: o.state.value for o in self.failures}
+
+    @property
+    def exit_code(self) -> int:
+        codes = {outcome.state.exit_code for outcome in self.outcomes}
+        return next((code for code in _WORST if code in codes), EXIT_OK)

@@ -25,7 +25,9 @@ def chosen_steps(play: Play, choice: StepChoice) -> tuple[PlayStep, ...]:
             if tag not in known and tag != "all":
                 what = f"{option} {tag}: no step of {play.source} has this tag"
                 own = ", ".join(sorted(known - {ALWAYS, NEVER})) or "none"
-                raise InputError(what + did_you_mean(tag, known), hint=f"tags: {own}")
+                raise InputError(
+                    what + did_you_mean(tag, known), hint=f"tags: {own}", slug="unknown-tag"
+                )
     steps = _from(play, choice.first) if choice.first else play.steps
     return tuple(step for step in steps if _wanted(step, choice))
 
@@ -46,4 +48,4 @@ def _from(play: Play, first: str) -> tuple[PlayStep, ...]:
             return play.steps[i:]
     names = [step.name for step in play.steps if step.name]
     what = f"--from {first}: {play.source} has no such step{did_you_mean(first, names)}"
-    raise InputError(what, hint="--list-steps   # names and numbers")
+    raise InputError(what, hint="--list-steps   # names and numbers", slug="unknown-step")

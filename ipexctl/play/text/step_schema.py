@@ -21,7 +21,7 @@ from ipexctl.errors import InputError
 from ipexctl.play.text.interpolation import Scope, expanded, for_shell
 from ipexctl.quick_dataclass import dataclass
 
-_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
+TRUE, FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 _NUL = "a value cannot contain a NUL character"
 
@@ -52,7 +52,7 @@ class Step:
 
     @property
     def unseen(self) -> bool:
-        """Whether it was done cannot be looked up on the host: --resume goes by the journal."""
+        """Whether the host cannot tell if the step was done, so that --resume uses the journal."""
         return False
 
     def check(self) -> None:
@@ -60,7 +60,7 @@ class Step:
 
     @property
     def local_files(self) -> Mapping[str, str]:
-        """Argument -> file or folder of this machine that it needs."""
+        """Argument -> file or folder on this machine that the step needs."""
         return {}
 
 
@@ -89,7 +89,7 @@ _ARGUMENTS: dict[Any, dict[str, Argument]] = {}
 
 
 def arguments(kind: Any) -> dict[str, Argument]:
-    """By the name in YAML. `field` is that of the dataclass, which may have an underscore more."""
+    """The arguments of a step, by their name in YAML; `field` is the name in the dataclass."""
     if kind not in _ARGUMENTS:
         _ARGUMENTS[kind] = _arguments(kind)
     return _ARGUMENTS[kind]
@@ -106,12 +106,12 @@ def _arguments(kind: Any) -> dict[str, Argument]:
         default = factory() if factory is not dataclasses.MISSING else field.default
         name = field.metadata.get("name") or field.name
         found[name] = Argument(
-            name,
-            hints[field.name],
-            field.metadata["doc"],
-            required,
-            None if required else default,
-            field.name,
+            name=name,
+            kind=hints[field.name],
+            doc=field.metadata["doc"],
+            required=required,
+            default=None if required else default,
+            field=field.name,
         )
     return found
 
@@ -120,7 +120,7 @@ def _arguments(kind: Any) -> dict[str, Argument]:
 
 
 def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
-    """The step with its values on one host. None: some are not known yet, the rest is right.
+    """The step with its values on one host. None: some are not known yet; the others are valid.
 
     Raises InputError with file, line and column.
     """
@@ -137,7 +137,7 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
     missing = [a.name for a in arguments(kind).values() if a.required and a.field not in values]
     if missing:
         what = f"{kind.keyword} requires {_quoted(missing)}"
-        raise Bad(what, hint=kind.example).placed(node.place)
+        raise Bad(what, hint=kind.example, slug="argument-missing").placed(node.place)
     if not complete:
         return None
     step = kind(**values)
@@ -150,8 +150,7 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
 
 def _located(error: Bad, prefix: str, node: Node, scope: Scope) -> InputError:
     place = node.place_at(error.at) if isinstance(node, Scalar) else node.place
-    why, hint = scope.masked(error.why), scope.masked(error.hint)
-    return Bad(scope.masked(prefix + error.what), why=why, hint=hint).placed(place)
+    return error.prefixed(prefix).masked(scope.masked).placed(place)
 
 
 def _quoted(names: list[str]) -> str:
@@ -173,7 +172,7 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
             return
         if not kind.main:
             what = f"{kind.keyword} takes arguments in the form NAME: VALUE"
-            raise Bad(what, hint=kind.example).placed(node.place)
+            raise Bad(what, hint=kind.example, slug="wrong-yaml-shape").placed(node.place)
         yield kind.main, node
         return
     known = arguments(kind)
@@ -182,13 +181,17 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
             what = (
                 f"{kind.keyword} has no argument {key.text[:64]!r}{did_you_mean(key.text, known)}"
             )
-            raise Bad(what, hint=_arguments_of(kind)).placed(key.place)
+            raise Bad(what, hint=_arguments_of(kind), slug="unknown-argument").placed(key.place)
         yield key.text, value
 
 
 def _read(kind: Any, node: Node, scope: Scope) -> Any:
     if node.tag:
-        raise Bad(f"unknown YAML tag {node.tag[:40]}", hint="put the value in quotes if it is text")
+        raise Bad(
+            f"unknown YAML tag {node.tag[:40]}",
+            hint="put the value in quotes if it is text",
+            slug="unknown-yaml-tag",
+        )
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _read(next(k for k in inner if k is not type(None)), node, scope)
@@ -197,12 +200,12 @@ def _read(kind: Any, node: Node, scope: Scope) -> Any:
     if origin is dict:
         return _dict(inner[1], node, scope)
     if not isinstance(node, Scalar):
-        raise Bad(f"expected {described(kind)}, not {shape(node)}")
+        raise Bad(f"expected {described(kind)}, not {shape(node)}", slug="wrong-yaml-shape")
     if node.null:
         what = f"{node.text} means no value in YAML" if node.text else "the value is missing"
         home = node.text == "~"
         hint = "'~' in quotes for the home folder" if home else "'' for an empty string"
-        raise Bad(what, hint=hint)
+        raise Bad(what, hint=hint, slug="value-missing")
     if kind is Code:
         return _code(node.text, scope)
     text = expanded(node.text, scope)
@@ -215,24 +218,28 @@ def scalar_as(kind: Any, text: str) -> Any:
         if text not in get_args(kind):
             near = did_you_mean(text, get_args(kind))
             raise Bad(
-                f"{text[:64]!r} is not one of {', '.join(filter(None, get_args(kind)))}{near}"
+                f"{text[:64]!r} is not one of {', '.join(filter(None, get_args(kind)))}{near}",
+                slug="unknown-value",
             )
         return text
     if kind is bool:
-        if text.lower() not in (*_TRUE, *_FALSE):
-            raise Bad(f"{text[:64]!r} is not true or false")
-        return text.lower() in _TRUE
+        if text.lower() not in (*TRUE, *FALSE):
+            raise Bad(f"{text[:64]!r} is not true or false", slug="not-a-boolean")
+        return text.lower() in TRUE
     if kind is Seconds:
         seconds = seconds_of(text)
         if seconds is None:
-            raise Bad(f"{text[:64]!r} is not a duration such as 90, 90s, 10m or 1h30m")
+            raise Bad(
+                f"{text[:64]!r} is not a duration such as 90, 90s, 10m or 1h30m",
+                slug="not-a-duration",
+            )
         return Seconds(seconds)
     if kind is int:
         if not re.fullmatch("-?[0-9]{1,15}", text, re.ASCII):
-            raise Bad(f"{text[:64]!r} is not a decimal whole number")
+            raise Bad(f"{text[:64]!r} is not a decimal whole number", slug="not-a-number")
         return int(text)
     if "\0" in text:
-        raise Bad(_NUL)
+        raise Bad(_NUL, slug="nul-character")
     return text
 
 
@@ -241,7 +248,7 @@ def _code(text: str, scope: Scope) -> Code | None:
     if found is None:
         return None
     if "\0" in "".join((found[0], *found[1].values())):
-        raise Bad(_NUL)
+        raise Bad(_NUL, slug="nul-character")
     code = Code(found[0])
     code.variables = found[1]
     return code
@@ -250,7 +257,7 @@ def _code(text: str, scope: Scope) -> Code | None:
 def _list(kind: Any, node: Node, scope: Scope) -> Any:
     """A value alone is a list of one."""
     if isinstance(node, MappingNode):
-        raise Bad("expected a list, not a mapping")
+        raise Bad("expected a list, not a mapping", slug="wrong-yaml-shape")
     nodes = node.items if isinstance(node, Sequence) else () if node.null else (node,)
     found = tuple(_placed(kind, item, scope) for item in nodes)
     return None if None in found else found
@@ -260,13 +267,13 @@ def _dict(kind: Any, node: Node, scope: Scope) -> Any:
     if isinstance(node, Scalar) and node.null:
         return {}
     if not isinstance(node, MappingNode):
-        raise Bad(f"expected a mapping NAME: VALUE, not {shape(node)}")
+        raise Bad(f"expected a mapping NAME: VALUE, not {shape(node)}", slug="wrong-yaml-shape")
     found = {key.text: _placed(kind, value, scope) for key, value in node.items}
     return None if None in found.values() else found
 
 
 def _placed(kind: Any, node: Node, scope: Scope) -> Any:
-    """As `_read`; what is wrong is said with the place of this very value."""
+    """As `_read`; an error has the place of this value."""
     try:
         return _read(kind, node, scope)
     except Bad as e:
@@ -292,48 +299,3 @@ def described(kind: Any) -> str:
         return " or ".join(inner)
     words = {bool: "true or false", int: "whole number", Seconds: "duration", Code: "shell code"}
     return words.get(kind, "text")
-
-
-def json_schema(kind: type[Step]) -> dict[str, Any]:
-    """Of what may stand behind the keyword."""
-    properties = {
-        a.name: {**_json_type(a.kind), "description": a.doc} for a in arguments(kind).values()
-    }
-    required = [a.name for a in arguments(kind).values() if a.required]
-    whole: dict[str, Any] = {
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
-    if required:
-        whole["required"] = required
-    forms = [whole]
-    if kind.main and set(required) <= {kind.main}:
-        forms.append(_json_type(arguments(kind)[kind.main].kind))
-    if not required:
-        forms.append({"type": "null"})
-    doc = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
-    return {"description": doc, "anyOf": forms} if len(forms) > 1 else {"description": doc, **whole}
-
-
-def argument_schema(about: Argument) -> dict[str, Any]:
-    return _json_type(about.kind)
-
-
-def _json_type(kind: Any) -> dict[str, Any]:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _json_type(next(k for k in inner if k is not type(None)))
-    plain = {"type": ["string", "number", "boolean"]}
-    if origin is tuple:
-        return {"anyOf": [plain, {"type": "array", "items": plain}]}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": plain}
-    reference = {"type": "string", "pattern": r"\$\{"}
-    if origin is Literal:
-        return {"anyOf": [{"enum": list(inner)}, reference]}
-    if kind is bool:
-        return {"anyOf": [{"type": "boolean"}, {"enum": [*_TRUE, *_FALSE]}, reference]}
-    if kind is int:
-        return {"anyOf": [{"type": "integer"}, reference]}
-    return plain

@@ -21,7 +21,7 @@ import urllib.request
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import peer_tls
-from ipexctl.remote.failure import Failure
+from ipexctl.remote.failure import Failure, human_size
 
 CHUNK = 1 << 20
 PIECE = 1 << 17
@@ -239,9 +239,7 @@ class Work:
             if came == expected:  # older Pythons would wait for the server to hang up
                 return
         if expected is not None and came < expected:
-            raise TransferError(
-                "the connection ended %s too early" % root_folder.human_size(expected - came)
-            )
+            raise TransferError("the connection ended %s too early" % human_size(expected - came))
 
     def got(self, there, fetched=0):
         with self.counting:
@@ -262,7 +260,7 @@ class Work:
 def download_failure(file, e, had):
     if isinstance(e, NoAnswer) and not had:
         return Failure("cannot reach %s" % file.site, str(e), FROM_HERE, "fetch")
-    kept = "; %s of it are kept" % root_folder.human_size(had) if had else ""
+    kept = "; %s of it are kept" % human_size(had) if had else ""
     again = "run the same command again; or " + FROM_HERE
     what = "%s did not send %s" % (file.site, file.name)
     return Failure(what, str(e) + kept, HINTS.get(e.status, again), "fetch")

@@ -1,4 +1,4 @@
-"""Environments and blobs below ROOT, and their size on the disk."""
+"""Environments and blobs below ROOT: which there are, which of them are needed, and their size."""
 
 import glob
 import os
@@ -15,14 +15,28 @@ def env_keys(root):
     return sorted(name for name in found if env_marks.KEY.match(name))
 
 
-def size_of(folder):
-    """Bytes on the disk, each file once however many names it has, here or elsewhere."""
-    return sum(file_sizes(folder).values())
+def needed_blobs(root, going=()):
+    """The sha256 of all blobs that the environments consist of, without those of GOING."""
+    found = set()  # type: set[str]
+    for key in env_keys(root):
+        if key not in going:
+            mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
+            found.update((mark or {}).get("blobs", ()))
+    return found
 
 
-def file_sizes(folder):
-    """{(device, inode): bytes on the disk}."""
-    return {(i.st_dev, i.st_ino): i.st_blocks * 512 for i in file_infos(folder)}
+def size_of(path, seen=None):
+    """Bytes on the disk, each file once however many names it has. Files in `seen`, a dict, do not
+    count; the others are added to it."""
+    seen = {} if seen is None else seen
+    new = {file: size for file, size in file_sizes(path).items() if file not in seen}
+    seen.update(new)
+    return sum(new.values())
+
+
+def file_sizes(path):
+    """{(device, inode): bytes on the disk} of the files below a folder, or of a file."""
+    return {(i.st_dev, i.st_ino): i.st_blocks * 512 for i in file_infos(path)}
 
 
 class Freed:
@@ -40,12 +54,13 @@ class Freed:
         return size
 
 
-def file_infos(folder):
-    """The lstat of every file below a folder."""
-    for path, _, files in os.walk(folder):
+def file_infos(path):
+    """The lstat of every file below a folder, or of a file."""
+    walk = os.walk(path) if os.path.isdir(path) else [(os.path.dirname(path), [], [path])]
+    for folder, _, files in walk:
         for name in files:
             try:
-                yield os.lstat(os.path.join(path, name))
+                yield os.lstat(os.path.join(folder, name))
             except OSError:
                 continue
 

@@ -13,9 +13,7 @@ import stat
 import time
 
 OK = ".ipexctl-ok"
-SETTLED = ".ipexctl-settled"
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
-WHEEL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-.+\.whl\Z")
 MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
 MOST = 200  # files told about
 BEAT = 5.0
@@ -66,7 +64,7 @@ def no_drift(root):
 def metadata(env):
     """{name of a dist-info folder: sha256 of its RECORD}, for the mark of a build."""
     found = {}
-    for folder in glob.glob(os.path.join(glob.escape(site_packages(env)), "*.dist-info")):
+    for folder in dist_infos(env):
         try:
             with open(os.path.join(folder, "RECORD"), "rb") as file:
                 found[os.path.basename(folder)] = hashlib.sha256(file.read()).hexdigest()
@@ -78,8 +76,7 @@ def metadata(env):
 def changed(env):
     """[[package, version built, version now], ...], "" where there is none.
 
-    Equal versions: its files were replaced. An environment that was built before RECORDs were
-    kept is compared by versions alone.
+    Equal versions: its files were replaced.
     """
     was, now = built_packages(env), current_packages(env)
     found = []
@@ -87,39 +84,34 @@ def changed(env):
         before, after = was.get(name, []), now.get(name, [])
         versions = [", ".join(v for v, _ in some) for some in (before, after)]
         records = [[sha for _, sha in some] for some in (before, after)]
-        replaced = all(records[0]) and records[0] != records[1]
-        if versions[0] != versions[1] or replaced:
+        if versions[0] != versions[1] or records[0] != records[1]:
             found.append([name] + versions)
     return found
 
 
 def packages(env):
     """{package: version}"""
-    folders = glob.glob(os.path.join(glob.escape(site_packages(env)), "*.dist-info"))
-    found = versions_by_package([(os.path.basename(folder), "") for folder in folders], DIST)
+    found = versions_by_package({os.path.basename(folder): "" for folder in dist_infos(env)})
     return {name: ", ".join(v for v, _ in some) for name, some in found.items()}
 
 
 def built_packages(env):
     try:
         with open(os.path.join(env, OK)) as file:
-            mark = json.load(file)
-        if "dists" in mark:
-            return versions_by_package(mark["dists"].items(), DIST)
-        return versions_by_package([(name, "") for name in mark["wheels"]], WHEEL)
+            return versions_by_package(json.load(file)["dists"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return current_packages(env)  # nothing is known, so nothing differs
 
 
 def current_packages(env):
-    return versions_by_package(metadata(env).items(), DIST)
+    return versions_by_package(metadata(env))
 
 
-def versions_by_package(pairs, form):
+def versions_by_package(dists):
     """{package: [(version, sha256 of RECORD), ...]}"""
     found = {}  # type: dict[str, list[tuple[str, str]]]
-    for name, sha in pairs:
-        match = form.match(name)
+    for name, sha in dists.items():
+        match = DIST.match(name)
         if match:
             found.setdefault(normalized_name(match.group(1)), []).append((match.group(2), sha))
     return {name: sorted(some) for name, some in found.items()}
@@ -127,6 +119,10 @@ def versions_by_package(pairs, form):
 
 def normalized_name(name):
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def dist_infos(env):
+    return glob.glob(os.path.join(glob.escape(site_packages(env)), "*.dist-info"))
 
 
 def site_packages(env):
@@ -144,7 +140,7 @@ class Comparison:
         self.call = call
         self.env = env
         self.site = site_packages(env)
-        self.since = None if full else settled_at(env)
+        self.since = None if full else os.stat(os.path.join(env, OK)).st_mtime
         self.found = []
         self.owned = set()
         self.looked = self.read = 0
@@ -152,7 +148,7 @@ class Comparison:
 
     def all(self):
         odd = {name for name, _, _ in changed(self.env)}
-        for folder in sorted(glob.glob(os.path.join(glob.escape(self.site), "*.dist-info"))):
+        for folder in sorted(dist_infos(self.env)):
             match = DIST.match(os.path.basename(folder))
             known = match is not None and normalized_name(match.group(1)) not in odd
             for path, digest, size in record_rows(folder):
@@ -227,17 +223,3 @@ def record_rows(folder):
                     yield row
     except (OSError, ValueError, csv.Error):
         return
-
-
-def mark_settled(env):
-    """Called when a build has ended: no file in it is younger than this mark."""
-    with open(os.path.join(env, SETTLED), "w"):
-        pass
-
-
-def settled_at(env):
-    """None where an older ipexctl has built it."""
-    try:
-        return os.stat(os.path.join(env, SETTLED)).st_mtime
-    except OSError:
-        return None

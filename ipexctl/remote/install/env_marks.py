@@ -62,7 +62,7 @@ def op_state(call, header):
 
 def env_folder(root, key):
     if not isinstance(key, str) or not KEY.match(key):
-        raise Failure("%r is not a valid environment name" % (key,), slug="input")
+        raise Failure("%r is not a valid environment name" % (key,), slug="env-key-invalid")
     return os.path.join(root, "envs", key)
 
 

@@ -1,6 +1,5 @@
 """The proof that a new environment works: what is locked is there, loads in order, and trains."""
 
-import glob
 import json
 import os
 import re
@@ -8,6 +7,7 @@ import re
 from ipexctl.remote import child_processes, scratch_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_drift
+from ipexctl.remote.install.env_drift import normalized_name
 
 NOT_MEANT = frozenset(
     ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks")
@@ -153,8 +153,9 @@ def prove(call, env, header, variables):
     """
     modules = checked_modules(header["modules"])
     requested = checked_distributions(header.get("requested", []))
+    packages = env_drift.packages(env)
     for dist, version in [row[1:] for row in modules] + requested:
-        require_version(env, dist, version)
+        require_version(packages, dist, version)
     known = [name for name, _, _ in modules]
     others = [n for dist, _ in requested for n in import_names(env, dist) if n not in known]
     folder = scratch_folder.make("proof-")
@@ -166,7 +167,9 @@ def prove(call, env, header, variables):
         found = json.loads(said.strip().splitlines()[-1])
     except (ValueError, IndexError):
         raise Failure(
-            "the test of the new environment printed unexpected output", said[-500:]
+            "the test of the new environment printed unexpected output",
+            said[-500:],
+            slug="proof-unreadable",
         ) from None
     except Failure as e:
         raise proof_failure(e) from None
@@ -181,12 +184,12 @@ def checked_modules(modules):
     """[[module, distribution, version], ...], torch first: nothing else may reach a command line"""
     for entry in modules:
         if len(entry) != 3 or not all(isinstance(word, str) for word in entry):
-            raise Failure("%r is not a module to test" % (entry,), slug="input")
+            raise Failure("%r is not a module to test" % (entry,), slug="module-invalid")
         name, dist, version = entry
         if not (NAME.match(name) and DIST.match(dist) and VERSION.match(version)):
-            raise Failure("%r is not a module to test" % (entry,), slug="input")
+            raise Failure("%r is not a module to test" % (entry,), slug="module-invalid")
     if not modules or modules[0][0] != "torch":
-        raise Failure("the list of packages to test must begin with torch", slug="input")
+        raise Failure("the list of packages to test must begin with torch", slug="module-invalid")
     return modules
 
 
@@ -194,7 +197,7 @@ def checked_distributions(rows):
     for row in rows:
         words = row if isinstance(row, list) and len(row) == 2 else ["", ""]
         if not (DIST.match(str(words[0])) and VERSION.match(str(words[1]))):
-            raise Failure("%r is not a package to test" % (row,), slug="input")
+            raise Failure("%r is not a package to test" % (row,), slug="package-invalid")
     return rows
 
 
@@ -211,7 +214,7 @@ def import_names(env, dist):
 def public_modules(env, dist):
     """The topmost packages, and modules beside them; without tests and private ones."""
     packages, found = set(), set()
-    for info in glob.glob(os.path.join(glob.escape(env_drift.site_packages(env)), "*.dist-info")):
+    for info in env_drift.dist_infos(env):
         if normalized_name(os.path.basename(info).partition("-")[0]) != dist:
             continue
         for path, _, _ in env_drift.record_rows(info):
@@ -231,31 +234,12 @@ def is_public(words):
     return all(NAME.match(word) and word[0] != "_" and word not in NOT_MEANT for word in words)
 
 
-def require_version(env, dist, version):
+def require_version(packages, dist, version):
     """By metadata: what a module says of itself differs between eras."""
-    found = installed(env).get(normalized_name(dist), "")
+    found = packages.get(normalized_name(dist), "")
     if found.lower() != version.lower():
         what = "the new environment has %s %s" % (dist, found) if found else "there is no " + dist
-        raise Failure("%s, the lock requires %s" % (what, version))
-
-
-def installed(env):
-    """Version of each distribution, from its METADATA."""
-    found = {}
-    for path in glob.glob(os.path.join(env, "lib", "python3*", "site-packages", "*.dist-info")):
-        words = {}
-        with open(os.path.join(path, "METADATA"), encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if not line.strip():
-                    break
-                name, _, value = line.partition(":")
-                words[name.lower()] = value.strip()
-        found[normalized_name(words.get("name", ""))] = words.get("version", "")
-    return found
-
-
-def normalized_name(dist):
-    return re.sub(r"[-_.]+", "-", dist).lower()
+        raise Failure("%s, the lock requires %s" % (what, version), slug="package-differs")
 
 
 def proof_command(env, rendezvous, names, mpirun):
@@ -283,4 +267,6 @@ def proof_failure(e):
         return e
     why = "\n".join([line for line in lines if MARK not in line] + ([] if ended else [e.what]))
     step = (ended or marks[-1:])[0]
-    return Failure("the new environment failed its test at: " + step, why, e.hint, e.slug)
+    return Failure(
+        "the new environment failed its test at: " + step, why, e.hint, slug="env-test-failed"
+    )

@@ -91,7 +91,7 @@ def date(seconds):
 def checked_id(project):
     name = project.get("id") if isinstance(project, dict) else None
     if not isinstance(name, str) or not ID.match(name):
-        raise Failure("%r is not a project" % (project,), slug="input")
+        raise Failure("%r is not a project" % (project,), slug="project-invalid")
     return name
 
 

@@ -69,7 +69,6 @@ def op_build(call, header):
             build(arrivals, env, [uv, python], store, files, carried)
         except (Failure, OSError) as e:
             raise root_folder.explain_disk_failure(e, root, 0) from None
-        env_drift.mark_settled(env)
     return {"built": True}
 
 
@@ -111,6 +110,7 @@ def op_switch(call, header):
                 "the environment %s is no longer usable" % header["key"],
                 "another command removed or rebuilt it",
                 "run the same command again",
+                slug="env-gone",
             )
         env_users.ask(root, header["key"], header.get("project"))
         before = env_marks.current(root)
@@ -128,7 +128,7 @@ def op_switch(call, header):
 
 def checked_wheel(file):
     if not isinstance(file, str) or not WHEEL.match(file):
-        raise Failure("%r is not the name of a wheel" % (file,), slug="input")
+        raise Failure("%r is not the name of a wheel" % (file,), slug="wheel-name-invalid")
     return file
 
 
@@ -144,24 +144,28 @@ def remove_set_aside(root):
 
 
 def process_using(env):
-    """`process 12 of run 20261122-122416-107233`: it has a file of the environment mapped, or is
-    its Python. "" if there is none."""
+    """The first process that uses the environment, "" if there is none."""
     mark = env_marks.read_mark(os.path.join(env, env_marks.OK)) or {}
     used = mark.get("use")  # links to somebody else's
-    signs = [os.path.realpath(path) + os.sep for path in (env, used) if path]
-    for path in glob.glob("/proc/[0-9]*"):
+    return next(users_of([path for path in (env, used) if path]), "")
+
+
+def users_of(folders):
+    """`process 12 of run 20261122-122416-107233`: each process that has a file in one of the
+    folders mapped, as a Python of an environment has, or whose program is there."""
+    signs = tuple(os.path.realpath(path) + os.sep for path in folders)
+    for path in sorted(glob.glob("/proc/[0-9]*"), key=lambda path: int(path[6:])):
         try:
             with open(path + "/cmdline", errors="replace") as file:
                 program = file.read(4096).split("\0")[0]
             with open(path + "/maps", errors="replace") as file:
-                used_here = program.startswith(tuple(signs))
-                if used_here or any(sign in line for line in file for sign in signs):
-                    run = run_folders.run_of(path)
-                    pid = "process %s" % os.path.basename(path)
-                    return "%s of run %s" % (pid, run) if run else pid
+                used = program.startswith(signs) or any(s in line for line in file for s in signs)
         except OSError:
             continue
-    return ""
+        pid = os.path.basename(path)
+        if used and int(pid) != os.getpid():
+            run = run_folders.run_of(path)
+            yield "process %s of run %s" % (pid, run) if run else "process %s" % pid
 
 
 class RootLock:
@@ -191,7 +195,9 @@ def unpacked_size(root, wheels):
             with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
                 total += sum(member.file_size for member in archive.infolist())
         except (OSError, zipfile.BadZipFile) as e:
-            raise Failure("%s is missing or not a readable wheel" % file, str(e)) from None
+            raise Failure(
+                "%s is missing or not a readable wheel" % file, str(e), slug="wheel-unreadable"
+            ) from None
     return total
 
 
@@ -210,7 +216,7 @@ def unpack_uv(root, sha):
                 target.flush()
                 os.fsync(target.fileno())
     except (OSError, zipfile.BadZipFile) as e:
-        raise Failure("cannot unpack uv", str(e)) from None
+        raise Failure("cannot unpack uv", str(e), slug="unpack-failed") from None
     os.chmod(fresh, 0o700)
     durable.rename(fresh, place)
     return place
@@ -219,7 +225,7 @@ def unpack_uv(root, sha):
 def uv_member(names):
     fitting = [n for n in names if re.match(r"uv-[0-9.]+\.data/scripts/uv\Z", n)]
     if len(fitting) != 1:
-        raise Failure("uv's wheel has no program in it")
+        raise Failure("uv's wheel has no program in it", slug="wheel-unreadable")
     return fitting[0]
 
 

@@ -11,7 +11,7 @@ import stat
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import env_drift, env_marks, env_proof, environments
+from ipexctl.remote.install import env_drift, env_marks, environments
 
 TIMEOUT = 60
 ASK = """
@@ -28,6 +28,7 @@ def op_inspect(call, header):
         raise Failure(
             "%s is not an environment: there is no bin/python in it" % path,
             hint="--use-env FOLDER   # of a venv or a conda environment, as `python -m venv` made",
+            slug="not-an-env",
         )
     words = child_processes.run(
         call, [python, "-I", "-c", ASK], environments.clean_environ(path), TIMEOUT
@@ -35,15 +36,19 @@ def op_inspect(call, header):
     try:
         version, prefix, name = json.loads(words.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        raise Failure("%s printed unexpected output" % python, words[-500:]) from None
+        raise Failure(
+            "%s printed unexpected output" % python, words[-500:], slug="not-an-env"
+        ) from None
     if os.path.realpath(prefix) != os.path.realpath(path):
-        raise Failure("%s belongs to %s" % (python, prefix), "", "--use-env %s" % prefix)
+        raise Failure(
+            "%s belongs to %s" % (python, prefix), "", "--use-env %s" % prefix, slug="not-an-env"
+        )
     if name != "cpython":
-        raise Failure("%s is %s; PyTorch needs CPython" % (python, name))
+        raise Failure("%s is %s; PyTorch needs CPython" % (python, name), slug="not-cpython")
     return {
         "path": path,
         "python": version,
-        "packages": env_proof.installed(path),
+        "packages": env_drift.packages(path),
         "mpirun": os.access(os.path.join(path, "bin", "mpirun"), os.X_OK),
     }
 
@@ -57,7 +62,7 @@ def op_link(call, header):
         root_folder.subfolder(root, "envs", header["key"])
         changed = link_contents(env, path)
         mark = {"use": path, "wheels": [], "blobs": [], "dists": env_drift.metadata(env)}
-        if not changed and read_json(os.path.join(env, env_marks.OK)) == mark:
+        if not changed and env_marks.read_mark(os.path.join(env, env_marks.OK)) == mark:
             return {"built": False}
         blobs.unlink(os.path.join(env, env_marks.PROVED))
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
@@ -66,26 +71,36 @@ def op_link(call, header):
 
 def checked_folder(text, root):
     if not isinstance(text, str) or not text or "\0" in text:
-        raise Failure("%r is not a path" % (text,), slug="input")
+        raise Failure("%r is not a path" % (text,), slug="path-invalid")
     path = os.path.normpath(os.path.expanduser(text))
     if not os.path.isabs(path):
-        raise Failure("--use-env %s is not absolute" % text, "hosts have no folder in common")
+        raise Failure(
+            "--use-env %s is not absolute" % text,
+            "hosts have no folder in common",
+            slug="path-invalid",
+        )
     try:
         found = os.stat(path)
     except OSError as e:
-        raise Failure("there is no folder %s" % path, e.strerror or str(e)) from None
+        raise Failure(
+            "there is no folder %s" % path, e.strerror or str(e), slug="folder-missing"
+        ) from None
     if not stat.S_ISDIR(found.st_mode):
-        raise Failure("%s is not a folder" % path)
+        raise Failure("%s is not a folder" % path, slug="folder-missing")
     if found.st_mode & stat.S_IWOTH:
         raise Failure(
             "%s is writable by everyone" % path,
             "they could change the programs that run from it",
             "chmod o-w %s" % path,
+            slug="writable-by-others",
         )
     own = os.path.realpath(os.path.expanduser(root))
     if os.path.realpath(path).startswith(own + os.sep):
         raise Failure(
-            "%s belongs to ipexctl" % path, "`ipexctl install` created it", "ipexctl env ls"
+            "%s belongs to ipexctl" % path,
+            "`ipexctl install` created it",
+            "ipexctl env ls",
+            slug="env-is-ours",
         )
     return path
 
@@ -111,11 +126,3 @@ def links_to(path, target):
         return os.readlink(path) == target
     except OSError:
         return False
-
-
-def read_json(path):
-    try:
-        with open(path) as file:
-            return json.load(file)
-    except (OSError, ValueError):
-        return None

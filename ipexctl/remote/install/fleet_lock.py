@@ -55,7 +55,7 @@ def is_over(call, seconds):
 class HostLock:
     def __init__(self, root, header):
         if not isinstance(header["install"], str) or not isinstance(header["who"], str):
-            raise Failure("%r is not an install" % (header["install"],), slug="input")
+            raise Failure("%r is not an install" % (header["install"],), slug="install-invalid")
         self.install, self.who = header["install"], header["who"][:200]
         self.place = os.path.join(root, "install.holder")
         path = os.path.join(root, "install.lock")

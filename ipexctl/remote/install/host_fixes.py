@@ -86,7 +86,7 @@ def op_undo(call, args):
 def _root(args):
     root = os.path.expanduser(args.get("root", "~/.ipexctl"))
     if not os.path.isabs(root):
-        raise Failure("the root folder %s is not absolute" % root, slug="input")
+        raise Failure("the root folder %s is not absolute" % root, slug="root-path-unusable")
     return os.path.normpath(root)
 
 

@@ -44,6 +44,7 @@ def source_script(call, prefix, script, seconds, path=None):
             "there is no %s on this host" % ("env" if bash else "bash"),
             "the oneCCL bindings are set up by %s" % script,
             "apt-get install bash   # or your system's way; or: ipexctl install --backend gloo",
+            slug="bash-missing",
         )
     command = [bash, "--norc", "--noprofile", "-c", SOURCE, "bash", script, env]
     try:
@@ -85,4 +86,4 @@ def added_paths(before, after):
 def script_failure(script, why):
     command = shlex.quote("source " + shlex.quote(script))
     hint = "bash -c %s   # on this host, to see what it says" % command
-    return Failure("setvars.sh of the oneCCL bindings failed", why, hint)
+    return Failure("setvars.sh of the oneCCL bindings failed", why, hint, slug="setvars-failed")

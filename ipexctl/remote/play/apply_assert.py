@@ -10,12 +10,12 @@ from ipexctl.remote.play.task import result
 def apply(task):
     args = task.args
     if args["fail"]:
-        raise Failure(args["fail"])
+        raise Failure(args["fail"], slug="assertion-failed")
     if args["path"]:
         path = absolute(args["path"])
         task.reads = ["path:" + path]
         if not os.path.lexists(path):
-            raise Failure(args["msg"] or "%s is not there" % path)
+            raise Failure(args["msg"] or "%s is not there" % path, slug="assertion-failed")
         return result(False, "", "", task.reads)
     task.reads = ["any"]
     variables = dict(os.environ)
@@ -27,5 +27,5 @@ def apply(task):
     )
     if code:
         why = "exit code %d: %s\n%s" % (code, args["that"], out[-1500:])
-        raise Failure(args["msg"] or "the condition is false", why)
+        raise Failure(args["msg"] or "the condition is false", why, slug="assertion-failed")
     return result(False, "", "", task.reads)

@@ -36,7 +36,14 @@ def apply(task):
     uses = safe_paths.uses(dest)
     shown = "; ".join(changes[:3]) + ("; %d more" % (len(changes) - 3) if changes[3:] else "")
     failure = missing[0] if missing and not task.args.get("folders") else None
-    return result(bool(changes), shown, "".join(diffs), uses, uses, failure)
+    return result(
+        changed=bool(changes),
+        detail=shown,
+        diff="".join(diffs),
+        reads=uses,
+        writes=uses,
+        failure=failure,
+    )
 
 
 class _Part:
@@ -57,7 +64,7 @@ def _into(dest, args, file):
 def _below(top, name):
     parts = name.split("/")
     if os.path.isabs(name) or ".." in parts:
-        raise Failure("%r leads out of the folder" % name)
+        raise Failure("%r leads out of the folder" % name, slug="copy-leads-out")
     return os.path.join(top, name) if name else top
 
 

@@ -44,7 +44,9 @@ def _file(task, place, state):
     found = place.found
     if found is None and content is None and state == "file":
         raise Failure(
-            "there is no file %s" % place.path, hint="content: ..., or state: touch to make it"
+            "there is no file %s" % place.path,
+            hint="content: ..., or state: touch to make it",
+            slug="path-missing",
         )
     new = b"" if content is None and found is None else content and content.encode("utf-8")
     if content == "":
@@ -76,7 +78,7 @@ def attributes_only(task, place, wanted):
     anywhere, and in a folder of another user, that user made them."""
     fd, found = place.open_file()
     if fd is None:
-        raise Failure("%s disappeared during the operation" % place.path)
+        raise Failure("%s disappeared during the operation" % place.path, slug="path-disappeared")
     with os.fdopen(fd, "rb") as file:
         changes = wanted.missing(found)
         if changes and task.check:
@@ -99,7 +101,10 @@ def _absent(task, path):
             if found is None:
                 return False, "", ""
             if place.name == ".":
-                raise Failure("%s is %s, which ipexctl never removes" % (path, place.path))
+                raise Failure(
+                    "%s is %s, which ipexctl never removes" % (path, place.path),
+                    slug="path-protected",
+                )
             if task.check:
                 place.require_writable()
             else:
@@ -116,7 +121,11 @@ def _remove(folder, name, depth=0):
         os.unlink(name, dir_fd=folder)
         return
     if depth > DEEPEST:
-        raise Failure("folders are nested deeper than %d" % DEEPEST, hint="sh: rm -rf PATH")
+        raise Failure(
+            "folders are nested deeper than %d" % DEEPEST,
+            hint="sh: rm -rf PATH",
+            slug="folders-too-deep",
+        )
     inside = os.open(name, safe_paths._FOLDER, dir_fd=folder)
     try:
         for each in os.listdir(inside):
@@ -147,9 +156,12 @@ def _directory(task, path):
     with safe_paths.place(path) as place:
         found = place.found
         if found is None:
-            raise Failure("%s disappeared during the operation" % path)
+            raise Failure("%s disappeared during the operation" % path, slug="path-disappeared")
         if not stat.S_ISDIR(found.st_mode):
-            raise Failure("%s is %s, not a directory" % (path, safe_paths.shape(found)))
+            raise Failure(
+                "%s is %s, not a directory" % (path, safe_paths.shape(found)),
+                slug="wrong-file-kind",
+            )
         changes = wanted.missing(found)
         if changes and task.check:
             require_owner(found, path)
@@ -193,6 +205,7 @@ def _link_at(task, place, target):
         raise Failure(
             "%s is %s, not a symbolic link" % (place.path, safe_paths.shape(found)),
             hint="a step before: file: {path: %s, state: absent}" % place.path,
+            slug="wrong-file-kind",
         )
     if found is not None and os.readlink(place.name, dir_fd=place.folder) == target:
         return False, "", ""

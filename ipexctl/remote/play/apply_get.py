@@ -113,9 +113,14 @@ class _SameKind(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         if not _is_http(newurl):
-            raise Failure("%s redirects to %s, not followed" % (req.full_url, newurl[:200]))
+            raise Failure(
+                "%s redirects to %s, not followed" % (req.full_url, newurl[:200]),
+                slug="redirect-refused",
+            )
         if req.full_url.startswith("https://") and not newurl.startswith("https://"):
-            raise Failure("%s redirects to plain http, not followed" % req.full_url)
+            raise Failure(
+                "%s redirects to plain http, not followed" % req.full_url, slug="redirect-refused"
+            )
         fp.close()  # urllib would read its body, however long that is
         return urllib.request.HTTPRedirectHandler.redirect_request(
             self, req, fp, code, msg, headers, newurl
@@ -128,7 +133,7 @@ def _is_http(url):
 
 def _download(args, file):
     if not _is_http(args["url"]):
-        raise Failure("%s is not an https or http URL" % args["url"])
+        raise Failure("%s is not an https or http URL" % args["url"], slug="not-a-url")
     digest = hashlib.sha256()
     request = urllib.request.Request(args["url"], headers={"User-Agent": "ipexctl"})
     limits = _Limits(args)
@@ -143,10 +148,12 @@ def _download(args, file):
         if limits.why:
             raise ValueError(limits.why)
     except urllib.error.HTTPError as e:
-        raise Failure("%s: the server says %d %s" % (args["url"], e.code, e.reason)) from None
+        raise Failure(
+            "%s: the server says %d %s" % (args["url"], e.code, e.reason), slug="download-failed"
+        ) from None
     except (OSError, ValueError, http.client.HTTPException) as e:
         why = limits.why or str(getattr(e, "reason", "") or e)
-        raise Failure("cannot download %s" % args["url"], why) from None
+        raise Failure("cannot download %s" % args["url"], why, slug="download-failed") from None
     finally:
         limits.close()
     if digest.hexdigest() != args["sha256"].lower():
@@ -154,5 +161,6 @@ def _download(args, file):
             "%s does not have the expected content" % args["url"],
             "SHA-256 %s, %d bytes" % (digest.hexdigest(), limits.size),
             "check the URL, then correct sha256",
+            slug="content-differs",
         )
     return limits.size

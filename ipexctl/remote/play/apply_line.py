@@ -72,4 +72,6 @@ def _pattern(args, key):
     try:
         return re.compile(args[key])
     except re.error as e:
-        raise Failure("%s is not a valid regular expression: %s" % (key, e)) from None
+        raise Failure(
+            "%s is not a valid regular expression: %s" % (key, e), slug="not-a-pattern"
+        ) from None

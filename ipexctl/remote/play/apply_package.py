@@ -63,23 +63,27 @@ _DNF = ["dnf", "-y", "--setopt=exit_on_lock=True"]
 _RPM = ["rpm", "-q", "--qf", "%{NAME} %{EVR}\n"]
 MANAGERS = (
     Manager(
-        "apt", "apt-get",
-        ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n"],
-        _APT + _NO_ASK + ["install"], _APT + _NO_ASK + ["install"], _APT + ["remove"],
-        _APT + ["update"], ["apt-get", "-s", "-q", "install"],
+        name="apt", program="apt-get",
+        versions=["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n"],
+        install=_APT + _NO_ASK + ["install"], latest=_APT + _NO_ASK + ["install"],
+        remove=_APT + ["remove"], update=_APT + ["update"],
+        pending=["apt-get", "-s", "-q", "install"],
     ),
     Manager(
-        "dnf", "dnf", _RPM, _DNF + ["-q", "install"], _DNF + ["-q", "install", "--best"],
-        _DNF + ["-q", "remove"], _DNF + ["makecache"], None,
+        name="dnf", program="dnf", versions=_RPM,
+        install=_DNF + ["-q", "install"], latest=_DNF + ["-q", "install", "--best"],
+        remove=_DNF + ["-q", "remove"], update=_DNF + ["makecache"], pending=None,
     ),
     Manager(
-        "zypper", "zypper", _RPM, ["zypper", "-n", "-q", "install"],
-        ["zypper", "-n", "-q", "update"], ["zypper", "-n", "-q", "remove"],
-        ["zypper", "-n", "-q", "refresh"], None,
+        name="zypper", program="zypper", versions=_RPM, install=["zypper", "-n", "-q", "install"],
+        latest=["zypper", "-n", "-q", "update"], remove=["zypper", "-n", "-q", "remove"],
+        update=["zypper", "-n", "-q", "refresh"], pending=None,
     ),
     Manager(
-        "apk", "apk", ["apk", "list", "-I"], ["apk", "add", "-q"], ["apk", "add", "-q", "-u"],
-        ["apk", "del", "-q"], ["apk", "update", "-q"], ["apk", "add", "-s", "-u"],
+        name="apk", program="apk", versions=["apk", "list", "-I"],
+        install=["apk", "add", "-q"], latest=["apk", "add", "-q", "-u"],
+        remove=["apk", "del", "-q"], update=["apk", "update", "-q"],
+        pending=["apk", "add", "-s", "-u"],
     ),
 )  # fmt: skip
 
@@ -98,7 +102,7 @@ def apply(task):
     uses = {"reads": ["packages"], "writes": ["packages"]}
     wanted = needed(names, before, args["state"])
     if task.check:
-        return _expected(task, manager, names, before, wanted, uses)
+        return _expected(task, manager, names, wanted, uses)
     if args["update_cache"]:
         _update(task, manager)
     if args["state"] == "latest":
@@ -110,7 +114,7 @@ def apply(task):
     if missing:
         state = "still installed" if args["state"] == "absent" else "not installed"
         raise Failure("%s succeeded, but %s: %s" % (
-            manager.name, state, ", ".join(missing)))  # fmt: skip
+            manager.name, state, ", ".join(missing)), slug="package-not-changed")  # fmt: skip
     return result(before != after, describe(before, after), **uses)
 
 
@@ -121,7 +125,9 @@ def manager_of(use):
         ):
             return manager
     known = ", ".join(manager.name for manager in MANAGERS) if use == "auto" else use
-    raise Failure("no supported package manager on this host (%s)" % known)
+    raise Failure(
+        "no supported package manager on this host (%s)" % known, slug="package-manager-missing"
+    )
 
 
 def installed(task, manager, names):
@@ -191,7 +197,9 @@ def _run(task, manager, command, names):
         what = "%s is locked by %s" % (manager.name, _holder(out))
         if time.monotonic() >= end:
             why = "it was still locked after %g s" % LOCK_WAIT
-            raise Failure(what, why, "retries: 10 and delay: 60 to wait longer")
+            raise Failure(
+                what, why, "retries: 10 and delay: 60 to wait longer", slug="package-manager-locked"
+            )
         if not waits:
             task.say("%s; waiting up to %g s" % (what, LOCK_WAIT))
         waits = True
@@ -220,10 +228,20 @@ def _failure(manager, command, names, code, out):
         what = "%s cannot reach all of its package servers" % manager.name
         told = unreached[-3:] + _errors(out).splitlines() * bool(code)
         why = "\n".join(dict.fromkeys(told))
-        return Failure(what, why, "ipexctl doctor   # checks DNS and proxies")
+        return Failure(
+            what,
+            why,
+            "ipexctl doctor   # checks DNS and proxies",
+            slug="package-servers-unreachable",
+        )
     words = " ".join(command + list(names))
     hint = "sudo: true" if os.geteuid() else "on the host, as root: " + words
-    return Failure("%s failed (exit %d)" % (manager.name, code), _errors(out), hint)
+    return Failure(
+        "%s failed (exit %d)" % (manager.name, code),
+        _errors(out),
+        hint,
+        slug="package-manager-failed",
+    )
 
 
 def _lines(out, pattern):
@@ -236,7 +254,7 @@ def _errors(out):
     return "\n".join((told or lines)[-6:])
 
 
-def _expected(task, manager, names, before, wanted, uses):
+def _expected(task, manager, names, wanted, uses):
     if wanted or task.args["state"] != "latest":
         verb = "remove" if task.args["state"] == "absent" else "install"
         return result(bool(wanted), "%s %s" % (verb, ", ".join(wanted)) if wanted else "", **uses)

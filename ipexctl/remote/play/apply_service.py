@@ -18,12 +18,17 @@ def apply(task):
         raise Failure(
             "systemd does not run on this host, so %s cannot be managed" % name,
             hint="sh with unless, for another service manager",
+            slug="systemd-missing",
         )
     if args["daemon_reload"] and not task.check:
         _systemctl(task, "daemon-reload")
     about = _show(task, name)
     if about.get("LoadState") == "not-found":
-        raise Failure("there is no unit %s" % name, hint="a step before: package: PACKAGE")
+        raise Failure(
+            "there is no unit %s" % name,
+            hint="a step before: package: PACKAGE",
+            slug="unit-missing",
+        )
     changes = []
     enabled = about.get("UnitFileState") in _ENABLED
     if args["enabled"] is not None and args["enabled"] != enabled:
@@ -52,4 +57,9 @@ def _systemctl(task, *words):
     code, out = task.program(["systemctl", "--no-ask-password"] + list(words), quiet=True)
     if code:
         hint = "sudo: true" if os.geteuid() else "journalctl -xeu %s" % words[-1]
-        raise Failure("systemctl %s failed (exit %d)" % (" ".join(words), code), out[-1500:], hint)
+        raise Failure(
+            "systemctl %s failed (exit %d)" % (" ".join(words), code),
+            out[-1500:],
+            hint,
+            slug="systemctl-failed",
+        )

@@ -20,14 +20,14 @@ def apply(task):
     if task.check:
         return _expected(args, reads, writes)
     if not os.path.isdir(folder):
-        raise Failure("there is no folder %s" % folder, hint="chdir: /path")
+        raise Failure("there is no folder %s" % folder, hint="chdir: /path", slug="path-missing")
     code, out = task.program(
         ["/bin/sh", "-c", args["cmd"]], variables, folder, args["stdin"].encode("utf-8"),
         args["timeout"],
     )  # fmt: skip
     if code:
         words = "exit code %d" % code if code > 0 else "signal %d" % -code
-        raise Failure("sh ended with %s" % words, out[-2000:])
+        raise Failure("sh ended with %s" % words, out[-2000:], slug="command-failed")
     changed = args["changes"] != []
     return result(changed, "", "", reads, writes)
 

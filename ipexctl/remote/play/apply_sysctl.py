@@ -32,9 +32,13 @@ def _read(path, name):
         with open(path) as file:
             return " ".join(file.read().split())
     except FileNotFoundError:
-        raise Failure("this kernel has no parameter %s" % name) from None
+        raise Failure(
+            "this kernel has no parameter %s" % name, slug="kernel-parameter-missing"
+        ) from None
     except OSError as e:
-        raise Failure("cannot read %s: %s" % (name, e.strerror)) from None
+        raise Failure(
+            "cannot read %s: %s" % (name, e.strerror), slug="kernel-parameter-unreadable"
+        ) from None
 
 
 def _write(path, name, value):
@@ -42,9 +46,13 @@ def _write(path, name, value):
         with open(path, "w") as file:
             file.write(value)
     except PermissionError:
-        raise Failure("cannot set %s: not permitted" % name, hint="sudo: true") from None
+        raise Failure(
+            "cannot set %s: not permitted" % name, hint="sudo: true", slug="not-permitted"
+        ) from None
     except OSError as e:
-        raise Failure("cannot set %s to %s: %s" % (name, value, e.strerror)) from None
+        raise Failure(
+            "cannot set %s to %s: %s" % (name, value, e.strerror), slug="kernel-parameter-refused"
+        ) from None
 
 
 def _in_file(task, name):

@@ -32,20 +32,26 @@ def apply(task):
         return result(False, "", "", task.reads, writes)
     command, detail = _command(args, now, wanted)
     if found and wanted is None and found.pw_uid == 0:
-        raise Failure("%s is root, and is not removed" % name)
+        raise Failure("%s is root, and is not removed" % name, slug="account-is-root")
     if os.geteuid():
-        raise Failure("only root can change accounts", hint="sudo: true")
+        raise Failure("only root can change accounts", hint="sudo: true", slug="not-permitted")
     if not shutil.which(command[0], path=_PATH):
-        raise Failure("there is no %s on this host" % command[0], hint=_PACKAGES)
+        raise Failure(
+            "there is no %s on this host" % command[0], hint=_PACKAGES, slug="program-missing"
+        )
     if not (now and wanted) or now["uid"] != wanted["uid"]:
         home = (wanted or now or {}).get("home") or "/home/" + name
         writes.append("path:" + os.path.normpath(home))
     if not task.check:
         code, out = task.program(command + [name], dict(os.environ, PATH=_PATH, LC_ALL="C"))
         if code:
-            raise Failure("%s failed (exit %d)" % (command[0], code), out[-1500:])
+            raise Failure(
+                "%s failed (exit %d)" % (command[0], code), out[-1500:], slug="command-failed"
+            )
     diff = text_diff("user " + name, _text(now), _text(wanted)) if task.diff else ""
-    return result(True, detail, diff, task.reads, writes, failure)
+    return result(
+        changed=True, detail=detail, diff=diff, reads=task.reads, writes=writes, failure=failure
+    )
 
 
 def _account(name):
@@ -95,7 +101,7 @@ def _free(uid, name):
     except KeyError:
         return uid
     if owner != name:
-        raise Failure("uid %d belongs to %s" % (uid, owner))
+        raise Failure("uid %d belongs to %s" % (uid, owner), slug="user-id-taken")
     return uid
 
 
@@ -105,7 +111,9 @@ def _missing_group(names):
             grp.getgrnam(name)
         except KeyError:
             hint = "a step before: sh: {cmd: groupadd %s, unless: getent group %s}" % (name, name)
-            return Failure("there is no group %s on this host" % name, hint=hint)
+            return Failure(
+                "there is no group %s on this host" % name, hint=hint, slug="group-missing"
+            )
     return None
 
 

@@ -25,7 +25,9 @@ def apply(task):
             return result(None, "%s is %s now" % (what, "not there" if wanted else "there"))
         if time.time() - began > args["timeout"]:
             still = "still not there" if wanted else "still there"
-            raise Failure("%s is %s after %g s" % (what, still, args["timeout"]))
+            raise Failure(
+                "%s is %s after %g s" % (what, still, args["timeout"]), slug="wait-timeout"
+            )
         time.sleep(PAUSE)
     reads = ["path:" + absolute(args["path"])] if args["path"] else ["any"]
     took = time.time() - began

@@ -83,5 +83,12 @@ def _once(call, args, step, worker):
         event["number"] = step["number"]
         call.emit(event)
 
-    task = Task(step["args"], args["check"], args["diff"], emit, call.recv, call.agent.at_end)
+    task = Task(
+        args=step["args"],
+        check=args["check"],
+        diff=args["diff"],
+        emit=emit,
+        recv=call.recv,
+        at_end=call.agent.at_end,
+    )
     return outcome(step["module"], task)

@@ -72,7 +72,11 @@ class Attributes:
             try:
                 os.fchown(fd, owner, group)
             except PermissionError:
-                raise Failure("cannot change the owner: not permitted", hint="sudo: true") from None
+                raise Failure(
+                    "cannot change the owner: not permitted",
+                    hint="sudo: true",
+                    slug="not-permitted",
+                ) from None
 
     def apply_new(self, fd, old, default):
         """On a file that is to take the place of `old` (a stat, or None)."""
@@ -98,7 +102,7 @@ def require_owner(found, path):
 
 def _not_permitted(path):
     what = "cannot change %s: it belongs to another user" % (path or "the attributes")
-    return Failure(what, hint="sudo: true")
+    return Failure(what, hint="sudo: true", slug="not-permitted")
 
 
 def _umask():
@@ -115,7 +119,11 @@ def mode_of(text, now, is_folder):
     for part in text.split(","):
         found = _SYMBOLIC.match(part)
         if not found:
-            raise Failure("mode %r is neither octal nor symbolic" % text, hint="mode: '0644'")
+            raise Failure(
+                "mode %r is neither octal nor symbolic" % text,
+                hint="mode: '0644'",
+                slug="not-a-file-mode",
+            )
         for sign, what in _OPERATION.findall(found.group(2)):
             mode = _changed(mode, found.group(1), sign, what, is_folder)
     return mode
@@ -158,7 +166,9 @@ def _id(text, what, look_up):
     try:
         return look_up()
     except (KeyError, ValueError):
-        raise Failure("there is no %s %s on this host" % (what, text)) from None
+        raise Failure(
+            "there is no %s %s on this host" % (what, text), slug="account-missing"
+        ) from None
 
 
 def describe(changes):

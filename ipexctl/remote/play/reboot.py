@@ -20,7 +20,7 @@ def op_begin(call, args):
     worker.kill()
     if "failure" in end:
         failed = end["failure"]
-        raise Failure(failed["what"], failed["why"], failed["hint"])
+        raise Failure(failed["what"], failed["why"], failed["hint"], slug=failed["slug"])
     return before
 
 

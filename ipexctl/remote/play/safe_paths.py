@@ -42,7 +42,9 @@ class Place:
             return None, None
         with os.fdopen(fd, "rb") as file:
             if found.st_size > most:
-                raise Failure("%s is larger than %d MiB" % (self.path, most >> 20))
+                raise Failure(
+                    "%s is larger than %d MiB" % (self.path, most >> 20), slug="file-too-large"
+                )
             return file.read(), found
 
     def open_file(self):
@@ -67,6 +69,7 @@ class Place:
             raise Failure(
                 "%s is %s, not a file" % (self.path, shape(found)),
                 hint="a step before: file: {path: %s, state: absent}" % self.path,
+                slug="wrong-file-kind",
             )
 
     def require_writable(self):
@@ -109,7 +112,9 @@ def place(path, follow=True):
 def absolute(path):
     full = os.path.expanduser(path)
     if not full.startswith("/") or "\0" in full:
-        raise Failure("%r is not an absolute path" % path, hint="/path, or ~/path")
+        raise Failure(
+            "%r is not an absolute path" % path, hint="/path, or ~/path", slug="path-not-absolute"
+        )
     return full
 
 
@@ -168,8 +173,10 @@ def _enter(folder, name, here):
         path = os.path.join(here, name)
         if e.errno == errno.ENOENT:
             hint = "a step before: file: {path: %s, state: directory}" % path
-            raise MissingFolder("there is no folder %s" % path, hint=hint) from None
-        raise Failure("%s: %s" % (path, e.strerror)) from None
+            raise MissingFolder(
+                "there is no folder %s" % path, hint=hint, slug="path-missing"
+            ) from None
+        raise Failure("%s: %s" % (path, e.strerror), slug="path-unusable") from None
     return inside
 
 
@@ -180,7 +187,7 @@ class MissingFolder(Failure):
 def _refuse_unsafe(folder, here, name, links):
     path = os.path.join(here, name)
     if links > MOST_LINKS:
-        raise Failure("%s: too many symbolic links" % path)
+        raise Failure("%s: too many symbolic links" % path, slug="link-circular")
     about = os.fstat(folder)
     others = 0o002 if about.st_gid == os.getegid() else 0o022  # one's own group is oneself
     if about.st_uid not in (0, os.geteuid()) or about.st_mode & others:
@@ -188,6 +195,7 @@ def _refuse_unsafe(folder, here, name, links):
             "%s is a symbolic link in a folder that others can write to; not followed" % path,
             "%s belongs to user %d, mode %o" % (here, about.st_uid, stat.S_IMODE(about.st_mode)),
             "name the path it leads to",
+            slug="link-unsafe",
         )
 
 
@@ -214,7 +222,9 @@ def new_file(folder, name, path):
         if _lock(fd) and _is_name_of(fd, folder, name):
             return fd
         os.close(fd)
-    raise Failure("cannot write %s: another process keeps making %s" % (path, name))
+    raise Failure(
+        "cannot write %s: another process keeps making %s" % (path, name), slug="write-conflict"
+    )
 
 
 def _remove_stale(folder, name, path):
@@ -227,7 +237,9 @@ def _remove_stale(folder, name, path):
         return
     try:
         if not _lock(fd):
-            raise Failure("cannot write %s: another play is writing it" % path)
+            raise Failure(
+                "cannot write %s: another play is writing it" % path, slug="write-conflict"
+            )
         if _is_name_of(fd, folder, name):
             os.unlink(name, dir_fd=folder)
     finally:
@@ -266,7 +278,9 @@ def not_written(path, error):
         errno.EACCES: "sudo: true",
     }
     said = error.strerror or str(error)
-    return Failure("cannot write %s: %s" % (path, said), hint=hints.get(error.errno, ""))
+    return Failure(
+        "cannot write %s: %s" % (path, said), hint=hints.get(error.errno, ""), slug="write-failed"
+    )
 
 
 def shape(found):

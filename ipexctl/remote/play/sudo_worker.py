@@ -69,7 +69,15 @@ class SudoWorker:
 
         at_end = self.call.agent.at_end
         return outcome(
-            step["module"], Task(step["args"], check, diff, emit, self.call.recv, at_end)
+            step["module"],
+            Task(
+                args=step["args"],
+                check=check,
+                diff=diff,
+                emit=emit,
+                recv=self.call.recv,
+                at_end=at_end,
+            ),
         )
 
     def _answer(self, frames, number):
@@ -88,7 +96,9 @@ class SudoWorker:
 
     def _gone(self):
         self.frames = None
-        return Failure("the process under sudo has ended", self._last_words())
+        return Failure(
+            "the process under sudo has ended", self._last_words(), slug="sudo-process-ended"
+        )
 
     def _pass_on(self, frames):
         while True:
@@ -200,8 +210,8 @@ def serve():
             os._exit(0)
         asked = frame[0]
         task = Task(
-            asked["args"], asked["check"], asked["diff"],
-            lambda event: frames.write({"event": event}), inbox.get, inbox.at_end,
+            args=asked["args"], check=asked["check"], diff=asked["diff"],
+            emit=lambda event: frames.write({"event": event}), recv=inbox.get, at_end=inbox.at_end,
         )  # fmt: skip
         frames.write({"end": outcome(asked["module"], task)})
 

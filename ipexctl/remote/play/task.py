@@ -37,14 +37,19 @@ class Task:
         while True:
             frame = self.recv()
             if frame is None:
-                raise Failure("the connection ended before the file had arrived")
+                raise Failure(
+                    "the connection ended before the file had arrived", slug="connection-lost"
+                )
             header, body = frame
             digest.update(body)
             file.write(body)
             if header.get("last"):
                 break
         if digest.hexdigest() != sha256:
-            raise Failure("the file changed on the controller while it was being sent")
+            raise Failure(
+                "the file changed on the controller while it was being sent",
+                slug="file-changed-while-sent",
+            )
 
     def program(
         self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False, hidden=None
@@ -75,7 +80,9 @@ class Task:
             out = self._output(process, stdin, quiet, hidden)
             code = process.wait()
             if clock and not clock.is_alive():
-                raise Failure("still running after %g s, killed" % timeout, out)
+                raise Failure(
+                    "still running after %g s, killed" % timeout, out, slug="command-timeout"
+                )
             return code, out
         finally:
             if clock:
@@ -138,6 +145,6 @@ def outcome(module, task):
     except OSError as e:
         what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
         hint = "sudo: true" if e.errno == errno.EACCES else ""
-        return {"failure": document(Failure(what, hint=hint))}
+        return {"failure": document(Failure(what, hint=hint, slug="path-unusable"))}
     except Exception:
         return {"failure": bug()}

@@ -14,6 +14,7 @@ import threading
 
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.data import dataset_versions
+from ipexctl.remote.install import disk_use, environments
 from ipexctl.remote.run_files import run_folders
 
 OURS = (
@@ -35,8 +36,8 @@ def op_survey(call, header):
     root = root_folder.checked(text, marks=False)
     with Heartbeat(call):
         ours, stays = contents(root)
-        seen = set()  # type: set[tuple[int, int]]
-        parts = [[name, disk_usage(os.path.join(root, name), seen)] for name in ours]
+        seen = {}  # type: dict[tuple[int, int], int]
+        parts = [[name, disk_use.size_of(os.path.join(root, name), seen)] for name in ours]
         return {
             "root": root,
             "there": True,
@@ -45,7 +46,7 @@ def op_survey(call, header):
             "parts": [part for part in parts if part[1]],
             "busy": in_use(root),
             "stays": stays[:MOST],
-            "caches": [[path, disk_usage(path, set())] for path in compile_caches()],
+            "caches": [[path, disk_use.size_of(path)] for path in compile_caches()],
         }
 
 
@@ -65,8 +66,8 @@ def op_remove(call, header):
         if busy:
             return {"removed": 0, "busy": busy, "stays": stays[:MOST], "left": []}
         lock = lock_installs(root)
-        seen = set()  # type: set[tuple[int, int]]
-        size = sum(disk_usage(os.path.join(root, name), seen) for name in ours)
+        seen = {}  # type: dict[tuple[int, int], int]
+        size = sum(disk_use.size_of(os.path.join(root, name), seen) for name in ours)
         left = [failed for name in ours for failed in remove(os.path.join(root, name))]
         scratch_folder.sweep()
         if not os.path.islink(root):
@@ -113,23 +114,6 @@ def contents(root):
     return ours, [name for name in found if name not in ours]
 
 
-def disk_usage(path, seen):
-    """Bytes on the disk that have not been counted yet: a file may have several names."""
-    size, todo = 0, [path]
-    while todo:
-        path = todo.pop()
-        try:
-            info = os.lstat(path)
-            if stat.S_ISDIR(info.st_mode):
-                todo.extend(os.path.join(path, name) for name in os.listdir(path))
-        except OSError:
-            continue
-        if (info.st_dev, info.st_ino) not in seen:
-            seen.add((info.st_dev, info.st_ino))
-            size += info.st_blocks * 512
-    return size
-
-
 def in_use(root):
     """Why nothing can be removed now: runs, installs, data in use, processes."""
     runs = run_folders.active(root)
@@ -143,7 +127,7 @@ def in_use(root):
             locks = [os.path.join(top, v, "lock") for v in dataset_versions.version_folders(top)]
             if any(map(run_folders.is_locked, locks)):
                 found.append("the dataset %s is in use" % name)
-        found += ["process %s uses files in %s" % (pid, root) for pid in processes_using(root)]
+        found += ["%s uses files in %s" % (user, root) for user in environments.users_of([root])]
     return found[:MOST]
 
 
@@ -155,20 +139,6 @@ def lock_installs(root):
     except OSError:
         return None
     return fd
-
-
-def processes_using(root):
-    """Processes that have a file below the root mapped: a Python of an environment has."""
-    sign = os.path.realpath(root) + os.sep
-    found = []
-    for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
-        try:
-            with open("/proc/%s/maps" % pid, errors="replace") as file:
-                if int(pid) != os.getpid() and any(sign in line for line in file):
-                    found.append(pid)
-        except OSError:
-            continue
-    return found
 
 
 # --- removing ------------------------------------------------------------------------------------

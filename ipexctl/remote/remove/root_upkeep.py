@@ -1,4 +1,4 @@
-"""What is kept below ROOT: seen, switched back to, removed.
+"""What is kept below ROOT: seen, and removed.
 
 Only what has an environment's or a blob's name is ever removed; `current` and `previous` never are.
 """
@@ -50,22 +50,6 @@ def op_list(call, header):
         "size": sum(together.values()),
         "blobs": sum(size for _, size, _ in disk_use.kept_blobs(root)),
     }
-
-
-def op_rollback(call, header):
-    """{root, key} -> {changed, before}: `previous`, which must be KEY, and `current` swap."""
-    root = root_folder.checked(header["root"])
-    env = env_marks.env_folder(root, header["key"])
-    with environments.RootLock(call, root):
-        before = env_marks.current(root)
-        if before == header["key"]:
-            return {"changed": False, "before": before}
-        if env_marks.current(root, "previous") != header["key"]:
-            raise Failure("previous is no longer %s" % header["key"], "", "ipexctl env ls")
-        if not os.path.exists(os.path.join(env, env_marks.OK)):
-            raise Failure("the environment %s is incomplete" % header["key"], "", "ipexctl install")
-        swap(root, before, header["key"])
-    return {"changed": True, "before": before}
 
 
 def op_remove(call, header):
@@ -125,7 +109,9 @@ def op_set_aside(call, header):
         user = environments.process_using(env)
         if user:
             what = "%s runs in %s, which would be rebuilt" % (user, env)
-            raise Failure(what, "", "ipexctl install --rebuild   # once it has ended")
+            raise Failure(
+                what, "", "ipexctl install --rebuild   # once it has ended", slug="env-in-use"
+            )
         here = os.path.realpath(env)
         used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
         if used:
@@ -168,14 +154,7 @@ def why_needed(root, key, env):
 
 def idle_blobs(root, going):
     """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
-    wanted = set()
-    for key in disk_use.env_keys(root):
-        mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
-        if key in going or mark is None:
-            continue
-        if "blobs" not in mark:
-            return []  # built before this was written down: who knows what it needs
-        wanted.update(mark["blobs"])
+    wanted = disk_use.needed_blobs(root, going)
     old = time.time() - ON_ITS_WAY
     unpacked = [(path, disk_use.size_of(path)) for path in standalone_pythons.unused(root, wanted)]
     return unpacked + [
@@ -183,15 +162,3 @@ def idle_blobs(root, going):
         for path, size, modified in disk_use.kept_blobs(root)
         if os.path.basename(path) not in wanted and modified < old
     ]
-
-
-# --- swapping ------------------------------------------------------------------------------------
-
-
-def swap(root, before, key):
-    """In one step where the kernel and the filesystem can; else `current` is whole at any time."""
-    if before and env_marks.exchange(os.path.join(root, "current"), os.path.join(root, "previous")):
-        return
-    env_marks.replace_link(root, "current", os.path.join("envs", key))
-    if before:
-        env_marks.replace_link(root, "previous", os.path.join("envs", before))

@@ -19,13 +19,13 @@ from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import disk_use, env_marks
+from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import spare_copies, synced_folders
 from ipexctl.remote.run_files import run_folders
 
 KINDS = ("runs", "copies", "spare", "blobs")
 MB = 1000 * 1000
-PROGRAMS = ("bootstrap", "hosts", "rank.py", "bootstrap.py")  # of older runs the last two
+PROGRAMS = ("bootstrap", "hosts")
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
 SLACK = 8 << 20  # bytes in packs that may be of no use
 GONE = ".removed-"  # begins the name of a run's folder that is being removed
@@ -66,7 +66,9 @@ def op_remove_run(call, header):
             return {"removed": False}
         lock = None if run in run_folders.active(root) else run_folders.lock_run(folder)
         if lock is None and time.monotonic() > end:
-            raise Failure("the run %s is still active" % run, hint="ipexctl stop %s" % run)
+            raise Failure(
+                "the run %s is still active" % run, hint="ipexctl stop %s" % run, slug="run-active"
+            )
         time.sleep(0.0 if lock else 0.1)
     try:
         os.rename(folder, gone)
@@ -76,7 +78,11 @@ def op_remove_run(call, header):
         os.close(lock)
     shutil.rmtree(gone, ignore_errors=True)
     if os.path.lexists(gone):
-        raise Failure("cannot remove all of %s" % gone, "files of another user may be in it")
+        raise Failure(
+            "cannot remove all of %s" % gone,
+            "files of another user may be in it",
+            slug="not-removed",
+        )
     return {"removed": True}
 
 
@@ -181,9 +187,7 @@ class Pruning:
         trees, going = self.split_trees()
         wanted = {sha for tree in trees for sha in contents(tree)}
         theirs = {sha for _, tree in going for sha in contents(tree)} - wanted
-        needed = wanted_by_environments(self.root)
-        if needed is None:
-            return
+        needed = disk_use.needed_blobs(self.root)
         old = time.time() - UNNAMED
         idle = []
         for path, size, modified in disk_use.kept_blobs(self.root):
@@ -325,15 +329,3 @@ def is_earlier(tree, newer):
         if same and len(shared) > ALIKE * len(names):
             return True
     return False
-
-
-def wanted_by_environments(root):
-    """None where an environment does not say what it needs."""
-    found = set()  # type: set[str]
-    for key in disk_use.env_keys(root):
-        mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
-        if mark is not None:
-            if "blobs" not in mark:
-                return None
-            found.update(mark["blobs"])
-    return found

@@ -38,7 +38,9 @@ def _variables(items: list[str] | None) -> dict[str, str]:
     for item in items or ():
         key, sign, value = item.partition("=")
         if not key.isidentifier():
-            raise InputError(f"--env {item}: expected NAME=VALUE or NAME", slug="variable-invalid")
+            raise InputError(
+                f"--env {item}: expected NAME=VALUE or NAME", slug="not-a-variable-name"
+            )
         if not sign and key not in environment():
             raise InputError(
                 f"--env {key}: not set on this machine, so there is no value to forward",

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
-from ipexctl.play.text.ansible_recap import AnsibleHost, read_recap
 from ipexctl.play.text.play_values import State
 from ipexctl.play.text.step_schema import arg
 from ipexctl.play.verb_calls import target_of
@@ -44,8 +45,8 @@ class Ansible(FleetStep):
                 on.say("", line)
 
         wanted = Playbook(
-            Path(self.playbook).expanduser(), self.extra, self.tags, self.skip_tags, on.check,
-            _pythons(on),
+            path=Path(self.playbook).expanduser(), extra=self.extra, tags=self.tags,
+            skip_tags=self.skip_tags, check=on.check, pythons=_pythons(on),
         )  # fmt: skip
         hosts = on.fleet.hosts
         hosts = replace(hosts, hosts=tuple(h for h in hosts.hosts if h.name in on.hosts))
@@ -77,3 +78,54 @@ def _result(on: Acting, host: AnsibleHost | None, code: int, lines: list[str]) -
         unsure = State.UNKNOWN if host.skipped or host.ignored or host.rescued else State.OK
         return Result(State.WOULD_CHANGE if host.changed else unsure, counts)
     return Result(State.CHANGED if host.changed else State.OK, counts)
+
+
+_HEAD = re.compile(r"PLAY RECAP \*+$")
+_HOST = re.compile(r"(?P<host>\S+)\s+: (?P<counts>ok=\d+(?:\s+[a-z]+=\d+)+)$")
+_COUNT = re.compile(r"([a-z]+)=(\d+)")
+_TASK = re.compile(r"(?:TASK|RUNNING HANDLER) \[(?P<task>.*)\] \**$")
+# of ansible-core 2.9 to 2.19: `fatal: [node01]: FAILED! => {...}`, `[ERROR]: ...`
+_FATAL = re.compile(r"(?:fatal|failed): \[(?P<host>[^\] ]+)(?: -> [^\]]*)?\]")
+
+
+@dataclass(frozen=True)
+class AnsibleHost:
+    ok: int = 0
+    changed: int = 0
+    unreachable: int = 0
+    failed: int = 0
+    skipped: int = 0
+    ignored: int = 0
+    rescued: int = 0
+    task: str = ""  # the last one that failed there
+    words: str = ""  # and what it said
+
+
+def _message(said: str) -> str:
+    """`FAILED! => {"msg": "..."}`: the module's own words."""
+    try:
+        result = json.loads(said.partition(" => ")[2])
+    except ValueError:
+        return said
+    return str(result.get("msg") or said) if isinstance(result, dict) else said
+
+
+def read_recap(lines: Iterable[str]) -> dict[str, AnsibleHost]:
+    """What `ansible-playbook` prints, as outcomes by host; empty if the program ended before its
+    recap."""
+    task, in_recap = "", False
+    failed: dict[str, tuple[str, str]] = {}
+    found: dict[str, AnsibleHost] = {}
+    for line in lines:
+        if named := _TASK.match(line):
+            task = named["task"]
+        elif fatal := _FATAL.match(line):
+            failed[fatal["host"]] = (task, _message(line[fatal.end() :].lstrip(": ")))
+        elif _HEAD.match(line):
+            in_recap = True
+        elif in_recap and (row := _HOST.match(line.strip())):
+            counts = {name: int(n) for name, n in _COUNT.findall(row["counts"])}
+            known = {k: n for k, n in counts.items() if k in AnsibleHost.__annotations__}
+            task_of, words = failed.get(row["host"], ("", ""))
+            found[row["host"]] = AnsibleHost(**known, task=task_of, words=words)
+    return found

@@ -32,9 +32,9 @@ class Data(FleetStep):
 
     def check(self) -> None:
         if bool(self.push) == bool(self.rm):
-            raise Bad("either push or rm is required")
+            raise Bad("either push or rm is required", slug="arguments-conflict")
         if self.rm and self.name:
-            raise Bad("name requires push")
+            raise Bad("name requires push", slug="argument-missing")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.data.data import push, remove

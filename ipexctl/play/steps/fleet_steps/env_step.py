@@ -39,9 +39,9 @@ class Env(FleetStep):
 
     def check(self) -> None:
         if bool(self.rm) == bool(self.exec):
-            raise Bad("either rm or exec is required")
+            raise Bad("either rm or exec is required", slug="arguments-conflict")
         if _UNUSED in self.rm and len(self.rm) > 1:
-            raise Bad("unused cannot be combined with other arguments")
+            raise Bad("unused cannot be combined with other arguments", slug="arguments-conflict")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         return self._run(on) if self.exec else self._remove(on)

@@ -71,7 +71,8 @@ class Install(FleetStep):
         from ipexctl.packages.indexes import Indexes
 
         request = Request(
-            self.torch, self.mpi, self.python, self.ipex, self.backend, self.stack
+            torch=self.torch, mpi=self.mpi, python=self.python,
+            ipex=self.ipex, backend=self.backend, stack=self.stack,
         )  # fmt: skip
         return Asked(
             wanted=checked(request),

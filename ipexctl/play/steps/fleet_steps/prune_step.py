@@ -28,7 +28,7 @@ class Prune(FleetStep):
 
     def check(self) -> None:
         if self.runs is not None and self.runs < 1:
-            raise Bad("runs must be at least 1")
+            raise Bad("runs must be at least 1", slug="value-out-of-range")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.remove.prune import prune

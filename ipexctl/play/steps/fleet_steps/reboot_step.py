@@ -28,7 +28,7 @@ class Reboot(FleetStep):
         if on.check:
             return dict.fromkeys(on.hosts, Result(State.WOULD_CHANGE, "reboot"))
         hosts = [host for host in on.fleet.alive if host.name in on.hosts]
-        found = fan_out(hosts, lambda host: self._one(host, on), forks=on.fleet.target.forks)
+        found = fan_out(hosts, lambda host: self._reboot(host, on), forks=on.fleet.target.forks)
         return {
             host.name: Result(State(one.state.value), one.brief, one.why, one.hint)
             if isinstance(one, HostDown)
@@ -36,7 +36,7 @@ class Reboot(FleetStep):
             for host, one in found.items()
         }
 
-    def _one(self, host: Host, on: Acting) -> Result:
+    def _reboot(self, host: Host, on: Acting) -> Result:
         agent = on.fleet.agents[host]
         began = time.monotonic()
         asked = {"password": on.password}
@@ -54,4 +54,5 @@ class Reboot(FleetStep):
             f"{host.name}: did not come back within {self.timeout:.0f} s of its reboot",
             why="it does not answer, or did not reboot",
             hint="look at its console; then the same command with --from the step after this one",
+            slug="reboot-timeout",
         )

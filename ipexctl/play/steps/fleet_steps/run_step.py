@@ -37,16 +37,16 @@ class Run(RunOptions, FleetStep):
     def check(self) -> None:
         for name in (*self.env, *self.secret_env):
             if not name.isidentifier():
-                raise Bad(f"{name!r} is not the name of a variable", slug="variable-invalid")
+                raise Bad(f"{name!r} is not the name of a variable", slug="not-a-variable-name")
         if both := self.env.keys() & self.secret_env.keys():
-            raise Bad(f"{min(both)} is in both env and secret_env", slug="secret-also-in-env")
+            raise Bad(f"{min(both)} is in both env and secret_env", slug="arguments-conflict")
         if self.detach and (self.fetch or self.outputs):
             why = "files are fetched when a run ends, and detach does not wait for that"
             raise Bad(
                 "detach cannot be combined with outputs or fetch",
                 why=why,
                 hint="add a fetch step after the run has ended",
-                slug="options-conflict",
+                slug="arguments-conflict",
             )
 
     @property

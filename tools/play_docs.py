@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+import types
+import typing
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from ipexctl.play.text.play_keywords import PLAY_KEYS, STEP_KEYS
-from ipexctl.play.text.step_schema import Step, argument_schema, arguments, described, json_schema
+from ipexctl.play.text.step_schema import FALSE, TRUE, Step, arguments, described
 
 _HEAD = """\
 # Steps of plays
@@ -60,11 +62,11 @@ def _default(value: Any) -> str:
 
 def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
     beside = {key: {**schema, "description": doc} for key, (doc, schema) in STEP_KEYS.items()}
-    kinds = {keyword: json_schema(kind) for keyword, kind in steps.items()}
+    kinds = {keyword: _json_schema(kind) for keyword, kind in steps.items()}
     for kind in steps.values():
         for about in arguments(kind).values() if kind.main else ():
             if about.name not in (kind.main, *kinds):  # sh: make, with creates: ... beside it
-                beside.setdefault(about.name, {**argument_schema(about), "description": about.doc})
+                beside.setdefault(about.name, {**_json_type(about.kind), "description": about.doc})
     play = {
         "type": "object",
         "properties": {k: {**schema, "description": doc} for k, (doc, schema) in PLAY_KEYS.items()},
@@ -89,3 +91,44 @@ def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
         "anyOf": [play, {"type": "array", "items": play, "minItems": 1, "maxItems": 1}],
         "$defs": {"step": step},
     }
+
+
+def _json_schema(kind: type[Step]) -> dict[str, Any]:
+    """Of what may stand behind the keyword."""
+    properties = {
+        a.name: {**_json_type(a.kind), "description": a.doc} for a in arguments(kind).values()
+    }
+    required = [a.name for a in arguments(kind).values() if a.required]
+    whole: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    if required:
+        whole["required"] = required
+    forms = [whole]
+    if kind.main and set(required) <= {kind.main}:
+        forms.append(_json_type(arguments(kind)[kind.main].kind))
+    if not required:
+        forms.append({"type": "null"})
+    doc = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    return {"description": doc, "anyOf": forms} if len(forms) > 1 else {"description": doc, **whole}
+
+
+def _json_type(kind: Any) -> dict[str, Any]:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _json_type(next(k for k in inner if k is not type(None)))
+    plain = {"type": ["string", "number", "boolean"]}
+    if origin is tuple:
+        return {"anyOf": [plain, {"type": "array", "items": plain}]}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": plain}
+    reference = {"type": "string", "pattern": r"\$\{"}
+    if origin is Literal:
+        return {"anyOf": [{"enum": list(inner)}, reference]}
+    if kind is bool:
+        return {"anyOf": [{"type": "boolean"}, {"enum": [*TRUE, *FALSE]}, reference]}
+    if kind is int:
+        return {"anyOf": [{"type": "integer"}, reference]}
+    return plain
