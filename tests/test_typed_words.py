@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ipexctl import __version__
 from ipexctl.base.sizes import seconds_of
-from tests.cli import ipexctl
+from tests.cli import Ended, ipexctl
 
 
 @pytest.fixture
 def typed(tmp_path: Path):
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str) -> Ended:
         return ipexctl(*words, cwd=tmp_path, env={"PATH": "", "HOME": str(tmp_path)})
 
     return run
@@ -49,19 +48,19 @@ def test_the_word_that_was_meant_is_named_and_no_other(typed, words, end) -> Non
 def test_an_option_after_the_script_is_noted_unless_the_script_has_it(typed, tmp_path) -> None:
     (tmp_path / "t.py").write_text("print('--name')\n")
     said = typed("run", "--explain", "t.py", "--fetch", "*.pt", "--name=x", "--lr", "3").stderr
-    assert "note: --fetch follows t.py, so it is passed to the script; options" in said
+    assert "note: --fetch follows t.py" in said
     said = typed("run", "--explain", "t.py", "--fetch=a", "--stall", "3").stderr
-    assert "note: --fetch and --stall follow t.py, so they are" in said
+    assert "note: --fetch and --stall follow t.py" in said
     assert "follow" not in typed("run", "--explain", "t.py", "--name", "x").stderr
 
 
 def test_a_word_that_is_no_host_may_be_a_package(typed) -> None:
-    assert "ipexctl install -r FILE" in typed("install", "einops-invalid").stderr
-    assert "ipexctl install -r FILE" not in typed("install", "node7.invalid").stderr
-    assert "try: --torch 2.12 instead of torch==2.12\n" in typed("install", "torch==2.12").stderr
+    assert "-r FILE" in typed("install", "einops-invalid").stderr
+    assert "-r FILE" not in typed("install", "node7.invalid").stderr
+    assert "--torch 2.12" in typed("install", "torch==2.12").errors[0].hint
     for package in ("numpy<2", "transformers[torch]>=4.40", "trl~=0.9"):
-        assert "list them in a file: -r FILE" in typed("install", package).stderr
-    assert "try: write a host as node1" in typed("install", "n=4").stderr
+        assert "-r FILE" in typed("install", package).errors[0].hint
+    assert "node1" in typed("install", "n=4").errors[0].hint
 
 
 def test_trust_without_hosts_says_so(typed) -> None:
@@ -71,14 +70,14 @@ def test_trust_without_hosts_says_so(typed) -> None:
 def test_a_project_of_a_lab_that_is_down_says_which(typed, tmp_path) -> None:
     gone = tmp_path / "state/labs/mine"
     (tmp_path / "ipexctl.toml").write_text(f"ssh_config = '{gone}/ssh_config'\n")
-    said = typed("doctor").stderr
-    assert "the lab 'mine' is not running" in said
-    assert "ipexctl lab up --name mine" in said
+    done = typed("doctor")
+    assert done.slug == "lab-not-running"
+    assert "ipexctl lab up --name mine" in done.errors[0].hint
 
 
 def test_a_script_is_no_play(typed) -> None:
     done = typed("play", "train.py")
-    assert (done.returncode, "try: ipexctl run train.py" in done.stderr) == (2, True)
+    assert (done.returncode, done.errors[0].hint) == (2, "ipexctl run train.py")
 
 
 @pytest.mark.parametrize("verb", ["attach", "logs", "metrics", "wait"])
@@ -90,8 +89,9 @@ def test_without_a_run_the_newest_is_meant(typed, verb) -> None:
 
 def test_hosts_with_a_blank_between_them_become_one_list(typed, tmp_path) -> None:
     (tmp_path / "train.py").write_text("")
-    said = typed("run", "-H", "node1", "node2", "train.py", "--lr", "1").stderr
-    assert "try: ipexctl run -H node1,node2 train.py --lr 1\n" in said
+    done = typed("run", "-H", "node1", "node2", "train.py", "--lr", "1")
+    assert done.slug == "hosts-apart"
+    assert done.errors[0].hint == "ipexctl run -H node1,node2 train.py --lr 1"
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_hosts_with_a_blank_between_them_become_one_list(typed, tmp_path) -> Non
 )
 def test_a_file_of_another_kind_is_no_script(typed, tmp_path, name, text, hint) -> None:
     (tmp_path / name).write_text(text)
-    said = typed("run", name).stderr
-    assert f"ipexctl: {name} is not a Python script\n" in said
-    assert f"try: {hint}\n" in said
+    done = typed("run", name)
+    assert done.slug == "not-a-script"
+    assert done.errors[0].hint.splitlines()[0] == hint
 
 
 def test_a_script_without_a_suffix_is_one(typed, tmp_path) -> None:
     (tmp_path / "train").write_text("#!/usr/bin/env python3\n")
-    assert "is not a Python script" not in typed("run", "train").stderr
+    assert typed("run", "train").slug != "not-a-script"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_script_without_a_suffix_is_one(typed, tmp_path) -> None:
         (("-np=2", "--launcher", "x"), "--launcher x: unknown value"),
         (("-n", "0"), "must be at least 1"),
         (("-ppn", "two"), "'two' is not a whole number"),
-        (("--ui", "fancy"), "try: supported values: auto, stream, plain, json, tui"),
+        (("--ui", "fancy"), "auto, stream, plain, json, tui"),
         (("--env", "NOT_SET"), "try: --env NOT_SET=VALUE"),
     ],
 )
@@ -132,16 +132,16 @@ def test_wrong_values_are_found_before_anything_starts(typed, tmp_path, words, s
 
 def test_a_requirements_file_is_no_host(typed, tmp_path) -> None:
     (tmp_path / "requirements.txt").write_text("tqdm\n")
-    said = typed("install", "requirements.txt", "--yes").stderr
-    assert "ipexctl: requirements.txt is a requirements file, not the name of a host\n" in said
-    assert "try: ipexctl install -r requirements.txt --yes\n" in said
+    done = typed("install", "requirements.txt", "--yes")
+    assert done.slug == "file-as-host"
+    assert done.errors[0].hint.splitlines()[0] == "ipexctl install -r requirements.txt --yes"
 
 
 def test_explain_takes_a_pasted_message(typed) -> None:
     done = typed("explain", "OSError: [Errno 98] Address already in use")
-    assert (done.returncode, "Address already in use" in done.stdout) == (0, True)
+    assert (done.returncode, "(master-port-taken)" in done.stdout) == (0, True)
     done = typed("explain", "nothing of this is known")
-    assert (done.returncode, done.stdout) == (1, "this text: no known failure in it\n")
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
 
 
 @pytest.mark.parametrize("text, seconds", [("90", 90), ("1h30m", 5400), ("2m0.5s", 120.5)])

@@ -201,11 +201,11 @@ def main() -> None:
         if streams.has_no_reader(e):
             sys.exit(EXIT_NO_READER)
         if trouble := streams.stdout_trouble(e):
-            explain(IpexctlError(f"stdout: {trouble.strerror}"))
+            explain(IpexctlError(f"stdout: {trouble.strerror}", slug="stdout-failed"))
             sys.exit(EXIT_FAILED)
         if isinstance(e, OSError) and e.filename is not None:
             # a full disk, a folder that is closed to us
-            explain(NotHere(f"{e.filename}: {e.strerror or e}"))
+            explain(NotHere(f"{e.filename}: {e.strerror or e}", slug="file-failed"))
             sys.exit(NotHere.exit_code)
         import traceback
 
@@ -219,10 +219,12 @@ def _stand_somewhere() -> None:
         Path.cwd()
     except FileNotFoundError:
         raise InputError(
-            "the current folder no longer exists", hint="cd   # to another one"
+            "the current folder no longer exists", hint="cd   # to another one", slug="folder-gone"
         ) from None
     except OSError as e:
-        raise InputError("cannot read the current folder", why=reason_of(e)) from None
+        raise InputError(
+            "cannot read the current folder", why=reason_of(e), slug="folder-unreadable"
+        ) from None
 
 
 # what rewrites the words of a command before Click reads them

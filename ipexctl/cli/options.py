@@ -162,6 +162,7 @@ def _refuse_files(names: Sequence[str]) -> None:
         hint=typed
         if "/" in name
         else f"{typed}\n-H {name}   # if there is also a host with this name",
+        slug="file-as-host",
     )
 
 
@@ -206,6 +207,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
                 why=f"this file decides what runs and where; it is set in {setting.origin}",
                 hint=f"{closing(path, why)}\n"
                 f"or use another file: {'-f' if key == 'hostfile' else '-F'} FILE".strip(),
+                slug="settings-file-untrusted",
             )
     what = {
         "hostfile": "hosts from {}",

@@ -30,12 +30,14 @@ def prepare() -> None:
 
 
 def check_spells(text: str) -> None:
-    """InputError where stdout would show a `?` in it: a program is to read it."""
+    """Raises InputError if stdout cannot encode the text, which a program will read."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError as e:
         raise InputError(
-            f"stdout cannot encode {e.object[e.start : e.end]!a}", why=f"it is {e.encoding}"
+            f"stdout cannot encode {e.object[e.start : e.end]!a}",
+            why=f"it is {e.encoding}",
+            slug="stdout-encoding",
         ) from None
 
 
@@ -54,8 +56,8 @@ def stdout_trouble(error: Exception) -> OSError | None:
 
 
 def has_no_reader(error: BaseException) -> bool:
-    """Is it that whoever read stdout or stderr has left, as in `ipexctl doctor | head`? Click ends
-    with SystemExit then."""
+    """Whether the reader of stdout or stderr has closed the pipe, as in `ipexctl doctor | head`.
+    Click then ends with SystemExit."""
     cause = error.__context__ if isinstance(error, SystemExit) and error.__context__ else error
     trouble = _trouble(cause, sys.stdout) or _trouble(cause, sys.stderr)
     return trouble is not None and trouble.errno == errno.EPIPE

@@ -36,7 +36,7 @@ class Proposal:
 
 
 def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
-    """None where nothing of it counts: options and the environment go before a project.
+    """None if no setting of KEYS comes from a project's file.
 
     With one that is `unreadable` it cannot be accepted.
     """
@@ -55,7 +55,7 @@ def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
 
 
 def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
-    """Those that are not to be used yet."""
+    """The settings of a project that the user has not accepted yet."""
     proposed = proposal(settings)
     return () if proposed is None or is_accepted(proposed) else proposed.settings
 
@@ -87,11 +87,13 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
                 why=f"{lost.origin} names its {lost.key}",
                 hint=f"ipexctl lab up --name {lab.name}\n"
                 "cd ~   # in other folders, ipexctl uses this machine",
+                slug="lab-not-running",
             )
         return InputError(
             f"cannot read the {lost.key} {lost.value}: {proposed.why}",
             why=f"{lost.origin} names it",
             hint=f"correct that line, or put the file back; or name another one: {option} FILE",
+            slug="settings-file-unreadable",
         )
     settings = [s for s in proposed.settings if s.key in wanted]
     *others, last = (s.key for s in settings)
@@ -102,6 +104,7 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
         "or changed since then",
         why=f"{they} which hosts receive your code, and which programs ssh runs here",
         hint="ipexctl config --accept   # after you have reviewed them; or use -f, -F and --root",
+        slug="settings-not-accepted",
     )
 
 

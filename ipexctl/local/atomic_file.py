@@ -45,7 +45,7 @@ def open_atomic(path: Path, *, mode: int | None = 0o600, sync: bool = False) -> 
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in it are on the disk, where its file system can do that for folders."""
+    """Flush the folder's entries to the disk, where its file system can do that."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with suppress(OSError):
@@ -55,7 +55,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_disk(folder: Path) -> None:
-    """All that was written to its file system is on the disk: one wait for many files."""
+    """Flush everything written to its file system to the disk: one wait for many files."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(fd):

@@ -22,7 +22,7 @@ Stamp = tuple[int, int, int, int]
 
 
 def stamp(info: os.stat_result) -> Stamp:
-    """A file that is touched has another one: nobody can set the time of its last change."""
+    """Changes with every write to the file: no program can set a file's ctime."""
     return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
 
 
@@ -48,7 +48,7 @@ class Hashes:
             self._fresh[path] = (stamp, sha256)
 
     def save(self) -> None:
-        """What was asked for is kept, the rest forgotten; a cache may be lost."""
+        """Keep the hashes that were asked for; errors are ignored, since a cache may be lost."""
         if self._file is None or self._fresh == self._known:
             return
         rows = {path: [*stamp, sha] for path, (stamp, sha) in self._fresh.items()}
@@ -58,7 +58,7 @@ class Hashes:
 
 
 def hashes_of(folder: Path, environ: Mapping[str, str]) -> Hashes:
-    """Kept where XDG puts caches, or nowhere if there is no home."""
+    """Kept in the XDG cache folder, or not at all if there is no home folder."""
     with suppress(RuntimeError):
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]
         return Hashes(cache_dir(environ) / "hashes" / f"{name}.json")

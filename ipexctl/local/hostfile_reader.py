@@ -20,7 +20,7 @@ _LIKELY = 20  # files that are read
 
 
 def read(path: Path) -> str:
-    """Not more than a hostfile can have, so that a device or a data set ends soon."""
+    """Reads at most MAX_TEXT bytes, so that a device or a dataset does not take forever."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_TEXT + 1)
@@ -30,9 +30,14 @@ def read(path: Path) -> str:
         raise _folder(path) from None
     except (OSError, ValueError) as e:
         why = reason_of(e)
-        raise InputError(f"cannot read the hostfile {path}", why=why) from None
+        raise InputError(
+            f"cannot read the hostfile {path}", why=why, slug="hostfile-unreadable"
+        ) from None
     if len(data) > MAX_TEXT:
-        raise InputError(f"{path} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile")
+        raise InputError(
+            f"{path} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile",
+            slug="hostfile-too-large",
+        )
     return decode(data, str(path))
 
 
@@ -58,7 +63,7 @@ def is_hostfile(word: str) -> bool:
 
 
 def given_as_host(word: str) -> bool:
-    """Is this a hostfile that stands where a host name is expected? It may have a mistake in it."""
+    """Whether a word in the place of a host name is a hostfile, even one with mistakes."""
     if not os.path.isfile(word):
         return False
     named_so = word in USUAL or word.endswith(_SUFFIXES) or "/" in word
@@ -69,7 +74,7 @@ def _missing(path: Path) -> InputError:
     folder = Path.cwd() / path.parent
     if not folder.is_dir():
         what = f"cannot read the hostfile {path}: there is no folder {folder}"
-        return InputError(what, hint=NEW)
+        return InputError(what, hint=NEW, slug="hostfile-missing")
     names = list(_files(folder))
     near, usual = nearest_files(path.name, names), [name for name in USUAL if name in names]
     why = f"similar names there: {', '.join(near)}" if near else ""
@@ -79,6 +84,7 @@ def _missing(path: Path) -> InputError:
         f"cannot read the hostfile {path}: there is no such file in {folder}",
         why=why,
         hint="\n".join([*hint, NEW]),
+        slug="hostfile-missing",
     )
 
 
@@ -87,6 +93,7 @@ def _folder(path: Path) -> InputError:
     return InputError(
         f"cannot read the hostfile {path}: it is a folder",
         hint=f"-f {quote((inside[0],))}" if inside else NEW,
+        slug="hostfile-is-folder",
     )
 
 

@@ -54,7 +54,7 @@ def state_file() -> Path:
 
 
 def _key(hosts: Inventory) -> str:
-    """The file, wherever it is named from; hosts from the command line are all one inventory."""
+    """The hostfile's absolute path; all hosts from the command line share one entry."""
     return hosts.source if hosts.source == COMMAND_LINE else str(Path(hosts.source).resolve())
 
 

@@ -14,7 +14,7 @@ Note = Callable[[str], None]
 
 
 def silent(text: str) -> None:
-    """A note that another part of the command gives."""
+    """For callers whose command prints this note elsewhere."""
 
 
 def nearest_file(name: str, folder: Path, last: Path, note: Note = silent) -> Path | None:
@@ -40,7 +40,7 @@ def project_file(folder: Path, note: Note = silent) -> Path | None:
 
 
 def short_path(text: str | Path) -> str:
-    """As short as the user would write it."""
+    """Relative to the current folder if it is below it, as a user would type it."""
     try:
         return str(Path(text).relative_to(Path.cwd()))
     except ValueError:

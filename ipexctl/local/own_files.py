@@ -17,7 +17,7 @@ ASKED = ("keys", "settings", "labs", "logs")
 
 @dataclass(frozen=True)
 class Kept:
-    """One kind of files. `goes`: without being named."""
+    """One kind of files. `goes`: removed even if the user does not name it."""
 
     kind: str
     what: str
@@ -59,7 +59,9 @@ def remove(kept: Iterable[Kept]) -> None:
             else:
                 shutil.rmtree(path)
         except OSError as e:
-            raise NotHere(f"cannot remove {path}", why=reason_of(e)) from None
+            raise NotHere(
+                f"cannot remove {path}", why=reason_of(e), slug="file-not-removed"
+            ) from None
     state = state_dir()
     for folder in (state / "labs", state, cache_dir(), config_dir()):
         if not folder.is_symlink() and folder.is_dir() and not any(folder.iterdir()):

@@ -80,7 +80,7 @@ def _reason(path: Path, subject: str) -> str:
 
 
 def _has_acl(path: Path) -> bool:
-    """Then the group's bits stand for users that the list names."""
+    """Whether an ACL is set: the group bits of the mode are then its mask."""
     try:
         return bool(os.getxattr(path, "system.posix_acl_access"))
     except (OSError, AttributeError):  # macOS has neither

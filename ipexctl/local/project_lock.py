@@ -31,7 +31,7 @@ def read_lock(path: Path) -> Lock | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path}", why=reason_of(e)) from None
+        raise InputError(f"cannot read {path}", why=reason_of(e), slug="lock-unreadable") from None
 
 
 def choice_here() -> EnvChoice:
@@ -57,6 +57,7 @@ def lock_folder() -> Path:
             f"ipexctl.lock is not used: {why}",
             why="it decides which programs are installed on the hosts",
             hint=closing(own, why) or "copy the project into a folder of your own",
+            slug="lock-untrusted",
         )
     return Path()
 
@@ -77,7 +78,7 @@ def env_choice_of(start: Path) -> EnvChoice:
 
 
 def _if_newer(files: tuple[str, ...], lock: Path) -> tuple[str, ...]:
-    """A look at dates costs a run nothing; what is in the files is read where this gives reason."""
+    """`files` if one is newer than the lock: dates cost nothing, so only then they are read."""
     try:
         written = lock.stat().st_mtime_ns
         times = [(lock.parent / name).stat().st_mtime_ns for name in files]
@@ -96,12 +97,12 @@ def nearest_lock(folder: Path, note: Note = silent) -> Path | None:
 
 
 def git_root(folder: Path) -> Path | None:
-    """Of a work tree of its own, or of one beside others, where .git is a file."""
+    """The top of the Git work tree around a folder; .git is a file in a linked one."""
     return next((f for f in (folder, *folder.parents) if os.path.exists(f / ".git")), None)
 
 
 def own_git_root(folder: Path) -> Path | None:
-    """The same, if no other user owns it."""
+    """The same, or None if another user owns it."""
     root = git_root(folder)
     foreign = root and (foreign_owner(root) or foreign_owner(root / ".git"))
     return None if foreign else root
@@ -140,7 +141,7 @@ def _machine() -> str:
 
 
 def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
-    """From now on `key` counts in this project, until its lock changes or is installed."""
+    """Commands in this project use environment `key` until its lock changes or is installed."""
     if not choice.lock:
         return
     if key == choice.locked:
@@ -152,7 +153,7 @@ def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
     try:
         write_atomic(path, json.dumps(said))
     except OSError as e:
-        raise NotHere(f"cannot write {path}", why=reason_of(e)) from None
+        raise NotHere(f"cannot write {path}", why=reason_of(e), slug="lock-not-written") from None
 
 
 def by_lock_again(folder: Path) -> None:

@@ -45,6 +45,7 @@ def load(
                 f"{setting.origin}: {setting.key} is not allowed in a project's file",
                 why="it decides which results of other projects are removed",
                 hint=f"move it to {user_file(environ)}",
+                slug="setting-not-allowed",
             )
     around = _from_environment(environ)
     if "hosts" in around:  # as a hostfile from the environment would
@@ -101,7 +102,9 @@ def _read(path: Path) -> dict[str, Setting]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as e:
-        raise InputError(f"cannot read {path}", why=reason_of(e)) from None
+        raise InputError(
+            f"cannot read {path}", why=reason_of(e), slug="settings-unreadable"
+        ) from None
     found = parse_settings(text, short_path(path))
     for key in PATHS:
         if key in found:
@@ -110,7 +113,7 @@ def _read(path: Path) -> dict[str, Setting]:
 
 
 def _from_folder(folder: Path, setting: Setting) -> Setting:
-    """A path is written as seen from the file that it stands in."""
+    """Paths in a settings file are relative to its folder."""
     try:
         value = str(folder / Path(setting.value).expanduser())
     except RuntimeError:
@@ -118,12 +121,13 @@ def _from_folder(folder: Path, setting: Setting) -> Setting:
         raise InputError(
             f"{setting.origin}: {setting.key}: there is no user for {user} here",
             hint=f"write ./{setting.value} for a file of that name",
+            slug="user-unknown",
         ) from None
     return replace(setting, value=value)
 
 
 def is_from_file(setting: Setting) -> bool:
-    """Every later command in this folder has it, too; a variable ends with its shell."""
+    """Whether later commands in this folder have it too; a variable lasts as long as its shell."""
     return setting.origin not in {NODES, *(name for names in VARIABLES.values() for name in names)}
 
 
@@ -144,4 +148,6 @@ def _hosts_of_job(environ: Mapping[str, str]) -> str:
     try:
         return hosts_of_job(environ)
     except Bad as e:
-        raise InputError(f"{NODES}: {e}", hint=e.hint or "-H host1,host2") from None
+        raise InputError(
+            f"{NODES}: {e}", hint=e.hint or "-H host1,host2", slug="slurm-hosts-invalid"
+        ) from None

@@ -49,7 +49,7 @@ def setting_kinds() -> dict[str, type]:
 
 
 def _kind(key: str) -> type | None:
-    """None for a key that is not a setting. Most files need not load what a run is."""
+    """The type of its value; None for an unknown key. Imports the options of run only for them."""
     return _COMMON.get(key) or _PRUNE.get(key) or setting_kinds().get(key)
 
 
@@ -58,14 +58,16 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
     try:
         document = toml.loads(text)
     except (ValueError, RecursionError) as e:
-        raise InputError(f"{source}: invalid TOML", why=str(e)) from None
+        raise InputError(f"{source}: invalid TOML", why=str(e), slug="toml-invalid") from None
     found = {}
     for key, value in _flat(document):
         origin = f"{source}:{_line(text, key)}"
         if _kind(key) is None:
             known = setting_kinds()
             what = f"{origin}: {key!r} is not a setting{did_you_mean(key, known)}"
-            raise InputError(what, hint=f"available settings: {', '.join(known)}")
+            raise InputError(
+                what, hint=f"available settings: {', '.join(known)}", slug="setting-unknown"
+            )
         found[key] = Setting(key, checked(key, value, origin), origin)
     return found
 
@@ -87,7 +89,7 @@ def checked(key: str, value: Any, origin: str) -> Any:
         int: f"a whole number from {least}",
         dict: "a table: NAME = 'VALUE'",
     }
-    raise InputError(f"{origin}: {key} must be {kinds[kind]}")
+    raise InputError(f"{origin}: {key} must be {kinds[kind]}", slug="setting-invalid")
 
 
 def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
@@ -96,6 +98,7 @@ def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
             raise InputError(
                 f"{origin}: run.env must map variable names to text or numbers",
                 hint=f'{name} = "{str(value).lower()}"' if isinstance(value, bool) else "",
+                slug="setting-invalid",
             )
     return {name: str(value) for name, value in table.items()}
 
@@ -112,7 +115,7 @@ def _flat(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _line(text: str, key: str) -> int:
-    """The line of a key; the parser doesn't tell. 1 where it is written in an unusual way."""
+    """The line of a key, which the TOML parser does not report; 1 if it is not found."""
     section, _, name = key.rpartition(".")
     current = ""
     for number, line in enumerate(text.split("\n"), 1):

@@ -30,18 +30,19 @@ def state_dir() -> Path:
             f"the host keys in {folder} are ignored: {why}",
             why="others could replace the files there",
             hint="chmod go-w that folder, then check known_hosts; or XDG_STATE_HOME=FOLDER",
+            slug="state-folder-untrusted",
         )
     return folder
 
 
 def xdg_dir(variable: str, default: str, environ: Mapping[str, str] | None = None) -> Path:
-    """For files of other programs, too."""
+    """Other programs have files there too."""
     named = (environment() if environ is None else environ).get(variable, "")
     return Path(named) if named.startswith("/") else Path.home() / default
 
 
 def make_private(folder: Path) -> None:
-    """With those above it that are missing: for this user alone, whatever the umask says."""
+    """Create a folder and missing parents with mode 0700, whatever the umask is."""
     missing = [p for p in (folder, *folder.parents) if not p.exists()]
     for path in reversed(missing):
         path.mkdir(0o700, exist_ok=True)

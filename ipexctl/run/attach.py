@@ -41,12 +41,12 @@ def attach(
             over = f"{run.id} has ended: {run.state.value}"
             painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
             painter.planned(run.id, plan)
-            silence = RunOptions("").host_timeout
-            watched = WatchedRun(plan, run.id, hub, silence, lives_on=True, attached=True, age=age)
+            options = RunOptions("", root=root, lives_on=True)
+            watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
             session = Session(
                 watched,
-                HostLinks(watched, root, lambda name: fleet.reconnect(known[name])),
-                RunOutput(plan, painter, silence),
+                HostLinks(watched, lambda name: fleet.reconnect(known[name])),
+                RunOutput(watched, painter),
                 interrupts,
                 noted=noted(fleet, run.id, known),
             )

@@ -34,6 +34,7 @@ from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node
 from ipexctl.run.plan.rank_env_vars import ROOTS_WHY
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review
@@ -52,10 +53,13 @@ class Flight:
 
     fleet: Fleet
     nodes: Mapping[Host, Node]
-    force: bool = False
-    among: bool = True  # False: --ports, and only those need to be open between hosts
+    options: RunOptions
     plan: LaunchPlan | None = None
-    lives_on: bool = False  # the run, when its command is gone
+
+    @property
+    def among(self) -> bool:
+        """With --ports only those need to be open between hosts."""
+        return self.options.ports is None
 
 
 def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
@@ -66,10 +70,12 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
     mark, memory = core.mark(facts, prefixes), memory or memory_file()
     before = _recall(memory, mark)
     peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
-    judged = core.judge(facts, prefixes, peers=peers, rows=table(), lives_on=flight.lives_on)
+    judged = core.judge(
+        facts, prefixes, peers=peers, rows=table(), lives_on=flight.options.lives_on
+    )
     found = (judged.blockers, judged.warnings)
     judged = Judged(*(with_options(each, flight.fleet.target, flight.fleet.root) for each in found))
-    if judged.blockers and not flight.force:
+    if judged.blockers and not flight.options.force:
         raise core.refusal(judged.blockers)
     told = _tell(judged, before or [], note)
     if flight.among and not judged.among_hosts:

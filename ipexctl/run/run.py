@@ -27,7 +27,7 @@ from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, Limits, read_limits
 from ipexctl.run.outcome import line_filter, retry_command
-from ipexctl.run.outcome.line_filter import Choice, Wanted
+from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.outcome import Kept, Left, LeftOut, RunResult, kept_plan, result_document
 from ipexctl.run.outcome.run_state import without_colour
@@ -167,14 +167,7 @@ class _Run:
         def note(text: str) -> None:
             self.painter.note(spelled(text, self.fleet.target, self.fleet.root))
 
-        flight = preflight.Flight(
-            self.fleet,
-            nodes,
-            force=self.options.force,
-            among=self.options.ports is None,
-            plan=plan,
-            lives_on=self.options.lives_on,
-        )
+        flight = preflight.Flight(self.fleet, nodes, self.options, plan)
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
             note,
@@ -192,31 +185,15 @@ class _Run:
         from ipexctl.run.watch.run_output import RunOutput
         from ipexctl.run.watch.session import Session
 
-        options, fleet, makers = self.options, self.fleet, _apart(sent)
-        watched = WatchedRun(
-            plan,
-            self.run_id,
-            hub=plan.hosts[0].host,
-            host_timeout=options.host_timeout,
-            lives_on=options.lives_on,
-            detach=options.detach,
-        )
-        output = RunOutput(
-            plan,
-            self.painter,
-            options.host_timeout,
-            record=record,
-            stall=options.stall,
-            frameworks=self.script.frameworks,
-        )
+        fleet, makers = self.fleet, _apart(sent)
+        watched = WatchedRun(plan, self.run_id, self.options, hub=plan.hosts[0].host)
         return Session(
             watched,
-            HostLinks(watched, options.root, self._reach),
-            output,
+            HostLinks(watched, self._reach),
+            RunOutput(watched, self.painter, record, self.script.frameworks),
             self.interrupts,
             noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
-            require_together=options.require_together,
         )
 
     def _orders(self, plan: LaunchPlan) -> Orders:
@@ -379,8 +356,7 @@ def checked(options: RunOptions) -> RunOptions:
 
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     """What is shown of the run. Raises InputError for it and for what is to be brought back."""
-    shown = Wanted(options.ranks, options.show_hosts, options.include, options.leave_out)
-    chosen = line_filter.read(shown, hosts, last_states(hosts) if shown.hosts else {})
+    chosen = line_filter.read(options, hosts, last_states(hosts) if options.show_hosts else {})
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
     fetch_outputs.check_dest(_dest(options))

@@ -103,8 +103,8 @@ def drive(folder, texts, *, view=None, host_timeout=5.0, interrupts=None):
     made = plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
     painter = Painter(view or Silent())
     options = RunOptions("t.py", root="/r", host_timeout=Seconds(host_timeout))
-    watched = WatchedRun(made, "made-run", "n0", host_timeout)
-    links, output = HostLinks(watched, "/r"), RunOutput(made, painter, host_timeout)
+    watched = WatchedRun(made, "made-run", options, "n0")
+    links, output = HostLinks(watched), RunOutput(watched, painter)
     session = Session(watched, links, output, interrupts or Interrupts())
     orders = Orders(made, "made-run", options)
     try:

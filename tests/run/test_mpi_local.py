@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
+import re
 import resource
 import signal
 import subprocess
@@ -67,9 +69,9 @@ def test_the_active_environment_is_used_and_named(here):
         0,
         [f"localhost r0{r} | {r} 2 127.0.0.1 {here}/env" for r in (0, 1)],
     )
-    assert f"nothing is installed here, so {here}/env/bin/python3 is used" in done.stderr
-    assert "ranks are started without MPI" in done.stderr
-    assert "processes left on the hosts: 0" in done.stderr
+    assert done.stderr.count(f"{here}/env/bin/python3") == 1
+    assert "without MPI" in done.stderr
+    assert "hosts: 0" in done.stderr
 
 
 def test_the_environment_that_ipexctl_is_in_is_used_where_no_other_has_torch(here):
@@ -81,7 +83,7 @@ def test_the_environment_that_ipexctl_is_in_is_used_where_no_other_has_torch(her
 
 def test_a_run_goes_on_when_the_disk_of_its_stdout_is_full(here):
     done = run(here, "train.py", "0", active=str(here / "env"), to=">/dev/full")
-    assert (done.returncode, done.stderr.count("stdout: No space left on device")) == (0, 1)
+    assert (done.returncode, done.stderr.count(f"stdout: {os.strerror(errno.ENOSPC)}")) == (0, 1)
     assert "done: 2 ranks on 1 host" in done.stderr
 
 
@@ -105,14 +107,14 @@ def test_a_folder_with_an_escape_code_in_its_name_does_not_reach_the_terminal(he
     assert (done.returncode, "\x1b" in done.stdout + done.stderr) == (0, False)
     printed = run(here, "--print-cmd", "train.py", "0", active=env, folder=folder)
     assert (printed.returncode, printed.stdout, "\x1b" in printed.stderr) == (2, "", False)
-    assert "contains control characters" in printed.stderr
+    assert "control characters" in printed.stderr
 
 
 def test_a_script_is_printed_as_it_is_or_not_at_all(here):
     words = ("--print-cmd", "--env", "NAME=\udcff", "train.py", "0")
     done = run(here, *words, active=str(here / "env"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "stdout cannot encode '\\udcff'" in done.stderr
+    assert r"'\udcff'" in done.stderr
 
 
 def test_a_terminal_without_escape_codes_is_shown_none(here):
@@ -148,18 +150,18 @@ def test_a_plan_is_json_where_the_run_would_be(here, word):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--launcher bogus", "--launcher bogus: unknown value"),
-        ("--launcher ssh", "there is no MPI on the hosts"),
-        ("--ranks 9", "select no ranks"),
-        ("-i (", "is not a valid regular expression"),
-        ("--fetch /etc/*", "not below the folder of the script"),
+        ("--launcher bogus", "--launcher bogus"),
+        ("--launcher ssh", "--launcher ssh"),
+        ("--ranks 9", "--ranks"),
+        ("-i (", "-i '('"),
+        ("--fetch /etc/*", "--fetch '/etc/*'"),
     ],
 )
 @pytest.mark.parametrize("how", ["--explain", "--print-cmd"])
 def test_what_a_run_refuses_is_refused_by_its_plan(here, how, words, said):
     done = run(here, how, *words.split(), "train.py", "0", active=str(here / "env"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert done.stderr.startswith(f"ipexctl: {said}")
 
 
 @pytest.mark.parametrize("how", ["--explain", "--print-cmd"])
@@ -169,9 +171,7 @@ def test_what_a_run_warns_about_in_the_script_its_plan_does_too(here, how):
     (here / "code/imports.py").write_text("import mine\n")
     done = run(here, how, "imports.py", active=str(here / "env"))
     assert done.returncode == 0
-    assert (
-        "imports.py:1: module mine is next to the script but not sent: left out by" in done.stderr
-    )
+    assert "imports.py:1: module mine" in done.stderr
     assert "preflight" not in done.stdout
 
 
@@ -208,8 +208,7 @@ def test_a_file_that_an_ignore_file_leaves_out_is_named_with_the_line_and_the_wa
     assert done.returncode == 1
     assert "data push" not in done.stderr
     assert (
-        "  why: conf/train.yaml is not sent to the hosts: left out by conf/ in .gitignore:2\n"
-        f"  try: printf '%s\\n' '!/conf/' >> {here}/code/.ipexctlignore"
+        f"conf/ in .gitignore:2\n  try: printf '%s\\n' '!/conf/' >> {here}/code/.ipexctlignore"
     ) in done.stderr
     (way,) = [line[6:] for line in done.stderr.splitlines() if line.startswith("  try: printf")]
     subprocess.run(["sh", "-c", way], check=True)
@@ -243,7 +242,7 @@ def test_a_script_finds_the_small_data_that_git_ignores(here):
     assert (done.returncode, done.stdout.count("tokens 1100 vocabulary 65\n")) == (0, 2), (
         done.stderr
     )
-    assert done.stderr.count("left out by .gitignore: 1 file (100 bytes): ckpt.pt") == 1
+    assert done.stderr.count(".gitignore: 1 file (100 bytes): ckpt.pt") == 1
 
 
 def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
@@ -258,7 +257,7 @@ def test_a_wrapper_that_was_killed_is_told_of_before_what_had_started_it(here, c
     (here / "code/killed.py").write_text(text)
     done = run(here, "-n", count, "killed.py", active=str(here / "env"))
     assert done.returncode == 137, done.stderr
-    assert "rank 0 on localhost was killed" in done.stderr
+    assert re.search(r"rank 0 on localhost .*killed", done.stderr)
 
 
 @pytest.mark.parametrize("gone", [".ipexctl", "."])
@@ -268,9 +267,8 @@ def test_a_folder_that_goes_during_the_run_costs_what_is_fetched_and_no_more(her
     words = ("-n", "1", "--fetch", "out", "tidy.py", str(here / "code" / gone))
     done = run(here, *words, active=str(here / "env"))
     assert done.returncode == 7, done.stderr
-    why = "outputs: not fetched (No such file or directory); they are on the hosts"
-    assert why in done.stderr
-    assert "rank 0 on localhost exited with code 7" in done.stderr
+    assert f"outputs: not fetched ({os.strerror(errno.ENOENT)})" in done.stderr
+    assert re.search(r"rank 0 on localhost .*code 7", done.stderr)
 
 
 def test_fetched_files_go_where_they_are_asked_to_and_that_is_said_last(here):
@@ -289,7 +287,7 @@ def test_fetched_files_go_where_they_are_asked_to_and_that_is_said_last(here):
     (here / "mine/out/r0").unlink()
     (here / "mine/out/r0").mkdir()
     done = run(here, *words, active=str(here / "env"))  # what cannot be put there is not lost
-    assert (done.returncode, "the rest is in" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "rest is" in done.stderr) == (0, True), done.stderr
     (kept,) = (here / "code/.ipexctl/runs").glob("*/outputs/out/r0")
     assert kept.read_text() == "1"
 
@@ -298,7 +296,7 @@ def test_a_folder_that_cannot_be_made_is_said_to_cost_what_is_fetched(here):
     (here / "code/.ipexctl").write_text("")
     done = run(here, "--fetch", "out", "train.py", "0", active=str(here / "env"))
     assert done.returncode == 0, done.stderr
-    assert "outputs: not fetched, as nothing is kept here" in done.stderr
+    assert "outputs: not fetched" in done.stderr
 
 
 def test_the_script_for_one_machine_runs_the_ranks(here):
@@ -341,8 +339,7 @@ def test_without_torch_anywhere_the_next_step_names_hosts_or_installs_here(here,
     if done.returncode == 0:
         pytest.skip("python3 of this machine has torch")
     assert (done.returncode, done.stdout) == (123, ""), done.stderr
-    assert "no environment is installed in" in done.stderr
-    assert "\n  why: no hosts are given (-f, -H), so this machine is used, and no" in done.stderr
+    assert "(-f, -H), so" in done.stderr
     hint = done.stderr.partition("  try: ")[2].splitlines()
     wanted = [*tries, "install   # to use this machine"]
     assert len(hint) == len(wanted)
@@ -355,7 +352,7 @@ def test_this_machine_by_name_is_what_was_meant(here):
     if done.returncode == 0:
         pytest.skip("python3 of this machine has torch")
     assert "try: ipexctl install -f localhost" in done.stderr
-    assert "no hosts are given" not in done.stderr
+    assert "(-f, -H), so" not in done.stderr
 
 
 # --- what the script is told before it starts ----------------------------------------------------

@@ -13,11 +13,11 @@ from ipexctl.inventory.inventory import Inventory
 from ipexctl.run.command.panes import Pane, Panes, layout
 from ipexctl.run.command.run_text import prefixes, status
 from ipexctl.run.outcome import line_filter
-from ipexctl.run.outcome.line_filter import Wanted
 from ipexctl.run.outcome.outcome import Load, Tally
 from ipexctl.run.output.merge_lines import WINDOW, Fold, ranges
 from ipexctl.run.output.training_state import Progress
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.run_options import RunOptions
 from tests.made import facts, host, prepared
 
 
@@ -107,14 +107,14 @@ LINES = [("node01", 0, "step 1"), ("node01", 1, "loss nan"), ("node02", 2, "\x1b
 @pytest.mark.parametrize(
     ("wanted", "left"),
     [
-        (Wanted(), [0, 1, 2]),
-        (Wanted(ranks="0,2-7"), [0, 2]),
-        (Wanted(hosts=("node02",)), [2]),
-        (Wanted(hosts=("node*,!node01",)), [2]),
-        (Wanted(hosts=("@last-failed",)), [2]),
-        (Wanted(include=("loss",)), [1, 2]),
-        (Wanted(include=("^loss 2$",)), [2]),
-        (Wanted(include=("loss", "step"), exclude=("nan",)), [0, 2]),
+        (RunOptions("t.py"), [0, 1, 2]),
+        (RunOptions("t.py", ranks="0,2-7"), [0, 2]),
+        (RunOptions("t.py", show_hosts=("node02",)), [2]),
+        (RunOptions("t.py", show_hosts=("node*,!node01",)), [2]),
+        (RunOptions("t.py", show_hosts=("@last-failed",)), [2]),
+        (RunOptions("t.py", include=("loss",)), [1, 2]),
+        (RunOptions("t.py", include=("^loss 2$",)), [2]),
+        (RunOptions("t.py", include=("loss", "step"), leave_out=("nan",)), [0, 2]),
     ],
 )
 def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
@@ -126,16 +126,22 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (Wanted(ranks="0,x"), "'x' is not a rank"),
-        (Wanted(ranks="4-2"), "4-2 is a descending range"),
-        (Wanted(ranks=""), "'' is not a rank"),
-        (Wanted(ranks="-1"), "'-1' is not a rank"),
-        (Wanted(include=("(",)), "-i '(' is not a valid regular expression"),
-        (Wanted(hosts=("node07",)), "node07"),
-        (Wanted(hosts=("",)), "--show-hosts is empty"),
-        (Wanted(hosts=("node01,!node01",)), "--show-hosts selects no host in made"),
-        (Wanted(hosts=("@last-failed",)), "--show-hosts selects no host in made"),
-        (Wanted(hosts=("@healthy",)), "@healthy: these hosts have not been checked yet"),
+        (RunOptions("t.py", ranks="0,x"), "'x' is not a rank"),
+        (RunOptions("t.py", ranks="4-2"), "4-2 is a descending range"),
+        (RunOptions("t.py", ranks=""), "'' is not a rank"),
+        (RunOptions("t.py", ranks="-1"), "'-1' is not a rank"),
+        (RunOptions("t.py", include=("(",)), "-i '(' is not a valid regular expression"),
+        (RunOptions("t.py", show_hosts=("node07",)), "node07"),
+        (RunOptions("t.py", show_hosts=("",)), "--show-hosts is empty"),
+        (
+            RunOptions("t.py", show_hosts=("node01,!node01",)),
+            "--show-hosts selects no host in made",
+        ),
+        (RunOptions("t.py", show_hosts=("@last-failed",)), "--show-hosts selects no host in made"),
+        (
+            RunOptions("t.py", show_hosts=("@healthy",)),
+            "@healthy: these hosts have not been checked yet",
+        ),
     ],
 )
 def test_what_chooses_nothing_is_refused_with_the_reason(wanted, words):
@@ -146,13 +152,17 @@ def test_what_chooses_nothing_is_refused_with_the_reason(wanted, words):
 
 def test_the_hint_for_plain_text_can_be_pasted():
     with pytest.raises(InputError) as e:
-        line_filter.read(Wanted(include=("(it's",)), Inventory((host("node01"),), "made"), KNOWN)
+        line_filter.read(
+            RunOptions("t.py", include=("(it's",)), Inventory((host("node01"),), "made"), KNOWN
+        )
     option, text = shlex.split(e.value.hint, comments=True)
     assert (option, re.search(text, "(it's")[0]) == ("-i", "(it's")
 
 
 def test_ranks_that_the_run_does_not_have_are_refused():
-    chosen = line_filter.read(Wanted(ranks="4-9"), Inventory((host("node01"),), "made"), KNOWN)
+    chosen = line_filter.read(
+        RunOptions("t.py", ranks="4-9"), Inventory((host("node01"),), "made"), KNOWN
+    )
     with pytest.raises(InputError, match="select no ranks"):
         line_filter.check(chosen, made_plan(4))
 

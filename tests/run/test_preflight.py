@@ -23,6 +23,7 @@ from ipexctl.run import preflight as verb
 from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script_files.script_sources import read_sources
 from tests import made
@@ -162,6 +163,7 @@ def test_the_same_hosts_are_known_until_they_boot_or_change_their_environment() 
 
 
 # --- with agents ---------------------------------------------------------------------------------
+PORTS = RunOptions("t.py", ports=(40000, 40100))  # nothing is asked between the hosts
 
 
 @pytest.fixture
@@ -173,7 +175,7 @@ def flight():
         nodes[host] = Node(host, change(facts), made.prepared())
     with Fleet(Target(), hosts=Inventory(tuple(hosts), "")) as fleet:
         fleet.each(fleet.connect)
-        yield verb.Flight(fleet, nodes)
+        yield verb.Flight(fleet, nodes, RunOptions("t.py"))
 
 
 def test_hosts_try_each_other_once_and_are_then_believed(flight, tmp_path: Path) -> None:
@@ -202,12 +204,14 @@ def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_p
     with pytest.raises(RunFailed, match="would break this run"):
         verb.check(replace(flight, nodes=nodes), notes.append, memory)
     assert notes == [] and not memory.exists()
-    verb.check(replace(flight, nodes=nodes, force=True), notes.append, memory)
+    verb.check(
+        replace(flight, nodes=nodes, options=RunOptions("t.py", force=True)), notes.append, memory
+    )
     assert [n.split()[1] for n in notes] == ["SHM-003", "SHM-003"]
     low = part("disk", free=GIB // 2)
     nodes = {h: replace(n, facts=low(n.facts)) for h, n in flight.nodes.items()}
     told = []
-    verb.check(replace(flight, nodes=nodes, among=False), told.append, memory)
+    verb.check(replace(flight, nodes=nodes, options=PORTS), told.append, memory)
     assert told[0].startswith("preflight: DISK-003   node[01-02]  low disk space")
 
 
@@ -220,16 +224,18 @@ def test_what_logout_would_end_is_told_of_a_run_that_lives_on(
 ) -> None:
     at_logout = state("system", **change)
     nodes = {h: replace(n, facts=at_logout(n.facts)) for h, n in flight.nodes.items()}
-    flight, memory = replace(flight, nodes=nodes, among=False), tmp_path / "preflight.json"
+    flight, memory = replace(flight, nodes=nodes, options=PORTS), tmp_path / "preflight.json"
     notes: list[str] = []
     verb.check(flight, notes.append, memory)
     assert notes == []
-    verb.check(replace(flight, lives_on=True), notes.append, memory)
+    verb.check(replace(flight, options=replace(PORTS, lives_on=True)), notes.append, memory)
     assert notes[0].startswith(f"preflight: {said}")
     assert notes[1] == f"preflight: {said[:7]}: sudo loginctl enable-linger trainer"
     lingers = {h: replace(n, facts=state("system", **change, linger=True)(n.facts))
                for h, n in flight.nodes.items()}  # fmt: skip
-    verb.check(replace(flight, nodes=lingers, lives_on=True), notes.append, memory)
+    verb.check(
+        replace(flight, nodes=lingers, options=replace(PORTS, lives_on=True)), notes.append, memory
+    )
     assert len(notes) == 2
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.run.outcome.line_filter import ALL, Wanted, read
+from ipexctl.run.outcome.line_filter import ALL, read
 from ipexctl.run.outcome.outcome import (
     HostEnd,
     LeftOut,
@@ -28,6 +28,7 @@ from ipexctl.run.outcome.run_events import Sample
 from ipexctl.run.outcome.run_state import RankEnd, RunState, Usage
 from ipexctl.run.outcome.stall_watch import Health
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.fetch_outputs import check_patterns, is_inside
 from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import BARS_EVERY, MOST_BARS, Teller
@@ -315,11 +316,11 @@ def bars_of(choice, *, times=1):
 @pytest.mark.parametrize(
     ("wanted", "ranks"),
     [
-        (Wanted(), range(MOST_BARS)),
-        (Wanted(ranks="3-19"), range(3, 3 + MOST_BARS)),
-        (Wanted(ranks="8"), [8]),
-        (Wanted(hosts=("n1",)), range(10, 10 + MOST_BARS)),
-        (Wanted(include=("^1[89]%",)), [18, 19]),
+        (RunOptions("t.py"), range(MOST_BARS)),
+        (RunOptions("t.py", ranks="3-19"), range(3, 3 + MOST_BARS)),
+        (RunOptions("t.py", ranks="8"), [8]),
+        (RunOptions("t.py", show_hosts=("n1",)), range(10, 10 + MOST_BARS)),
+        (RunOptions("t.py", include=("^1[89]%",)), [18, 19]),
     ],
 )
 def test_only_so_many_of_the_bars_that_are_wanted_are_shown(wanted, ranks):

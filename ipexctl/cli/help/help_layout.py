@@ -27,11 +27,8 @@ def grouped(group: str) -> Callable[..., Any]:
     return functools.partial(typer.Option, rich_help_panel=group)
 
 
-ranks_option = grouped("Ranks")
-run_option = grouped("Run")
 stack_option = grouped("Stack")
 packages_option = grouped("Packages")
-files_option = grouped("Files")
 hosts_option = grouped("Hosts")
 ssh_option = grouped("SSH")
 output_option = grouped("Output")

@@ -38,11 +38,14 @@ def _variables(items: list[str] | None) -> dict[str, str]:
     for item in items or ():
         key, sign, value = item.partition("=")
         if not key.isidentifier():
-            raise InputError(f"--env {item}: expected NAME=VALUE or NAME")
+            raise InputError(
+                f"--env {item}: expected NAME=VALUE or NAME", slug="not-a-variable-name"
+            )
         if not sign and key not in environment():
             raise InputError(
                 f"--env {key}: not set on this machine, so there is no value to forward",
                 hint=f"--env {key}=VALUE",
+                slug="variable-not-set",
             )
         found[key] = value if sign else _Forwarded(environment()[key])
     return found
@@ -92,9 +95,14 @@ def run(
 
     _refuse_exports(target.exclude)
     _refuse_open_secrets(options)
-    ui = _way_to_show("json" if json else ui, ui, explain=explain, print_cmd=print_cmd)
+    _check_output(ui, explain=explain, print_cmd=print_cmd, json=json or ui == "json")
+    ui = "json" if json else ui
     if options.module and not options.script:
-        raise InputError("-m: the name of a module is missing", hint="ipexctl run -m MODULE")
+        raise InputError(
+            "-m: the name of a module is missing",
+            hint="ipexctl run -m MODULE",
+            slug="module-missing",
+        )
     typed = _typed(sys.argv[1:], (options.script, *options.args))
     if not options.module:
         _refuse_hostfile(options, typed)
@@ -138,32 +146,44 @@ def _forwarded(options: RunOptions) -> list[str]:
 
 
 def _lives_on(options: RunOptions) -> bool:
-    """Does the run go on when this command is gone? A job without a terminal may not leave one."""
+    """Whether the run continues when this command ends. Without a terminal, only with -d."""
     from ipexctl.run.watch.fetch_outputs import typed_words
 
     if options.detach and options.die_with_me:
-        raise InputError("-d and --die-with-me cannot be combined", hint="leave one of them out")
+        raise InputError(
+            "-d and --die-with-me cannot be combined",
+            hint="leave one of them out",
+            slug="options-conflict",
+        )
     fetched = shlex.join(typed_words(options))
     if options.detach and fetched:
         raise InputError(
             "-d cannot be combined with --fetch or --outputs",
             why="files are fetched when a run ends, and -d does not wait for that",
             hint=f"ipexctl fetch @last {fetched}, when it has ended",
+            slug="options-conflict",
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
     return options.detach or (terminal and not options.die_with_me)
 
 
-def _way_to_show(ui: str, typed: str, *, explain: bool, print_cmd: bool) -> str:
-    """`ui`, if it goes with the rest. What would be passed over is refused."""
+def _check_output(ui: str, *, explain: bool, print_cmd: bool, json: bool) -> None:
+    """Raises InputError where one of these options would be ignored."""
     from ipexctl.run.command.views import check
 
-    check(typed)
+    check(ui)
     if print_cmd and explain:
-        raise InputError("--explain and --print-cmd cannot be combined", hint="use one of them")
-    if print_cmd and ui == "json":
-        raise InputError("--print-cmd prints a shell script, not JSON", hint="leave out --json")
-    return ui
+        raise InputError(
+            "--explain and --print-cmd cannot be combined",
+            hint="use one of them",
+            slug="options-conflict",
+        )
+    if print_cmd and json:
+        raise InputError(
+            "--print-cmd prints a shell script, not JSON",
+            hint="leave out --json",
+            slug="options-conflict",
+        )
 
 
 def _typed(words: list[str], own: tuple[str, ...]) -> Typed:
@@ -186,6 +206,7 @@ def _refuse_exports(patterns: Sequence[str]) -> None:
                 f"-x {pattern}: -x excludes hosts, and this looks like a variable",
                 why="with Open MPI's mpirun, -x forwards a variable to the ranks",
                 hint=f"did you mean --env {shlex.quote(pattern)} ?",
+                slug="variable-as-host",
             )
 
 
@@ -211,11 +232,12 @@ def _refuse_hostfile(options: RunOptions, typed: Typed) -> None:
         f"{script} is a hostfile, not a script",
         why="a hostfile is given with -f",
         hint=retry_command.command(meant, (), None),
+        slug="hostfile-as-script",
     )
 
 
 def leave(shown: View) -> None:
-    """Ends the command though something hangs, be it stderr."""
+    """End the command at once, even if writing to stderr blocks."""
 
     def last_words() -> None:
         shown.close()

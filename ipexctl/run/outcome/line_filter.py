@@ -12,6 +12,7 @@ from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_state import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -48,26 +49,16 @@ class Choice:
 ALL = Choice()
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The words of the command line."""
-
-    ranks: str | None = None
-    hosts: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-
-
-def read(wanted: Wanted, inventory: Inventory, known: Known) -> Choice:
+def read(options: RunOptions, inventory: Inventory, known: Known) -> Choice:
     """Raises InputError. Hosts are named as for --limit."""
     hosts: tuple[Host, ...] = ()
-    if wanted.hosts:
-        hosts = select(inventory, wanted.hosts, known=known, option="--show-hosts").hosts
+    if options.show_hosts:
+        hosts = select(inventory, options.show_hosts, known=known, option="--show-hosts").hosts
     return Choice(
-        frozenset(rank_set(wanted.ranks)) if wanted.ranks is not None else frozenset(),
+        frozenset(rank_set(options.ranks)) if options.ranks is not None else frozenset(),
         frozenset(h.name for h in hosts),
-        tuple(_pattern("-i", word) for word in wanted.include),
-        tuple(_pattern("-e", word) for word in wanted.exclude),
+        tuple(_pattern("-i", word) for word in options.include),
+        tuple(_pattern("-e", word) for word in options.leave_out),
     )
 
 

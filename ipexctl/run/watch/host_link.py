@@ -19,6 +19,7 @@ from ipexctl.run.outcome import run_events
 from ipexctl.run.outcome.outcome import HostEnd
 from ipexctl.run.outcome.run_events import BadEvent, Event
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
 
 WINDOW = 512 * 1024  # bytes of output that a host sends ahead of what has been painted here
 LARGEST_FRAME = 1 << 20
@@ -33,10 +34,8 @@ class WatchedRun:
 
     plan: LaunchPlan
     run_id: str
+    options: RunOptions
     hub: str  # the host that says what happens in the run; of one that is over, any host
-    host_timeout: float
-    lives_on: bool = False  # the run, when this command is gone
-    detach: bool = False  # leave when all ranks have started
     attached: bool = False  # another command started it
     age: float = 0.0  # seconds since the run began
 
@@ -98,7 +97,6 @@ class HostLinks:
     again."""
 
     run: WatchedRun
-    root: str
     reach: Callable[[str], Agent] | None = None
     inbox: queue.Queue[Word | Reached | None] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, Link] = field(default_factory=dict)
@@ -114,7 +112,7 @@ class HostLinks:
 
     def attach(self, link: Link) -> None:
         """To a part that has begun."""
-        lease = self.run.host_timeout
+        lease = self.run.options.host_timeout
         asked = {"run_id": self.run.run_id, "lease": lease, **self._from(link)}
         self._open(link, "run.run_watch.attach", asked)
 
@@ -142,7 +140,7 @@ class HostLinks:
             self.inbox.put_nowait(None)
 
     def root_of(self, agent: Agent) -> str:
-        return root_of(agent.host, self.root)
+        return root_of(agent.host, self.run.options.root)
 
     def _from(self, link: Link) -> dict[str, object]:
         return {
@@ -158,7 +156,7 @@ class HostLinks:
         self.links[link.name] = link
         link.heard = time.monotonic()
         link.agent.expect_frames_up_to(LARGEST_FRAME)
-        link.agent.write_behind(self.run.host_timeout)
+        link.agent.write_behind(self.run.options.host_timeout)
         link.number = link.agent.start(op, asked)
         threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 

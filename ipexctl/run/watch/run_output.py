@@ -11,8 +11,8 @@ from ipexctl.run.outcome.run_events import Output
 from ipexctl.run.outcome.run_state import Lines, RankEnd, RunState
 from ipexctl.run.outcome.stall_watch import Health
 from ipexctl.run.plan import mpi
-from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.placement_check import Placed, Where
+from ipexctl.run.watch.host_link import WatchedRun
 from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import Teller
 from ipexctl.run.watch.run_watchers import Painter
@@ -23,25 +23,24 @@ from ipexctl.user_code.frameworks import Frameworks
 class RunOutput:
     """Fed with the events of all hosts. No clock here: `now` is given."""
 
-    plan: LaunchPlan
+    run: WatchedRun
     painter: Painter
-    host_timeout: float
     record: Record = field(default_factory=lambda: Record(None))
-    stall: float | None = None
     frameworks: Frameworks | None = None
 
     def __post_init__(self) -> None:
-        self.state = RunState(self.plan)
-        self.placed = Placed(self.plan)
-        self.exchange = rank_exchange.Watch(self.plan, self.frameworks)
-        self.health = Health(self.plan, self.host_timeout, self.stall)
+        plan, options = self.run.plan, self.run.options
+        self.state = RunState(plan)
+        self.placed = Placed(plan)
+        self.exchange = rank_exchange.Watch(plan, self.frameworks)
+        self.health = Health(plan, options.host_timeout, options.stall)
         self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
         self._mpi_lines: dict[str, Lines] = {}
         self.teller = Teller(self.state, self.painter)
 
     @property
     def all_started(self) -> bool:
-        return len(self.state.started) == self.plan.world_size
+        return len(self.state.started) == self.run.plan.world_size
 
     def rank_started(self, rank: int, where: Where, now: float) -> None:
         self.state.rank_started(rank)

@@ -47,7 +47,6 @@ class Session:
     interrupts: Interrupts
     noted: Callable[[Sequence[str]], Verdict | None] = lambda hosts: None  # by journals there
     all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
-    require_together: bool = False
 
     def __post_init__(self) -> None:
         self.hub, self.links = self.run.hub, self.wires.links
@@ -101,8 +100,8 @@ class Session:
         """The run goes on without us: as asked, or since we are cut off."""
         begun = self.run.attached or bool(self.output.state.started)
         ends = self.ends.facts or self.seen_interrupts
-        detach = self.run.detach and self.output.all_started and not ends
-        if self.run.lives_on and begun and (self.interrupts.detach or detach):
+        detach = self.run.options.detach and self.output.all_started and not ends
+        if self.run.options.lives_on and begun and (self.interrupts.detach or detach):
             self.left = Left(self.run.run_id)
         elif self.cut_off is not None:
             self._without_hub(self.now - self.cut_off)
@@ -114,8 +113,8 @@ class Session:
             self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
         elif self.interrupts.count or (
-            (self.run.detach or self.hub not in self.wires.awaited)
-            and seconds > self.run.host_timeout + CUT_OFF
+            (self.run.options.detach or self.hub not in self.wires.awaited)
+            and seconds > self.run.options.host_timeout + CUT_OFF
         ):
             self.left = Left(self.run.run_id, self.lost_hub)
 
@@ -153,8 +152,8 @@ class Session:
         if away > 2.0:
             for link in self.links.values():
                 link.heard = self.now
-        timeout = self.run.host_timeout
-        if away > timeout - self._ping_every() and not self.run.lives_on:
+        timeout = self.run.options.host_timeout
+        if away > timeout - self._ping_every() and not self.run.options.lives_on:
             self.painter.note(
                 f"this machine was suspended for {away:.0f} s, and hosts end a run if they receive "
                 f"no message for {timeout:.0f} s"
@@ -172,7 +171,7 @@ class Session:
             self._cut(link, e.what)
 
     def _ping(self) -> None:
-        silence = self.run.host_timeout
+        silence = self.run.options.host_timeout
         for name in self.given_up & self.links.keys():
             if self.now - self.links[name].heard > SETTLED:
                 self.wires.give_up(name)
@@ -185,7 +184,7 @@ class Session:
                 self._cut(link, f"no message from it for {silence:.0f} s")
 
     def _ping_every(self) -> float:
-        return min(PING_EVERY, self.run.host_timeout / 4)
+        return min(PING_EVERY, self.run.options.host_timeout / 4)
 
     def _give_back(self) -> None:
         for name, size in self.painter.shown().items():
@@ -198,7 +197,7 @@ class Session:
 
     def _heed_interrupts(self) -> None:
         run = self.run
-        if self.painter.gone and (run.attached or (self.painter.hung_up and run.lives_on)):
+        if self.painter.gone and (run.attached or (self.painter.hung_up and run.options.lives_on)):
             self.interrupts.detach = True
         elif self.painter.gone and not self.interrupts.count:
             self.interrupts.count, self.interrupts.last = 1, self.painter.why
@@ -361,7 +360,7 @@ class Session:
 
     def _cut(self, link: Link, why: str) -> None:
         """Its connection ended; the run lives on there, if it does so without us."""
-        if self.run.lives_on or link.name != self.hub:
+        if self.run.options.lives_on or link.name != self.hub:
             self.wires.reach_again(link.name)
         self._lost(link, why)
 
@@ -370,7 +369,7 @@ class Session:
         name = link.name
         link.lost = True
         link.away = self.now
-        if name == self.hub and self.run.lives_on:
+        if name == self.hub and self.run.options.lives_on:
             self.cut_off, self.lost_hub = self.now, why
         elif name == self.hub:
             self.ends.seen.append(Fact(name, run_events.HostLost(why)))
@@ -414,7 +413,7 @@ class Session:
 
     def _noted(self) -> Verdict | None:
         hub, asked = self.links.get(self.hub), self._told_all()
-        if hub and not hub.done and self.now - hub.heard < self.run.host_timeout:
+        if hub and not hub.done and self.now - hub.heard < self.run.options.host_timeout:
             asked = [*asked, self.hub]  # its connection ended, which proves nothing
         return self.noted(asked)
 
@@ -428,7 +427,7 @@ class Session:
             verdict=self.ends.verdict(self._noted, failures, all_of_it=started),
             mpi_tail=tuple(output.mpi_tail),
             exchange=output.exchange.end(completed=state.all_ok) if started else None,
-            require_together=self.require_together,
+            require_together=self.run.options.require_together,
             slow=output.health.rank_loads.mostly(),
         )
         return result_of(state, ending, failures)
