@@ -69,4 +69,4 @@ def undo(target: Target, root: str = ROOT) -> FixReport:
 
 def _connect(fleet: Fleet, host: Host) -> None:
     if fleet.connect(host).hello.kind != "python":
-        raise HostFailed(f"{host.name}: no Python on the host")
+        raise HostFailed(f"{host.name}: no Python on the host", slug="no-python")

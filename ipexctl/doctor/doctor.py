@@ -215,7 +215,8 @@ def connect_all(
 
 
 def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
-    errors, resolved, large = _results(done), _resolved(done), _large(done)
+    errors = {plain(name): plain(error) for name, error in done.rows("results", str, str)}
+    resolved, large = _resolved(done), _large(done)
     found = []
     for name, address, _ in targets:
         lost, passes = large.get(name, (None, None))
@@ -234,14 +235,6 @@ def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -
             )
         )
     return found
-
-
-def _results(done: Mapping[str, Any]) -> dict[str, str]:
-    rows = done.get("results")
-    pairs = (
-        [r for r in rows if isinstance(r, list) and len(r) == 2] if isinstance(rows, list) else []
-    )
-    return {plain(name): plain(error) for name, error in pairs}
 
 
 def _large(done: Mapping[str, Any]) -> dict[str, tuple[bool | None, int | None]]:

@@ -229,6 +229,7 @@ def _unreadable(host: str, why: str) -> HostFailed:
         f"{host}: the host sent invalid facts",
         why=why,
         hint="is another program running under the name python3 on that host?",
+        slug="invalid-facts",
     )
 
 

@@ -49,7 +49,11 @@ ANN = LiveRun(
     "20261122-122416-107233", "ann", False, ranks=2, cpus=frozenset({2, 3}), cores=2, seconds=7510
 )  # fmt: skip
 _LOADED = Load(
-    (197.0, 150.0, 120.5), 3.9, (("stress-ng", 3.5), ("python3", 0.4)), 0, cpu_pressure=98.0
+    average=(197.0, 150.0, 120.5),
+    busy=3.9,
+    top=(("stress-ng", 3.5), ("python3", 0.4)),
+    blocked=0,
+    cpu_pressure=98.0,
 )
 
 
@@ -344,7 +348,7 @@ ONE_HOST = [
     Case(
         "LOAD-002", "warn",
         whole(condition=replace(
-            clean().condition, load=Load((40.0, 40.0, 40.0), 0.1, (), blocked=39)
+            clean().condition, load=Load(average=(40.0, 40.0, 40.0), busy=0.1, blocked=39)
         )),
         "39 processes wait, load 40 on 4 CPUs",
     ),

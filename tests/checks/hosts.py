@@ -32,7 +32,14 @@ _CONDITION = Condition(
         hardware_khz=3_800_000,
         throttled=0,
     ),
-    kernel=Kernel("madvise", 0, 0, 0, 60, "|/usr/lib/systemd/systemd-coredump"),
+    kernel=Kernel(
+        thp="madvise",
+        numa_balancing=0,
+        zone_reclaim=0,
+        overcommit=0,
+        swappiness=60,
+        core_pattern="|/usr/lib/systemd/systemd-coredump",
+    ),
     limits=Limits(
         nofile=Limit(1024, 524288),
         memlock=Limit(8 * MIB, 8 * MIB),

@@ -93,11 +93,9 @@ def test_the_host_that_pairs_with_lost_packets_have_in_common_is_named(tries, ex
 
 def test_mtus_that_differ_are_no_second_finding_where_packets_are_lost():
     jumbo = _nics(Nic("eth0", True, 9000, ("10.0.0.2",)))
-    found = seen(*three(node02=jumbo), peers=_tries("2", hosts=3, passes=1500))
-    assert found == [
-        ("NET-025", "fail", "node02",
-         "with node[01,03]; packets of 1500 bytes arrive; the MTU is 9000")
-    ]  # fmt: skip
+    (found,) = seen(*three(node02=jumbo), peers=_tries("2", hosts=3, passes=1500))
+    assert found[:3] == ("NET-025", "fail", "node02")
+    assert all(value in found[3] for value in ("node[01,03]", "1500", "9000"))
 
 
 def test_different_mtus_are_a_note_where_large_packets_arrive():

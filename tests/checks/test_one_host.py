@@ -72,7 +72,7 @@ def test_a_guest_of_an_unnamed_processor_is_told_to_look_below_it(name):
     guest = flags(AVX2 + " hypervisor", model_name=name)(clean())
     real = flags(AVX2 + " hypervisor", model_name="Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.4GHz")
     assert "host-passthrough" in fix_of("CPU-002", guest)
-    assert fix_of("CPU-002", real(clean())).startswith("train in fp32")
+    assert "fp32" in fix_of("CPU-002", real(clean()))
     assert "host-passthrough" not in fix_of("CPU-002", real(clean()))
 
 
@@ -87,7 +87,8 @@ def test_hidden_instructions_are_exposed_where_they_are_hidden():
 def test_a_cpuset_that_leaves_a_small_part_of_the_memory_is_said():
     far = both(two_nodes(4 * GIB, 12 * GIB), part("cpu", allowed=(0, 1)), part("mem", mems=(0,)))
     (found,) = [f for f in findings(far(clean())) if f.id == "MEM-009"]
-    assert found.evidence == "4.0 GiB of 16 GiB: cpuset.mems allows NUMA nodes 0"
+    assert found.evidence.startswith("4.0 GiB of 16 GiB: cpuset.mems ")
+    assert found.evidence.endswith(" 0")
     assert "--cpuset-mems" in str(found.fix)
 
 
@@ -121,7 +122,7 @@ QEMU = "QEMU Virtual CPU version 2.5+"
 def test_what_a_processor_never_had_is_not_exposed(cpu, name, exposed):
     fix = fix_of("CPU-001", flags(cpu, model_name=name)(clean()))
     assert ("host-passthrough" in fix) is exposed
-    assert "leave this host out" in fix
+    assert "leave" in fix.split()
 
 
 @pytest.mark.parametrize("virtual", [True, False])
@@ -193,7 +194,8 @@ def test_shared_memory_grows_where_it_can(where):
 
 def test_a_file_system_that_is_never_writable_is_not_remounted():
     image = part("disk", writable=False, read_only=True, filesystem="squashfs")(clean())
-    assert fix_of("DISK-001", image) == "use a folder on another disk: --root /path"
+    fix = fix_of("DISK-001", image)
+    assert "--root /path" in fix and "mount" not in fix
 
 
 def test_permissions_of_a_folder_other_than_tmp_are_left_alone():

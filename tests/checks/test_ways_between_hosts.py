@@ -94,12 +94,13 @@ def test_an_open_range_is_suggested_where_other_ports_are_closed():
     behind = part("net", open_ports=((22, 22), (40000, 40100)))
     (found,) = findings(*three(node02=behind), peers=_CLOSED)
     assert (found.id, found.severity.value, found.host) == ("NET-002", "fail", "node02")
-    assert found.fix.lines == (
-        "ipexctl run --ports 40000-40100 train.py   (the firewall of node02 allows these; gloo "
-        "needs, on all hosts: sudo sysctl -w 'net.ipv4.ip_local_port_range=40000 40100')",
-        "on node01: ip route get 10.0.0.2   on node02: sudo nft list ruleset   "
-        "(allow all TCP between the hosts: firewall, security group)",
-    )
+    assert [str(c).split()[:2] for c in found.fix.commands] == [
+        ["ipexctl", "run"], ["sudo", "sysctl"], ["ip", "route"], ["sudo", "nft"]
+    ]  # fmt: skip
+    within, looks = found.fix.lines
+    assert "--ports 40000-40100 " in within and "node02" in within
+    assert "'net.ipv4.ip_local_port_range=40000 40100'" in within
+    assert looks.startswith("on node01: ip") and "on node02: sudo" in looks
     assert "--ports" not in str(findings(*three(), peers=_CLOSED)[0].fix)
 
 

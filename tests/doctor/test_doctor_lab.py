@@ -182,7 +182,7 @@ def test_a_host_behind_a_smaller_mtu_is_found_by_the_packets_that_get_lost(full_
     assert ids(document) == {"node01": [], "node02": ["NET-025"], "node03": []}
     assert _grave(document["findings"]) == []
     (found,) = (f for f in document["hosts"][1]["findings"] if f["id"] == "NET-025")
-    assert found["evidence"] == "with node[01,03]; packets of 1400 bytes arrive; the MTU is 1500"
+    assert all(value in found["evidence"] for value in ("node[01,03]", "1400", "1500"))
     fix = found["fix"].partition("   (")[0]
     assert fix == "sudo ip link set eth0 mtu 1400"
     assert lab.run_in("node02", fix.split()[1:]).returncode == 0

@@ -154,7 +154,14 @@ def test_kernel_switches_and_memory_are_read(agent, tmp_path):
         f"{_CPU}/online": "0-3",
     }
     facts = read(agent, tmp_path, files)
-    assert facts.condition.kernel == Kernel("never", 1, 1, 2, 100, "core.%p")
+    assert facts.condition.kernel == Kernel(
+        thp="never",
+        numa_balancing=1,
+        zone_reclaim=1,
+        overcommit=2,
+        swappiness=100,
+        core_pattern="core.%p",
+    )
     mem = facts.mem
     assert (mem.swap_total, mem.swap_free, mem.huge) == (500 << 10, 100 << 10, 6 << 20)
     assert (mem.commit_limit, mem.committed) == (900 << 10, 800 << 10)

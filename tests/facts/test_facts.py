@@ -325,8 +325,10 @@ def _raw() -> dict[str, Any]:
     "raw", [None, [], "x", 7, {}, _raw() | {"cpu": []}, _raw() | {"net": None}]
 )
 def test_what_is_no_answer_of_the_probe_is_the_hosts_failure(raw):
-    with pytest.raises(HostFailed, match="n1: the host sent invalid facts"):
+    with pytest.raises(HostFailed) as e:
         of.from_json("n1", raw)
+    assert e.value.slug == "invalid-facts"
+    assert e.value.what.startswith("n1: ")
 
 
 @pytest.mark.parametrize(
@@ -356,7 +358,7 @@ def test_a_name_from_a_host_is_no_command_where_a_fix_has_it():
     raw = _raw() | {"net": {"hostname": "a'; rm -rf ~; '", "hostname_resolves": False}}
     facts = of.from_json("n1", raw)
     (finding,) = [f for f in run_all(Cluster((facts,))) if f.id == "NET-005"]
-    assert str(finding.fix) == "echo 'ADDRESS a???rm?-rf?????' | sudo tee -a /etc/hosts"
+    assert str(finding.fix).startswith("echo 'ADDRESS a???rm?-rf?????' | ")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_what_is_not_ours_not_online_or_slower_is_known(recorded, name):
 
 # name: nodes whose memory is ours, how much that is in GiB, nodes with CPUs of ours and no memory
 CPUSETS = {
-    "16amd64-8n2c-cpusets": ((1, 2, 3, 4), 32, "CPUs of nodes 0, 6, 7 are allowed"),
+    "16amd64-8n2c-cpusets": ((1, 2, 3, 4), 32, "nodes 0, 6, 7"),
     "32amd64-4s2n4c-cgroup2": ((0, 1, 2, 3, 4, 5), 96, ""),
 }
 
@@ -98,7 +98,7 @@ def test_the_memory_of_a_cpuset_is_that_of_its_nodes(recorded, name):
     nodes, gib, bare = CPUSETS[name]
     assert (facts.mem.mems, round((of.memory(facts) or 0) / GIB)) == (nodes, gib)
     found = [f.evidence for f in run_all(Cluster((facts,), rows=ROWS)) if f.id == "TOPO-008"]
-    assert found == ([f"{bare}, their memory is not (cpuset.mems 1-4)"] if bare else [])
+    assert [bare in text and "(cpuset.mems 1-4)" in text for text in found] == [True] * bool(bare)
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -117,8 +117,12 @@ class host_check(Declaration):  # noqa: N801 - a decorator
 
     def __call__(self, function: Callable[[Facts], Seen]) -> Check:
         def look(cluster: Cluster) -> list[Sight]:
-            found = ((facts.host, s) for facts in cluster.hosts for s in listed(function(facts)))
-            return [replace(sight, host=host) for host, sight in found]
+            return [
+                replace(sight, host=facts.host)
+                for facts in cluster.hosts
+                if (seen := function(facts))
+                for sight in listed(seen)
+            ]
 
         return self.check(look, function.__module__, cluster=False)
 
@@ -150,6 +154,8 @@ def run(checks: Iterable[Check], cluster: Cluster) -> tuple[Finding, ...]:
 
 
 def listed(seen: Seen) -> list[Sight]:
-    if isinstance(seen, Sight | str | None):
-        seen = [seen] if seen else []
+    if not seen:
+        return []
+    if isinstance(seen, (Sight, str)):
+        seen = [seen]
     return [sight if isinstance(sight, Sight) else Sight(sight) for sight in seen]

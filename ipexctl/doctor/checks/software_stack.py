@@ -82,7 +82,7 @@ class environment_check(Declaration):  # noqa: N801 - a decorator
                 for sight in listed(function(facts, prefix)) if prefix.kind in levels else ():
                     yield replace(sight, severity=levels[prefix.kind])
 
-        return host_check(self.id, self.title, self.severity, self.seen, self.why, self.fix)(look)
+        return host_check(**vars(self))(look)
 
 
 # --- torch, IPEX, the oneCCL bindings ------------------------------------------------------------

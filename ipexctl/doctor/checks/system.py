@@ -12,6 +12,7 @@ from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, ipexctl, scripted, sudo
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts, Python
+from ipexctl.facts.measurements import median
 from ipexctl.facts.system_facts import Load
 from ipexctl.install.stack.version_table import Row, stock
 from ipexctl.inventory.hostfile_text import fold
@@ -81,7 +82,7 @@ def unusable_python(cluster: Cluster) -> list[Sight]:
     wanted = pythons_of(cluster.rows)
     return [
         Sight(
-            f"found {', '.join(_told(p) for p in sorted(facts.pythons, key=_version)[-4:])};"
+            f"found {', '.join(map(_told, _newest(facts)))};"
             f" {_dotted(min(wanted))} to {_dotted(max(wanted))} have packages",
             host=facts.host,
             fix=fitting(facts, wanted),
@@ -423,8 +424,8 @@ def clocks(cluster: Cluster) -> list[Sight]:
     if not known:
         return []
     alone = len(known) < 3
-    reference = 0.0 if alone else _middle([c.offset for _, c in known])
-    doubt = 0.0 if alone else _middle([c.uncertainty for _, c in known])
+    reference = 0.0 if alone else median(c.offset for _, c in known)
+    doubt = 0.0 if alone else median(c.uncertainty for _, c in known)
     than = "this machine" if alone else "the other hosts"
     found = []
     for host, clock in known:
@@ -434,10 +435,6 @@ def clocks(cluster: Cluster) -> list[Sight]:
             doubtful = max(clock.uncertainty, 0.001)
             found.append(Sight(f"{_seconds(skew)} {side} {than} (±{doubtful:.3f} s)", host=host))
     return found
-
-
-def _middle(numbers: list[float]) -> float:
-    return sorted(numbers)[len(numbers) // 2]
 
 
 def _seconds(skew: float) -> str:
@@ -470,8 +467,8 @@ def _glibc(facts: Facts) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _version(python: Python) -> tuple[int, ...]:
-    return python.version
+def _newest(facts: Facts) -> list[Python]:
+    return sorted(facts.pythons, key=lambda python: python.version)[-4:]
 
 
 def _told(python: Python) -> str:

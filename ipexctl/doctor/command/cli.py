@@ -10,7 +10,7 @@ import typer
 
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import Json, Root, Yes, on_hosts, print_json
-from ipexctl.errors import InputError, unknown_value
+from ipexctl.errors import unknown_value
 
 
 @on_hosts()
@@ -61,7 +61,7 @@ def doctor(
 
     as_text = _formatter("json" if json else format)
     if as_what not in ("script", "play"):
-        raise InputError(f"--as {as_what}: unknown output format", hint="--as script, --as play")
+        raise unknown_value("--as", as_what, ("script", "play"))
     if (fix and not script) or undo:
         raise typer.Exit(_mend(target, root, undo=undo, yes=yes, json=json))
     report = examine(target, root, Options(root, level, python))

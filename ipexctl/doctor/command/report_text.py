@@ -7,22 +7,28 @@ pipe nothing is cut, wrapped or padded. A command to copy is never broken by us.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import IO
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.base import quoting
 from ipexctl.base.wrapping import wrapped
-from ipexctl.doctor.command.advice import advice
-from ipexctl.doctor.command.details import details
+from ipexctl.doctor.checks.interfaces import link_speed, peer_nic
 from ipexctl.doctor.command.findings import blocks, downs
 from ipexctl.doctor.command.host_table import lines
 from ipexctl.doctor.command.measured import measured
+from ipexctl.doctor.command.report_lines import folded, labelled, truncate
 from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.recommendations import Recommendation
 from ipexctl.doctor.report.report import Report, by_problem
+from ipexctl.facts.facts import Facts
 from ipexctl.facts.host_facts import plain
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.terminal.console import console_on
+
+ADVICE_GROUPS = 4
 
 
 def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | None = None) -> None:
@@ -33,11 +39,11 @@ def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | N
         width = console.width
     parts = [*_head(report, width), Text()]
     parts += lines(report, width, verbose=verbose)
-    parts += details(report, width) if verbose else []
+    parts += _details(report, width) if verbose else []
     for text, hosts in report.environments.items():
         where = "" if len(report.environments) == 1 else f"{fold(hosts)}: "
         parts.append(Text(plain(where + text), "dim"))
-    parts += advice(report, width, verbose=verbose)
+    parts += _advice(report, width, verbose=verbose)
     parts += measured(report, verbose=verbose)
     parts += downs(report, width, verbose=verbose)
     parts += blocks(report, width, verbose=verbose)
@@ -105,3 +111,86 @@ def _first_thing(report: Report) -> tuple[str, str]:
         if hints:
             return "", hints[0].splitlines()[0]
     return "", ""
+
+
+# --- the machines beyond the table: with -v, equal hosts together --------------------------------
+
+
+def _details(report: Report, width: int | None) -> list[Text]:
+    text: list[Text] = []
+    for label, told in _TOLD:
+        found: dict[str, list[str]] = {}
+        for facts in report.facts:
+            if words := told(facts):
+                found.setdefault(words, []).append(facts.host)
+        for words, names in found.items():
+            text += labelled(label, f"{fold(names)}: {words}", width)
+    return [Text(), *text] if text else []
+
+
+def _link(facts: Facts) -> str:
+    nic = peer_nic(facts)
+    speed = link_speed(nic) if nic else ""
+    return f"{nic.name}, {speed}" if nic and speed else ""
+
+
+def _uptime(facts: Facts) -> str:
+    seconds = facts.condition.kernel.uptime
+    if seconds is None:
+        return ""
+    days, hours = seconds // 86400, seconds // 3600
+    return f"{days} day{'s' * (days > 1)}" if days else f"{hours} h" if hours else "less than 1 h"
+
+
+def _mitigations(facts: Facts) -> str:
+    return "; ".join(facts.condition.kernel.mitigations)
+
+
+_TOLD: tuple[tuple[str, Callable[[Facts], str]], ...] = (
+    ("link", _link),
+    ("up", _uptime),
+    ("mitigations", _mitigations),
+)
+
+
+# --- what to run with on each group of equal hosts -----------------------------------------------
+
+
+def _advice(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
+    found = sorted(report.recommendations, key=lambda r: -len(r.hosts))
+    shown = found if verbose else found[:ADVICE_GROUPS]
+    text = [Text()] if shown else []
+    for r in shown:
+        text += _advice_lines(r, width, verbose=verbose)
+    if len(found) > len(shown):
+        text.append(Text(f"… and {len(found) - len(shown)} more groups of equal hosts: -v", "dim"))
+    return text
+
+
+def _advice_lines(r: Recommendation, width: int | None, *, verbose: bool) -> list[Text]:
+    text = Text("use", "bold")
+    names = folded(r.hosts, max(24, width // 3) if width else 80)
+    text.append(f"  {names}: ", "bold")
+    words = _advice_words(r, None if width is None else width - cell_len(text.plain))
+    lines = [text.append(words, "not bold")]
+    if r.verdict:
+        lines += labelled("but", r.verdict, width)
+    if verbose:
+        lines += labelled("cpu", r.processor, width) if r.processor else []
+        for reason in r.why:
+            lines += labelled("why", reason, width)
+    elif r.why and not r.verdict:
+        # the data type's reason: the others explain themselves
+        brief = f"{r.processor} · {r.why[0]}" if r.processor else r.why[0]
+        lines.append(Text("  " + truncate(brief, width - 2 if width else 160), "dim"))
+    return lines
+
+
+def _advice_words(r: Recommendation, room: int | None) -> str:
+    """What there is no room for can be seen in the table above, or with -v."""
+    ranks = f"{r.ranks} rank{'s' if r.ranks != 1 else ''} × {r.threads} threads"
+    python = f"Python {r.python}" if r.python else ""
+    parts = [p for p in (r.title, python, r.dtype, f"{ranks} per host") if p]
+    brief = [p for p in (r.title, r.dtype, ranks) if p]
+    words = " · ".join(parts)
+    return words if room is None or cell_len(words) <= room else " · ".join(brief)

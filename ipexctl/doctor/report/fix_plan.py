@@ -5,24 +5,24 @@ Ours to change is little on purpose: what a user may undo, and what no running p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
+from ipexctl.base.values import plain
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.doctor.report.report import Problem, by_problem
 from ipexctl.doctor.report.suggested_fix import Command, Fix, Shell
-from ipexctl.facts.host_facts import count_or_none, plain
+from ipexctl.facts.reader import by, record
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
-
-MOST = 1000
 
 
 @dataclass(frozen=True)
 class Change:
     """One thing that will be changed, in the host's words. `key` is what the host knows it by."""
 
-    key: str
+    key: str = field(metadata=by(plain, needed=True))
     what: str
     undo: str
     size: int = 0
@@ -48,23 +48,11 @@ class Done:
 
 
 def plan(host: str, raw: Mapping[str, Any]) -> Plan:
-    return Plan(host, tuple(_changes(raw.get("changes"))), _texts(raw.get("left")))
+    return record(Plan, raw, host=host)
 
 
 def done(host: str, raw: Mapping[str, Any]) -> Done:
-    return Done(host, _texts(raw.get("done")), _texts(raw.get("failed")), plain(raw.get("record")))
-
-
-def _changes(rows: Any) -> Iterable[Change]:
-    for row in rows[:MOST] if isinstance(rows, list) else []:
-        if isinstance(row, Mapping) and isinstance(row.get("key"), str):
-            size = count_or_none(row.get("size")) or 0
-            yield Change(row["key"], plain(row.get("what")), plain(row.get("undo")), size)
-
-
-def _texts(rows: Any) -> tuple[str, ...]:
-    found = (plain(row) for row in (rows[:MOST] if isinstance(rows, list) else []))
-    return tuple(text for text in found if text)
+    return record(Done, raw, host=host)
 
 
 # --- what needs root -----------------------------------------------------------------------------

@@ -119,11 +119,7 @@ def _online(base):
     if text:
         online = _expand(text)
         return online, sorted(set(_expand(read(base + "/present"))) - set(online))
-    try:
-        names = os.listdir(base)
-    except OSError:
-        return [], []
-    cpus = sorted(int(n[3:]) for n in names if n.startswith("cpu") and n[3:].isdigit())
+    cpus = sorted(int(n[3:]) for n in names(base) if n.startswith("cpu") and n[3:].isdigit())
     online = [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
     return online, [c for c in cpus if c not in set(online)]
 
@@ -148,10 +144,10 @@ def _efficient(fs, base, cpus):
     return [cpu for cpu, own in sorted(speed.items()) if 0 < own <= 0.85 * most]
 
 
-def _lowest(top, *names):
+def _lowest(top, *files):
     """The lowest CPU of a group: unique on the host. Kernels know the group by its old name, its
     new one or both, and write it as a list, as a mask or both."""
-    for name in names:
+    for name in files:
         text = read(top + name + "_list").strip() or _from_mask(read(top + name))
         if text:
             return number(text.partition(",")[0].partition("-")[0])
@@ -177,12 +173,9 @@ def _cpuinfo_cpus(text):
 def nodes(fs):
     """[[node, its CPUs, bytes in all, bytes free]]; a node may have memory and no CPU."""
     base = fs + "/sys/devices/system/node"
-    try:
-        names = [n for n in os.listdir(base) if n.startswith("node") and n[4:].isdigit()]
-    except OSError:
-        return []
     found = []
-    for name in sorted(names, key=lambda n: int(n[4:])):
+    folders = [n for n in names(base) if n.startswith("node") and n[4:].isdigit()]
+    for name in sorted(folders, key=lambda n: int(n[4:])):
         where = base + "/" + name
         text = read(where + "/cpulist")
         cpus = text.strip() if text else _from_mask(read(where + "/cpumap"))
@@ -269,9 +262,9 @@ def _upwards(base, path):
     return ["/".join([base] + parts[:depth]) for depth in range(len(parts), -1, -1)]
 
 
-def _first(folder, names):
+def _first(folder, files):
     """What the first of these files says; "" where none is there."""
-    for name in names:
+    for name in files:
         text = read(folder + "/" + name).strip()
         if text:
             return text
@@ -280,8 +273,8 @@ def _first(folder, names):
 
 def _memory(folder, droppable):
     """(limit, what is used and cannot be dropped) of one control group; None: no limit, unknown."""
-    names = ["max", "high", "limit_in_bytes"]
-    numbers = [number(read(folder + "/memory." + name)) for name in names]
+    files = ("max", "high", "limit_in_bytes")
+    numbers = [number(read(folder + "/memory." + name)) for name in files]
     limits = [n for n in numbers if n is not None and n < 1 << 60]
     if not limits:
         return None, None
@@ -366,6 +359,14 @@ def read(path, until=None):
         return ""
     finally:
         os.close(fd)
+
+
+def names(folder):
+    """The names in a folder, none where it cannot be read."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def number(text):

@@ -6,6 +6,8 @@ Many small files, of which most machines lack some. What is set per CPU is read 
 import os
 import sys
 
+from ipexctl.remote.facts.machine import names, number
+
 SAMPLE = 16  # of several hundred equal policies
 PRACTICE = "ipexctl lab"
 SIF = ("APPTAINER", "SINGULARITY")  # they set both; older ones the second alone
@@ -31,15 +33,15 @@ def read_state(read, fs, groups, cpus):
 
 def _power(fs, of, cpus):
     base = "/sys/devices/system/cpu"
-    policies = sorted(_names(fs + base + "/cpufreq"))
+    policies = sorted(names(fs + base + "/cpufreq"))
     paths = [base + "/cpufreq/" + n for n in policies if n.startswith("policy")]
     if not paths and of(base + "/cpu0/cpufreq/scaling_driver"):
         paths = ["%s/cpu%d/cpufreq" % (base, row[0]) for row in cpus]
     paths = _some(paths)
     rows = []
     for path in paths:
-        names = ("scaling_governor", "energy_performance_preference")
-        rows.append([of(path + "/" + name) for name in names])
+        settings = ("scaling_governor", "energy_performance_preference")
+        rows.append([of(path + "/" + name) for name in settings])
     status = of(base + "/intel_pstate/status") or of(base + "/amd_pstate/status")
     driver = of(paths[0] + "/scaling_driver") if paths else ""
     no_turbo, boost = of(base + "/intel_pstate/no_turbo"), of(base + "/cpufreq/boost")
@@ -51,8 +53,8 @@ def _power(fs, of, cpus):
         "governors": sorted({r[0] for r in rows if r[0]}),
         "preferences": sorted({r[1] for r in rows if r[1]}),
         "turbo": no_turbo == "0" if no_turbo else boost == "1" if boost else None,
-        "max_khz": _number(of(paths[0] + "/scaling_max_freq")) if paths else None,
-        "hardware_khz": _number(of(paths[0] + "/cpuinfo_max_freq")) if paths else None,
+        "max_khz": number(of(paths[0] + "/scaling_max_freq")) if paths else None,
+        "hardware_khz": number(of(paths[0] + "/cpuinfo_max_freq")) if paths else None,
         "throttled": _throttled(of, base, cpus),
     }
 
@@ -60,7 +62,7 @@ def _power(fs, of, cpus):
 def _can_boost(of, base, cpus):
     """Whether the firmware knows a performance above the nominal one: not on most ARM servers."""
     folder = "%s/cpu%d/acpi_cppc/" % (base, cpus[0][0] if cpus else 0)
-    highest, nominal = _number(of(folder + "highest_perf")), _number(of(folder + "nominal_perf"))
+    highest, nominal = number(of(folder + "highest_perf")), number(of(folder + "nominal_perf"))
     return highest is not None and nominal is not None and highest > nominal
 
 
@@ -72,7 +74,7 @@ def _throttled(of, base, cpus):
     cores = _some(sorted({row[0]: row for row in cpus if row[0] == row[1]}))
     where = [("package", cpu) for cpu in sockets.values()] + [("core", cpu) for cpu in cores]
     path = base + "/cpu%d/thermal_throttle/%s_throttle_count"
-    return sum(_number(of(path % (cpu, what))) or 0 for what, cpu in where)
+    return sum(number(of(path % (cpu, what))) or 0 for what, cpu in where)
 
 
 def _some(items):
@@ -86,17 +88,17 @@ def _some(items):
 
 def _kernel(fs, of):
     bugs = "/sys/devices/system/cpu/vulnerabilities"
-    told = [(name, of(bugs + "/" + name)) for name in sorted(_names(fs + bugs))]
+    told = [(name, of(bugs + "/" + name)) for name in sorted(names(fs + bugs))]
     uptime = of("/proc/uptime").partition(".")[0]
     huge = of("/sys/kernel/mm/transparent_hugepage/enabled")
     return {
         "thp": huge.partition("[")[2].partition("]")[0],
-        "numa_balancing": _number(of("/proc/sys/kernel/numa_balancing")),
-        "zone_reclaim": _number(of("/proc/sys/vm/zone_reclaim_mode")),
-        "overcommit": _number(of("/proc/sys/vm/overcommit_memory")),
-        "swappiness": _number(of("/proc/sys/vm/swappiness")),
+        "numa_balancing": number(of("/proc/sys/kernel/numa_balancing")),
+        "zone_reclaim": number(of("/proc/sys/vm/zone_reclaim_mode")),
+        "overcommit": number(of("/proc/sys/vm/overcommit_memory")),
+        "swappiness": number(of("/proc/sys/vm/swappiness")),
         "core_pattern": of("/proc/sys/kernel/core_pattern"),
-        "uptime": _number(uptime),
+        "uptime": number(uptime),
         "mitigations": [n + ": " + text for n, text in told if text not in ("", "Not affected")],
     }
 
@@ -106,7 +108,7 @@ def _limits(groups, live):
     if live:
         import resource
 
-        for name, number in (
+        for name, limit in (
             ("nofile", resource.RLIMIT_NOFILE),
             ("memlock", resource.RLIMIT_MEMLOCK),
             ("nproc", resource.RLIMIT_NPROC),
@@ -116,7 +118,7 @@ def _limits(groups, live):
             ("file_size", resource.RLIMIT_FSIZE),
             ("stack", resource.RLIMIT_STACK),
         ):
-            limits[name] = list(resource.getrlimit(number))  # [soft, hard]; -1: no limit
+            limits[name] = list(resource.getrlimit(limit))  # [soft, hard]; -1: no limit
     return limits
 
 
@@ -127,7 +129,7 @@ def _system(fs, of, live):
     env = os.environ if live else {}
     systemd = os.path.isdir(fs + "/run/systemd/system")
     logind = _logind(fs, of) if systemd else {}
-    devices = sorted(_names(fs + "/sys/class/infiniband"))
+    devices = sorted(names(fs + "/sys/class/infiniband"))
     return {
         "bits": 64 if sys.maxsize > 1 << 32 else 32,
         "container": _container(fs, of, env),
@@ -173,7 +175,7 @@ def _started(stat):
 def _infiniband(fs, of, device):
     """Drivers of plain Ethernet cards make RDMA devices as well: the link of a port tells."""
     folder = "/sys/class/infiniband/%s/ports/" % device
-    ports = [folder + port for port in _names(fs + folder)]
+    ports = [folder + port for port in names(fs + folder)]
     return any(
         of(port + "/link_layer") == "InfiniBand" and of(port + "/state").endswith(": ACTIVE")
         for port in ports
@@ -208,7 +210,7 @@ def _logind(fs, of):
     for folder in ("/usr/lib/systemd", "/etc/systemd"):
         files.append(folder + "/logind.conf")
         there = folder + "/logind.conf.d"
-        files += [there + "/" + n for n in sorted(_names(fs + there)) if n.endswith(".conf")]
+        files += [there + "/" + n for n in sorted(names(fs + there)) if n.endswith(".conf")]
     for path in files:
         for line in of(path).splitlines():
             name, equals, value = line.partition("=")
@@ -235,18 +237,4 @@ def _inode(path):
     try:
         return os.stat(path).st_ino
     except OSError:
-        return None
-
-
-def _names(folder):
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _number(text):
-    try:
-        return int(text)
-    except ValueError:
         return None

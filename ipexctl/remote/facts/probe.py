@@ -176,10 +176,13 @@ def _pythons(home):
 
     The one that runs this is one wherever it is: a wrapper may have started it.
     """
+    # late: as in op_facts
+    from ipexctl.remote.facts.machine import names
+
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
     folders += [home + "/" + n + "/bin" for n in _CONDA]
     for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
-        folders += [parent + "/" + n + "/bin" for n in sorted(_names(parent))]
+        folders += [parent + "/" + n + "/bin" for n in sorted(names(parent))]
     own = os.path.realpath(sys.executable) if sys.executable else ""
     found = {}
     listed = set()  # /bin is often a link to /usr/bin, and both have thousands of names
@@ -188,7 +191,7 @@ def _pythons(home):
         if where in listed or not folder.startswith("/"):
             continue
         listed.add(where)
-        for name in _names(folder):
+        for name in names(folder):
             if name != "python3" and not (name.startswith("python3.") and name[8:].isdigit()):
                 continue
             path = folder + "/" + name
@@ -198,13 +201,6 @@ def _pythons(home):
     if own and not found.get(own):
         found[own] = _python(sys.executable, own, own)
     return [p for p in found.values() if p]
-
-
-def _names(folder):
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def _python(path, real, own):
