@@ -182,7 +182,7 @@ def _compile(lab: Lab, root: str) -> None:
     """800 modules that a training imports: each host of each later lab would do it anew."""
     training = f'{root}/current/bin/python -c "$0" --bf16 --epochs 1 --steps 1'
     argv = ["/bin/sh", "-c", training, EXAMPLE.read_text("utf-8")]
-    done = lab.run_in("node01", argv, user="trainer")
+    done = lab.run_in("node01", argv, user="trainer", timeout=200)
     assert done.returncode == 0, done.stderr
 
 
