@@ -27,6 +27,7 @@ from ipexctl.lab.cluster.machine_support import check
 from ipexctl.lab.cluster.rungs import FLAT, FULL
 from ipexctl.machines.target import Target
 
+EXAMPLE = Path(__file__).parents[1] / "examples" / "train_ddp.py"
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
 ONE_MACHINE = "practice hosts of the flat rung share processes, names and network"
 ROOTS = {"intel": ".ipexctl", "mpich": ".mpich", "openmpi": ".openmpi"}
@@ -178,10 +179,10 @@ def _install_all(lab: Lab, home: Home) -> None:
 
 
 def _compile(lab: Lab, root: str) -> None:
-    """What a training imports: every host of every later lab would do it in its first run."""
-    code = "import torch.distributed.nn.functional, torch.nn.parallel, torch.optim.adam"
-    python = f"{root}/current/bin/python -c '{code}'"
-    done = lab.run_in("node01", ["/bin/sh", "-c", python], user="trainer")
+    """800 modules that a training imports: each host of each later lab would do it anew."""
+    training = f'{root}/current/bin/python -c "$0" --bf16 --epochs 1 --steps 1'
+    argv = ["/bin/sh", "-c", training, EXAMPLE.read_text("utf-8")]
+    done = lab.run_in("node01", argv, user="trainer", timeout=200)
     assert done.returncode == 0, done.stderr
 
 

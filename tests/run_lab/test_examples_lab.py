@@ -49,4 +49,4 @@ def test_shards_of_all_hosts_are_one_checkpoint_to_resume_from(namespaces, examp
 
 
 def test_a_checkpoint_with_the_fused_optimizer_of_ipex_goes_on(namespaces, example):
-    example(6, "-ppn", "2", "examples/ipex_optimizer_state.py")
+    example(3, "-n", "3", "examples/ipex_optimizer_state.py")
