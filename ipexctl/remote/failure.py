@@ -26,7 +26,7 @@ def disk_full(root, size):
         "no space left on the disk of %s" % root,
         "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
         "free some space, then run the same command again; or --root FOLDER on a bigger disk",
-        "no-space",
+        slug="no-space",
     )
 
 
