@@ -95,8 +95,9 @@ def test_what_watches_the_run_on_a_host_is_killed_or_stopped(runner, order, vict
     result = run.finish()
     assert result["exit_code"] == (121 if cause else 0)
     assert re.fullmatch(cause, result["cause"] or "")
-    unknown = None if order == "STOP" else 0  # it was given up before it could say
-    assert [h["survivors"] for h in result["hosts"]] == [0, unknown, 0]
+    known = {0, None} if order == "STOP" else {0}  # it may be given up before its guardian says so
+    first, struck, last = [h["survivors"] for h in result["hosts"]]
+    assert (first, last) == (0, 0) and struck in known
     deadline = time.monotonic() + 20.0  # its guardian kills it
     while order == "STOP" and hidden(runner) and time.monotonic() < deadline:
         time.sleep(0.1)

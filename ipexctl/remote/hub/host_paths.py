@@ -1,9 +1,9 @@
-"""Which hosts of a run do not reach each other, from what each of them reports.
+"""Which hosts of a run cannot reach each other, from the reports of each host.
 
 No I/O and no clock: `now` is given.
 """
 
-QUIET = 10.0  # seconds without a message from a host, after which that is told
+QUIET = 10.0  # seconds without a message from a host before a note says so
 MOST = 16  # sentences at a time
 
 
@@ -17,7 +17,7 @@ class HostPaths:
         self.count_owners()
         self.unanswered = {}  # host -> {address: since when}
         self.quiet = {}  # host -> since when
-        self.told = {}  # (what, its opposite) -> since when
+        self.reported = {}  # (what, its opposite) -> since when
 
     def take(self, host, own, peers, now):
         self.own[host] = own
@@ -31,7 +31,7 @@ class HostPaths:
             self.owners.setdefault(address, set()).add(name)
 
     def listen(self, host, silence, now):
-        """How long the hub has not heard it."""
+        """`silence`: seconds since the hub received a message from the host."""
         if silence >= QUIET:
             self.quiet.setdefault(host, now - silence)
         else:
@@ -63,12 +63,13 @@ class HostPaths:
         return dict(sorted(found.items())[:MOST])
 
     def news(self, now):
-        """(text, what is cut now: [[what, seconds], ...]) for each change."""
-        cuts, before = self.cuts(), self.told
-        self.told = {key: min(since, before.get(key, since)) for key, since in cuts.items()}
-        left = [[what, round(now - since, 1)] for (what, _), since in self.told.items()]
-        begun = [k[0] + in_words("for", now - self.told[k]) for k in self.told if k not in before]
-        over = [k[1] + in_words("after", now - before[k]) for k in before if k not in self.told]
+        """A (text, current cuts) pair for each change; a cut is [what, seconds]."""
+        cuts, before = self.cuts(), self.reported
+        after = {key: min(since, before.get(key, since)) for key, since in cuts.items()}
+        left = [[what, round(now - since, 1)] for (what, _), since in after.items()]
+        begun = [key[0] + in_words("for", now - after[key]) for key in after if key not in before]
+        over = [key[1] + in_words("after", now - before[key]) for key in before if key not in after]
+        self.reported = after
         return [(text, left) for text in begun + over]
 
 

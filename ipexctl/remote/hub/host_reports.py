@@ -1,21 +1,21 @@
-"""What hosts report of ranks and programs: read once, and what no host of ours sends is refused."""
+"""Reads what hosts report about ranks and programs; raises ValueError for invalid values."""
 
 import json
 
-LARGEST = 64 * 1024  # of what a host says of a rank's place
+LARGEST = 64 * 1024  # characters of JSON that a host reports about a rank's placement
 
 
 def failed(how):
-    """Did a rank that ended so fail? One that torch-ccl aborted had done its work."""
+    """Whether a rank with this end failed. One that torch-ccl aborted had finished its work."""
     return how.get("code") != 0 and how.get("aborted") is not True
 
 
 def by_signal(code):
-    """Was a program of MPI killed? A shell around it says 128 + the signal."""
+    """Whether a signal ended a program of MPI. A shell around it exits with 128 + the signal."""
     return code < 0 or 128 < code < 128 + 65
 
 
-def whole(value):
+def number(value):
     if type(value) is not int or abs(value) >= 1 << 31:
         raise ValueError("no number")
     return value
@@ -42,11 +42,11 @@ def small(value):
 
 
 def end_of(how):
-    """How a rank ended, in one way, and nothing else that may be in it."""
-    code, signal = (None if how.get(k) is None else whole(how[k]) for k in ("code", "signal"))
+    """The known fields of a rank's end: it has exactly one of code, signal and lost."""
+    code, signal = (None if how.get(k) is None else number(how[k]) for k in ("code", "signal"))
     lost = how.get("lost") is True
     if [code is not None, signal is not None, lost].count(True) != 1:
-        raise ValueError("it has no end or two")
+        raise ValueError("a rank without an end, or with two")
     usage, hints = how.get("usage"), how.get("hints")
     if usage is not None:
         usage = {key: amount(usage[key]) for key in ("seconds", "cpu", "memory")}

@@ -1,6 +1,6 @@
-"""The two parts that supervisors of a run have: one decides, the others report to it.
+"""The two roles of a run's supervisors: Hub on the first host decides, Spoke on the others reports.
 
-The hub is the first host's. Nothing here waits for whoever watches the run.
+Nothing here waits for the commands that watch the run.
 """
 
 import queue
@@ -14,10 +14,10 @@ from ipexctl.remote.own_process import start_thread
 
 CUT = "the connection ended"
 LOOK = 0.25  # seconds between looks at the clock
-AT_ONCE = 256  # events that are taken before what follows is passed on
-STOP_WAIT = 8.0  # for the other hosts' last words
-LAST_WORD = 2.0  # to be heard by the hub
-GONE = 2.0  # seconds for a host to be heard again, when there is another sign that it is lost
+AT_ONCE = 256  # events processed before orders and facts are sent
+STOP_WAIT = 8.0  # seconds for the last messages of the other hosts
+LAST_WORD = 2.0  # seconds for the hub to receive the last message
+GONE = 2.0  # seconds until a host counts as lost once another sign says so
 ENDED = "the supervisor of the run was killed there, or the host shut down"
 
 
@@ -29,7 +29,7 @@ def is_failure(event):
 
 
 class Hub:
-    """Takes what all hosts report, one thing at a time, and passes on what follows."""
+    """Processes the reports of all hosts one at a time; sends the resulting orders and facts."""
 
     def __init__(self, supervisor, run):
         self.supervisor = supervisor
@@ -41,12 +41,12 @@ class Hub:
         self.link = None
         self.next_look = 0.0
         self.doubts = {}  # host -> since when the watcher does not reach it, and why
-        self.told_over = False
+        self.over_sent = False
         self.swept = {}  # host -> processes that would not go
         self.all_swept = threading.Event()
 
     def begin(self):
-        """Returns the port on which it waits for the others, 0 if there are none."""
+        """Returns the port on which the other hosts connect, 0 if there are none."""
         port = 0
         if self.others:
             try:
@@ -71,7 +71,7 @@ class Hub:
         self.inbox.put((host, event if isinstance(event, dict) else {}))
 
     def ask(self, header):
-        """By who watches the run."""
+        """A request of a command that watches the run."""
         self.inbox.put((None, header))
 
     def loop(self):
@@ -84,14 +84,14 @@ class Hub:
             self.tell_all({"stop": True, "why": what})
 
     def turn(self):
-        """What has come, and what follows from it."""
+        """Process the events that have arrived, then send what follows from them."""
         taken = self.waiting()
         now = time.monotonic()
         for host, event in taken:
             if host is not None:
-                self.heard(host, event, now)
+                self.take_report(host, event, now)
             else:
-                self.asked(event, now)
+                self.take_request(event, now)
         if now >= self.next_look:
             self.next_look = now + LOOK
             self.look_at_hosts(now)
@@ -108,7 +108,7 @@ class Hub:
             pass
         return found
 
-    def heard(self, host, event, now):
+    def take_report(self, host, event, now):
         if event.get("event") == "swept":
             left = event.get("survivors")
             self.swept[host] = left if type(left) is int and left >= 0 else None
@@ -123,7 +123,7 @@ class Hub:
             self.all_swept.set()
 
     def blame(self, host, now):
-        """What fails while another host's link is down fails because of that host."""
+        """A failure while another host's link is down is a consequence of losing that host."""
         settled = self.judge.decided or self.judge.all_ended()
         if self.link is not None and not settled:
             there = self.link.connected() | {host, self.name}
@@ -131,7 +131,7 @@ class Hub:
                 if other not in there and other in self.judge.env_files:
                     self.judge.host_lost(other, CUT, now)
 
-    def asked(self, header, now):
+    def take_request(self, header, now):
         if "interrupt" in header:
             self.judge.ask_to_end(header["interrupt"], header["seconds"], now)
         elif "doubt" in header:
@@ -163,21 +163,21 @@ class Hub:
     def pass_on(self):
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []
-        if self.judge.over and not self.told_over:
+        if self.judge.over and not self.over_sent:
             well = self.judge.all_well()
             facts.append({"event": "over", "why": self.judge.over, "well": well})
         for host, order in orders:
             self.send(host, order)
         if facts:
             self.publish(facts)
-        if self.judge.over and not self.told_over:
-            self.told_over = True
+        if self.judge.over and not self.over_sent:
+            self.over_sent = True
             self.supervisor.stopped = self.judge.over
             self.tell_all({"stop": True, "why": self.judge.over})
-            self.count_swept()  # those that are lost will not tell
+            self.count_swept()  # lost hosts will not report
 
     def publish(self, facts):
-        """Every host has them in its journal, so that any can tell."""
+        """Record facts in the journal of every host, so that any of them can report the run."""
         self.supervisor.note_facts(facts)
         for host in self.others:
             self.send(host, {"facts": facts})
@@ -197,14 +197,14 @@ class Hub:
             self.ask({"over": why})
 
     def look_at_watcher(self, lease):
-        """Ends the run when nothing is heard of whoever has to watch it."""
+        """End the run if the command that it depends on is silent for too long."""
         silence = time.monotonic() - self.supervisor.last_heard
         if silence > lease and not self.run["lives_on"]:
             self.supervisor.stopped = "no message from ipexctl for %.0f s" % silence
             self.ask({"over": self.supervisor.stopped})
 
     def finish(self, survivors):
-        """The run is over here; the others say what they found."""
+        """Returns the surviving processes of each host. `survivors`: of this one."""
         if self.link is not None:
             self.all_swept.wait(STOP_WAIT)
             self.link.close()
@@ -214,12 +214,12 @@ class Hub:
 
 
 class Spoke:
-    """Of any other host."""
+    """The part of every other supervisor: it reports to the hub."""
 
     def __init__(self, supervisor, asked):
         self.supervisor = supervisor
         self.hub = asked["hub"]
-        self.told_hub = False
+        self.hub_is_known = False
         self.paths = host_paths.HostPaths([(supervisor.plan["host"], ""), (self.hub, "")])
         try:
             self.link = hub_link.Spoke(
@@ -234,8 +234,8 @@ class Spoke:
         return 0
 
     def ask(self, header):
-        if "hub" in header and not self.told_hub:
-            self.told_hub = True
+        if "hub" in header and not self.hub_is_known:
+            self.hub_is_known = True
             address, port = header["hub"]
             self.link.connect(address, port)
 
@@ -245,16 +245,16 @@ class Spoke:
         self.link.send(event)
 
     def hub_lost(self, why):
-        """Nobody else can note it here."""
+        """Only this host can record it here."""
         self.supervisor.note_facts([{"event": "lost", "host": self.hub, "why": why}])
 
     def starter_gone(self, why):
-        """The run is the hub's. But where that is, only who starts the run can tell."""
-        if not self.told_hub:
+        """The run depends on the hub; but only the starting command can say where that listens."""
+        if not self.hub_is_known:
             self.supervisor.stop(why)
 
     def look_at_watcher(self, lease):
-        """Ends this part of the run when its hub is lost."""
+        """End this part of the run if its hub is lost."""
         now = time.monotonic()
         silence = now - self.link.heard()
         if self.link.met():

@@ -1,7 +1,7 @@
-"""What a run does next, from what its hosts report. No I/O and no clock: `now` is given.
+"""Decides what a run does next, from the reports of its hosts. No I/O, no clock: `now` is given.
 
-`orders` are for hosts, `facts` for whoever watches the run, in the order in which they happened;
-who calls takes them away. `over`: why the run is to be stopped.
+`orders` are for hosts; `facts` are what happened, in order, for the journals and for commands that
+watch the run. The caller empties both. `over`: why the run has to be stopped.
 """
 
 from ipexctl.remote.hub import host_paths, mpi_launch
@@ -11,19 +11,19 @@ from ipexctl.remote.hub.host_reports import (
     by_signal,
     end_of,
     failed,
+    number,
     small,
-    whole,
 )
 
-FAIL_GRACE = 3.0  # after the first failure the other ranks may still say their last words
+FAIL_GRACE = 3.0  # seconds after the first failure for the other ranks' last output
 LOST_GRACE = 1.0
 MPIRUN_GRACE = 2.0  # mpirun has ended: its ranks follow at once, or something else is wrong
 DAEMON_GRACE = 3.0
 END_WAIT = 10.0  # for mpirun, when all its ranks have ended
-SPARE_LAUNCHES = 16  # that mpirun may ask for twice
+SPARE_LAUNCHES = 16  # launches that mpirun may repeat
 TAIL, SHORT_TAIL = 8192, 512  # characters of a rank's output that every host keeps
 LONG_TAILS = 16  # of the ranks that failed first
-ENDED = "ended"  # why a run is stopped of which nothing is left
+ENDED = "ended"  # why a run is stopped when nothing of it is left
 
 
 class Judge:
@@ -37,12 +37,12 @@ class Judge:
         self.orders = []
         self.facts = []
         self.over = ""
-        self.deadline = None  # when what is left gets killed
+        self.deadline = None  # when the remaining processes are killed
         self.begun = False  # all hosts were ready, and the ranks are started
         self.env_files = {}  # host -> the file with its programs' environment: it is ready
         self.started = set()
         self.ended = {}  # rank -> whether it ended well
-        self.decided = False  # something has failed, or somebody asked for the end
+        self.decided = False  # a fact has ended the run: a failure, or a request
         self.asked = False  # the ranks were told to end
         self.lost = set()
         self.paths = host_paths.HostPaths([(h["host"], h["address"]) for h in run["hosts"]])
@@ -59,7 +59,7 @@ class Judge:
             return
         try:
             getattr(self, "on_%s" % event.get("event"))(host, event, now)
-        except Exception:  # whatever it sends, it is that host which is lost
+        except Exception:  # an invalid message: that host is lost, not the run's hub
             self.host_lost(host, "the host sent an invalid message", now)
 
     def tick(self, now):
@@ -83,7 +83,7 @@ class Judge:
         return self.all_ended() and all(self.ended.values())
 
     def ask_to_end(self, by, seconds, now):
-        """Ctrl-C or `ipexctl stop`; the second time nobody waits any longer."""
+        """Ctrl-C or `ipexctl stop`. A second request ends the run at once."""
         if self.over:
             return
         if self.asked:
@@ -101,14 +101,14 @@ class Judge:
         self.soon(now + LOST_GRACE)
 
     def broken(self, host, what):
-        """A host that could not do its part."""
+        """A host could not do its part."""
         if not self.over:
             self.lost.add(host)
             self.fact("broken", host=host, what=what)
             self.over = what
 
     def abandoned(self, why):
-        """By the command that started the run, which is to end with it."""
+        """The command that the run depends on has ended."""
         if not self.over:
             self.fact("abandoned", host=self.first, why=why)
             self.over = why
@@ -122,7 +122,7 @@ class Judge:
                 self.start()
 
     def start(self):
-        """From here on the run does not need the command that asked for it."""
+        """From here on, the run does not need the command that started it."""
         self.begun = True
         self.fact("go", plan=self.run.get("shown"))
         if self.run["mpirun"]:
@@ -134,7 +134,7 @@ class Judge:
             self.order(host["host"], {"spawn": "daemon%d" % key, "argv": host["starter"]})
 
     def on_launch(self, host, event, now):
-        """mpirun wants a daemon: only what is in the plan is started, and only where it is."""
+        """mpirun requests a daemon. Only daemons of the plan are started, each on its own host."""
         key, argv = int(event["key"]), [str(word) for word in event["argv"]]
         self.launches += 1
         if self.launches > len(self.hosts) + SPARE_LAUNCHES:
@@ -164,13 +164,13 @@ class Judge:
         self.order(to, {"spawn": "daemon%d" % key, "argv": argv})
 
     def on_unlaunch(self, host, event, now):
-        """mpirun has ended the program by which it asked for a daemon."""
+        """mpirun has ended the program with which it requested a daemon."""
         key = int(event["key"])
         if host == self.first and key in self.spawned:
             self.order(self.spawned[key], {"kill": "daemon%d" % key})
 
     def on_exited(self, host, event, now):
-        name, code, error = str(event["key"]), whole(event["code"]), event.get("error", "")
+        name, code, error = str(event["key"]), number(event["code"]), event.get("error", "")
         key = None if name == "mpirun" else int(name[len("daemon") :])
         if not self.is_of(host, key) or key in self.gone:
             return
@@ -195,13 +195,13 @@ class Judge:
             self.order(host, {"exited": key, "code": code})
 
     def is_of(self, host, key):
-        """Did that host start this daemon, or mpirun?"""
+        """Whether that host started this daemon, or mpirun (None)."""
         if key is None or key in self.by_ssh:
             return host == self.first
         return self.spawned.get(key) == host
 
     def program_ended(self, who, host, code, error, deadline, asked=False):
-        """`asked`: it was killed, since mpirun had given it up for a reason that is yet to come."""
+        """`asked`: killed because mpirun gave up, for a reason that will still be reported."""
         if self.all_ended():
             return
         self.soon(deadline)
@@ -219,7 +219,7 @@ class Judge:
             self.fact("rank", host=host, refused=str(event["refused"])[:400])
             self.over = str(event["refused"])[:400]
             return
-        rank = whole(event["rank"])
+        rank = number(event["rank"])
         if rank not in self.ranks[host]:
             self.host_lost(host, "it reported a rank that is not on this host", now)
         elif "ended" not in event:
@@ -234,7 +234,7 @@ class Judge:
             self.rank_ended(host, rank, end_of(event["ended"]), str(event.get("tail", "")), now)
 
     def rank_ended(self, host, rank, how, tail, now):
-        """A wrapper whose rank failed is not told to go: MPI would end the others at once."""
+        """The wrapper of a failed rank has to stay: if it exits, MPI ends the others at once."""
         well = self.ended[rank] = not failed(how)
         failures = len(self.ended) - sum(self.ended.values())
         tail = tail[-(SHORT_TAIL if well or failures > LONG_TAILS else TAIL) :]
@@ -248,19 +248,19 @@ class Judge:
             self.soon(now + FAIL_GRACE)
 
     def on_unanswered(self, host, event, now):
-        """Its ranks get no answer from some addresses."""
+        """Some addresses do not answer its ranks."""
         peers = [(address, amount(seconds)) for address, seconds in event["peers"]]
         addresses([address for address, _ in peers])
         self.paths.take(host, addresses(event["own"]), peers, now)
 
     def on_frozen(self, host, event, now):
-        rank, seconds = whole(event["rank"]), amount(event["seconds"])
+        rank, seconds = number(event["rank"]), amount(event["seconds"])
         if rank in self.ranks[host] and rank not in self.ended and not self.decided:
             self.fact("frozen", host=host, rank=rank, seconds=seconds)
             self.deadline = now
 
     def on_stop(self, host, event, now):
-        """`ipexctl stop`, which asks on every host: heard twice it only hurries."""
+        """`ipexctl stop` asks every host; a repetition only shortens the remaining time."""
         seconds = amount(event["seconds"])
         if self.asked:
             self.soon(now + seconds)
@@ -276,7 +276,7 @@ class Judge:
         self.asked = True
         for host in self.hosts:
             self.order(host, {"signal": 2, "why": why})
-        self.soon(deadline if self.started else self.began)  # nobody has anything to save
+        self.soon(deadline if self.started else self.began)  # no rank has anything to save
 
     def order(self, host, order):
         if host not in self.lost:
@@ -289,7 +289,7 @@ class Judge:
 
 
 def is_decisive(fact):
-    """Does the run end by it, if it is the first of its kind?"""
+    """Whether this fact ends the run, if no other has before."""
     if fact.get("event") != "rank":
         return fact.get("event") not in ("note", "go")
     how = fact.get("ended")

@@ -1,4 +1,4 @@
-"""What mpirun asks for while it starts: only the daemons of this run, and where the plan has them.
+"""Checks the launches that mpirun requests: only daemons of this run, on the hosts of the plan.
 
 `run` is what run/watch/start_request.py tells the first host of all hosts.
 """
@@ -11,7 +11,7 @@ SHELL = ";&|<>()"
 
 
 class NotOfThisRun(Exception):
-    """It says what mpirun asked for."""
+    """mpirun requested something else; the message says what."""
 
 
 def read(run, argv):
@@ -53,7 +53,7 @@ def quoted(words):
 
 
 def daemon(run, words):
-    """Its name and its words."""
+    """The daemon's name and arguments."""
     mpi = run["mpi"]
     split = split_line(" ".join(words))
     begins = next((i for i, word in enumerate(split) if is_daemon(word, run)), None)
@@ -85,7 +85,7 @@ def is_daemon(word, run):
 
 
 def of_host(mpi, target, words):
-    """Without what is node0's alone: each host has its own interface, and its own settings."""
+    """The arguments without node0's interface and settings, which differ on each host."""
     at = 0
     while at < len(words):
         word, name = words[at], words[at + 1 : at + 2]

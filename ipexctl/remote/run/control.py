@@ -19,7 +19,7 @@ PAUSE = 0.05
 
 
 def address(run_id, host):
-    """A socket's name has 107 bytes at most, a host's name may have more."""
+    """The host's name is hashed because a socket's name has at most 107 bytes."""
     short = hashlib.sha256(host.encode("utf-8")).hexdigest()[:16]
     return "\0ipexctl-run/%d/%s/%s" % (os.getuid(), run_id, short)
 
@@ -125,7 +125,7 @@ def ask(run_id, host, message):
 
 
 def is_alive(run_id, host):
-    """Is there a supervisor? It may be stopped, and its queue full of other users' connections."""
+    """Whether a supervisor exists, even one that is stopped or whose queue is full."""
     try:
         with connected(run_id, host) as link:
             return link is not None
@@ -174,6 +174,6 @@ def connect(link, address, patience=None):
 
 
 def peer(link):
-    """The user at the other end."""
+    """The user id at the other end."""
     creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return struct.unpack("3i", creds)[1]

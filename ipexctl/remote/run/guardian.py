@@ -69,7 +69,7 @@ def close(listener):
 
 
 def note(asked, how, survivors, seconds):
-    """What the supervisor could not: how and when this host's part of the run ended."""
+    """Record how and when this host's part of the run ended, in place of the supervisor."""
     end = {"at": round(seconds, 3)}  # it began when this did
     try:
         top = root_folder.checked(asked["root"])

@@ -54,7 +54,7 @@ def op_list(call, h):
 
 
 def name_in(run, folder, name):
-    """This host's name in the run: another controller may have called it by its address, say."""
+    """This host's name in the run: another controller may use its address instead."""
     names = journal.names(folder)
     if name in names:
         return name
@@ -93,7 +93,7 @@ def op_stop(call, h):
 
 
 def summary(records):
-    """One pass; a record that says nothing we know is passed over.
+    """The records of a journal in one pass; unknown ones are skipped.
 
     {format, about, began, seconds, started, ok, over, result, begun: did all hosts become ready,
     facts: those by which the run ended, the first first, own: the same of this host alone, which
@@ -139,7 +139,7 @@ def summary(records):
 
 
 def take_fact(found, fact, at):
-    """One of those that the hub tells all hosts."""
+    """A fact that the hub sent to all hosts."""
     if fact.get("event") == "go":
         found["begun"] = True
     elif "cut" in fact:
@@ -154,7 +154,7 @@ def add(facts, fact):
 
 
 def last_line(folder, records):
-    """Of the lowest rank that has started here: [rank, text]."""
+    """The last line of the lowest rank that started here: [rank, text]."""
     ranks = [r["started"] for r in records if isinstance(r.get("started"), int)]
     if not ranks:
         return None

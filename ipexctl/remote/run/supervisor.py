@@ -30,7 +30,7 @@ NOTED = {"event": "noted", "record": None}
 
 
 def run(link, asked, scratch, pulse):
-    """Until the run is over here and its watchers know it. The guardian sees `pulse`."""
+    """Returns when the run is over here and its watchers know. The guardian watches `pulse`."""
     supervisor = Supervisor(link, asked, scratch, pulse)
     try:
         supervisor.serve()
@@ -105,7 +105,7 @@ class Supervisor:
             listener.close()
 
     def hear(self, watcher, header):
-        """What an agent passes on, of whoever watches the run. None: it has gone."""
+        """A message from a command that watches the run. None: its connection ended."""
         starts = watcher is self.starter
         if header is None:
             if starts:
@@ -129,11 +129,11 @@ class Supervisor:
         self.ending_since = self.ending_since or time.monotonic()
 
     def is_ending(self, at):
-        """Was the end of the run here decided by then? What ends later was ended by us."""
+        """Whether the run was ending here at that time: what ends later was ended by us."""
         return self.ending_since is not None and at >= self.ending_since
 
     def orders(self):
-        """Until the run is to end. Returns why it is."""
+        """Execute orders until the run has to end; returns why."""
         while True:
             self.busy_since = None
             order = self.inbox.get()
@@ -159,12 +159,12 @@ class Supervisor:
             self.ranks.answer_launch(order)
 
     def note(self, record, sync=False, last=False):
-        """In the journal. Watchers read it there."""
+        """Write to the journal, where watchers read it."""
         self.add(record, sync, last)
         self.emit(NOTED)
 
     def add(self, record, sync=False, last=False):
-        """With the seconds since the run began here."""
+        """Write to the journal, with the seconds since the run began here."""
         with self.writing:
             if self.journal is None:
                 return
@@ -176,14 +176,14 @@ class Supervisor:
             self.emit(dict(NOTED, record=record))
 
     def note_facts(self, facts):
-        """What the hub says of the run."""
+        """Record what the hub says about the run."""
         decisive = any(judge.is_decisive(fact) for fact in facts)
         for number, fact in enumerate(facts, 1):
             self.add({"fact": fact}, sync=decisive and number == len(facts))
         self.emit(NOTED)
 
     def answer(self, message):
-        """To a question or an order from this host: control.py."""
+        """Answer a question or an order from this host (control.py)."""
         if "stop" in message:
             self.report({"event": "stop", "by": message["stop"], "seconds": message["seconds"]})
         return {"alive": True}
@@ -193,7 +193,7 @@ class Supervisor:
         self.part.report(event)
 
     def emit(self, event):
-        """To whoever watches; the run does not wait for them."""
+        """Send an event to all watchers; the run does not wait for them."""
         self.watchers.tell(event)
 
     def watch_lease(self):
@@ -206,7 +206,7 @@ class Supervisor:
             time.sleep(0.5)
 
     def end(self, why):
-        """Kills what is left of the run, looks again, and tells who would not go."""
+        """Kill what is left of the run; returns the processes that could not be killed."""
         with self.lock:
             if self.survivors is None:
                 self.set_ending()
@@ -220,7 +220,7 @@ class Supervisor:
     # -- logs --
 
     def log_begins(self, key, path):
-        """Agents read it from here on."""
+        """Create the log; agents read it from now on."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         self.note({"log": key, "file": os.path.basename(path)})
 

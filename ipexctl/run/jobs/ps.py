@@ -133,7 +133,7 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
 
 
 def reached(fleet: Fleet, run: Run) -> dict[str, Host]:
-    """The hosts that reported the run, by their names in it: of each, the one to be asked."""
+    """The hosts that reported the run, by their names in it."""
     alive = {host.name: host for host in fleet.alive}
     return {part.host: alive[part.target] for part in run.seen if part.target in alive}
 
@@ -204,7 +204,7 @@ def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
 
 
 def _again(fleet: Fleet, run: Run) -> Run:
-    """As it stands now. Raises Unreachable where no host that has it answers any more."""
+    """The run's current state. Raises Unreachable if none of its hosts answers any more."""
     hosts, began = tuple(reached(fleet, run).values()), time.monotonic()
     while True:
         found = look(fleet, only=run.id)

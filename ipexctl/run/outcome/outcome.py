@@ -44,7 +44,7 @@ class Load:
 
 @dataclass(frozen=True)
 class HostEnd:
-    """What a host said when the run was over. `survivors` None: it could not be asked."""
+    """What a host reported when the run was over. `survivors` None: it was unreachable."""
 
     host: str
     survivors: int | None
@@ -108,13 +108,13 @@ class RunResult:
         return tail[traceback_start(tail) :]
 
     def reachable(self, host: str) -> bool:
-        """Did the host say its last word of the run, so that it can be asked for more?"""
+        """Whether the host was reachable at the end of the run."""
         return any(h.host == host and h.logs for h in self.hosts)
 
 
 @dataclass(frozen=True)
 class Left:
-    """The run goes on without who started it. `why` is empty where that was asked for."""
+    """The run continues without this command. `why` is empty if the user asked for that."""
 
     run_id: str
     why: str = ""
@@ -126,7 +126,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Tally:
-    """How a run stands."""
+    """The current state of a run, for status lines."""
 
     ranks: int
     alive: int
@@ -205,7 +205,7 @@ def _last_words(tail: Sequence[str]) -> str:
 
 
 def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
-    """The known failure that the first failing rank's last words tell of, or else its end."""
+    """The known failure that matches the first failed rank's last lines, or the cause."""
     if result.gpu_check:
         return next(cause for cause in table() if cause.slug == GPU_CHECK)
     if result.ended_by == "timeout":  # what ranks say after Ctrl-C is no cause

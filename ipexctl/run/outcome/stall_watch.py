@@ -1,4 +1,4 @@
-"""Hosts and ranks that are silent or stand still: what is told of them, and when. No clock here."""
+"""When to report silent hosts, and ranks that are stopped or print nothing. No clock here."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Health:
         return tuple(shares)
 
     def news(self, now: float, heard: Mapping[str, float]) -> list[str]:
-        """What is to be told now. `heard`: when each host was last heard."""
+        """The notes to show now. `heard`: time of each host's last message."""
         quiet = {host: now - at for host, at in heard.items() if now - at >= SHOWN_AFTER}
         notes = [
             f"{host} has not responded for {seconds:.0f} s; after {self.host_timeout:g} s it is "

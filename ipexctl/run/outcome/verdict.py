@@ -1,4 +1,4 @@
-"""How a run ended: decided here alone, from what its hub noted, for whoever asks.
+"""How a run ended, decided from what its hub recorded.
 
 The hub ends a run at its first decisive fact (remote/hub/judge.py) and notes every one of them in
 the journals of all hosts. `run` and `attach` get them as they happen; `ps`, `wait` and `stop` read
@@ -43,7 +43,7 @@ UNKNOWN = "unknown"  # it has ended, and no host knows how
 
 @dataclass(frozen=True)
 class Fact:
-    """What the hub noted, of a host or of the run."""
+    """A record of the hub, about a host or the run."""
 
     host: str
     event: Event
@@ -64,7 +64,7 @@ class Verdict:
 
 
 def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | None:
-    """`facts` in the order in which the hub noted them, `ranks` of the run. None: not ended yet."""
+    """`facts` in the order in which they were recorded; `ranks`: their number. None: not ended."""
     fact, found = next(((f, m) for f in facts if (m := _meaning(f, ranks))), (None, None))
     if fact is None or found is None:
         return None
@@ -77,7 +77,7 @@ def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | 
 
 @dataclass
 class Heard:
-    """What a viewer has heard of the end of a run."""
+    """What this command has received about the end of a run."""
 
     ranks: int
     facts: list[Fact] = field(default_factory=list)  # of the hub, by which it ends
@@ -125,7 +125,7 @@ def of_rank(end: RankEnd) -> Verdict:
 
 
 def _meaning(fact: Fact, ranks: int) -> Verdict | None:
-    """The end of the run by this fact alone; None if it does not end one."""
+    """The verdict by this fact alone; None if it does not end a run."""
     host = fact.host
     match fact.event:
         case run_events.RankEnded(end) if not end.ok:
@@ -157,7 +157,7 @@ def _meaning(fact: Fact, ranks: int) -> Verdict | None:
 
 
 def read_all(rows: Any, host: str = "") -> list[Fact]:
-    """Of a journal, without what no hub of ours notes. `host`: of facts that name none."""
+    """The valid facts of a journal. `host`: of facts that name none."""
     rows = ({"host": host, **row} for row in listed(rows) if isinstance(row, dict))
     return [fact for row in rows if (fact := read(row))]
 
@@ -176,7 +176,7 @@ def read(raw: Mapping[str, Any]) -> Fact | None:
 
 @dataclass(frozen=True)
 class Ending:
-    """What the ranks did not tell."""
+    """What the ranks themselves do not report."""
 
     run_id: str
     seconds: float

@@ -47,17 +47,17 @@ class Link:
     name: str
     agent: Agent
     number: int = 0
-    heard: float = 0.0  # any word
+    heard: float = 0.0  # time of its last message
     at: int = 0  # up to where its journal was read
     read: dict[Key, int] = field(default_factory=dict)  # bytes of each log that came
-    unshown: int = 0  # bytes of output on their way to the eyes
-    owed: int = 0  # bytes painted, and not yet given back to the host
+    unshown: int = 0  # bytes of output that are not painted yet
+    owed: int = 0  # bytes painted but not acknowledged yet
     left: int = 0  # bytes of output that were to come when its ranks had ended
     came: int = 0  # bytes of output since the end of the run
     said: set[str] = field(default_factory=set)  # what a host says once
     end: HostEnd | None = None
     lost: bool = False
-    away: float = 0.0  # since when we do not reach it, while the hub may
+    away: float = 0.0  # time when the connection ended; the hub may still reach it
 
     @property
     def open(self) -> bool:
@@ -65,7 +65,7 @@ class Link:
 
     @property
     def done(self) -> bool:
-        """It has said its last word."""
+        """Whether it has sent its last message."""
         return self.end is not None and bool(self.end.logs)
 
 
@@ -111,26 +111,26 @@ class HostLinks:
         self._open(link, "run.run_watch.start", {**order, **self._from(link)})
 
     def attach(self, link: Link) -> None:
-        """To a part that has begun."""
+        """Watch a part of the run that has begun."""
         lease = self.run.options.host_timeout
         asked = {"run_id": self.run.run_id, "lease": lease, **self._from(link)}
         self._open(link, "run.run_watch.attach", asked)
 
     def reach_again(self, name: str) -> None:
-        """In the background: the agent will be in the inbox."""
+        """Reconnect in the background; the inbox gets a Reached."""
         if self.reach and not self.closed and name not in self.awaited:
             self.awaited.add(name)
             threading.Thread(target=self._reach, args=(name, self.reach), daemon=True).start()
 
     def reached(self, name: str, agent: Agent) -> None:
-        """Goes on where the connection before this one was cut."""
+        """Continue where the connection before this one was cut."""
         self.awaited.discard(name)
         before = self.links.get(name)
         link = Link(name, agent, at=before.at, read=before.read) if before else Link(name, agent)
         self.attach(link)
 
     def give_up(self, name: str) -> None:
-        """The hub has lost it, too."""
+        """Stop waiting for a host that the hub has lost too."""
         if name in self.links:
             self.links[name].lost = True
         self.awaited.discard(name)
@@ -161,7 +161,7 @@ class HostLinks:
         threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: Link) -> None:
-        """One thread per host. What it reads is checked here, and waits here while we are busy."""
+        """A thread per host: reads and checks its messages; waits while the inbox is full."""
         name = link.name
         last: IpexctlError = Cut("the connection ended")
         try:
@@ -184,7 +184,7 @@ class HostLinks:
             last = Cut(e.what, why=e.why, hint=e.hint)
         except IpexctlError as e:
             last = e
-        except Exception as e:  # whatever it sends, it is this host that is lost
+        except Exception as e:  # an invalid message loses only this host
             last = RunFailed(
                 f"the host sent an invalid message: {type(e).__name__}",
                 hint=REPORT,

@@ -1,4 +1,4 @@
-"""What is told of a run while it lasts, beside its output: each thing once, and not too often."""
+"""Notes about a run while it lasts: each one once, and not too often."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ipexctl.run.watch.run_watchers import Painter
 
 BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds: where they are lines, and where they are redrawn
 MOST_BARS, MOST_REDRAWN = 8, 256  # at once
-STRAGGLE = 30.0  # ranks that go on so long after others have ended are told of
+STRAGGLE = 30.0  # seconds after others ended until a note names the ranks that still run
 LOGS_AFTER = 3.0  # the rest of the logs takes so long: say how much there is
 LOGS_EVERY = 10.0
 
@@ -43,7 +43,7 @@ class Teller:
         )
 
     def bars(self, now: float) -> None:
-        """Progress bars without an end, now and then."""
+        """Show unfinished progress bars every few seconds."""
         self._bars = self._bars or now
         drawn = self.painter.view.lossy
         if now - self._bars > (BARS_REDRAWN if drawn else BARS_EVERY):
@@ -69,7 +69,7 @@ class Teller:
             )
 
     def away(self, name: str, hub: str) -> None:
-        """A host to which the connection ended. `hub`: "" if it is that."""
+        """The connection to a host ended. `hub`: empty if the host itself is the hub."""
         text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
         if hub:
             text = f"the run continues, because {hub} can reach it; its output is shown once it is "
@@ -77,7 +77,7 @@ class Teller:
         self.painter.note(f"{name}: no connection from this machine; {text}")
 
     def rest_of_logs(self, now: float, left: int) -> None:
-        """The ranks have ended; so many bytes of their output are still to come."""
+        """The ranks have ended; `left` bytes of their output have not arrived yet."""
         self._logs = self._logs or now + LOGS_AFTER - LOGS_EVERY
         if left > 0 and now - self._logs > LOGS_EVERY:
             self._logs = now
@@ -90,7 +90,7 @@ class Teller:
 def tell_left(
     painter: Painter, left: Left, target: Target, root: str, wanted: Sequence[str] = ()
 ) -> None:
-    """The run goes on; this is how to come back. `wanted`: files to be fetched at its end."""
+    """Say how to return to a run that continues. `wanted`: files to fetch when it has ended."""
     if left.why:
         painter.note(f"no host can be reached from here any more: {left.why}")
         painter.note("the run continues if its hosts are up")

@@ -1,4 +1,4 @@
-"""Who watches a run, and a thread between: a terminal that stands still must not stop the run."""
+"""Views of a run, and the thread that paints them: a stopped terminal must not stop the run."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Painter:
         self._todo.put(lambda: self.view.planned(run_id, plan))
 
     def interrupted(self) -> None:
-        """From now on tracebacks of KeyboardInterrupt are not shown."""
+        """Hide tracebacks of KeyboardInterrupt from now on."""
         if not self._data:
             self._traces = self._traces or InterruptTraces()
 
@@ -172,7 +172,7 @@ class Painter:
 
     @property
     def full(self) -> bool:
-        """What comes now would not be drawn: it is to be given to `drop`."""
+        """The terminal is behind: new output goes to `drop` instead of `output`."""
         with self._lock:
             return self.view.lossy and self._backlog > BACKLOG
 
@@ -183,7 +183,7 @@ class Painter:
         self._give_back(host, size)
 
     def missed(self, rank: int) -> bool:
-        """Are the rank's last lines among those that were not drawn?"""
+        """Whether the rank's last lines were dropped."""
         with self._lock:
             return rank in self._missed
 
@@ -213,7 +213,7 @@ class Painter:
 
     @property
     def behind(self) -> bool:
-        """There is output that was not painted yet."""
+        """Whether there is output that is not painted yet."""
         with self._lock:
             return self._waiting > 0
 
@@ -224,7 +224,7 @@ class Painter:
         return shown
 
     def close(self) -> None:
-        """Returns when all is painted. Raises what went wrong in a view, OSError apart."""
+        """Wait until everything is painted. Raises an error of the view, except OSError."""
         self._todo.put(None)
         while self._thread.is_alive():
             self._thread.join(0.2)  # short, so that Ctrl-C is heard
@@ -248,7 +248,7 @@ class Painter:
                 self.gone = True
 
     def _failed(self, error: OSError) -> None:
-        """A full disk is no reader that has left: the run goes on, and hosts keep its lines."""
+        """A full disk does not end the run: the hosts keep its output. A closed stdout does."""
         if error.errno not in _DISK_FULL:
             self.gone = True
             self.hung_up = error.errno == errno.EIO

@@ -1,4 +1,4 @@
-"""A run as it is watched: a loop over one queue, in which everything happens one at a time.
+"""Watches a run: a loop over one queue, which processes one message at a time.
 
 What the run does next is decided by its hub, on the first host (remote/hub); what all hosts report
 comes from there. Each host sends the output of its own ranks: WINDOW bytes ahead of what has been
@@ -97,7 +97,7 @@ class Session:
         return self.left or self._result()
 
     def _leaves(self) -> bool:
-        """The run goes on without us: as asked, or since we are cut off."""
+        """Whether to leave the run: on request, or because its hub cannot be reached."""
         begun = self.run.attached or bool(self.output.state.started)
         ends = self.ends.facts or self.seen_interrupts
         detach = self.run.options.detach and self.output.all_started and not ends
@@ -108,7 +108,7 @@ class Session:
         return self.left is not None
 
     def _without_hub(self, seconds: float) -> None:
-        """Is it gone, or only not reached from here? The others know, as they end without it."""
+        """The hub is lost, or only unreachable from here. If it is lost, the other hosts end."""
         if seconds > SETTLED and any(link.done for link in self.links.values()):
             self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
@@ -124,7 +124,7 @@ class Session:
         return self.over
 
     def _step(self) -> None:
-        """What has come, for a moment at most; then what is due."""
+        """Process messages for at most 0.1 s, then do what is due."""
         until = time.monotonic() + 0.1
         wait = 0.1
         with suppress(queue.Empty):
@@ -147,7 +147,7 @@ class Session:
         self.painter.tick(self.teller.tally(self.now - self.began, self.output.health))
 
     def _look_at_clock(self) -> None:
-        """Ten times a second; if not, we were suspended, and words of the hosts lie unread."""
+        """Called ten times a second. A gap means that we were suspended; hosts were not silent."""
         away, self.now = time.monotonic() - self.now, time.monotonic()
         if away > 2.0:
             for link in self.links.values():
@@ -213,7 +213,7 @@ class Session:
             self.patience = self.now + HUB_WAIT
 
     def _heed_time(self) -> None:
-        """Ranks and hosts that stand still."""
+        """Note ranks and hosts that do not respond."""
         if self.stopping:
             return
         for name, link in self.links.items():
@@ -248,7 +248,7 @@ class Session:
             self._event(link, word.of, event)
 
     def _reached(self, name: str, agent: Agent) -> None:
-        """A host whose connection had ended. Its words from then on are still there."""
+        """A lost connection is back; the host has kept everything since then."""
         if name not in self.wires.awaited:
             return  # it is lost to the hub, too
         before = self.links.get(name)
@@ -296,7 +296,7 @@ class Session:
                 self._decided(of, event)
 
     def _decided(self, of: str, event: run_events.Event) -> None:
-        """What the hub says, of a host or of the run."""
+        """A message of the hub, about a host or the run."""
         fact = Fact(of, event)
         if fact.decisive and not self.stopping:
             self.ends.facts.append(fact)
@@ -340,7 +340,7 @@ class Session:
             self._tell(self.hub, {"doubt": link.name, "why": last.killed})
 
     def _ready(self, name: str, port: int) -> None:
-        """The others are told where the hub waits for them."""
+        """Tell the other hosts where the hub listens."""
         if name == self.hub:
             for other in self.links:
                 if other != self.hub:
@@ -359,13 +359,13 @@ class Session:
         self.output.printed(link.name, event, self.now)
 
     def _cut(self, link: Link, why: str) -> None:
-        """Its connection ended; the run lives on there, if it does so without us."""
+        """The connection ended. Reconnect if the run survives that."""
         if self.run.options.lives_on or link.name != self.hub:
             self.wires.reach_again(link.name)
         self._lost(link, why)
 
     def _lost(self, link: Link, why: str) -> None:
-        """We hear it no more. Whether the run does is for the hub to say, but for itself."""
+        """A host is unreachable from here. The hub decides whether it is lost, but for itself."""
         name = link.name
         link.lost = True
         link.away = self.now
@@ -408,7 +408,7 @@ class Session:
         self.output.record.lacks(self.missing)
 
     def _told_all(self) -> list[str]:
-        """The hosts whose last word, and so all of their output, has come."""
+        """The hosts whose last message, and thus all output, has arrived."""
         return [name for name, link in self.links.items() if link.done]
 
     def _noted(self) -> Verdict | None:
