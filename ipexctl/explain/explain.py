@@ -1,4 +1,4 @@
-"""explain: what a check's id means, or which known failures a log tells of."""
+"""explain: what a check means, or which known failures are in a log."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _show_match(match: Match, console: Console) -> None:
 
 
 def _row(label: str, text: str, console: Console) -> None:
-    """Folded beside its label on a terminal; commands stay whole, to be copied."""
+    """Wrapped beside its label on a terminal; commands are not wrapped, so they can be copied."""
     width = max(40, console.width - len(_INDENT))
     for i, line in enumerate(text.splitlines()):
         parts = wrapped(line, width, "") if console.is_terminal else [line]

@@ -233,7 +233,7 @@ def _of_hostfile(path: Path) -> Migrated:
 
 
 def _text_of(data: bytes, kind: str) -> _Text:
-    """UTF-8; of Python what its coding line says; else each byte is kept as it is."""
+    """Decode as UTF-8, Python by its coding line, anything else byte for byte."""
     bom = _BOM if data.startswith(_BOM) else b""
     data = data.removeprefix(_BOM)
     if b"\0" in data:

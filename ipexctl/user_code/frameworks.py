@@ -17,7 +17,7 @@ IMPORTED = {
     "deepspeed": "deepspeed",
     "horovod": "horovod",
 }
-# a call of any of these says that ranks are meant to work together
+# a call of any of these means that the ranks work together
 GROUP_CALLS = frozenset(
     {"init_process_group", "init_device_mesh", "DistributedDataParallel", "fully_shard",
      "FullyShardedDataParallel", "init_distributed", "PartialState", "Accelerator"}
@@ -27,7 +27,7 @@ _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
 @dataclass(frozen=True)
 class Frameworks:
-    """What the script's own code says. Nothing found is no proof: code can come from elsewhere."""
+    """What the script's own code uses. It may use more: code can come from elsewhere."""
 
     used: frozenset[str] = frozenset()  # values of IMPORTED
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer

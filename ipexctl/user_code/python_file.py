@@ -21,7 +21,7 @@ _ENDS = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _CATCHES_NOTHING = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
 _VERSION_WORDS = ("version", "hasattr", "signature", "fields(")
 _IS_MAIN = frozenset({"__name__ == '__main__'", "'__main__' == __name__"})
-# what is inside one of these may not be evaluated, though the statement runs
+# expressions inside these may be skipped although the statement runs
 _MAYBE = (
     ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
     ast.ExceptHandler, ast.match_case,
@@ -118,7 +118,7 @@ class PythonFile:
         }
 
     def dotted(self, node: ast.expr) -> str:
-        """The name as its module has it: np.linalg -> numpy.linalg; "" for what is not a name."""
+        """The name with its module: np.linalg -> numpy.linalg; "" if the node is not a name."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -278,7 +278,7 @@ def text_of(node: ast.expr | None) -> str:
 
 
 def literal_of(node: ast.expr | None) -> str:
-    """A text as it is written, with ? for what is put in."""
+    """A string as written, with ? for each inserted value."""
     if isinstance(node, ast.JoinedStr):
         return "".join(
             text_of(part) if isinstance(part, ast.Constant) else _filled(part)

@@ -104,7 +104,7 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def _closed(text: str, at: int, closing: str) -> int:
-    """Behind $(...), ${...} or `...`, with what is nested in it."""
+    """The offset after $(...), ${...} or `...`, including nested ones."""
     at += 1 if closing == "`" else 2
     opening = {")": "(", "}": "{"}.get(closing, "")
     depth = 1

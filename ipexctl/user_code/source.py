@@ -78,4 +78,4 @@ class Source:
     gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line
     loopback: tuple[tuple[str, int], ...] = ()  # what sets the rendezvous to it; the line
     own_cuda: bool = False  # a class here has a method cuda() of its own
-    error: tuple[str, int] | None = None  # why it is no Python to the one here, and the line
+    error: tuple[str, int] | None = None  # why the local Python cannot parse it, and the line

@@ -1,4 +1,4 @@
-"""The text of a Python file -> what of it matters before its ranks start."""
+"""Read a Python file: the facts that matter before its ranks start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HUB_CALLS = {
 
 
 def read_source(path: str, text: str, *, main: bool) -> Source:
-    """`main`: it is the script, `__name__` is "__main__". Nothing is known of what is no Python."""
+    """`main`: it is the script, so `__name__` is "__main__". Invalid Python gives no facts."""
     try:
         return _source(path, PythonFile(text, main=main))
     except SyntaxError as e:

@@ -1,4 +1,4 @@
-"""A word of shell text: what it says without its quotes, and how it was typed."""
+"""A word of shell text: its value without quotes, and its text as typed."""
 
 from __future__ import annotations
 

@@ -186,9 +186,8 @@ def test_the_likeliest_cause_is_told_first_and_what_is_harmless_last(log, expect
 
 def test_the_line_that_is_shown_is_the_likeliest_one():
     warning = "x.py:3: UserWarning: No module named 'numpy'"
-    assert slugs(warning, "ModuleNotFoundError: No module named 'numpy'") == [
-        ("module-missing", 2, 1)
-    ]
+    error = "ModuleNotFoundError: No module named 'numpy'"
+    assert slugs(warning, error) == [("module-missing", 2, 1)]
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -227,10 +226,8 @@ def test_no_pattern_can_take_for_ever():
 def test_a_warning_is_not_why_a_program_ended():
     warning = "x.py:3: UserWarning: Failed: ModuleNotFoundError: No module named 'numpy' (here)"
     assert causes.match([warning, "gives up"], failures()) is None
-    assert (
-        causes.match([warning, "ModuleNotFoundError: No module named 'torch'"], failures())
-        is not None
-    )
+    error = "ModuleNotFoundError: No module named 'torch'"
+    assert causes.match([warning, error], failures()) is not None
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_what_no_run_ends_of_is_told_of_no_failed_run():
 def test_a_peer_that_had_ended_well_did_other_numbers_of_steps():
     done, broken = RankEnd(1, "node02", code=0), RankEnd(1, "node02", code=1)
     found = ended(TRACEBACK, GONE, ends=(done,))
-    assert found and "different numbers of steps" in found.why and "join()" in found.fix
+    assert found and "different numbers" in found.why and "join()" in found.fix
     victim = ended(TRACEBACK, GONE, ends=(broken,), victims=(broken,))
     assert victim and "different numbers" not in victim.why
 

@@ -304,9 +304,7 @@ def test_where_it_cannot_be_known_nothing_is_said(text, args) -> None:
 
 def test_what_python_cannot_read_is_told_with_its_line() -> None:
     (note,) = review("import apex\nprint 'x'\n", "--use_ipex")
-    assert re.fullmatch(
-        r"train\.py:2: Python 3\.\d+ of this machine cannot read it: Missing parentheses .*", note
-    )
+    assert re.match(r"train\.py:2: Python 3\.\d+ ", note) and "parentheses" in note
 
 
 def test_a_mark_of_windows_editors_is_no_error(tmp_path) -> None:
@@ -330,17 +328,16 @@ def test_a_module_of_the_project_is_looked_for_where_python_does() -> None:
     assert of_project("sub/train.py", text, variables={"PYTHONPATH"}) == []
     assert of_project("sub/train.py", text, modules=MODULES | {"common"}) == []
     assert of_project("sub/train.py", text, modules=None) == of_project("sub/train.py", text)
-    assert of_project("sub/train.py", text) == [
-        "sub/train.py:1: module common is not in the script's folder, where Python looks for it; "
-        "use `ipexctl run -m sub.train`, or --env PYTHONPATH=."
-    ]
+    (note,) = of_project("sub/train.py", text)
+    assert note.startswith("sub/train.py:1: module common ")
+    assert "`ipexctl run -m sub.train`" in note and "--env PYTHONPATH=." in note
     assert of_project("sub/train.py", text, cwd="sub") == []  # whether it is meant is not known
 
 
 def test_a_module_that_stays_here_is_told_with_the_reason() -> None:
     kept = {"data": "left out by data.py in .gitignore; write into .ipexctlignore: !data.py"}
     found = of_project("train.py", "import data\n", kept_here=kept)
-    assert found == [f"train.py:1: module data is next to the script but not sent: {kept['data']}"]
+    assert found[0].startswith("train.py:1: module data ") and found[0].endswith(kept["data"])
     assert of_project("train.py", "import data\n", kept_here=kept, modules=None) == found
     assert of_project("train.py", "import torch\n", kept_here={"torch": "x"}) == []
 
@@ -384,9 +381,8 @@ def test_an_import_that_may_be_found_is_not_warned_about(more) -> None:
 def test_hosts_that_lack_a_module_are_named() -> None:
     full = host("node01", modules=MODULES | {"numpy"})
     notes = review("import numpy\n", hosts=[full, host("node02"), host("node03")])
-    assert [n.split("; ")[0] for n in notes] == [
-        "train.py:1: module numpy is not installed on node[02-03]"
-    ]
+    assert [n.split("; ")[0].split()[2] for n in notes] == ["numpy"]
+    assert notes[0].split("; ")[0].endswith(" node[02-03]")
 
 
 # --- models and datasets -------------------------------------------------------------------------
@@ -404,10 +400,9 @@ def test_names_of_a_hub_need_a_way_out_or_a_cache() -> None:
         "train.py: model gpt2", "train.py: dataset squad",
         "train.py:3: dataset imdb", "train.py:4: model org/m",
     ]  # fmt: skip
-    assert notes[0] == (
-        "train.py: model gpt2 is not sent, and node02 has no default route to download it; use "
-        "`ipexctl data push ~/.cache/huggingface/hub --as hub` and run with --data hub"
-    )
+    fact, _, use = notes[0].partition("; use ")
+    assert " node02 " in fact
+    assert "`ipexctl data push ~/.cache/huggingface/hub --as hub`" in use and "--data hub" in use
     assert review(LOADS, "--model", "gpt2") == []
     for name in ("HF_HOME", "HF_HUB_OFFLINE", "https_proxy"):
         assert review(LOADS, "--model", "gpt2", hosts=ALONE, variables=[name]) == []
@@ -437,8 +432,9 @@ def test_a_model_may_be_a_path(name: str, local: bool, begins: str) -> None:
 def test_why_a_model_of_this_machine_is_not_sent_is_told_with_the_way_to_send_it() -> None:
     here = {"m": LocalPath("my m", "only /p/jobs is sent", "git init /p")}
     (note,) = review(HF, "--model", "m", local=here, hosts=ALONE)
-    assert "only /p/jobs is sent; use `git init /p`" in note
-    assert "or `ipexctl data push 'my m' --as model`" in note
+    fact, _, use = note.partition("; use ")
+    assert fact.endswith(f": {here['m'].why}")
+    assert "`git init /p`" in use and "`ipexctl data push 'my m' --as model`" in use
 
 
 def test_a_path_for_an_argument_is_one_that_an_unchanged_script_can_take() -> None:
@@ -446,7 +442,7 @@ def test_a_path_for_an_argument_is_one_that_an_unchanged_script_can_take() -> No
     (note,) = review(HF, "--model", "m", **here)
     assert "pass /home/ann/.ipexctl/data/model/current/files" in note
     (note,) = review(HF + "AutoModel.from_pretrained('m')\n", **here)
-    assert "load it from $IPEXCTL_DATA_MODEL" in note
+    assert note.endswith(" $IPEXCTL_DATA_MODEL")
 
 
 def test_files_and_what_the_script_wrote_are_no_names_of_a_hub() -> None:

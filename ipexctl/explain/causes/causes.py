@@ -109,7 +109,7 @@ def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
 
 
 def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
-    """The cause that one line tells; a weak one only where no other does."""
+    """The cause that matches one line; a weak one only if no other matches."""
     found = [cause for cause, pattern in likely if pattern.search(line)]
     return min(found, key=_rank_of_cause, default=None)
 

@@ -61,7 +61,7 @@ def _requirements(text: str, rules: Rules) -> Reading:
 
 
 def _notebook(text: str, tables: Tables, around: Around) -> Reading:
-    """Cells and lines are counted from 1, each cell's lines by themselves. Nothing is edited."""
+    """Cells, and the lines of each cell, are counted from 1. Nothing is edited."""
     try:
         cells = json.loads(text)["cells"]
         sources = [(n, _source(cell)) for n, cell in enumerate(cells, 1) if _is_code(cell)]

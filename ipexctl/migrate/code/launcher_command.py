@@ -122,7 +122,7 @@ def ipexctl_command(line: Line, args: Sequence[str], settings: Settings, tables:
 
 
 def _with(layers: Sequence[LineRequest], around: LineRequest | None) -> list[LineRequest]:
-    """What is around a line holds where the line itself says nothing."""
+    """Adds settings from around a line; the line's own counts and variables win."""
     if not around:
         return list(layers)
     names = {item.partition("=")[0] for one in layers for item in one.env}
@@ -156,7 +156,7 @@ def command_of(
 
 
 def _kept(env: Iterable[str], left_out: LeftOut) -> Iterator[str]:
-    """Without what `run` sets itself, and what is discontinued."""
+    """Without variables that `run` sets itself or that are discontinued."""
     for item in env:
         name, _, value = item.partition("=")
         if name.startswith(_OF_MPI):

@@ -1,4 +1,4 @@
-"""The text of a Python file -> what of the rules is in it, with edits by position."""
+"""Find uses of the discontinued stack in Python, with edits by position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ipexctl.user_code.python_file import Called, PythonFile, text_of
 from ipexctl.user_code.typed_word import as_typed
 
 _UNKNOWN = re.compile(r"[?{}]")
-_NEAR = 1000  # letters that are looked at around a place
+_NEAR = 1000  # characters searched before a place
 _WORD = re.compile(r"""(?P<quote>["'])(?P<text>[\w.-]*)(?P=quote)""")
 
 
@@ -247,7 +247,7 @@ def _takes_a_backend(call: Called) -> bool:
 
 
 def _filled(rule: Rule, call: ast.Call) -> Iterator[str]:
-    """The rule's lines with what the call says; not those for which it says nothing."""
+    """The rule's lines filled in from the call, without those that need a value it lacks."""
     given = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg}
     model = ast.unparse(call.args[0]) if call.args else given.get("model", "model")
     for line in rule.lines:

@@ -1,4 +1,4 @@
-"""Shell text -> what of the rules is in it, and its launcher lines as ipexctl commands."""
+"""Find uses of the discontinued stack in shell text, and convert its launcher lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ipexctl.user_code.typed_word import Word
 
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SBATCH = re.compile(r"^#SBATCH[ \t]+(.*)", re.MULTILINE)
-_NEAR = 1000  # letters that are looked at before a word
+_NEAR = 1000  # characters searched before a word
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
@@ -167,7 +167,7 @@ class ShellReader:
         return None if line.read.module else self.around.source(line.script)
 
     def _is_trainers(self, line: Line, word: str) -> bool:
-        """Does TrainingArguments read them? The script says it, else the other arguments do."""
+        """Does TrainingArguments read it? Judged by the script, or else by the other arguments."""
         source = self._source(line)
         if source and not source.error:
             return any(

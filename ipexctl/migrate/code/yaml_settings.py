@@ -1,4 +1,4 @@
-"""YAML -> what of the rules is in it: Accelerate's configuration, and jobs of Kubernetes."""
+"""Find uses of the discontinued stack in YAML: Accelerate configs and Kubernetes jobs."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class _Accelerate:
 
 
 def _last(node: Any) -> int:
-    """The line on which a value ends, from 0; of a block that is not where its mark is."""
+    """The last line of a value, from 0: the end mark of a block is on a later line."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
         return int(node.end_mark.line)
     item = node.value[-1]
@@ -170,7 +170,7 @@ def _number(node: yaml.Node | None) -> int:
 
 
 def _items(node: yaml.Node | None) -> Sequence[yaml.Node]:
-    """Of a list; a text is a list of one."""
+    """The items of a list; a string is a list of one."""
     if isinstance(node, yaml.SequenceNode):
         return [item for item in node.value if isinstance(item, yaml.Node)]
     return [node] if isinstance(node, yaml.ScalarNode) else []

@@ -24,7 +24,7 @@ LEGEND = {
 
 @dataclass(frozen=True)
 class Row:
-    """One NUMA node. `signs` "": it has memory alone."""
+    """One NUMA node. `signs` is "" for a node with memory but no CPUs."""
 
     socket: int | None
     node: int | None

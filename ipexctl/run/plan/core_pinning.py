@@ -31,7 +31,7 @@ def cores_per_rank(cpu: CpuFacts, ranks: int) -> tuple[tuple[Core, ...], ...]:
 class Part:
     """What one rank gets of its host."""
 
-    cpus: tuple[int, ...]  # it computes there; () nobody knows the host's CPUs
+    cpus: tuple[int, ...]  # for computing; () if the host's CPUs are unknown
     comm: tuple[int, ...]  # its communication threads run there
     node: int | None  # all of it is in this NUMA node, which has memory that we may use
 
@@ -41,7 +41,7 @@ class Places:
     """How the ranks of one host share it."""
 
     parts: tuple[Part, ...]
-    threads: int | None  # OpenMP threads of each rank; None: nobody knows the host's CPUs
+    threads: int | None  # OpenMP threads of each rank; None if the host's CPUs are unknown
     capped: bool = False  # fewer threads than cores, for the control group's quota
     shared: bool = False  # more ranks than cores: each may run on all of them
     crowded: bool = False  # too few cores for communication threads to have their own

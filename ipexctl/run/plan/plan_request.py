@@ -1,4 +1,4 @@
-"""What a plan is made from: what the user asked for, and what is known of each host."""
+"""The input of a plan: the user's request, and the facts of each host."""
 
 from __future__ import annotations
 

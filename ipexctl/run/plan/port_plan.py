@@ -14,7 +14,7 @@ FEWEST = 16  # for two runs at a time, and 10 for Hydra and the processes that u
 
 
 def read_ports(text: str) -> Ports:
-    """Raises InputError for what is no range that a run could use."""
+    """Raises InputError for a range that no run could use."""
     first, dash, last = text.partition("-")
     if not (dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit()):
         raise InputError(

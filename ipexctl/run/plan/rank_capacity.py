@@ -1,4 +1,4 @@
-"""How many ranks a host can hold: what is far beyond is a slip of the finger."""
+"""How many ranks a host has room for: far more than that is probably a typing error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
 
 PER_CORE = 4  # ranks; up to here each has one thread and the plan has a note
-PER_RANK = 256 << 20  # bytes: what a process holds that has imported torch 2.13
+PER_RANK = 256 << 20  # bytes: memory of a process that has imported torch 2.13
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class _Excess:
 
 
 def checked(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool) -> LaunchPlan:
-    """Raises InputError for more ranks than hosts can hold; with `force` it becomes a note."""
+    """Raises InputError if hosts have no room for their ranks; with `force`, a note instead."""
     found: dict[_Excess, list[str]] = {}
     for host in plan.hosts:
         for excess in _excesses(facts[host.host], len(host.ranks)):

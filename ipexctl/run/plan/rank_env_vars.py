@@ -80,7 +80,7 @@ def _bindings(prepared: Prepared) -> str:
 
 
 def planned_vars(site: Site) -> tuple[Variable, ...]:
-    """What the plan sets where the user says nothing."""
+    """The variables that the plan sets unless the user does."""
     return (
         *_threads(site), *_network(site), *_ccl(site), *_preload(site), *_frameworks(site),
         *_others(site),

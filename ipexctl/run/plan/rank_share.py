@@ -37,7 +37,7 @@ def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
 
 
 def fitting(nodes: Sequence[Node], request: RunRequest) -> int | None:
-    """-n, or as much of it as these hosts hold."""
+    """-n, limited to what these hosts have room for."""
     limits, what = _limits(nodes, request)
     return min(request.n, sum(limits)) if request.n and what else request.n
 
@@ -59,7 +59,7 @@ def notes(nodes: Sequence[Node], counts: Sequence[int], request: RunRequest) -> 
 
 
 def _limits(nodes: Sequence[Node], request: RunRequest) -> tuple[list[int], str]:
-    """What each host gets without -n, and by what it holds no more; "": -n alone decides."""
+    """The ranks of each host without -n, and what limits them; "": only -n does."""
     if request.ppn is not None:
         return [request.ppn] * len(nodes), "-ppn"
     own = [node.host.slots or usable_cores.default_ranks(node.facts.cpu) for node in nodes]

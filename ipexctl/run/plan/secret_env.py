@@ -1,4 +1,4 @@
-"""--secret-env: names in the plan, values only in what each host is told for its ranks."""
+"""--secret-env: the plan has the names; only the messages to the hosts have the values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACED = frozenset(entry.name for entry in rank_contract.TABLE)
 
 
 def values(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """What is set here for these names. No message holds a value."""
+    """The local values of these variables. No error contains a value."""
     for word in words:
         name, sign, _ = word.partition("=")
         if not (name.isascii() and name.isidentifier()):
@@ -42,7 +42,7 @@ def values(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def check(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
-    """A secret does not stand in for what the plan decides."""
+    """Refuses a secret for a variable that the plan sets."""
     planned = {name for host in hosts for name, _ in (*host.env, *host.rank_env)}
     for name in names:
         if name in planned | _PLACED or name.startswith("IPEXCTL_"):

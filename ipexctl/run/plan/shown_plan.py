@@ -45,9 +45,15 @@ def read(raw: Any, run_id: str) -> LaunchPlan | None:
     if not hosts or sorted(ranks) != list(range(len(ranks))) or len(names) != len(hosts):
         return None
     return LaunchPlan(
-        hosts, plain(address, 255), count_or_none(port) or 0, texts(raw.get("argv")), (), "",
-        mpi=plain(raw.get("mpi"), 40), run_id=run_id,
-    )  # fmt: skip
+        hosts,
+        master_addr=plain(address, 255),
+        master_port=count_or_none(port) or 0,
+        argv=texts(raw.get("argv")),
+        mpirun=(),
+        machinefile="",
+        mpi=plain(raw.get("mpi"), 40),
+        run_id=run_id,
+    )
 
 
 def _host(raw: Mapping[str, Any]) -> HostPlan:
@@ -55,10 +61,14 @@ def _host(raw: Mapping[str, Any]) -> HostPlan:
     shown = env if isinstance(env, Mapping) else {}
     name = plain(raw.get("name"), 255)
     return HostPlan(
-        name, name, "", plain(raw.get("nic"), 64),
-        tuple(filter(None, map(_place, listed(raw.get("ranks"))))),
-        (), tuple((key, plain(shown.get(key), 64)) for key in _SHOWN if key in shown),
-    )  # fmt: skip
+        host=name,
+        label=name,
+        prefix="",
+        nic=plain(raw.get("nic"), 64),
+        ranks=tuple(filter(None, map(_place, listed(raw.get("ranks"))))),
+        env=(),
+        rank_env=tuple((key, plain(shown.get(key), 64)) for key in _SHOWN if key in shown),
+    )
 
 
 def _place(raw: Any) -> RankPlace | None:

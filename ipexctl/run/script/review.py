@@ -32,7 +32,7 @@ DATASET_OPTIONS = ("--dataset_name",)
 HUB_VARIABLES = frozenset(
     {"HF_HOME", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_ENDPOINT", "TRANSFORMERS_OFFLINE"}
     | {"TRANSFORMERS_CACHE", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}
-)  # whoever sets one of these has planned where names of a hub come from
+)  # a user who sets one of these has planned where models and datasets come from
 # who reads the options above as names of a hub
 _HUB_READERS = frozenset(
     {"transformers", "trl", "datasets", "diffusers", "sentence_transformers", "huggingface_hub"}
@@ -51,7 +51,7 @@ _LIGHTNING = frozenset(
     {"lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer"}
     | {"lightning.Fabric", "lightning.fabric.Fabric", "lightning_fabric.Fabric"}
 )
-BF16_NEEDS_USE_CPU = (4, 52)  # transformers: from here on bf16 alone asks for a GPU
+BF16_NEEDS_USE_CPU = (4, 52)  # transformers: from this version on, bf16 without use_cpu needs a GPU
 TRL_BF16 = (0, 19)
 
 
@@ -212,7 +212,7 @@ class Review:
                     yield Note(f"{source.path}:{call.line}", text, "PartialState(cpu=True)")
 
     def _lightning(self) -> Iterator[Note]:
-        """On CPUs the Trainer takes one rank of one host where nothing else is said. Fabric takes
+        """On CPUs the Trainer's default is one rank on one host. Fabric takes
         LT_DEVICES and LT_NUM_NODES, which every rank has."""
         hosts, each = len(self.hosts), self.ranks_per_host
         if not each or hosts * each == 1 or not all(host.for_cpus for host in self.hosts):

@@ -1,4 +1,4 @@
-"""An Accelerate config -> what it says about a run. accelerate_keys.toml has the keys."""
+"""Read an Accelerate config as a request for a run. accelerate_keys.toml lists the keys."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parse_keys(text: str) -> Keys:
 
 
 def read_config(text: str, source: str, keys: Keys, refuse: Refuse = raised) -> LineRequest:
-    """`refuse` gets each key that cannot hold here, with its place. Raises InputError."""
+    """`refuse` gets each unsupported key with its place. Raises InputError."""
     root = read_yaml(text, source)
     if not isinstance(root, Mapping):
         raise Bad(
@@ -78,7 +78,7 @@ def _as_one_process(found: list[Given]) -> tuple[list[Given], list[tuple[str, st
 
 
 def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
-    """section.key -> value; an empty section or list says nothing."""
+    """Pairs of section.key and value, without empty sections and lists."""
     for key, value in root.items:
         if key.text in keys.sections and isinstance(value, Mapping):
             for inner, node in value.items:
@@ -90,7 +90,7 @@ def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
 
 
 def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
-    """What the key becomes, and its value; nothing where that says nothing. Raises Bad."""
+    """The row of the table for this key, with its value; empty for a default value. Raises Bad."""
     entries = keys.named(name)
     value = _text(node)
     if not entries:

@@ -1,4 +1,4 @@
-"""What a launcher's line or an Accelerate config says, and which of it holds."""
+"""The request of a launcher's line or an Accelerate config, and how several are combined."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
 
 
 class Refuse(Protocol):
-    """Gets what is not supported here. `typed`: the option; `reason`: in a few words."""
+    """Receives an unsupported option as an error. `typed`: the option; `reason`: a short why."""
 
     def __call__(self, error: InputError, typed: str = "", reason: str = "") -> None: ...
 
@@ -53,7 +53,7 @@ class LineRequest:
         return bool(self.hostfile or self.hosts)
 
     def filled(self, other: LineRequest) -> LineRequest:
-        """--num_machines alone, beside a config that has num_processes."""
+        """With missing counts from `other`: --num_machines, and a config with num_processes."""
         if not self.counts:
             return self
         ppn = self.ppn or other.ppn
@@ -134,7 +134,7 @@ class Merged:
     options: list[str] = field(default_factory=list)
     ignored: list[tuple[str, str]] = field(default_factory=list)
     overridden: list[str] = field(default_factory=list)
-    counts: bool = False  # something says how many ranks
+    counts: bool = False  # the number of ranks is given
 
     def note(self) -> Iterator[str]:
         if self.ignored:
@@ -145,7 +145,7 @@ class Merged:
 
 
 def merged(layers: Sequence[LineRequest], own: TypedOptions, refuse: Refuse = raised) -> Merged:
-    """The first layer that says something holds, after our own options."""
+    """Our own options win, then the first layer that sets an option."""
     made = Merged(counts=bool(own.counts))
     _take_hosts(made, layers, own)
     _take_counts(made, layers, own, refuse)
@@ -236,7 +236,7 @@ def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) ->
 def nested(
     outer: LineRequest, inner: LineRequest, *, gives_way: bool, refuse: Refuse = raised
 ) -> tuple[LineRequest, LineRequest]:
-    """mpirun around another launcher: who says how many ranks there are."""
+    """mpirun around another launcher: which of them sets the number of ranks."""
     if gives_way or not (outer.counts and inner.counts):
         return outer, inner
     if (inner.ppn or 1) == 1 and (inner.nodes or 1) == 1 and (inner.n or 1) == 1:

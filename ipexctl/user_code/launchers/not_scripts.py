@@ -51,7 +51,7 @@ _KNOWN = {
 
 
 def meant_by_file(name: str, head: str) -> tuple[str, str]:
-    """The same for a file that is there; `head`: its first line."""
+    """Why an existing file is not a Python script, and what to type; `head`: its first line."""
     file = quote_for_pasting((name,))
     if name.endswith(".ipynb"):
         return "it is a notebook", f"jupyter nbconvert --to script {file}"
@@ -62,7 +62,7 @@ def meant_by_file(name: str, head: str) -> tuple[str, str]:
 
 
 def meant(words: Sequence[str]) -> tuple[str, str]:
-    """Why `words` are no script of a run, and what to type; "" for what is not known."""
+    """Why `words` do not start a Python script, and what to type instead; "" for other programs."""
     program = posixpath.basename(words[0]) if words else ""
     named = _KNOWN.get(" ".join([program, *words[1:2]]))
     why, hint = named or _KNOWN.get(program, ("", ""))

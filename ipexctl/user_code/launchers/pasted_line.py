@@ -1,4 +1,4 @@
-"""A launcher's command line -> what it says, and the script that it starts."""
+"""Read a launcher's command line: the options of each launcher, and the script that it starts."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class _Reader:
         return request, reading.words
 
     def _mpi_words(self, name: str, text: str) -> LineRequest:
-        """Options of mpirun in one word: variables, and what is ignored."""
+        """Options of mpirun inside one word: only variables and ignored options are accepted."""
         try:
             words = shlex.split(text)
         except ValueError as e:
@@ -249,7 +249,7 @@ class _Reader:
 
 @dataclass
 class _Options:
-    """The options of one launcher; what is left in `words` afterwards follows them."""
+    """Reads the options of one launcher; afterwards `words` has what follows them."""
 
     launcher: Launcher
     name: str
@@ -436,7 +436,7 @@ def _wrong_value(value: str, flags: Sequence[Flag]) -> tuple[str, str, str]:
 
 
 def _meaning(one: Given) -> object:
-    """Equal for words that say the same thing, so that two with different values cannot hold."""
+    """A key that is equal for options with the same meaning, whose values must not differ."""
     becomes = one.flag.becomes
     if becomes in _VARIABLES:
         return "variable", _variable(one)

@@ -23,7 +23,7 @@ class Replacement:
 def replacement(
     line: Line, own: TypedOptions, typed: Sequence[str] = (), config: LineRequest | None = None
 ) -> Replacement:
-    """`typed`: the words of `own`. `config`: what the Accelerate config says that is read."""
+    """`typed`: the words of `own`. `config`: of the Accelerate config, if one is read."""
     made = merged(line.filled(config), own)
     options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]
     options += ["-m"] if line.module else []
