@@ -401,6 +401,7 @@ MAKE = """
 set -e
 r=~trainer/upkeep; mkdir -m 700 -p $r/envs/{a} $r/envs/{b}
 for e in {a} {b}; do echo '{{"wheels": ["{torch}"], "blobs": []}}' > $r/envs/$e/.ipexctl-ok; done
+for e in {a} {b}; do echo '{{}}' > $r/envs/$e/.ipexctl-proved; done
 ln -s envs/{b} $r/current; ln -s envs/{a} $r/previous
 """
 
