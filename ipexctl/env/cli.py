@@ -81,13 +81,13 @@ def exec_(
 
     The command runs without a shell. For shell syntax, use: -- sh -c '...'
     """
-    from ipexctl.env.env_exec import run_within
-    from ipexctl.env.env_exec_text import Heard, document, printer, show_ran
+    from ipexctl.env.env_exec import run_in_env
+    from ipexctl.env.env_exec_text import CollectedLines, document, printer, show_ran
 
-    heard = Heard()
-    ran = run_within(target, command, heard if json else printer(), root)
+    collected = CollectedLines()
+    ran = run_in_env(target, command, collected if json else printer(), root)
     if json:
-        print_json(document(ran, heard))
+        print_json(document(ran, collected))
     else:
         show_ran(ran)
     raise typer.Exit(ran.exit_code)
@@ -103,12 +103,12 @@ def shell(
     root: Root = "~/.ipexctl",
 ) -> None:
     """Open a shell on a host with its environment active."""
-    from ipexctl.shell.shell import attend
+    from ipexctl.shell.shell import run_shell
 
     target = target_of(
         host, hostfile, ssh_config, root=root, ask_pass=ask_pass, transport=transport
     )
-    raise typer.Exit(attend(target, host, (), root, None))
+    raise typer.Exit(run_shell(target, host, (), root, None))
 
 
 @env_app.command()

@@ -11,7 +11,7 @@ from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.env.choice import env_list as core
 from ipexctl.env.choice.env_changes import Drift, read_drift
 from ipexctl.env.choice.env_choice import EnvChoice, Project
-from ipexctl.env.choice.env_list import Shelf
+from ipexctl.env.choice.env_list import HostEnvs
 from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.install import fleet_locks
@@ -30,7 +30,7 @@ class Kept(PerHost):
     """What each host has; `recaps` has those that could not be asked. `remove`: the command that
     removes what is unused, "" if nothing is."""
 
-    shelves: tuple[Shelf, ...]
+    all_hosts: tuple[HostEnvs, ...]
     recaps: tuple[HostRecap, ...]
     choice: EnvChoice
     remove: str = ""
@@ -92,17 +92,17 @@ class Removed(PerHost):
 def list_envs(target: Target, root: str = ROOT) -> Kept:
     choice = choice_here()
     with Fleet(target, root) as fleet:
-        found = tuple(fleet.each(lambda host: _shelf(fleet, host, sizes=True)).values())
-        uses = {core.use_of(shelf, env.key, choice) for shelf in found for env in shelf.envs}
+        found = tuple(fleet.each(lambda host: _host_envs(fleet, host, sizes=True)).values())
+        uses = {core.use_of(on_host, env.key, choice) for on_host in found for env in on_host.envs}
         remove = command(target, "env rm", root) + " --unused" if "unused" in uses else ""
         return Kept(found, fleet.recaps(), choice, remove)
 
 
-def _shelf(fleet: Fleet, host: Host, *, sizes: bool) -> Shelf:
+def _host_envs(fleet: Fleet, host: Host, *, sizes: bool) -> HostEnvs:
     fleet.connect(host)
     done = fleet.call(host, "remove.root_upkeep.list", sizes=sizes)
     with reading(host.name, "its environments"):
-        return core.read_shelf(host.name, done)
+        return core.read_host_envs(host.name, done)
 
 
 def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
@@ -123,7 +123,7 @@ def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared
 
 
 def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
-    """The command that makes them whole and equal, "" where they are. What is only seen in files
+    """The command that makes them intact and equal, "" where they are. What is only seen in files
     `install` does not see, and a rebuild is for those hosts alone."""
     by_hand = [d.host for d in found if d.by_hand]
     same = len({d.current for d in found}) == 1
@@ -140,8 +140,8 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     `previous` swap, on the hosts where that leads to the same environment."""
     choice = choice_here()
     with Fleet(target, root) as fleet:
-        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
-        seen = list(shelves.values())
+        all_hosts = fleet.each(lambda host: _host_envs(fleet, host, sizes=False))
+        seen = list(all_hosts.values())
         own = bool(choice.key)
         before = core.project_before(seen, choice.project.id, choice.key)
         key = before if own else core.way_back(seen)
@@ -152,7 +152,7 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
 
         changes = key and not check
         with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
-            recaps = fleet.recaps(fleet.each(lambda host: _back(fleet, host, shelves[host], way)))
+            recaps = fleet.recaps(fleet.each(lambda host: _back(fleet, host, all_hosts[host], way)))
     if not check:
         if any(recap.state is Recap.CHANGED for recap in recaps):
             choose_instead(choice, key, "install --rollback")
@@ -170,19 +170,19 @@ class _Way:
     check: bool
 
 
-def _back(fleet: Fleet, host: Host, shelf: Shelf, way: _Way) -> HostRecap:
+def _back(fleet: Fleet, host: Host, on_host: HostEnvs, way: _Way) -> HostRecap:
     key, check = way.key, way.check
-    env = shelf.env(key)
-    if env and key == shelf.current:
+    env = on_host.env(key)
+    if env and key == on_host.current:
         return HostRecap(host.name, Recap.OK, f"already uses {key}, {env.title}")
-    if why := core.not_back(shelf, key, of_project=way.own):
-        stays = shelf.current or "nothing"
+    if why := core.not_back(on_host, key, of_project=way.own):
+        stays = on_host.current or "nothing"
         return HostRecap(host.name, Recap.FAILED, why, notes=(f"still uses {stays}",))
     if not check:
         project = way.project.document() if way.own else None
         fleet.call(host, "install.environments.switch", total=LONG, key=key, project=project)
     now = "would use" if check else "now uses"
-    before = shelf.current or "nothing"
+    before = on_host.current or "nothing"
     text = f"{now} {key}, {env.title if env else ''}; before: {before}"
     notes = (f"changed by hand: {describe_changes(env.changed)}",) if env and env.changed else ()
     return HostRecap(host.name, Recap.CHANGED, text, notes=notes)
@@ -208,29 +208,31 @@ def remove(
                 slug="env-key-invalid",
             )
     with Fleet(target, root) as fleet:
-        shelves = fleet.each(lambda host: _shelf(fleet, host, sizes=False))
-        known = {e.key for shelf in shelves.values() for e in shelf.envs}
+        all_hosts = fleet.each(lambda host: _host_envs(fleet, host, sizes=False))
+        known = {e.key for on_host in all_hosts.values() for e in on_host.envs}
         strange = [key for key in keys if key not in known]
-        if shelves and strange and not absent_ok:
+        if all_hosts and strange and not absent_ok:
             what = f"no host has the environment {strange[0]}"
             raise InputError(what, hint="ipexctl env ls", slug="env-unknown")
 
         def one(host: Host, *, check: bool) -> Removal:
-            shelf = shelves[host]
-            if not shelf.envs and not shelf.blobs:
+            on_host = all_hosts[host]
+            if not on_host.envs and not on_host.blobs:
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
-            spared = {} if keys else core.spared(shelf, choice)
-            going = [key for key in keys or shelf.unused if shelf.env(key) and key not in spared]
+            spared = {} if keys else core.spared(on_host, choice)
+            going = [
+                key for key in keys or on_host.unused if on_host.env(key) and key not in spared
+            ]
             done = fleet.call(
                 host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check
             )
             removed = _removal(host.name, done, spared)
-            wanted = core.spared(shelf, choice)
+            wanted = core.spared(on_host, choice)
             titles = tuple(
                 (env.key, "; ".join(filter(None, (env.title, wanted.get(env.key)))))
-                for env in shelf.envs
+                for env in on_host.envs
             )
-            return replace(removed, root=shelf.root, current=shelf.current, titles=titles)
+            return replace(removed, root=on_host.root, current=on_host.current, titles=titles)
 
         found = tuple(fleet.each(lambda host: one(host, check=True)).values())
         if agreed is None or not any(r.removed or r.blobs for r in found):

@@ -18,7 +18,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_state import Lines
 from ipexctl.run.plan import launch_plan
 
-Hear = Callable[[str, str, bool], None]  # host, line, is it from stderr; from many threads
+OnLine = Callable[[str, str, bool], None]  # host, line, is it from stderr; from many threads
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Ran(PerHost):
     recaps: tuple[HostRecap, ...]
 
 
-def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT) -> Ran:
+def run_in_env(target: Target, argv: Sequence[str], on_line: OnLine, root: str = ROOT) -> Ran:
     """`argv` reaches each host as it is; no shell reads it."""
     one_at_a_time, choice, noted = threading.Lock(), choice_here(), set[str]()
 
-    def say(host: str, line: str, err: bool) -> None:
+    def one_line(host: str, line: str, err: bool) -> None:
         with one_at_a_time:
-            hear(host, line, err)
+            on_line(host, line, err)
 
     def note(text: str) -> None:
-        """Hosts with the same environment say it once."""
+        """Once for all hosts with the same environment."""
         with one_at_a_time:
             if text not in noted:
                 noted.add(text)
@@ -49,7 +49,7 @@ def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT
         def one(host: Host) -> int:
             fleet.connect(host)
             try:
-                return _on_host(fleet, host, argv, say, choice=choice, note=note)
+                return _on_host(fleet, host, argv, one_line, choice=choice, note=note)
             finally:
                 fleet.disconnect(host)
 
@@ -62,7 +62,7 @@ def run_within(target: Target, argv: Sequence[str], hear: Hear, root: str = ROOT
 
 
 def _on_host(
-    fleet: Fleet, host: Host, argv: Sequence[str], say: Hear, *, choice: EnvChoice,
+    fleet: Fleet, host: Host, argv: Sequence[str], one_line: OnLine, *, choice: EnvChoice,
     note: Callable[[str], None],
 ) -> int:  # fmt: skip
     name, agent = host.name, fleet.agents[host]
@@ -75,16 +75,16 @@ def _on_host(
     env = prepared.command_env
     streams = {"out": Lines(), "err": Lines()}
 
-    def told(frame: Frame) -> None:
+    def on_frame(frame: Frame) -> None:
         event = str(frame.header.get("event"))
         for line in streams[event].feed(frame.body) if event in streams else ():
-            say(name, line, event == "err")
+            one_line(name, line, event == "err")
 
     asked = {"argv": list(argv), "env": [list(pair) for pair in env]}
     code = agent.call(
-        "run_files.exec_in_env.exec", asked, timeout=SILENCE, total=math.inf, on_event=told
+        "run_files.exec_in_env.exec", asked, timeout=SILENCE, total=math.inf, on_event=on_frame
     ).done.whole("code", 255)
     for event, lines in streams.items():
         for line in lines.end():
-            say(name, line, event == "err")
+            one_line(name, line, event == "err")
     return code

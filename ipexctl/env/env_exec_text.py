@@ -6,27 +6,27 @@ import sys
 from typing import Any
 
 from ipexctl.base.host_outcome import Recap
-from ipexctl.env.env_exec import Hear, Ran
+from ipexctl.env.env_exec import OnLine, Ran
 from ipexctl.run.outcome.run_state import without_colour
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import counts, host_documents, host_lines
 
 
-def printer() -> Hear:
+def printer() -> OnLine:
     """stdout and stderr stay apart; colour only where it may be."""
     colours = {
         False: stdout_console().color_system is not None,
         True: stderr_console().color_system is not None,
     }
 
-    def hear(host: str, line: str, err: bool) -> None:
+    def on_line(host: str, line: str, err: bool) -> None:
         text = line if colours[err] else without_colour(line)
         print(f"{host}: {text}", file=sys.stderr if err else sys.stdout, flush=True)
 
-    return hear
+    return on_line
 
 
-class Heard:
+class CollectedLines:
     """All lines, for --json."""
 
     def __init__(self) -> None:
@@ -41,15 +41,15 @@ def show_ran(ran: Ran) -> None:
     print_lines(stderr_console(), [*host_lines(bad)[:-1], counts(ran.recaps)] if bad else ())
 
 
-def document(ran: Ran, heard: Heard) -> dict[str, Any]:
+def document(ran: Ran, collected: CollectedLines) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "hosts": [
             {
                 "host": host,
                 "code": code,
-                "stdout": heard.lines.get((host, False), []),
-                "stderr": heard.lines.get((host, True), []),
+                "stdout": collected.lines.get((host, False), []),
+                "stderr": collected.lines.get((host, True), []),
             }
             for host, code in ran.codes
         ],

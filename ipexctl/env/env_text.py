@@ -9,7 +9,7 @@ from ipexctl.base.host_outcome import Recap
 from ipexctl.base.sizes import human
 from ipexctl.env.choice.env_changes import Drift, most_common_env
 from ipexctl.env.choice.env_choice import EnvChoice
-from ipexctl.env.choice.env_list import Env, Shelf, use_of
+from ipexctl.env.choice.env_list import Env, HostEnvs, use_of
 from ipexctl.env.choice.package_changes import between
 from ipexctl.env.env import Back, Compared, Kept, Removal, Removed
 from ipexctl.terminal.confirm import DECLINED
@@ -24,23 +24,23 @@ MOST = 6  # requested packages that are named
 
 def kept_text(kept: Kept) -> str:
     return hosts_with_lines(
-        (shelf.host, _shelf_lines(shelf, kept.choice)) for shelf in kept.shelves
+        (on_host.host, _host_lines(on_host, kept.choice)) for on_host in kept.all_hosts
     )
 
 
-def _shelf_lines(shelf: Shelf, choice: EnvChoice) -> tuple[str, ...]:
-    n = len(shelf.envs)
+def _host_lines(on_host: HostEnvs, choice: EnvChoice) -> tuple[str, ...]:
+    n = len(on_host.envs)
     count = f"{n} environment{'s' * (n != 1)}" if n else "no environments"
-    size = f", {human(shelf.size)}" if n else ""
-    head = f"{count} in {shelf.root}{size}, and {human(shelf.blobs)} of wheels"
-    lines = [_env_line(shelf, env, choice) for env in shelf.envs]
-    if choice.key and not shelf.env(choice.key):
+    size = f", {human(on_host.size)}" if n else ""
+    head = f"{count} in {on_host.root}{size}, and {human(on_host.blobs)} of wheels"
+    lines = [_env_line(on_host, env, choice) for env in on_host.envs]
+    if choice.key and not on_host.env(choice.key):
         lines.append(f"  {choice.key}  missing   {choice.names(choice.key)}: ipexctl install")
     return (head, *lines)
 
 
-def _env_line(shelf: Shelf, env: Env, choice: EnvChoice) -> str:
-    use = use_of(shelf, env.key, choice)
+def _env_line(on_host: HostEnvs, env: Env, choice: EnvChoice) -> str:
+    use = use_of(on_host, env.key, choice)
     state = ("tested" if env.proved else "not tested") if env.whole else "incomplete"
     state = "changed" if env.changed else state
     line = f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
@@ -65,22 +65,22 @@ def kept_document(kept: Kept) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "lock": kept.choice.lock or None,
-        "hosts": [_shelf_document(shelf, kept.choice) for shelf in kept.shelves],
+        "hosts": [_host_document(on_host, kept.choice) for on_host in kept.all_hosts],
         "failed": host_documents(kept.recaps),
         "exit_code": kept.exit_code,
     }
 
 
-def _shelf_document(shelf: Shelf, choice: EnvChoice) -> dict[str, Any]:
+def _host_document(on_host: HostEnvs, choice: EnvChoice) -> dict[str, Any]:
     return {
-        "host": shelf.host,
-        "root": shelf.root,
-        "current": shelf.current or None,
-        "previous": shelf.previous or None,
+        "host": on_host.host,
+        "root": on_host.root,
+        "current": on_host.current or None,
+        "previous": on_host.previous or None,
         "environments": [
             {
                 "key": e.key,
-                "use": use_of(shelf, e.key, choice),
+                "use": use_of(on_host, e.key, choice),
                 "of_this_project": bool(choice.names(e.key)),
                 "whole": e.whole,
                 "proved": e.proved,
@@ -93,16 +93,16 @@ def _shelf_document(shelf: Shelf, choice: EnvChoice) -> dict[str, Any]:
                     {**u.project.document(), "asked": u.asked, "used": u.used} for u in e.users
                 ],
             }
-            for e in shelf.envs
+            for e in on_host.envs
         ],
-        "environment_bytes": shelf.size,
-        "blob_bytes": shelf.blobs,
+        "environment_bytes": on_host.size,
+        "blob_bytes": on_host.blobs,
     }
 
 
 def show_kept(kept: Kept) -> None:
     print_text(stdout_console(), kept_text(kept))
-    print_lines(stdout_console(), not_shown(kept.recaps, len(kept.shelves)))
+    print_lines(stdout_console(), not_shown(kept.recaps, len(kept.all_hosts)))
     if kept.remove:
         print_text(stdout_console(), f"\n{kept.remove}   # removes what is unused")
 

@@ -29,7 +29,7 @@ from ipexctl.shipped_tables import table
 
 
 @dataclass(frozen=True)
-class Borrowed(PerHost):
+class UseEnvReport(PerHost):
     """`looks`: of the hosts that have it. `row` None: `why` no row of the table is like it."""
 
     path: str
@@ -54,11 +54,11 @@ class UseEnv:
 
 @dataclass(frozen=True)
 class Progress:
-    found: Callable[[Borrowed], None] = lambda found: None
+    found: Callable[[UseEnvReport], None] = lambda found: None
     step: Callable[[Step], None] = lambda step: None
 
 
-def use_env(target: Target, asked: UseEnv, progress: Progress) -> Borrowed:
+def use_env(target: Target, asked: UseEnv, progress: Progress) -> UseEnvReport:
     """Raises InputError where the hosts' environments are of no use together."""
     began, choice = time.monotonic(), choice_here()
     with Fleet(target, asked.root) as fleet:
@@ -104,7 +104,7 @@ def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
     return look
 
 
-def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> Borrowed:
+def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> UseEnvReport:
     if different := env_match.disagreement(looks):
         raise InputError(
             f"the environments at {asked.path} are not the same on all hosts",
@@ -113,7 +113,7 @@ def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> Borrowed:
             slug="envs-differ",
         )
     row, why = env_match.row_of(looks[0], table()) if looks else (None, "")
-    return Borrowed(asked.path, env_match.key_of(asked.path), looks, row, why)
+    return UseEnvReport(asked.path, env_match.key_of(asked.path), looks, row, why)
 
 
 def _would(host: Host, state: State, key: str) -> HostRecap:
@@ -127,7 +127,7 @@ class _UseOnHost(EnvOnHost):
     """Links, proof, switch."""
 
     def __init__(
-        self, agent: Agent, state: State, asked: UseEnv, found: Borrowed, look: Look,
+        self, agent: Agent, state: State, asked: UseEnv, found: UseEnvReport, look: Look,
         project: Project, progress: Progress,
     ) -> None:  # fmt: skip
         super().__init__(agent, state.root, found.key, project, progress.step)

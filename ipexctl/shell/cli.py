@@ -31,16 +31,16 @@ def shell(
 ) -> None:
     """Log in to a host with its environment active, or run a command there."""
     from ipexctl.shell import mpi_shell
-    from ipexctl.shell.shell import attend
+    from ipexctl.shell.shell import run_shell
 
     target = target_of(
         host, hostfile, ssh_config, root=root, ask_pass=ask_pass, transport=transport
     )
     if with_mpi:
         raise typer.Exit(
-            mpi_shell.attend(target, host, tuple(command or ()), root, send_agreed(yes=yes))
+            mpi_shell.run_shell(target, host, tuple(command or ()), root, send_agreed(yes=yes))
         )
-    code = attend(
+    code = run_shell(
         target, host, tuple(command or ()), root, lambda text: print(text, file=sys.stderr)
     )
     raise typer.Exit(code)

@@ -42,7 +42,7 @@ MARK = "IPEXCTL_RUN_ID"  # whatever has it ends with the agents
 _COUNTED = frozenset({"OMP_NUM_THREADS", "KMP_AFFINITY", "CCL_WORKER_AFFINITY", "I_MPI_PIN"})
 
 
-def attend(
+def run_shell(
     target: Target, name: str, command: tuple[str, ...], root: str,
     confirm: send_project.Confirm,
 ) -> int:  # fmt: skip

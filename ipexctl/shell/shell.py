@@ -26,7 +26,7 @@ _PREPENDED = ("PATH", "LD_LIBRARY_PATH")
 _LOGIN_SHELLS = "*/bash|*/zsh|*/ksh|*/dash|*/ash|*/sh"
 
 
-def attend(
+def run_shell(
     target: Target,
     name: str,
     command: tuple[str, ...],

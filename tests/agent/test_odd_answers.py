@@ -19,7 +19,7 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_carriers, blob_store
 from ipexctl.data.data import _read_datasets, _removed
 from ipexctl.env.choice.env_changes import read_drift
-from ipexctl.env.choice.env_list import read_shelf
+from ipexctl.env.choice.env_list import read_host_envs
 from ipexctl.env.env import _removal
 from ipexctl.errors import HostFailed
 from ipexctl.facts import measurements
@@ -178,7 +178,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
     lambda a: _removed(Host("h"), a): {"removed": 7},
     lambda a: _read_datasets(Host("h"), a): {"data": [HELD]},
     proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
-    lambda a: read_shelf("h", a): {
+    lambda a: read_host_envs("h", a): {
         "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,
         "envs": [{"key": KEY, "wheels": ["torch-2.8-x.whl"], "size": 1, "shared": 0, "changed": [],
                   "requested": [["p", "1"]]}],

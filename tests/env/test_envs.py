@@ -15,7 +15,7 @@ from stat import S_ISDIR
 
 import pytest
 
-from ipexctl.env.choice.env_list import Env, Shelf, not_back, read_shelf, way_back
+from ipexctl.env.choice.env_list import Env, HostEnvs, not_back, read_host_envs, way_back
 from ipexctl.errors import HostFailed
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
@@ -354,32 +354,32 @@ def test_what_was_put_aside_stays_while_a_process_runs_in_it(tmp_path: Path) -> 
         agent.close()
 
 
-def shelf(current: str, previous: str, *broken: str) -> Shelf:
+def on_host(current: str, previous: str, *broken: str) -> HostEnvs:
     names = [key for key in (current, previous) if key]
     envs = tuple(Env(key, key not in broken, True, 1, "torch") for key in names)
-    return Shelf("a", "/r", current, previous, envs, 0)
+    return HostEnvs("a", "/r", current, previous, envs, 0)
 
 
 # hosts, where they go back to, and why each cannot
 WAYS = [
-    ([shelf(B, A), shelf(B, A)], A, ["", ""]),
+    ([on_host(B, A), on_host(B, A)], A, ["", ""]),
     # the last install failed on one host: it is on A already
-    ([shelf(A, C), shelf(B, A), shelf(B, A)], A,
+    ([on_host(A, C), on_host(B, A), on_host(B, A)], A,
      [f"its previous environment is {C}, not {A}", "", ""]),
-    ([shelf(B, A), shelf(B, "")], A, ["", "there is no previous environment"]),
-    ([shelf(B, A, A)], "", [f"its previous environment is {A}, not "]),
-    ([shelf(A, A)], "", ["there is no previous environment"]),
-    ([shelf("", "")], "", ["there is no previous environment"]),
+    ([on_host(B, A), on_host(B, "")], A, ["", "there is no previous environment"]),
+    ([on_host(B, A, A)], "", [f"its previous environment is {A}, not "]),
+    ([on_host(A, A)], "", ["there is no previous environment"]),
+    ([on_host("", "")], "", ["there is no previous environment"]),
     ([], "", []),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shelves", "key", "whys"), WAYS)
+@pytest.mark.parametrize(("all_hosts", "key", "whys"), WAYS)
 def test_all_hosts_go_back_to_one_environment(
-    shelves: list[Shelf], key: str, whys: list[str]
+    all_hosts: list[HostEnvs], key: str, whys: list[str]
 ) -> None:
-    assert way_back(shelves) == key
-    assert [not_back(s, key) for s in shelves] == whys
+    assert way_back(all_hosts) == key
+    assert [not_back(s, key) for s in all_hosts] == whys
 
 
 GOOD = {"root": "/r", "current": A, "previous": "", "envs": [], "size": 0, "blobs": 0}
@@ -392,15 +392,16 @@ BAD = [
 
 @pytest.mark.parametrize("change", BAD)
 def test_what_a_host_says_it_keeps_is_checked(change: dict[str, object]) -> None:
-    assert read_shelf("a", GOOD).current == A
+    assert read_host_envs("a", GOOD).current == A
     with pytest.raises(ValueError):
-        read_shelf("a", {**GOOD, **change})
+        read_host_envs("a", {**GOOD, **change})
 
 
 MAKE = """
 set -e
 r=~trainer/upkeep; mkdir -m 700 -p $r/envs/{a} $r/envs/{b}
 for e in {a} {b}; do echo '{{"wheels": ["{torch}"], "blobs": []}}' > $r/envs/$e/.ipexctl-ok; done
+for e in {a} {b}; do echo '{{}}' > $r/envs/$e/.ipexctl-proved; done
 ln -s envs/{b} $r/current; ln -s envs/{a} $r/previous
 """
 

@@ -40,7 +40,7 @@ class Env:
 
 
 @dataclass(frozen=True)
-class Shelf:
+class HostEnvs:
     """All that a host keeps; "" for `current` or `previous`: there is none. `size`: bytes of the
     environments together, where they share a file only once."""
 
@@ -60,10 +60,10 @@ class Shelf:
         return tuple(e.key for e in self.envs if e.key not in (self.current, self.previous))
 
 
-def spared(shelf: Shelf, choice: EnvChoice) -> dict[str, str]:
+def spared(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
     """Unused environments that somebody still wants, and who."""
     found = {}
-    for env in (e for e in shelf.envs if e.key in shelf.unused):
+    for env in (e for e in on_host.envs if e.key in on_host.unused):
         others = [u for u in env.users if u.project.id != choice.project.id]
         if why := choice.names(env.key):
             found[env.key] = why
@@ -73,18 +73,18 @@ def spared(shelf: Shelf, choice: EnvChoice) -> dict[str, str]:
     return found
 
 
-def use_of(shelf: Shelf, key: str, choice: EnvChoice) -> str:
+def use_of(on_host: HostEnvs, key: str, choice: EnvChoice) -> str:
     """current, previous, kept, or unused: that is what `env rm --unused` removes."""
-    if key in (shelf.current, shelf.previous):
-        return "current" if key == shelf.current else "previous"
-    return "kept" if key in spared(shelf, choice) else "unused"
+    if key in (on_host.current, on_host.previous):
+        return "current" if key == on_host.current else "previous"
+    return "kept" if key in spared(on_host, choice) else "unused"
 
 
 def is_key(text: str) -> bool:
     return bool(_KEY.match(text))
 
 
-def read_shelf(host: str, raw: Mapping[str, Any]) -> Shelf:
+def read_host_envs(host: str, raw: Mapping[str, Any]) -> HostEnvs:
     """Raises ValueError."""
     root, current, previous = (raw.get(n) for n in ("root", "current", "previous"))
     if not isinstance(root, str) or not root.isprintable():
@@ -95,7 +95,7 @@ def read_shelf(host: str, raw: Mapping[str, Any]) -> Shelf:
     envs = raw.get("envs")
     if not isinstance(envs, list) or not all(isinstance(e, dict) for e in envs):
         raise ValueError("no environments")
-    return Shelf(
+    return HostEnvs(
         host,
         root,
         current=str(current),
@@ -141,46 +141,46 @@ def _title(wheels: Sequence[object]) -> str:
     return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
 
 
-def project_before(shelves: Sequence[Shelf], project: str, key: str) -> str:
+def project_before(all_hosts: Sequence[HostEnvs], project: str, key: str) -> str:
     """The environment that this project asked for last besides `key`, "" if there is none."""
     found = [
         (user.asked, env.key)
-        for shelf in shelves
-        for env in shelf.envs
+        for on_host in all_hosts
+        for env in on_host.envs
         for user in env.users
         if env.whole and env.key != key and user.project.id == project
     ]
     return max(found)[1] if found else ""
 
 
-def way_back(shelves: Sequence[Shelf]) -> str:
+def way_back(all_hosts: Sequence[HostEnvs]) -> str:
     """The previous environment that most hosts can be on, "" if there is none.
 
     A host on which the last install failed is on it already.
     """
     reach = {
-        key: sum(key in (s.current, s.previous) for s in shelves)
-        for key in dict.fromkeys(s.previous for s in shelves if _can_go_back(s))
+        key: sum(key in (s.current, s.previous) for s in all_hosts)
+        for key in dict.fromkeys(s.previous for s in all_hosts if _can_go_back(s))
     }
     return max(reach, key=lambda key: reach[key], default="")
 
 
-def _can_go_back(shelf: Shelf) -> bool:
-    before = shelf.env(shelf.previous)
-    return bool(before and before.whole and shelf.previous != shelf.current)
+def _can_go_back(on_host: HostEnvs) -> bool:
+    before = on_host.env(on_host.previous)
+    return bool(before and before.whole and on_host.previous != on_host.current)
 
 
-def not_back(shelf: Shelf, key: str, *, of_project: bool = False) -> str:
+def not_back(on_host: HostEnvs, key: str, *, of_project: bool = False) -> str:
     """Why this host cannot be switched back to `key`, "" if it can. `of_project`: it need not be
     the previous one of the host."""
     if of_project and not key:
         return "this project has no earlier environment on these hosts"
     if of_project:
-        env = shelf.env(key)
+        env = on_host.env(key)
         return "" if env and env.whole else f"the environment {key} is not here"
-    if not shelf.previous or shelf.previous == shelf.current:
+    if not on_host.previous or on_host.previous == on_host.current:
         return "there is no previous environment"
-    if shelf.previous != key:
-        return f"its previous environment is {shelf.previous}, not {key}"
-    env = shelf.env(key)
+    if on_host.previous != key:
+        return f"its previous environment is {on_host.previous}, not {key}"
+    env = on_host.env(key)
     return "" if env and env.whole else f"its previous environment {key} is incomplete"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ipexctl.install.stack.version_table import END_OF_LIFE
-from ipexctl.install.use_env import Borrowed
+from ipexctl.install.use_env import UseEnvReport
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.terminal.console import print_lines, print_text, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines
 
 
-def found_text(found: Borrowed) -> str:
+def found_text(found: UseEnvReport) -> str:
     looks = found.looks
     python, n = ".".join(map(str, looks[0].minor)), len(looks)
     hosts = f"{n} host{'s' * (n != 1)} ({fold(tuple(look.host for look in looks))})"
@@ -24,14 +24,14 @@ def found_text(found: Borrowed) -> str:
     return "\n  ".join(lines)
 
 
-def show(found: Borrowed) -> None:
+def show(found: UseEnvReport) -> None:
     print_lines(stdout_console(), host_lines(found.recaps))
     if any(r.state.value in ("ok", "changed") for r in found.recaps) and not found.check:
         words = "`ipexctl run` uses it there; `ipexctl install` goes back to ipexctl.lock"
         print_text(stdout_console(), words)
 
 
-def document(found: Borrowed) -> dict[str, Any]:
+def document(found: UseEnvReport) -> dict[str, Any]:
     """For --json."""
     look = found.looks[0] if found.looks else None
     return {

@@ -56,11 +56,11 @@ class Env(FleetStep):
         return {**found, **results_of(on, done.recaps)}
 
     def _run(self, on: Acting) -> Mapping[str, Result]:
-        from ipexctl.env.env_exec import run_within
+        from ipexctl.env.env_exec import run_in_env
 
         if on.check:
             return dict.fromkeys(on.hosts, Result(State.UNKNOWN))
-        ran = run_within(
+        ran = run_in_env(
             target_of(on), self.exec, lambda host, line, err: on.say(host, line), on.fleet.root
         )
         results = results_of(on, ran.recaps)
