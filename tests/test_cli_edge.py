@@ -26,12 +26,13 @@ from ipexctl.errors import (
     EXIT_UNREACHABLE,
 )
 from ipexctl.run.watch.run_watchers import counted_interrupts
+from tests.cli import Ended
 from tests.cli import ipexctl as run_here
 
 ROOT = Path(__file__).parent.parent
 
 
-def _ipexctl(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
+def _ipexctl(*args: str, home: Path) -> Ended:
     return run_here(*args, cwd=ROOT, env=_environ(home))
 
 
@@ -197,8 +198,8 @@ def test_a_script_that_is_not_sent_ends_the_run_before_any_host_is_asked(tmp_pat
     script.touch()
     (script.parent / ".gitignore").write_text("try.py\n")
     done = _ipexctl("run", "-H", "nowhere.invalid", str(script), home=tmp_path / "home")
-    assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
-    assert "the script try.py is not sent to the hosts\n  why: left out by try.py in" in done.stderr
+    assert (done.returncode, done.stdout, done.slug) == (EXIT_INPUT, "", "script-left-out")
+    assert " try.py " in done.errors[0].what and " try.py in " in done.errors[0].why
 
 
 @pytest.mark.parametrize(
@@ -355,5 +356,5 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_that_folder(tmp_path):
     done = run_here(
         "config", "--accept", cwd=tmp_path, env={**os.environ, "XDG_STATE_HOME": "/dev/null/x"}
     )
-    assert done.returncode == 2
-    assert done.stderr.startswith("ipexctl: /dev/null/x/ipexctl: Not a directory")
+    assert (done.returncode, done.slug) == (2, "file-failed")
+    assert done.errors[0].what.startswith("/dev/null/x/ipexctl: ")

@@ -138,5 +138,5 @@ def test_hints_of_another_shape_are_none(hints):
 
 def test_too_much_output_at_once_is_refused():
     header = {"id": 1, "event": "log", "key": 2}
-    with pytest.raises(BadEvent, match="300000 bytes of output at once"):
+    with pytest.raises(BadEvent, match="^300000 "):
         read("node02", frozenset({2}), header, b"x" * 300_000)

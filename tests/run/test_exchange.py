@@ -89,8 +89,8 @@ def test_a_group_that_was_formed_and_never_used_is_no_exchange(watch):
     mesh(found, lambda a, b: 10)
     steps(found, 1)
     seen = found.judge(completed=True)
-    assert (seen.verdict, seen.alarming) == (Verdict.ALONE, True)
-    assert sentence(seen, 4) == "ranks exchanged nothing: each of the 4 trained alone"
+    assert (seen.verdict, seen.alarming, seen.early) == (Verdict.ALONE, True, False)
+    assert (seen.little, " 4 trained " in sentence(seen, 4)) == (False, True)
 
 
 def test_no_connection_at_all(watch):
@@ -104,7 +104,7 @@ def test_two_half_groups_are_named(watch):
     mesh(found, lambda a, b: 900_000 if a // 2 == b // 2 else 10)
     seen = found.judge(completed=True)
     assert (seen.verdict, seen.groups) == (Verdict.APART, ((0, 1), (2, 3)))
-    assert sentence(seen, 4).endswith("but only within 2 groups: ranks 0-1 | 2-3")
+    assert sentence(seen, 4).endswith(" 2 groups: ranks 0-1 | 2-3")
 
 
 def test_a_barrier_between_heavy_groups_does_not_join_them_but_a_light_exchange_does(watch):
@@ -162,10 +162,10 @@ def test_a_short_run_that_exchanged_something_was_together(watch):
 def test_what_a_host_may_have_missed_leaves_it_open(watch):
     found = watch()
     mesh(found, lambda a, b: 10)
-    found.add("n2", Report(missed="its ranks use RDMA"))
+    found.add("n2", Report(missed="uses RDMA"))
     last(found)
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.reason) == (Verdict.UNKNOWN, "n2: its ranks use RDMA")
+    assert (seen.verdict, seen.reason) == (Verdict.UNKNOWN, "n2: uses RDMA")
 
 
 def test_code_that_trains_is_alarmed_about_without_printed_steps_only_after_a_while(watch):
@@ -175,7 +175,7 @@ def test_code_that_trains_is_alarmed_about_without_printed_steps_only_after_a_wh
         last(found, watched=watched)
         seen = found.end(completed=True)
         assert (seen.verdict, seen.alarming) == (Verdict.ALONE, alarm)
-        assert sentence(seen, 4) == "ranks exchanged nothing: each of the 4 ran alone"
+        assert (seen.little, " 4 ran " in sentence(seen, 4)) == (False, True)
 
 
 def test_a_rendezvous_of_the_scripts_own_is_no_exchange(watch):
@@ -196,7 +196,7 @@ def test_shared_memory_joins_the_ranks_of_a_host(watch):
         found.add(host.host, Report(sharing=(tuple(p.rank for p in host.ranks),)))
     seen = found.judge(completed=True)
     assert (seen.verdict, seen.shared) == (Verdict.TOGETHER, True)
-    assert sentence(seen, 4) == "ranks exchanged 160 kB, and shared memory on their hosts"
+    assert " 160 kB, and shared memory" in sentence(seen, 4)
 
 
 def test_what_cannot_be_counted_is_not_guessed(watch):
@@ -204,9 +204,9 @@ def test_what_cannot_be_counted_is_not_guessed(watch):
     mesh(found, lambda a, b: 10, silent=("n2",))
     seen = found.judge(completed=True)
     assert (seen.verdict, seen.alarming) == (Verdict.UNKNOWN, False)
-    assert seen.reason == "n2: it reported no counters"
-    found.add("n2", Report(trouble="this kernel does not count bytes (older than 4.1)"))
-    assert found.judge().reason == "n2: this kernel does not count bytes (older than 4.1)"
+    assert seen.reason.startswith("n2: ")
+    found.add("n2", Report(trouble="kernel 4.0"))
+    assert found.judge().reason == "n2: kernel 4.0"
 
 
 def test_much_data_with_an_address_that_is_no_ranks_leaves_it_open(watch):
@@ -246,15 +246,16 @@ def test_independent_ranks_of_a_sweep_get_a_plain_line(watch):
     steps(found, 9)
     assert found.warning(100.0) == ""
     seen = found.judge(completed=True)
-    assert (seen.verdict, seen.alarming) == (Verdict.ALONE, False)
-    assert sentence(seen, 4) == "ranks exchanged nothing: each of the 4 ran alone"
+    assert (seen.verdict, seen.alarming, seen.little) == (Verdict.ALONE, False, False)
+    assert " 4 ran " in sentence(seen, 4)
 
 
 def test_a_run_that_failed_before_its_first_step_accuses_nobody(watch):
     found = watch()
     mesh(found, lambda a, b: None)
     seen = found.judge(completed=False)
-    assert (seen.alarming, sentence(seen, 4)) == (False, "ranks exchanged nothing")
+    assert (seen.alarming, " 4 " in sentence(seen, 4)) == (False, False)
+    assert (seen.verdict, seen.bytes) == (Verdict.ALONE, 0)
 
 
 def test_the_warning_comes_once_and_after_the_second_step(watch):
@@ -264,12 +265,13 @@ def test_the_warning_comes_once_and_after_the_second_step(watch):
     assert found.warning(100.0) == ""
     steps(found, 1, now=100.0)
     assert found.warning(110.0) == ""
-    said = "WARNING: after 2 printed steps ranks have exchanged nothing so far   (ipexctl explain"
-    assert found.warning(116.0).startswith(said)
+    said = found.warning(116.0)
+    assert said.startswith("WARNING: after 2 ") and said.endswith("explain trained-alone)")
     assert (found.warning(120.0), found.warning(122.0)) == ("", "")
     mesh(found, lambda a, b: 5000)
     assert found.warning(124.0) == ""
-    assert found.warning(128.0) == "ranks have started to exchange data"
+    told = found.warning(128.0)
+    assert told and "WARNING" not in told
     assert found.warning(200.0) == ""
 
 
@@ -281,11 +283,8 @@ def test_a_group_that_fell_silent_after_its_first_step_is_told_at_the_end(watch)
     mesh(found, lambda a, b: 700_100)
     assert found.judge(completed=False).verdict is Verdict.TOGETHER
     seen = found.judge(completed=True)
-    assert (seen.verdict, seen.alarming) == (Verdict.ALONE, True)
-    assert sentence(seen, 4) == (
-        "ranks exchanged 8 MB before their second step and nothing since: "
-        "each of the 4 trained alone"
-    )
+    assert (seen.verdict, seen.alarming, seen.early) == (Verdict.ALONE, True, True)
+    assert " 8 MB " in sentence(seen, 4) and " 4 trained " in sentence(seen, 4)
     mesh(found, lambda a, b: 701_000)
     assert found.judge(completed=True).verdict is Verdict.TOGETHER
 
@@ -361,7 +360,7 @@ def test_ranks_that_all_came_and_form_no_group_may_claim_the_same_rank(watch):
     for host in apart.plan.hosts:
         apart.add(host.host, Report(tuple(meet(apart, host))), 0.0)
     mesh(group, lambda a, b: 10)
-    assert "check whether two of them have the same rank" in apart.waiting(61.0)
+    assert "(GROUP_RANK, NODE_RANK)" in apart.waiting(61.0)
     assert group.waiting(61.0) == ""
 
 
@@ -383,7 +382,7 @@ def test_a_rendezvous_at_loopback_is_named_within_30_s(watch, ranks, address):
     assert found.waiting(10.0) == ""
     where = f"[{address}]" if ":" in address else address
     said = found.waiting(30.0)
-    assert f" on n1 opened the rendezvous at {where}:29511, " in said
+    assert " on n1 " in said and f" {where}:29511, " in said
     assert f"; rank{'s 2-3' if ranks == 4 else ' 1'} cannot join" in said
     assert (found.waiting(31.0), found.waiting(99.0), found.end(completed=False).stuck) == (
         "",

@@ -19,6 +19,7 @@ from ipexctl.run.output.training_state import Progress
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions
 from tests.made import facts, host, prepared
+from tests.refused import refused
 
 
 def made_plan(ranks=4, hosts=2):
@@ -163,7 +164,7 @@ def test_ranks_that_the_run_does_not_have_are_refused():
     chosen = line_filter.read(
         RunOptions("t.py", ranks="4-9"), Inventory((host("node01"),), "made"), KNOWN
     )
-    with pytest.raises(InputError, match="select no ranks"):
+    with refused("no-rank-selected", "0 to 3"):
         line_filter.check(chosen, made_plan(4))
 
 

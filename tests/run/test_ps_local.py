@@ -17,7 +17,7 @@ import pytest
 
 from ipexctl.remote.run import run_logs
 from ipexctl.remote.run_files import journal
-from tests.cli import ipexctl
+from tests.cli import Ended, ipexctl
 from tests.ssh.test_shell import Terminal
 
 REPO = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ class Here:
     def argv(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "ipexctl", *words]
 
-    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def call(self, *words: str) -> Ended:
         return ipexctl(*words, cwd=self.code, env=self.env)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -89,7 +89,7 @@ def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here
     assert (row["command"], row["hosts_alive"]) == ("train.py 1000 0", ["localhost"])
     assert row["last_line"].startswith("step ")
     text = here.call("ps").stdout
-    assert f"{row['run_id']}  running   2 of 2 ranks on localhost, started " in text
+    assert f"{row['run_id']}  running   2 of 2 ranks on localhost, " in text
     assert "  bert: train.py 1000 0\n" in text
     waits = subprocess.Popen(
         here.argv("wait", "bert"), stdout=subprocess.PIPE, text=True, cwd=here.code, env=here.env
@@ -98,7 +98,7 @@ def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here
     assert (stopped.returncode, stopped.stdout) == (0, f"{row['run_id']} is stopped\n")
     _, said = run.communicate(timeout=30)
     assert run.returncode == 130
-    assert "(ipexctl stop): the ranks were sent Ctrl-C and have 5 s to exit." in said
+    assert "(ipexctl stop): " in said and " 5 s " in said
     assert waits.wait(timeout=30) == 130
     assert here.listed() == []
     (row,) = here.listed("-a")
@@ -106,7 +106,8 @@ def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here
     assert row["cause"].endswith("(ipexctl stop)")
     assert row["bytes"] > 0
     again = here.call("stop", "@last")
-    assert (again.returncode, again.stdout) == (0, f"{row['run_id']} has already ended: stopped\n")
+    assert (again.returncode, again.stdout.split()[0]) == (0, row["run_id"])
+    assert again.stdout.endswith("ended: stopped\n")
 
 
 @pytest.mark.parametrize(("code", "state", "cause"), [
@@ -130,32 +131,34 @@ def test_of_a_run_whose_ipexctl_was_killed_the_hosts_know_that(here: Here) -> No
         time.sleep(0.1)
     (row,) = here.listed("-a")
     assert (row["state"], row["exit_code"]) == ("failed", 121)
-    assert row["cause"].startswith("localhost: the connection to ipexctl ended, and the run ends")
+    assert row["cause"].startswith("localhost: ") and "connection to" in row["cause"]
     assert here.call("wait", "@last").returncode == 121
 
 
 def test_where_no_run_is_that_is_said(here: Here) -> None:
     said = here.call("ps").stdout  # other accounts may have theirs here
-    assert said.splitlines()[0] == "no active runs; ipexctl ps -a lists all"
+    assert "ipexctl ps -a" in said.splitlines()[0]
     none = here.call("stop", "bert")
-    assert (none.returncode, "there are no runs on these hosts" in none.stderr) == (2, True)
+    assert (none.returncode, none.slug) == (2, "no-runs")
     assert not (here.code.parent / "home" / ".ipexctl").exists()
     odd = here.call("run", "--name", "2026", "train.py", "1", "0")
-    assert (odd.returncode, "--name '2026': not a valid name for a run" in odd.stderr) == (2, True)
+    assert (odd.returncode, odd.slug) == (2, "run-name-invalid")
+    assert "--name '2026': " in odd.stderr
 
 
 def test_a_run_that_is_over_can_be_removed_and_one_that_goes_on_cannot(here: Here) -> None:
     run = here.start("--name", "bert", *LONG)
     refused = here.call("rm", "bert", "-y")
     (row,) = here.listed()
-    assert (refused.returncode, f"try: ipexctl stop {row['run_id']}" in refused.stderr) == (2, True)
+    assert (refused.returncode, refused.slug) == (2, "run-active")
+    assert row["run_id"] in refused.errors[0].hint
     here.call("stop", "bert", "-t", "1")
     run.communicate(timeout=30)
     folder = here.code.parent / "home" / ".ipexctl" / "runs" / row["run_id"]
-    assert "would be removed:\n" in here.call("rm", "bert", "--check").stdout
+    assert row["run_id"] in here.call("rm", "bert", "--check").stdout
     asked = here.call("rm", "bert")
-    assert (asked.returncode, "stdin is not a terminal (use --yes)" in asked.stderr) == (2, True)
-    assert "to be removed, with its logs and results on the hosts:" in asked.stderr
+    assert (asked.returncode, asked.slug) == (2, "no-terminal")
+    assert row["run_id"] in asked.stderr
     assert folder.is_dir()
     done = here.call("rm", "bert", "-y")
     assert (done.returncode, folder.exists()) == (0, False), done.stderr
@@ -208,11 +211,11 @@ def test_runs_in_a_row_leave_a_bounded_disk_and_no_process(here: Here, runs: int
         taken.append(sum(p.lstat().st_blocks * 512 for p in top.rglob("*")))
     print(f"{runs} runs: {taken[0]} bytes after the first, {taken[-1]} after the last")
     assert max(taken[3:]) - min(taken[3:]) < 20_000
-    assert "pruned " in done.stderr and "1 run with its results" in done.stderr
+    assert "pruned " in done.stderr and " 1 run " in done.stderr
     rows = here.listed("-a")
     assert [row["state"] for row in rows] == ["done"] * 3
     assert all(0 < row["bytes"] < 200_000 for row in rows)
-    assert here.call("ps", "-a").stdout.count(" kB on its hosts") == 3
+    assert here.call("ps", "-a").stdout.count(" kB ") == 3
     assert processes_of(here.code.parent) == []
 
 
@@ -244,7 +247,7 @@ def test_of_two_runs_with_one_name_the_active_one_is_meant(here: Here) -> None:
     first = here.call("run", "-d", "-n", "1", "--force", "--name", "bert", *LONG).stdout.strip()
     second = here.call("run", "-d", "-n", "1", "--force", "--name", "bert", *LONG).stdout.strip()
     both = here.call("stop", "bert")
-    assert (both.returncode, "bert: 2 active runs have this name" in both.stderr) == (2, True)
+    assert (both.returncode, both.slug, "bert: 2 " in both.stderr) == (2, "run-ambiguous", True)
     assert f"{second} (running), {first} (running)" in both.stderr
     said = json.loads(here.call("stop", second, "-t", "1s", "--json").stdout)
     assert (said["state"], said["exit_code"], said["command_exit_code"]) == ("stopped", 130, 0)
@@ -253,26 +256,27 @@ def test_of_two_runs_with_one_name_the_active_one_is_meant(here: Here) -> None:
 
 def test_a_host_that_is_not_reached_may_have_the_run(here: Here) -> None:
     lost = here.call("wait", "bert", "-H", "localhost,no-such-host.invalid")
-    assert lost.returncode == 4
-    assert "no-such-host.invalid did not answer; there are no runs on these hosts" in lost.stderr
+    assert (lost.returncode, lost.slug) == (4, "run-host-unreachable")
+    assert "no-such-host.invalid" in lost.errors[0].what
     alone = here.call("wait", "bert")
-    assert alone.returncode == 2
-    assert "no hosts are given (-f, -H), so only this machine was searched" in alone.stderr
+    assert (alone.returncode, alone.slug) == (2, "no-runs")
+    assert "(-f, -H)" in alone.errors[0].why
 
 
 def test_the_last_line_of_a_failed_run_is_that_of_the_rank_that_failed_first(here: Here) -> None:
     (here.code / "boom.py").write_text(
         "import os, sys, time\nprint('up', flush=True)\n"
-        "if os.environ['RANK'] == '1': time.sleep(2); sys.exit('boom on purpose')\n"
+        "if os.environ['RANK'] == '1': time.sleep(2); sys.exit('boom here')\n"
         "time.sleep(4)\nsys.exit('[rank0] Connection closed by peer [127.0.0.1]:40111')\n"
     )
     run = here.call("run", "-d", "-n", "2", "--force", "boom.py").stdout.strip()
     said = here.call("wait", run)
     assert said.returncode == 1
-    assert "boom on purpose" in said.stdout
+    assert "boom here" in said.stdout
     assert "Connection closed" not in said.stdout
     odd = here.call("logs", run, "--rank", "9")
-    assert (odd.returncode, f"--rank 9: {run} has ranks 0 to 1" in odd.stderr) == (2, True)
+    assert (odd.returncode, odd.slug) == (2, "unknown-rank")
+    assert f"--rank 9: {run} " in odd.stderr
     assert here.call("logs", run, "-n", "0").stdout == ""
 
 
@@ -297,7 +301,7 @@ def test_logs_since_a_time_begin_with_a_whole_line_of_then(here: Here) -> None:
     os.utime(folder / "logs/rank00000.log", (now - 400, now - 400))
     assert (since("450"), since("5m")) == (every[3:], [])
     odd = here.call("logs", run, "--since", "yesterday")
-    assert (odd.returncode, "'yesterday' is not a duration such as 90" in odd.stderr) == (2, True)
+    assert (odd.returncode, "--since" in odd.stderr, "'yesterday'" in odd.stderr) == (2, True, True)
 
 
 def test_sizes_of_a_long_run_stay_few_and_the_newest_are_all_there(tmp_path: Path) -> None:

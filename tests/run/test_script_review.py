@@ -402,7 +402,7 @@ def test_names_of_a_hub_need_a_way_out_or_a_cache() -> None:
     ]  # fmt: skip
     fact, _, use = notes[0].partition("; use ")
     assert " node02 " in fact
-    assert "`ipexctl data push ~/.cache/huggingface/hub --as hub`" in use and "--data hub" in use
+    assert "push ~/.cache/huggingface/hub --as hub`" in use and "--data hub" in use
     assert review(LOADS, "--model", "gpt2") == []
     for name in ("HF_HOME", "HF_HUB_OFFLINE", "https_proxy"):
         assert review(LOADS, "--model", "gpt2", hosts=ALONE, variables=[name]) == []
@@ -434,7 +434,7 @@ def test_why_a_model_of_this_machine_is_not_sent_is_told_with_the_way_to_send_it
     (note,) = review(HF, "--model", "m", local=here, hosts=ALONE)
     fact, _, use = note.partition("; use ")
     assert fact.endswith(f": {here['m'].why}")
-    assert "`git init /p`" in use and "`ipexctl data push 'my m' --as model`" in use
+    assert "`git init /p`" in use and "push 'my m' --as model`" in use
 
 
 def test_a_path_for_an_argument_is_one_that_an_unchanged_script_can_take() -> None:

@@ -189,7 +189,7 @@ def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic,
         missed = False
 
         def open(self):
-            raise OSError(2, "No such file or directory")
+            raise OSError(2, "planted")
 
         def close(self):
             pass
@@ -197,7 +197,7 @@ def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic,
     watch.sockets = NoSockets()
     watch.report()
     watch.report()
-    assert [e["trouble"] for e in call.events] == ["no TCP counters: No such file or directory"]
+    assert [e["trouble"].rpartition(": ")[2] for e in call.events] == ["planted"]
 
 
 def test_messages_that_are_cut_or_odd_are_passed_over(traffic):

@@ -59,10 +59,9 @@ def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_ti
     health.sample("n1", Sample(Load(), ((1, 9.0),)))
     assert health.news(0.0, {}) == []
     health.sample("n1", Sample(Load(), ((1, 11.0),)))
-    assert health.news(0.0, {}) == [
-        "rank 1 on n1 has been stopped for 11 s (all its threads are in state T); after 30 s the "
-        "run ends (--host-timeout)"
-    ]
+    (note,) = health.news(0.0, {})
+    assert note.startswith("rank 1 on n1 ") and note.endswith("(--host-timeout)")
+    assert " 11 s " in note and " 30 s " in note
     health.sample("n0", Sample(Load()))
     health.sample("n1", Sample(Load(), ((1, 31.0),)))
     assert health.news(0.0, {}) == []
@@ -99,9 +98,8 @@ def test_many_stalled_ranks_are_one_note():
     health = Health(made_plan(12), 30, 5)
     for rank in range(12):
         health.spoke(rank, 0.0)
-    assert health.news(6.0, {}) == [
-        "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more are running, but have printed nothing for 5 s"
-    ]
+    (note,) = health.news(6.0, {})
+    assert note.startswith("ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more ") and note.endswith(" 5 s")
 
 
 def test_a_hosts_load_is_the_mean_of_its_cpus_and_the_peak_of_its_memory():
@@ -244,7 +242,8 @@ def test_a_limit_cuts_each_log_and_says_so(tmp_path):
     record.log("n0", 1, b"short")
     logs = sorted((tmp_path / ".ipexctl/runs/r1/logs").iterdir())
     assert [p.read_bytes() for p in logs] == [b"1234123412", b"short"]
-    assert record.kept().trouble == ("1 of the logs here end after 10 bytes (--log-limit)",)
+    (trouble,) = record.kept().trouble
+    assert trouble.startswith("1 of ") and trouble.endswith(" 10 bytes (--log-limit)")
 
 
 def test_a_folder_that_cannot_be_made_does_not_stop_the_run(tmp_path):
@@ -253,19 +252,19 @@ def test_a_folder_that_cannot_be_made_does_not_stop_the_run(tmp_path):
     record.log("n0", 0, b"x")
     record.keep("plan.json", {})
     (trouble,) = record.kept().trouble
-    assert trouble.startswith("nothing is kept here (File exists")
+    assert f"({os.strerror(errno.EEXIST)}: {tmp_path / '.ipexctl'}" in trouble
 
 
 def test_a_log_that_somebody_made_a_link_of_is_not_followed(tmp_path):
     record = Record.make(tmp_path, "r1")
     other = tmp_path / "precious"
-    other.write_text("as it was")
+    other.write_text("precious")
     (record.folder / "logs" / "rank00000.n0.log").symlink_to(other)
     record.log("n0", 0, b"x")
     record.log("n0", 1, b"x")
-    assert other.read_text() == "as it was"
+    assert other.read_text() == "precious"
     (trouble,) = record.kept().trouble
-    assert "is not complete" in trouble
+    assert trouble.startswith(f"{record.folder} ") and f"({os.strerror(errno.ELOOP)})" in trouble
 
 
 @pytest.mark.parametrize("path", ["a", "a/b.pt", "@x/ü", "a b/..c"])
@@ -421,7 +420,7 @@ def test_the_logs_are_kept_in_no_folder_of_somebody_else_and_behind_no_link(tmp_
     (tmp_path / ".ipexctl").symlink_to("target")
     record = Record.make(tmp_path, "r1")
     assert (record.folder, list((tmp_path / "target").iterdir())) == (None, [])
-    assert "it is a link" in record.trouble[0]
+    assert "is a link:" in record.trouble[0]
     (tmp_path / ".ipexctl").unlink()
     (tmp_path / ".ipexctl").mkdir(mode=0o700)
     (tmp_path / ".ipexctl" / "runs").mkdir()

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args, get_type_hints
 
+from ipexctl.cli import streams
 from ipexctl.local.environment import environment
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def without_launcher(args: list[str]) -> list[str]:
     groups, rest = _split(args[1:])
     words = rest[1:] if rest[:1] == ["--"] else rest
     own = _own(groups)
+    if "--json" in own.names:  # Click has not read it yet, and a line may be refused here
+        streams.errors_as_json = True
     module = "-m" in own.names
     line = None
     if words and (module or Path(words[0]).is_absolute() or not os.path.isfile(words[0])):

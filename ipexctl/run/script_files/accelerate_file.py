@@ -35,6 +35,7 @@ def read(path: Path, refuse: Refuse = raised) -> LineRequest:
             f"cannot read the Accelerate config {path}",
             why=reason_of(e),
             hint="accelerate config --config_file FILE   # writes one",
+            slug="accelerate-config-unreadable",
         ) from None
     request = read_config(decode(data, str(path)), str(path), accelerate_keys(), refuse)
     if request.hostfile.startswith("~/"):
