@@ -188,10 +188,10 @@ def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
 
 def _disk(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | None:
     """What the environment takes on each host. None where nothing is built, or an index does not
-    say."""
+    say: it is asked only for a plan that is shown."""
     if not any(part.builds for part in parts):
         return None
-    open_url = Opener(indexes_of(work), environment()).open if found.urls else None
+    open_url = Opener(indexes_of(work), environment()).open if work.asked.foresee else None
     return room_unpacked(found.lock, found.urls, default_store(), open_url)
 
 

@@ -55,6 +55,7 @@ class Install:
     python_from: str = ""  # where a CPython is that is carried to the hosts
     fetch: Fetch = Fetch.CONTROLLER
     relay: bool = True  # hosts give each other what one of them was sent
+    foresee: bool = False  # the plan is shown: ask the indexes what it does not need to know
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,7 @@ def install(
         python_from=python_from,
         fetch=parse_fetch(fetch),
         relay=relay,
+        foresee=check or not yes,
     )
     if rollback:
         _rollback(target, root, check=check, json=json)

@@ -105,7 +105,8 @@ def has(root, sha, size):
 
 def verify(root, shas):
     """A disk can lose what it was given. What is no longer the blob is removed, to come again."""
-    damaged = [path_of(root, sha) for sha in shas if not has_content(path_of(root, sha), sha)]
+    paths = [(path_of(root, sha), sha) for sha in shas]
+    damaged = [path for path, sha in paths if not has_content(path, sha, known_by=touch_id)]
     for path in damaged:
         unlink(path)
     if damaged:
@@ -119,10 +120,22 @@ def verify(root, shas):
         )
 
 
-def has_content(path, sha, beat=lambda: None):
+def file_id(info):
+    """As long as a file has this one, it was not written to; also under another name."""
+    if not stat.S_ISREG(info.st_mode):
+        return ()
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
+
+
+def touch_id(info):
+    """Also a write that sets the old time again, or another name, gives the file another one."""
+    return file_id(info) and (*file_id(info), info.st_ctime_ns)
+
+
+def has_content(path, sha, beat=lambda: None, known_by=file_id):
     """Is it a regular file with this content? An agent reads it once and calls `beat` meanwhile."""
     try:
-        found = file_id(os.lstat(path))
+        found = known_by(os.lstat(path))
         if found and found not in hashes:
             with open(path, "rb") as file:
                 hashes[found] = hash_of(file, beat).hexdigest()
@@ -131,16 +144,10 @@ def has_content(path, sha, beat=lambda: None):
     return hashes.get(found) == sha
 
 
-def file_id(info):
-    """As long as a file has this one, it was not written to; also under another name."""
-    if not stat.S_ISREG(info.st_mode):
-        return ()
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
-
-
 def learn(path, sha):
     """This agent has just written the file."""
-    hashes[file_id(os.lstat(path))] = sha
+    info = os.lstat(path)
+    hashes[file_id(info)] = hashes[touch_id(info)] = sha
 
 
 def stamp_of(found):
