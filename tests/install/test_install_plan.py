@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from ipexctl.base.host_outcome import Recap
+from ipexctl.blobs.blob_store import Room
 from ipexctl.env.choice.env_choice import Project
 from ipexctl.errors import HostFailed
 from ipexctl.install.host_steps import EnvOnHost, dry_run_recaps
@@ -42,7 +44,10 @@ def test_what_a_host_gets_is_known_before_anything_is_changed(shop, asked):
     plan = planned(asked)
     (part,) = plan.todo
     assert [str(change) for change in part.changes] == ["numpy 2.0 added", "torch 2.13.0+cpu added"]
-    assert (part.builds, plan.to_send, plan.disk) == (True, plan.chosen.to_fetch, None)
+    assert (part.builds, plan.to_send) == (True, plan.chosen.to_fetch)
+    wheels = [ZipFile(shop.wheels / package.file) for package in plan.chosen.lock.packages]
+    sizes = [member.file_size for wheel in wheels for member in wheel.infolist()]
+    assert plan.disk == Room(sum(sizes), len(sizes))
     assert (plan.to_send > plan.chosen.lock.size, plan.folder) == (True, shop.work)  # and uv
     assert (shop.envs(), list(shop.work.iterdir())) == ([], [])
     (recap,) = dry_run_recaps(plan, agreed=True).values()
