@@ -16,7 +16,7 @@ from ipexctl.cli.declared_options import declared_parameters, taken
 from ipexctl.local.settings_file import setting_kinds
 from ipexctl.play.text.step_schema import arguments
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.command.run_words import for_click
+from ipexctl.run.command.command_line_words import for_click
 from ipexctl.run.plan.run_options import RunOptions
 from tests.cli import ipexctl
 

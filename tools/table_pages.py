@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.migrate.code.rules import Rule
-from ipexctl.run.plan.rank_contract import ERROR_FILE, HOST_WIDE, TABLE
+from ipexctl.run.plan.rank_variables import ERROR_FILE, HOST_WIDE, TABLE
 from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import MEANINGS, Flag, Launcher, Launchers
 

@@ -228,9 +228,9 @@ def _stand_somewhere() -> None:
 
 
 # what rewrites the words of a command before Click reads them
-_PASTED = {"run": "run.command.run_words:without_launcher"}
+_PASTED = {"run": "run.command.command_line_words:without_launcher"}
 _SPELLED = {
-    "run": "run.command.run_words:for_click",
+    "run": "run.command.command_line_words:for_click",
     "install": "install.command.cli:bare_ipex",
     "stacks": "install.command.cli:bare_ipex",
     "bundle": "install.command.cli:bare_ipex",

@@ -15,7 +15,7 @@ from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.openssh.known_hosts import Standing
 from ipexctl.machines.ssh import SshTransport
-from ipexctl.machines.ssh.host_keys import HostKey, own_known_hosts, remember, verdict_down
+from ipexctl.machines.ssh.known_hosts_files import HostKey, own_known_hosts, remember, verdict_down
 from ipexctl.machines.suggested_commands import command, spelled_downs
 from ipexctl.machines.target import Target, inventory
 from ipexctl.quick_dataclass import dataclass

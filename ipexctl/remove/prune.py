@@ -21,7 +21,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, WORDS, Amount, Limits, added, describe, read_limits
 
-OP = "remove.space_limits.prune"
+OP = "remove.prune_rules.prune"
 LARGE = 100 * MB  # copies that are sent again anyway and take less are removed silently
 IN_USE = 3600  # seconds: an install may be about to send a cached file that is younger
 SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits

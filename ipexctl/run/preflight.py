@@ -33,8 +33,8 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node
-from ipexctl.run.plan.rank_env_vars import ROOTS_WHY
 from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.plan.tuning_variables import ROOTS_WHY
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review

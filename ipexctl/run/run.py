@@ -265,7 +265,7 @@ class _Run:
         left = [node for node in nodes if node.host.name not in lost]
         if not lost or not left:
             return retry_command.command(self.script.typed, (), None)
-        from ipexctl.run.plan.rank_share import fitting
+        from ipexctl.run.plan.ranks_per_host import fitting
 
         fits = fitting(left, request_of(self.options, self.script))
         fewer = None if fits == self.options.n else fits

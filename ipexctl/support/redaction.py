@@ -14,7 +14,7 @@ from typing import Any
 
 from ipexctl.base.secret_mask import MASK, masked
 from ipexctl.base.secret_names import Named, named
-from ipexctl.support.secret_search import masked_secrets, plain
+from ipexctl.support.find_secrets import masked_secrets, plain
 
 _FLAGS = frozenset({"auto", "false", "none", "null", "true"})  # TOKENIZERS_PARALLELISM=false
 _SHORTEST = 4  # of a variable's value that is looked for in all texts

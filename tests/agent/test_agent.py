@@ -384,7 +384,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
         (
             "run.stand_by.begin",
             {"root_folder", "own_process", "scratch_folder", "hub.host_paths"}
-            | {"connection.unanswered"}
+            | {"connection.tcp_retries"}
             | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
             | {
                 "run.rank_wrapper",

@@ -31,7 +31,7 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.remote.facts import host_load, host_network, machine, machine_state
+from ipexctl.remote.facts import cpus_and_memory, host_load, host_network, machine_state
 from tests.facts.machines import Machine, regular
 
 _CPU = "sys/devices/system/cpu"
@@ -135,7 +135,7 @@ def test_uptime_and_mitigations_are_read(agent, tmp_path):
 def test_a_link_has_the_speed_of_its_card(tmp_path, files, expected):
     for name, text in files.items():
         (tmp_path / name).write_text(text + "\n")
-    assert host_network.link(str(tmp_path), machine.read) == expected
+    assert host_network.link(str(tmp_path), cpus_and_memory.read) == expected
 
 
 def test_kernel_switches_and_memory_are_read(agent, tmp_path):
@@ -358,7 +358,7 @@ def test_who_computes_on_a_busy_host_is_named_and_we_are_not(monkeypatch):
     monkeypatch.setattr(host_load, "LOOK", 1.0)
 
     def busy(path: str) -> str:
-        return "99.0 99.0 99.0 9/99 9" if path == "/proc/loadavg" else machine.read(path)
+        return "99.0 99.0 99.0 9/99 9" if path == "/proc/loadavg" else cpus_and_memory.read(path)
 
     begun = host_load.begin(busy, "", True)
     assert str(os.getpid()) not in begun["look"]["programs"]
@@ -372,7 +372,7 @@ def test_who_computes_on_a_busy_host_is_named_and_we_are_not(monkeypatch):
 
 def test_an_idle_host_is_not_looked_at_twice():
     def idle(path: str) -> str:
-        return "0.0 0.0 0.0 1/99 9" if path == "/proc/loadavg" else machine.read(path)
+        return "0.0 0.0 0.0 1/99 9" if path == "/proc/loadavg" else cpus_and_memory.read(path)
 
     begun = host_load.begin(idle, "", True)
     assert begun["look"] is None
@@ -383,7 +383,7 @@ def test_an_idle_host_is_not_looked_at_twice():
 
 _FILTER = """
 import ctypes, struct, sys
-from ipexctl.remote.facts import machine
+from ipexctl.remote.facts import cpus_and_memory
 libc = ctypes.CDLL(None, use_errno=True)
 number = int(sys.argv[1])
 refuse, allow = (0x06, 0, 0, 0x50000 | number), (0x06, 0, 0, 0x7FFF0000)
@@ -393,7 +393,7 @@ program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes
 if number:
     assert libc.prctl(38, 1, 0, 0, 0) == 0
     assert libc.prctl(22, 2, program) == 0, ctypes.get_errno()
-print(machine.amx_kernel())
+print(cpus_and_memory.amx_kernel())
 """
 
 

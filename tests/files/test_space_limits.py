@@ -27,7 +27,7 @@ from ipexctl.remove.prune_limits import Amount, Limits, describe, read_limits
 from tests.cli import ipexctl
 
 NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
-OP = "remove.space_limits.prune"
+OP = "remove.prune_rules.prune"
 LARGE = 2_000_000
 
 

@@ -18,7 +18,7 @@ from ipexctl.project.files.project_files import PACKED
 from ipexctl.project.folder_transfer import make_spare
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.project import synced_folders
-from ipexctl.remote.remove import space_limits
+from ipexctl.remote.remove import prune_rules
 from ipexctl.remote.run_files import run_folders
 from ipexctl.remove.prune_limits import Limits
 from tests.files.test_space_limits import fresh_agent
@@ -77,7 +77,7 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
     asked = {"root": str(root), "run_id": "run-3", "cwd": "", "key": bundle.tree.key}
     module, begun = "project.synced_folders", []
 
-    class Late(space_limits.Pruning):
+    class Late(prune_rules.Pruning):
         def split_trees(self):
             found = super().split_trees()
             if not begun:
@@ -133,7 +133,7 @@ def test_a_run_that_has_just_made_its_folder_is_not_an_old_one(tmp_path, monkeyp
     def prune() -> None:
         if not pruned:
             pruned.append(moment)
-            space_limits.Pruning(Quiet(), str(tmp_path), limits, check=False).runs()
+            prune_rules.Pruning(Quiet(), str(tmp_path), limits, check=False).runs()
 
     def late(fd: int, kind: int) -> None:
         prune()

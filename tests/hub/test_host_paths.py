@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.remote.connection.unanswered import Unanswered
+from ipexctl.remote.connection.tcp_retries import Unanswered
 from ipexctl.remote.hub.host_paths import HostPaths
 from ipexctl.remote.hub.judge import Judge
 from tests.hub.test_judge import run, up

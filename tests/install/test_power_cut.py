@@ -24,7 +24,7 @@ from ipexctl.lab.cluster.machine_support import why_not
 from ipexctl.lab.cluster.rungs import FULL
 from ipexctl.machines.openssh.known_hosts import Standing, Verdict, entry_line
 from ipexctl.machines.openssh.ssh_config import Answer
-from ipexctl.machines.ssh.host_keys import HostKey, remember
+from ipexctl.machines.ssh.known_hosts_files import HostKey, remember
 from ipexctl.remote import durable
 from tests.install.conftest import Outcome, Shop, finish, make_wheel
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.run.command.run_words import for_click, without_launcher
+from ipexctl.run.command.command_line_words import for_click, without_launcher
 from ipexctl.run.script_files import accelerate_file
 
 ALONE = """\

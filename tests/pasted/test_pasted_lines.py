@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipexctl.errors import InputError
-from ipexctl.run.command.run_words import for_click, without_launcher
+from ipexctl.run.command.command_line_words import for_click, without_launcher
 from ipexctl.shipped_tables import launchers
 from ipexctl.user_code.launchers.launcher_table import Flag, Launcher
 from ipexctl.user_code.launchers.line_request import TypedOptions
 from ipexctl.user_code.launchers.pasted_line import Started, read, started_by
-from ipexctl.user_code.launchers.replacement import replacement
+from ipexctl.user_code.launchers.translated_line import replacement
 
 QA = "--model_name_or_path bert-large-uncased --dataset_name squad --do_train --do_eval"
 DDP = "--no_cuda --ddp_backend ccl --use_ipex"

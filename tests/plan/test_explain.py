@@ -9,7 +9,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.run.command.plan_text import document, lines
-from ipexctl.run.explain_plan import Planned
+from ipexctl.run.gather_plan import Planned
 from ipexctl.run.plan import core_map
 from ipexctl.run.plan.launch_plan import RunRequest, plan
 from ipexctl.run.plan.port_plan import read_ports

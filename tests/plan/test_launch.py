@@ -8,7 +8,7 @@ from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts.facts import Nic
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
-from ipexctl.run.plan import rank_contract
+from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan, share_out
 from ipexctl.run.plan.launch_script import Printed, left_out, script
 from tests.made import cpu, facts, host, prepared
@@ -87,7 +87,7 @@ def test_the_plan_of_three_hosts_is_whole():
         "I_MPI_PIN": "0",
         "PATH": f"{prefix}/bin:/usr/bin:/bin",
     }
-    assert rank_contract.environment(made, second, second.ranks[1]) == {
+    assert rank_variables.environment(made, second, second.ranks[1]) == {
         "OMP_NUM_THREADS": "2",
         "GLOO_SOCKET_IFNAME": "ens3",
         "FI_PROVIDER": "tcp",
@@ -129,7 +129,7 @@ def test_one_host_talks_to_itself_over_lo():
 
 def test_the_users_environment_wins_over_ours_but_not_over_the_ranks_numbers():
     made = plan(THREE, request(3, env=(("OMP_NUM_THREADS", "7"), ("RANK", "99"))), "r1")
-    env = rank_contract.environment(made, made.hosts[0], made.hosts[0].ranks[0])
+    env = rank_variables.environment(made, made.hosts[0], made.hosts[0].ranks[0])
     assert (env["OMP_NUM_THREADS"], env["RANK"]) == ("7", "0")
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.run.plan import rank_contract
+from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.launch_plan import RunRequest, plan
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.source_reader import read_source
@@ -37,7 +37,7 @@ def request(source: str = BARE, *args: str, **asked) -> RunRequest:
 def of_rank(made, rank: int) -> dict[str, str]:
     host = next(h for h in made.hosts if any(p.rank == rank for p in h.ranks))
     place = next(p for p in host.ranks if p.rank == rank)
-    return rank_contract.environment(made, host, place)
+    return rank_variables.environment(made, host, place)
 
 
 def test_each_rank_learns_the_number_of_its_host(shape):

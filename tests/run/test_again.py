@@ -18,7 +18,7 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target, inventory
 from ipexctl.run.outcome.retry_command import command, with_stack
 from ipexctl.run.plan.launch_plan import Node, RunRequest, share_out
-from ipexctl.run.plan.rank_share import fitting
+from ipexctl.run.plan.ranks_per_host import fitting
 from ipexctl.run.prepare_hosts import each
 from tests.made import facts, host, prepared
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipexctl.run.command.run_words import for_click
+from ipexctl.run.command.command_line_words import for_click
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_two_that_remove_one_run_both_end_well(agents: list[Agent], tmp_path: Pa
 
         def remove(agent: Agent, run: str = folder.name) -> bool:
             asked = {"root": top, "run_id": run}
-            return agent.call("remove.space_limits.remove_run", asked).done.flag("removed")
+            return agent.call("remove.prune_rules.remove_run", asked).done.flag("removed")
 
         with ThreadPoolExecutor() as pool:
             assert any(list(pool.map(remove, agents)))

@@ -96,7 +96,7 @@ ASKED = [
     "run.run_environment.find",
     "project.synced_folders.make",
     "run.run_watch.conclude",
-    "remove.space_limits.prune",
+    "remove.prune_rules.prune",
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
 from ipexctl.machines.openssh.host_certificates import parse_certificate
-from ipexctl.machines.ssh.host_keys import _signed
+from ipexctl.machines.ssh.known_hosts_files import _signed
 from tests.ssh.conftest import keygen
 from tests.ssh.test_connect import refusal, say
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.support.find_secrets import masked_secrets, plain
 from ipexctl.support.redaction import Redactor
-from ipexctl.support.secret_search import masked_secrets, plain
 
 
 def texts(file: str) -> list[object]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.support.find_secrets import masked_secrets, plain
 from ipexctl.support.redaction import Redactor
-from ipexctl.support.secret_search import masked_secrets, plain
 from tests.support.secret_corpus import HEALTHY, HEX, IN_TEXTS, MIXED, SHORT
 
 TRAINING_LOGS = sorted((Path(__file__).parents[1] / "metrics/corpus").rglob("*.log"))

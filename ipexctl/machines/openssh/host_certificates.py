@@ -1,5 +1,5 @@
 """OpenSSH certificates: what one says, and whether it vouches for a host. Signatures are checked
-where the keys are (machines/ssh/host_keys.py)."""
+where the keys are (machines/ssh/known_hosts_files.py)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from ipexctl.machines.ssh import stdio
 from ipexctl.machines.ssh.channel import SshChannel, execute, forward
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain
 from ipexctl.machines.ssh.dial import Wire, dial, dial_command, greet, retry_dropped
-from ipexctl.machines.ssh.host_keys import HostKey, KnownFiles, accept, judge_certificate
+from ipexctl.machines.ssh.known_hosts_files import HostKey, KnownFiles, accept, judge_certificate
 from ipexctl.machines.ssh.link import Link, Wanted, greeting, load, seconds_left
 from ipexctl.machines.ssh.login import KeyRing, authenticate
 from ipexctl.machines.ssh.secrets import Secrets

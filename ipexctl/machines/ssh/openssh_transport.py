@@ -22,7 +22,7 @@ from ipexctl.machines.openssh import login_command, startup_files
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
 from ipexctl.machines.ssh.dial import SEE_SSHD, Dropped, Names, retry_dropped
-from ipexctl.machines.ssh.host_keys import own_known_hosts
+from ipexctl.machines.ssh.known_hosts_files import own_known_hosts
 from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 from ipexctl.quick_dataclass import dataclass

@@ -10,7 +10,7 @@ from ipexctl.errors import InputError
 from ipexctl.migrate.code.migrate_finding import Command
 from ipexctl.migrate.code.rules import Rules
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.rank_contract import TABLE
+from ipexctl.run.plan.rank_variables import TABLE
 from ipexctl.run.plan.secret_env import looks_secret
 from ipexctl.user_code.launchers import pasted_line
 from ipexctl.user_code.launchers.accelerate_config import Keys

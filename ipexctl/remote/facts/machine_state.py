@@ -6,7 +6,7 @@ Many small files, of which most machines lack some. What is set per CPU is read 
 import os
 import sys
 
-from ipexctl.remote.facts.machine import names, number
+from ipexctl.remote.facts.cpus_and_memory import names, number
 
 SAMPLE = 16  # of several hundred equal policies
 PRACTICE = "ipexctl lab"

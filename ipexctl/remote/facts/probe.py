@@ -16,45 +16,45 @@ def op_facts(call, args):
     """Emits the clock first, so that the controller knows how old it is; then everything."""
     call.emit({"event": "clock", "now": time.time()})
     # late: the clock does not wait until these are compiled
-    from ipexctl.remote.facts import host_load, host_network, machine
+    from ipexctl.remote.facts import cpus_and_memory, host_load, host_network
 
     fs = args.get("fs", "/").rstrip("/")
     live = not fs
-    load = host_load.begin(machine.read, fs, args.get("load"))
+    load = host_load.begin(cpus_and_memory.read, fs, args.get("load"))
     names = host_network.own_names() if live else None
     servers = []
     if live and args.get("dns"):
         # late: doctor alone asks for it
         from ipexctl.remote.facts import name_servers
 
-        servers = name_servers.begin(machine.read)
+        servers = name_servers.begin(cpus_and_memory.read)
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
-    mounts = machine.mounts(fs)
-    groups = machine.cgroup(fs, mounts)
-    cpu = machine.cpu(fs, groups, live)
+    mounts = cpus_and_memory.mounts(fs)
+    groups = cpus_and_memory.cgroup(fs, mounts)
+    cpu = cpus_and_memory.cpu(fs, groups, live)
     facts = {
-        "host": _host(machine.read, fs, home),
+        "host": _host(cpus_and_memory.read, fs, home),
         "cpu": cpu,
-        "nodes": machine.nodes(fs),
-        "mem": machine.mem(fs, groups, live),
-        "disk": _root(machine.statvfs, os.path.normpath(root), mounts),
-        "home_disk": _disk(machine.statvfs, home, mounts),
-        "tmp": _disk(machine.statvfs, os.environ.get("TMPDIR") or "/tmp", mounts),
+        "nodes": cpus_and_memory.nodes(fs),
+        "mem": cpus_and_memory.mem(fs, groups, live),
+        "disk": _root(cpus_and_memory.statvfs, os.path.normpath(root), mounts),
+        "home_disk": _disk(cpus_and_memory.statvfs, home, mounts),
+        "tmp": _disk(cpus_and_memory.statvfs, os.environ.get("TMPDIR") or "/tmp", mounts),
         "pythons": _pythons(home) if live else [],
-        "net": host_network.read_network(machine.read, fs, live),
+        "net": host_network.read_network(cpus_and_memory.read, fs, live),
     }
     # late: names are being looked up meanwhile
     from ipexctl.remote.facts import machine_state
 
-    facts["condition"] = machine_state.read_state(machine.read, fs, groups, cpu["cpus"])
+    facts["condition"] = machine_state.read_state(cpus_and_memory.read, fs, groups, cpu["cpus"])
     if live:
         from ipexctl.remote.facts import installed_software
 
         facts["software"] = installed_software.read_software(
-            machine.read, home, os.path.normpath(root), args.get("environment", "")
+            cpus_and_memory.read, home, os.path.normpath(root), args.get("environment", "")
         )
-    facts["condition"]["load"] = host_load.finish(machine.read, fs, load)
+    facts["condition"]["load"] = host_load.finish(cpus_and_memory.read, fs, load)
     if live:
         from ipexctl.remote.facts import other_runs
 
@@ -177,7 +177,7 @@ def _pythons(home):
     The one that runs this is one wherever it is: a wrapper may have started it.
     """
     # late: as in op_facts
-    from ipexctl.remote.facts.machine import names
+    from ipexctl.remote.facts.cpus_and_memory import names
 
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
     folders += [home + "/" + n + "/bin" for n in _CONDA]

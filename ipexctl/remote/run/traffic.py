@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 
-from ipexctl.remote.connection import unanswered
+from ipexctl.remote.connection import tcp_retries
 
 SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 GET = 18  # TCPDIAG_GETSOCK: of both families, in one walk through the kernel's table
@@ -160,7 +160,7 @@ class Traffic:
         self.maps_due = 0.0
         self.sockets = None
         self.trouble = ""
-        self.unanswered = unanswered.Unanswered()
+        self.unanswered = tcp_retries.Unanswered()
 
     def add(self, rank, pid, wrapper):
         with self.lock:

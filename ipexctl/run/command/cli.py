@@ -115,7 +115,7 @@ def run(
     )
     hide(list(options.secret_env))  # before ssh or a program of its settings starts
     if print_cmd:
-        from ipexctl.run.explain_plan import as_script
+        from ipexctl.run.gather_plan import as_script
         from ipexctl.run.plan.launch_script import left_out
 
         made = as_script(target, options, left_out(_forwarded(options)))
@@ -124,7 +124,7 @@ def run(
         return
     if explain:
         from ipexctl.run.command.plan_text import show
-        from ipexctl.run.explain_plan import planned
+        from ipexctl.run.gather_plan import planned
 
         show(planned(target, options), as_json=ui == "json")
         return

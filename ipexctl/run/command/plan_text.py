@@ -13,8 +13,8 @@ from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import size
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.explain_plan import Planned
-from ipexctl.run.plan import core_map, mpi, rank_contract
+from ipexctl.run.gather_plan import Planned
+from ipexctl.run.plan import core_map, mpi, rank_variables
 from ipexctl.run.plan.core_map import Row, cpu_list
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 from ipexctl.terminal.console import stdout_console
@@ -132,7 +132,7 @@ def _variables(plan: LaunchPlan) -> Iterator[Text]:
     yield Text("Variables of the ranks", "bold")
     for name in dict.fromkeys(name for host in plan.hosts for name, _ in host.rank_env):
         yield from _variable(plan, name, [dict(host.rank_env).get(name) for host in plan.hosts])
-    names = ", ".join(entry.name for entry in (*rank_contract.TABLE, rank_contract.ERROR_FILE))
+    names = ", ".join(entry.name for entry in (*rank_variables.TABLE, rank_variables.ERROR_FILE))
     yield from map(
         Text, _wrapped(f"Each rank also gets its place in the run: {names}.", "  ", "  ")
     )

@@ -164,7 +164,7 @@ def remove(
             return Gone(run, fleet.recaps(), removed=False, declined=agreed is not None)
 
         def one(host: Host) -> HostRecap:
-            done = fleet.call(host, "remove.space_limits.remove_run", run_id=run.id)
+            done = fleet.call(host, "remove.prune_rules.remove_run", run_id=run.id)
             if done.flag("removed"):
                 return HostRecap(host.name, Recap.CHANGED, "removed")
             return HostRecap(host.name, Recap.OK, "nothing to remove")

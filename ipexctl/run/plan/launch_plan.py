@@ -17,12 +17,12 @@ from ipexctl.run.plan.placement import (
     host_variables,
     process_variables,
     rank_places,
-    rank_variables,
+    variables_of,
 )
 from ipexctl.run.plan.plan_request import Node as Node
 from ipexctl.run.plan.plan_request import RunRequest as RunRequest
-from ipexctl.run.plan.rank_env_vars import Site
-from ipexctl.run.plan.rank_share import share_out as share_out
+from ipexctl.run.plan.ranks_per_host import share_out as share_out
+from ipexctl.run.plan.tuning_variables import Site
 
 # what a training is chosen by; each is looked for again where the ranks begin
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16")
@@ -154,7 +154,7 @@ def _no_mpi(installed: str, starter: str) -> tuple[str, ...]:
 
 def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> HostPlan:
     node, nic = site.node, site.nic
-    variables, of_all = rank_variables(site, request), process_variables(site, request)
+    variables, of_all = variables_of(site, request), process_variables(site, request)
     prepared = node.prepared
     starter = mpi.row_of(prepared.mpi)
     return HostPlan(

@@ -12,7 +12,7 @@ from ipexctl.base.quoting import quote
 from ipexctl.errors import InputError, printable
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import mpi, port_plan, rank_contract
+from ipexctl.run.plan import mpi, port_plan, rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 
 SECRETS = ".ipexctl/secrets"
@@ -95,7 +95,7 @@ def _rank(printed: Printed) -> Iterator[str]:
     yield "case $rank in"
     for host in plan.hosts:
         for place in host.ranks:
-            own = rank_contract.environment(plan, host, place)
+            own = rank_variables.environment(plan, host, place)
             words = [_export(n, own[n]) for n in own if n not in dict(host.rank_env)]
             cpus = ",".join(map(str, place.cpus))
             yield f"{place.rank}) {'; '.join(words)}; cpus={cpus} ;;"
@@ -214,5 +214,7 @@ def _without_mpi(printed: Printed) -> Iterator[str]:
 def left_out(words: Sequence[str]) -> tuple[str, ...]:
     """The names given to --env without a value, as secrets are."""
     return tuple(
-        dict.fromkeys(word for word in words if "=" not in word and word not in rank_contract.FIXED)
+        dict.fromkeys(
+            word for word in words if "=" not in word and word not in rank_variables.FIXED
+        )
     )

@@ -13,14 +13,14 @@ from ipexctl.run.plan import (
     interface_choice,
     mpi,
     port_plan,
-    rank_contract,
-    rank_env_vars,
-    rank_share,
+    rank_variables,
+    ranks_per_host,
+    tuning_variables,
 )
 from ipexctl.run.plan.launch import RankPlace
 from ipexctl.run.plan.plan_request import Node, RunRequest
-from ipexctl.run.plan.rank_env_vars import Backend, Site, Variable
 from ipexctl.run.plan.secret_env import looks_secret
+from ipexctl.run.plan.tuning_variables import Backend, Site, Variable
 
 LONGEST = 100  # characters of a value in a note
 
@@ -37,11 +37,11 @@ class Decided:
 
 
 def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
-    counts = rank_share.share_out(nodes, request)
+    counts = ranks_per_host.share_out(nodes, request)
     used = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
-    backend = rank_env_vars.choose_backend([node for node, _ in used], request)
+    backend = tuning_variables.choose_backend([node for node, _ in used], request)
     alone = len(used) == 1
-    cpu_only = not any(rank_env_vars.usable_accelerators(node.prepared) for node, _ in used)
+    cpu_only = not any(tuning_variables.usable_accelerators(node.prepared) for node, _ in used)
     sites = tuple(
         replace(
             _site(node, count, backend, alone=alone),
@@ -52,7 +52,7 @@ def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
     )
     _refuse_unequal(sites, request)
     master = _own_master(sites[0])
-    notes = (*rank_share.notes(nodes, counts, request), *_notes(sites, request, master))
+    notes = (*ranks_per_host.notes(nodes, counts, request), *_notes(sites, request, master))
     found = {**master, **dict(request.env)}
     return Decided(sites, backend, found["MASTER_ADDR"], _port(found["MASTER_PORT"]), notes)
 
@@ -65,16 +65,16 @@ def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
     )
 
 
-def rank_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
-    made = (*rank_env_vars.planned_vars(site), *rank_env_vars.of_project(request.roots))
-    return rank_env_vars.merged(made, dict(request.env))
+def variables_of(site: Site, request: RunRequest) -> tuple[Variable, ...]:
+    made = (*tuning_variables.planned_vars(site), *tuning_variables.of_project(request.roots))
+    return tuning_variables.merged(made, dict(request.env))
 
 
 def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     """For MPI's own programs, too."""
     made = _of_processes(site, request)
     asked = dict(request.env)
-    return rank_env_vars.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
+    return tuning_variables.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
 
 
 def _of_processes(site: Site, request: RunRequest) -> tuple[Variable, ...]:
@@ -183,13 +183,13 @@ def _overridden(
     sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 ) -> Iterator[str]:
     asked = dict(request.env)
-    for name in sorted(asked.keys() & rank_contract.FIXED):
+    for name in sorted(asked.keys() & rank_variables.FIXED):
         yield f"--env {name}: not used, as it differs in each rank"
     planned = {name: [value] for name, value in master.items()}
     for name in asked.keys() & _of_contract():
         planned.setdefault(name, []).append("one for each rank or host")
     for site in sites:
-        ours = (*rank_env_vars.planned_vars(site), *_of_processes(site, request))
+        ours = (*tuning_variables.planned_vars(site), *_of_processes(site, request))
         for name, value in (*((v.name, v.value) for v in ours), *host_variables(site)):
             planned.setdefault(name, []).append(value)
     for name, values in planned.items():
@@ -230,7 +230,7 @@ def _not_joined(sites: Sequence[Site]) -> Iterator[str]:
         )
     elif not first.cpu_only:
         with_devices = [
-            s.node.host.name for s in sites if rank_env_vars.usable_accelerators(s.node.prepared)
+            s.node.host.name for s in sites if tuning_variables.usable_accelerators(s.node.prepared)
         ]
         yield (
             f"{fold(with_devices)}: accelerators found, so ACCELERATE_USE_CPU is not set: "
@@ -244,8 +244,8 @@ def _short(value: str) -> str:
 
 
 def _of_contract() -> frozenset[str]:
-    named = frozenset(entry.name for entry in rank_contract.TABLE)
-    return named - rank_contract.FIXED - {"MASTER_ADDR", "MASTER_PORT"}
+    named = frozenset(entry.name for entry in rank_variables.TABLE)
+    return named - rank_variables.FIXED - {"MASTER_ADDR", "MASTER_PORT"}
 
 
 def _comm_overlap(sites: Sequence[Site], asked: str) -> Iterator[str]:

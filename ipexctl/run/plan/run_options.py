@@ -57,7 +57,7 @@ class RunOptions:
         in_plays="Variables for every rank.",
         in_settings=True,
     )
-    # on the command line run_words.for_click has put what the file says among the options
+    # on the command line command_line_words.for_click has put what the file says among the options
     accelerate: str = ranks_option(
         "--accelerate FILE",
         "Accelerate config with ranks, hosts and precision; options override it.",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ipexctl.errors import InputError
-from ipexctl.run.plan import rank_contract
+from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.launch import HostPlan
 
 _WORDS = frozenset(
     {"APIKEY", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "PAT",
      "SECRET", "SECRETS", "TOKEN"}
 )  # fmt: skip
-_PLACED = frozenset(entry.name for entry in rank_contract.TABLE)
+_PLACED = frozenset(entry.name for entry in rank_variables.TABLE)
 
 
 def values(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import field
 from ipexctl.blobs.peer_certificates import Keys
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import mpi, port_plan, rank_contract, shown_plan
+from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 from ipexctl.run.plan.run_options import RunOptions
 
@@ -93,6 +93,9 @@ class Orders:
             "local_rank": place.local_rank,
             "cpus": list(place.cpus),
             "node": place.node,
-            "env": {**rank_contract.environment(self.plan, host, place), **self.options.secret_env},
+            "env": {
+                **rank_variables.environment(self.plan, host, place),
+                **self.options.secret_env,
+            },
             "argv": [f"{host.prefix}/bin/python3", *self.plan.argv],
         }

@@ -56,7 +56,7 @@ class Run(RunOptions, FleetStep):
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.play.run_lines import RunLines, ranks_of, run_results
-        from ipexctl.run.explain_plan import planned
+        from ipexctl.run.gather_plan import planned
         from ipexctl.run.run import run
         from ipexctl.run.watch.run_watchers import counted_interrupts
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import rank_contract
+from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.core_pinning import Places
 from ipexctl.run.plan.launch import Prepared
 from ipexctl.run.plan.plan_request import Node, RunRequest
@@ -193,5 +193,5 @@ def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable
         else v
         for v in made
     ]
-    known = rank_contract.FIXED | {v.name for v in made}
+    known = rank_variables.FIXED | {v.name for v in made}
     return (*first, *(Variable(k, v, "") for k, v in asked.items() if k not in known))

@@ -43,7 +43,7 @@ def without_launcher(args: list[str]) -> list[str]:
     if not line:
         return ["run", *_flat(groups), *rest]
     from ipexctl.cli.options import note
-    from ipexctl.user_code.launchers.replacement import replacement
+    from ipexctl.user_code.launchers.translated_line import replacement
 
     file = _config(own, line)
     typed = _flat([group for group in groups if group != ["-m"]])
