@@ -36,7 +36,7 @@ from ipexctl.lab import Lab, LabSpec  # noqa: E402
 from ipexctl.machines.agent import Agent  # noqa: E402
 from ipexctl.machines.agent_start import connect  # noqa: E402
 from ipexctl.machines.fleet import fan_out  # noqa: E402
-from ipexctl.machines.ssh import SshTransport  # noqa: E402
+from ipexctl.machines.ssh.paramiko_transport import SshTransport  # noqa: E402
 from ipexctl.machines.target import Target, inventory  # noqa: E402
 from ipexctl.project.send_agreed import never  # noqa: E402
 from ipexctl.project.send_project import Project, take  # noqa: E402

@@ -27,7 +27,7 @@ from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import probe
-from ipexctl.machines.ssh import SshTransport
+from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.target import ROOT, Target, inventory
 from ipexctl.play.host_batch import Listener
 from ipexctl.play.play import PlayOptions, run_play

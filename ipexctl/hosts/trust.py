@@ -14,8 +14,8 @@ from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.openssh.known_hosts import Standing
-from ipexctl.machines.ssh import SshTransport
 from ipexctl.machines.ssh.known_hosts_files import HostKey, own_known_hosts, remember, verdict_down
+from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.suggested_commands import command, spelled_downs
 from ipexctl.machines.target import Target, inventory
 from ipexctl.quick_dataclass import dataclass

@@ -109,7 +109,7 @@ def over_ssh(target: Target, hosts: tuple[Host, ...]) -> RemoteTransport:
         from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 
         return OpenSshTransport(hosts, target.ssh_config)
-    from ipexctl.machines.ssh import SshTransport
+    from ipexctl.machines.ssh.paramiko_transport import SshTransport
 
     ssh = SshTransport(hosts, target.ssh_config, target.secrets)
     ssh.unlock(hosts)

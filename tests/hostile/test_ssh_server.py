@@ -15,7 +15,8 @@ import pytest
 
 from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.ssh import SshTransport, link
+from ipexctl.machines.ssh import link
+from ipexctl.machines.ssh.paramiko_transport import SshTransport
 
 GROUP_EXCHANGE = "diffie-hellman-group-exchange-sha256"
 ENDLESS = 0xFFFFFFFF

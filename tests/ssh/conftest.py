@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.ssh import SshTransport
+from ipexctl.machines.ssh.paramiko_transport import SshTransport
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 

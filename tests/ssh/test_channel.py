@@ -140,7 +140,7 @@ def test_nothing_is_left_after_close(sshd, transport):
 def test_an_interpreter_with_open_connections_ends_at_once(sshd):
     code = (
         "import sys; from pathlib import Path; from ipexctl.inventory.inventory import Host;"
-        "from ipexctl.machines.ssh import SshTransport;"
+        "from ipexctl.machines.ssh.paramiko_transport import SshTransport;"
         "t = SshTransport((Host('n'),), Path(sys.argv[1]));"
         "c = t.open(Host('n'), 'exec cat', 20); c.write(b'x'); assert c.read(1, 20) == b'x'"
     )

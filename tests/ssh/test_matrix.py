@@ -21,8 +21,8 @@ from ipexctl.lab import LabSpec
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.probe_host import probe
-from ipexctl.machines.ssh import SshTransport
 from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
+from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.ssh.secrets import Secrets
 from tests.practice_hosts import start_lab
 from tests.processes import listens

@@ -21,7 +21,7 @@ import pytest
 from ipexctl.errors import InputError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.machines.ssh import SshTransport
+from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.ssh.terminal import _connection_class
 from ipexctl.machines.target import Target, target_of_host
 from ipexctl.shell.shell import find, remote_line

@@ -1,0 +1,239 @@
+"""A host by its name -> a channel to a command on it, through jump hosts where needed."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.openssh import login_command
+from ipexctl.machines.openssh.host_certificates import parse_certificate
+from ipexctl.machines.openssh.known_hosts import Standing, lookup_names
+from ipexctl.machines.openssh.ssh_config import Answer, proxy_command
+from ipexctl.machines.ssh import stdio
+from ipexctl.machines.ssh.channel import SshChannel, execute, forward
+from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain
+from ipexctl.machines.ssh.dial import Wire, dial, dial_command, greet, retry_dropped
+from ipexctl.machines.ssh.known_hosts_files import HostKey, KnownFiles, accept, judge_certificate
+from ipexctl.machines.ssh.link import Link, Wanted, greeting, load, seconds_left
+from ipexctl.machines.ssh.login import KeyRing, authenticate
+from ipexctl.machines.ssh.secrets import Secrets
+from ipexctl.machines.wire.transport import Channel, allow_files
+from ipexctl.quick_dataclass import dataclass
+
+
+class SshTransport:
+    """`hosts` are resolved at once, so that a broken ssh_config is reported before any work."""
+
+    def __init__(
+        self,
+        hosts: tuple[Host, ...],
+        config_file: Path | None = None,
+        secrets: Secrets | None = None,
+    ) -> None:
+        allow_files(len(hosts))
+        self._config = SshConfig(config_file)
+        with ThreadPoolExecutor(1) as pool:  # ssh reads its configuration while Paramiko is loaded
+            answers = pool.submit(self._config.answers, hosts)
+            load()
+            self._answers = answers.result()
+        self._known = KnownFiles(self._config.me)
+        self._secrets = secrets or Secrets(terminal=False)
+        self._keys = KeyRing(self._config.me, self._secrets)
+        self._links: set[Link] = set()
+        self._jumps: dict[tuple[str, ...], _Jump] = {}
+        self._lock = threading.Lock()
+        atexit.register(self.close)  # before Paramiko's own, which waits for every thread
+
+    def unlock(self, hosts: Sequence[Host]) -> None:
+        """Asks for what logging in will need, now, before many hosts want it at once."""
+        answers = [self._answer(h) for host in hosts for h in (*self.jump_hosts(host), host)]
+        self._secrets.password()
+        self._keys.unlock(answers)
+
+    def open(self, host: Host, command: str, timeout: float) -> Channel:
+        deadline = time.monotonic() + timeout
+        link = self._login(self._answer(host), deadline)
+        try:
+            return SshChannel(host, link, execute(host, link, command, deadline))
+        except BaseException:
+            link.close()
+            raise
+
+    def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
+        """RemoteTransport.attend."""
+        deadline = time.monotonic() + timeout
+        link = self._login(self._answer(host), deadline)
+        try:
+            if not pty:
+                return stdio.run(host, link, command, seconds_left(deadline))
+            from ipexctl.machines.ssh import terminal
+
+            return terminal.attend(host, link, command)
+        finally:
+            link.close()
+
+    def host_key(self, host: Host, timeout: float) -> HostKey:
+        """Key exchange only: what the host shows to anybody who asks. Its jump hosts are passed."""
+        deadline = time.monotonic() + timeout
+        link = self._greet(self._answer(host), deadline)
+        try:
+            return self._judge(link)
+        finally:
+            link.close()
+
+    def jump_hosts(self, host: Host) -> tuple[Host, ...]:
+        """The machines on the way to the host, the nearest first."""
+        return tuple(hop_host(hop) for hop in jump_chain(self._answer(host), self._answer))
+
+    def fabric_connection(self, host: Host, timeout: float) -> Any:
+        """A fabric.Connection; it ends with this transport."""
+        link = self._login(self._answer(host), time.monotonic() + timeout)
+        from ipexctl.machines.ssh import terminal
+
+        return terminal.fabric_connection(link)
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        with self._lock:
+            links, self._links = list(self._links), set()
+        for link in links:
+            link.close()
+        deadline = time.monotonic() + 2.0
+        for link in links:
+            link.transport.join(max(0.0, deadline - time.monotonic()))
+
+    # --- the way to a host -----------------------------------------------------------------------
+
+    def _answer(self, host: Host) -> Answer:
+        with self._lock:
+            if host not in self._answers:
+                self._answers.update(self._config.answers([host]))
+            return self._answers[host]
+
+    def _login(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
+        link = self._greet(answer, deadline, via)
+        try:
+            accept(self._judge(link))
+            candidates = self._keys.candidates(answer)
+            authenticate(link, candidates, deadline, self._secrets.password())
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _greet(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
+        """A connection with its keys exchanged."""
+
+        def attempt() -> Link:
+            return self._exchange_keys(answer, self._wire(answer, deadline, via), deadline)
+
+        return retry_dropped(attempt, deadline)
+
+    def _wire(self, answer: Answer, deadline: float, via: Hops | None) -> Wire:
+        hops = jump_chain(answer, self._answer) if via is None else via
+        if hops:
+            wire = self._through(answer, hops, deadline)
+        elif answer.proxy_command:
+            wire = dial_command(proxy_command(answer, self._config.me))
+        else:
+            wire = dial(answer, deadline, self._config.known_names)
+        try:
+            greet(wire, greeting(), answer, deadline)
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    def _through(self, answer: Answer, hops: Hops, deadline: float) -> Wire:
+        """A channel of the last jump host, which is shared by all hosts behind it."""
+        import paramiko
+
+        jump = self._jump(answer, hops, deadline)
+        target = (answer.hostname, answer.port)
+        try:
+            channel = forward(jump.transport, target, seconds_left(deadline))
+        except (paramiko.SSHException, EOFError, OSError) as e:
+            raise Unreachable(
+                f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
+                why=getattr(e, "text", "") or str(e),  # sshd's words
+                hint=login_command.ssh(answer.given, "true", options=("-J", ",".join(hops))),
+                slug="jump-host-cannot-reach",
+            ) from None
+        return Wire(channel)
+
+    def _jump(self, answer: Answer, hops: Hops, deadline: float) -> Link:
+        with self._lock:
+            jump = self._jumps.setdefault(hops, _Jump())
+        with jump.lock:
+            if not jump.error and not (jump.link and jump.link.transport.is_active()):
+                try:
+                    hop = self._answer(hop_host(hops[-1]))
+                    jump.link = self._login(hop, deadline, hops[:-1])
+                except Unreachable as e:
+                    jump.error = e
+            if jump.error:
+                raise _behind_jump(answer.name, hops[-1], jump.error) from None
+            assert jump.link
+            return jump.link
+
+    # --- one connection --------------------------------------------------------------------------
+
+    def _exchange_keys(self, answer: Answer, wire: Wire, deadline: float) -> Link:
+        names = lookup_names(answer.hostname, answer.port, answer.host_key_alias)
+        known = self._known.for_host(answer)
+        wanted = Wanted(bool(known.authorities(names)), known.types(names))
+        link = Link.start(answer, wire, wanted, self._forget)
+        with self._lock:
+            self._links.add(link)
+        link.exchange_keys(deadline)
+        return link
+
+    def _forget(self, link: Link) -> None:
+        with self._lock:
+            self._links.discard(link)
+
+    def _judge(self, link: Link) -> HostKey:
+        answer = link.answer
+        names = lookup_names(answer.hostname, answer.port, answer.host_key_alias)
+        known = self._known.for_host(answer)
+        key_type, blob = link.host_key()
+        cert = parse_certificate(blob)
+        if cert:
+            key_type, blob = cert.key_type, cert.key
+        verdict = self._known.revoked(answer, (blob, cert.authority) if cert else (blob,))
+        if cert and not verdict:
+            vouched = judge_certificate(answer, known, names, cert)
+            verdict = vouched if vouched.standing is not Standing.UNKNOWN else None
+        return HostKey(answer, names, key_type, blob, verdict or known.judge(names, key_type, blob))
+
+
+# --- jump hosts ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Jump:
+    """A jump host: one connection, or one failure, for all hosts behind it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    link: Link | None = None
+    error: Unreachable | None = None
+
+
+def _behind_jump(name: str, hop: str, error: Unreachable) -> Unreachable:
+    """The error of the jump host, for a host behind it."""
+    if isinstance(error, HostKeyUnknown | HostKeyChanged):
+        return error  # shown once, under the jump host's own name
+    return Unreachable(
+        f"{name}: no connection through {hop}",
+        why=f"{error.what}\n{error.why}".strip(),
+        hint=error.hint,
+        slug="jump-host-unreachable",
+    )
