@@ -10,12 +10,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import cli_reference  # noqa: E402  beside this file
+import checks_tables  # noqa: E402  beside this file
+import cli_reference  # noqa: E402
 import error_catalogue  # noqa: E402
 import play_docs  # noqa: E402
 import table_pages  # noqa: E402
 
-from ipexctl.doctor.checks import catalogue, docs_page  # noqa: E402
+from ipexctl.doctor.checks import catalogue  # noqa: E402
 from ipexctl.install.command import stacks_text  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
 from ipexctl.shipped_tables import (  # noqa: E402
@@ -28,7 +29,7 @@ from ipexctl.shipped_tables import (  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
-    file.write_text(docs_page.updated(file.read_text("utf-8"), catalogue()), "utf-8")
+    file.write_text(checks_tables.updated(file.read_text("utf-8"), catalogue()), "utf-8")
     (ROOT / "docs" / "failures.md").write_text(table_pages.failures(failures()), "utf-8")
     lines = table_pages.pasted_lines(launchers(), accelerate_keys())
     (ROOT / "docs" / "pasted-lines.md").write_text(lines, "utf-8")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.sizes import size
-from ipexctl.doctor.checks import catalogue, docs_page, run_all
+from ipexctl.doctor.checks import catalogue, run_all
 from ipexctl.doctor.report.cluster import Cluster, install_command
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.facts.facts import Facts
@@ -15,7 +15,6 @@ from tests import made
 from tests.checks.cases import HARMLESS, ONE_HOST
 from tests.checks.hosts import (
     GIB,
-    ROOT,
     ROWS,
     both,
     clean,
@@ -213,11 +212,6 @@ def test_every_severity_that_a_check_declares_is_seen_in_a_case():
     own = {c.module for c in catalogue() if any(c.id == case.id for case in ONE_HOST)}
     hosts = [c for c in catalogue() if not c.cluster and c.module in own]
     assert {(c.id, s.value) for c in hosts for s in c.severities} <= cases
-
-
-def test_the_page_of_checks_is_what_the_code_declares():
-    text = (ROOT / "docs/checks.md").read_text("utf-8")
-    assert docs_page.updated(text, catalogue()) == text, "make docs"
 
 
 def test_an_id_stands_for_one_check():

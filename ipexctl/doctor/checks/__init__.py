@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from ipexctl.doctor.checks import (
     account_environment,
+    clock,
     cpu,
     cpu_frequency,
+    host_identity,
     interfaces,
     limits,
     memory,
@@ -36,6 +38,8 @@ _CHECKS = declared(
         limits,
         storage,
         system,
+        host_identity,
+        clock,
         reachability,
         interfaces,
         software_stack,

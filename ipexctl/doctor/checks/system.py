@@ -1,4 +1,4 @@
-"""Python, the system around it, who is who, and the clock."""
+"""Python, the system around it, and what else runs there."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Sequence
 
 from ipexctl.doctor.checks.python_sources import fitting, missing
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.report.cluster import Cluster, groups
+from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, ipexctl, scripted, sudo
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts, Python
-from ipexctl.facts.measurements import median
 from ipexctl.facts.system_facts import Load
 from ipexctl.install.stack.version_table import Row, stock
-from ipexctl.inventory.hostfile_text import fold
 
-SKEW = 2.0
 PRESSURE = 10.0  # per cent
 OLDEST_PYTHON = (3, 9)  # where no version table is at hand
 
@@ -349,105 +346,6 @@ def public_address(facts: Facts) -> Sight | None:
     if not of.public(address):
         return None
     return Sight(address, severity=Severity.NOTE if ":" in address else Severity.WARN)
-
-
-@cluster_check(
-    "HOST-001",
-    title="one machine is listed twice",
-    severity=Severity.WARN,
-    seen="two names lead to the same machine and the same network",
-    why="It gets the ranks of two hosts, and all other hosts wait for them.",
-    fix="keep only one of the names in the hostfile",
-)
-def twice(cluster: Cluster) -> Sight | None:
-    found = groups(cluster.hosts, _machine)
-    same = [names for names in found.values() if len(names) > 1]
-    return Sight("; ".join(map(fold, same))) if same else None
-
-
-@cluster_check(
-    "HOST-002",
-    title="several hosts are the same machine",
-    severity=Severity.NOTE,
-    seen="hosts on one machine have separate networks (containers, network namespaces)",
-    why="They share its cores and memory bandwidth: adding more of them does not make training "
-    "faster.",
-    fix="nothing to do, if that is what you want (a practice cluster)",
-)
-def one_machine(cluster: Cluster) -> Sight | None:
-    found: dict[str, dict[object, list[str]]] = {}
-    for facts in cluster.hosts:
-        if facts.boot_id and facts.condition.system.netns is not None:
-            networks = found.setdefault(facts.boot_id, {})
-            networks.setdefault(facts.condition.system.netns, []).append(facts.host)
-    shared = [nets for nets in found.values() if len(nets) > 1]
-    if not shared:
-        return None
-    return Sight("; ".join(fold(n for names in nets.values() for n in names) for nets in shared))
-
-
-@cluster_check(
-    "HOST-003",
-    title="two hosts have the same hostname",
-    severity=Severity.WARN,
-    seen="two machines report the same hostname",
-    why="MPI and gloo use the hostname to decide which ranks share a machine: ranks of two "
-    "machines then look for each other in one /dev/shm, and hang.",
-    fix=do(sudo("hostnamectl set-hostname NAME"), "   with a different name on each"),
-)
-def same_hostname(cluster: Cluster) -> Sight | None:
-    found: dict[str, dict[object, list[str]]] = {}
-    for facts in cluster.hosts:
-        if facts.net.hostname:
-            machines = found.setdefault(facts.net.hostname, {})
-            machines.setdefault(_machine(facts) or facts.host, []).append(facts.host)
-    same = {name: m for name, m in found.items() if len(m) > 1}
-    text = "; ".join(
-        f"{name} on {fold(h for names in machines.values() for h in names)}"
-        for name, machines in same.items()
-    )
-    return Sight(text) if same else None
-
-
-@cluster_check(
-    "CLOCK-001",
-    title="the clock is off",
-    severity=Severity.WARN,
-    seen="the clock is off by more than 2 s, after allowing for measurement error",
-    why="Certificates look expired or not yet valid, logs of different hosts do not line up, "
-    "and tools that compare file times rebuild too much or too little.",
-    fix=do(scripted("timedatectl set-ntp true"), "   (or start chronyd)"),
-)
-def clocks(cluster: Cluster) -> list[Sight]:
-    """Against the other hosts; two hosts or fewer are compared with this machine."""
-    known = [(f.host, f.clock) for f in cluster.hosts if f.clock]
-    if not known:
-        return []
-    alone = len(known) < 3
-    reference = 0.0 if alone else median(c.offset for _, c in known)
-    doubt = 0.0 if alone else median(c.uncertainty for _, c in known)
-    than = "this machine" if alone else "the other hosts"
-    found = []
-    for host, clock in known:
-        skew = clock.offset - reference
-        if abs(skew) - clock.uncertainty - doubt > SKEW:
-            side = "ahead of" if skew > 0 else "behind"
-            doubtful = max(clock.uncertainty, 0.001)
-            found.append(Sight(f"{_seconds(skew)} {side} {than} (±{doubtful:.3f} s)", host=host))
-    return found
-
-
-def _seconds(skew: float) -> str:
-    skew = abs(skew)
-    if skew < 120:
-        return f"{skew:.1f} s"
-    return f"{skew / 60:.0f} min" if skew < 7200 else f"{skew / 3600:.1f} h"
-
-
-def _machine(facts: Facts) -> tuple[str, int] | None:
-    """Equal for two logins to one machine, different for two containers on it."""
-    netns = facts.condition.system.netns
-    return (facts.boot_id, netns) if facts.boot_id and netns is not None else None
 
 
 def _ordinary(facts: Facts) -> bool:
