@@ -46,14 +46,15 @@ def write(path: Path, lock: bytes, blobs: Iterable[Blob], store: Store, on_bytes
 
 
 class _PlainFile(tarfile.TarInfo):
-    """Long names, sparse files and the like are refused by their header: tarfile would read them
-    into memory, whatever their size."""
+    """A header that is not, byte for byte, as ipexctl writes it is refused before it is followed:
+    links, modes, owners, and long names, which tarfile would read into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _PlainFile:
         info = super().frombuf(buf, encoding, errors)
-        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            raise BadBundle(f"its member {info.name[:100]!r} is not a file")
+        if buf != _header(info.name, info.size).tobuf(tarfile.GNU_FORMAT):
+            what = f"its member {info.name[:100]!r} has a mode, an owner or a type"
+            raise BadBundle(f"{what} that ipexctl never writes")
         return info
 
 
@@ -70,10 +71,14 @@ class _Counted:
 
 
 def _add(archive: tarfile.TarFile, name: str, size: int, source: IO[bytes] | _Counted) -> None:
+    archive.addfile(_header(name, size), source)
+
+
+def _header(name: str, size: int) -> tarfile.TarInfo:
     """The same content gives the same bytes: no date and no owner."""
     info = tarfile.TarInfo(name)
     info.size = size
-    archive.addfile(info, source)
+    return info
 
 
 def _member(blob: Blob) -> str:
@@ -93,24 +98,24 @@ def unpack(
 
     Good blobs before a bad one stay.
     """
-    wanted = {_member(blob): blob for blob in blobs}
     with _opened(path) as archive:
         if _lock(archive) != lock:
             raise BadBundle("its lock was replaced while it was read")
-        while member := archive.next():
-            blob = wanted.pop(member.name, None)
-            if blob is None:
-                raise BadBundle(
-                    f"its member {member.name[:100]!r} is duplicated or not in its lock"
-                )
+        for blob in blobs:
+            member = archive.next()
+            if member is None:
+                raise BadBundle(f"it ends before {_member(blob)}")
+            if member.name != _member(blob):
+                what = f"its member {member.name[:100]!r}"
+                raise BadBundle(f"{what} is duplicated, out of order or not in its lock")
             if member.size != blob.size:
                 raise BadBundle(f"its member {member.name!r} does not have {blob.size} bytes")
             try:
                 store.add(blob.name, _content(archive, member, on_bytes), sha256=blob.sha256)
             except InputError as e:
                 raise BadBundle(f"{blob.name} in it was changed: {e.why}") from None
-        if wanted:
-            raise BadBundle(f"it ends before {next(iter(wanted))}")
+        if archive.next() or not _ends(archive):
+            raise BadBundle("something follows its last member, or its end is missing")
 
 
 @contextmanager
@@ -146,9 +151,24 @@ def _lock(archive: tarfile.TarFile) -> bytes:
 def _content(
     archive: tarfile.TarFile, member: tarfile.TarInfo, on_bytes: OnBytes
 ) -> Iterator[bytes]:
-    source = archive.extractfile(member) if member.isreg() else None
-    if source is None:
-        raise BadBundle(f"its member {member.name!r} is not a file")
+    source = archive.extractfile(member)
+    assert source is not None  # its header is that of a file
     while chunk := source.read(CHUNK):
         yield chunk
         on_bytes(len(chunk))
+    if any(_read(archive, member.offset_data + member.size, -member.size % tarfile.BLOCKSIZE)):
+        raise BadBundle("there is something between its members")
+
+
+def _ends(archive: tarfile.TarFile) -> bool:
+    """Two empty blocks, filled up to a record with more of them, and nothing else."""
+    rest = _read(archive, archive.offset, tarfile.RECORDSIZE + 2 * tarfile.BLOCKSIZE)
+    full = (archive.offset + len(rest)) % tarfile.RECORDSIZE == 0
+    return full and len(rest) >= 2 * tarfile.BLOCKSIZE and not any(rest)
+
+
+def _read(archive: tarfile.TarFile, at: int, size: int) -> bytes:
+    assert archive.fileobj is not None
+    archive.fileobj.seek(at)
+    found: bytes = archive.fileobj.read(size)
+    return found

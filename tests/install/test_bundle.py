@@ -164,7 +164,7 @@ def evil(name: str, kind: bytes = tarfile.REGTYPE, **more: object) -> bytes:
     info.type = kind
     for key, value in more.items():
         setattr(info, key, value)
-    return info.tobuf(tarfile.USTAR_FORMAT)
+    return info.tobuf(tarfile.GNU_FORMAT)
 
 
 def places(data: bytes) -> list[tuple[int, int]]:
@@ -201,21 +201,50 @@ def twice(data: bytes) -> bytes:
     return data[:second] + data[first:second] + data[second:]
 
 
+def swapped(data: bytes) -> bytes:
+    (first, _), (second, _), (third, _) = places(data)[1:4]
+    return data[:first] + data[second:third] + data[first:second] + data[third:]
+
+
+def end_of(data: bytes) -> int:
+    at, size = places(data)[-1]
+    return at + BLOCK + size + -size % BLOCK
+
+
+def in_padding(data: bytes) -> bytes:
+    at, size = next((at, size) for at, size in places(data) if size % BLOCK)
+    end = at + BLOCK + size
+    return data[:end] + b"x" + data[end + 1 :]
+
+
+NEVER = "has a mode, an owner or a type that ipexctl never writes"
+NOT_NEXT = "is duplicated, out of order or not in its lock"
+AFTER = "something follows its last member, or its end is missing"
 TAMPERED = [
     ("a blob was changed", changed_blob, "in it was changed: sha256"),
     ("truncated in a file", lambda d: d[: first_blob(d) + BLOCK + 7], "unexpected end of data"),
     ("truncated between files", lambda d: d[: first_blob(d)], "it ends before blobs/"),
+    ("no end", lambda d: d[: end_of(d)], AFTER),
+    ("half an end", lambda d: d[: end_of(d) + BLOCK], AFTER),
+    ("more than it says", lambda d: d + b"x", AFTER),
+    ("a record more than it says", lambda d: d + bytes(tarfile.RECORDSIZE), AFTER),
+    ("a member more than it says", lambda d: d[: end_of(d)] + evil("x") + d[end_of(d) :], AFTER),
+    ("bytes between files", in_padding, "there is something between its members"),
     ("not a tar", lambda d: b"PK" + d, "bad checksum"),
     ("empty", lambda d: b"", "empty file"),
     ("without a lock", lambda d: d[first_blob(d) :], "does not begin with ipexctl.lock"),
-    ("one file twice", twice, "is duplicated or not in its lock"),
-    ("absolute", instead(evil("/etc/cron.d/x")), "is duplicated or not in its lock"),
-    ("dots", instead(evil("blobs/../../.ssh/authorized_keys")), "is duplicated or not in its lock"),
-    ("unknown", instead(evil("blobs/" + "f" * 64)), "is duplicated or not in its lock"),
-    ("a folder", instead(evil("blobs", tarfile.DIRTYPE)), "is not a file"),
-    ("a pax header", instead(evil("x", tarfile.XHDTYPE, size=7 << 30)), "is not a file"),
-    ("a long name", instead(evil("x", tarfile.GNUTYPE_LONGNAME, size=7 << 30)), "is not a file"),
-    ("a sparse file", instead(evil("x", tarfile.GNUTYPE_SPARSE)), "is not a file"),
+    ("one file twice", twice, NOT_NEXT),
+    ("another order", swapped, NOT_NEXT),
+    ("absolute", instead(evil("/etc/cron.d/x")), NOT_NEXT),
+    ("dots", instead(evil("blobs/../../.ssh/authorized_keys")), NOT_NEXT),
+    ("unknown", instead(evil("blobs/" + "f" * 64)), NOT_NEXT),
+    ("a link", instead(evil("blobs/x", tarfile.SYMTYPE, linkname="/etc")), NEVER),
+    ("a hard link", instead(evil("blobs/x", tarfile.LNKTYPE, linkname="y")), NEVER),
+    ("a device", instead(evil("blobs/x", tarfile.CHRTYPE)), NEVER),
+    ("a folder", instead(evil("blobs", tarfile.DIRTYPE)), NEVER),
+    ("a pax header", instead(evil("x", tarfile.XHDTYPE, size=7 << 30)), NEVER),
+    ("a long name", instead(evil("x", tarfile.GNUTYPE_LONGNAME, size=7 << 30)), NEVER),
+    ("a sparse file", instead(evil("x", tarfile.GNUTYPE_SPARSE)), NEVER),
     ("noise", instead(os.urandom(BLOCK)), "it ends before blobs/"),
 ]
 
@@ -250,9 +279,11 @@ def test_what_is_not_whole_is_refused_and_nothing_is_left(
 
 
 SAME_NAME = [
-    ("a link", {"type": tarfile.SYMTYPE, "linkname": "/etc"}, "is not a file"),
-    ("a hard link", {"type": tarfile.LNKTYPE, "linkname": "ipexctl.lock"}, "is not a file"),
-    ("a device", {"type": tarfile.CHRTYPE}, "is not a file"),
+    ("a link", {"type": tarfile.SYMTYPE, "linkname": "/etc"}, NEVER),
+    ("a hard link", {"type": tarfile.LNKTYPE, "linkname": "ipexctl.lock"}, NEVER),
+    ("a device", {"type": tarfile.CHRTYPE}, NEVER),
+    ("setuid", {"mode": 0o4755}, NEVER),
+    ("of somebody", {"uid": 1000}, NEVER),
     ("a size of 7 GiB", {"size": 7 << 30}, "does not have"),
 ]
 
@@ -297,7 +328,7 @@ def both_changed(path: Path, change: Callable[[Lock], Lock] = another_wheel) -> 
     ordered = dataclasses.replace(lock, packages=tuple(sorted(lock.packages, key=lambda p: p.name)))
     members = [("ipexctl.lock", render(lock).encode())]
     members += [(f"blobs/{b.sha256}", known[b.sha256]) for b in blobs(ordered)]
-    with tarfile.open(path, "w") as tar:
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         for name, content in members:
             info = tarfile.TarInfo(name)
             info.size = len(content)

@@ -16,12 +16,16 @@ def env_keys(root):
 
 
 def needed_blobs(root, going=()):
-    """The sha256 of all blobs that the environments consist of, without those of GOING."""
+    """The sha256 of all blobs that the environments consist of, without those of GOING; None if one
+    of them does not say."""
     found = set()  # type: set[str]
     for key in env_keys(root):
-        if key not in going:
-            mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
-            found.update((mark or {}).get("blobs", ()))
+        mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
+        if key in going or mark is None:
+            continue
+        if "blobs" not in mark:
+            return None
+        found.update(mark["blobs"])
     return found
 
 

@@ -116,9 +116,12 @@ def op_switch(call, header):
         before = env_marks.current(root)
         if before == header["key"]:
             return {"changed": False, "previous": before}
-        if before and not env_marks.is_aside(root, before):
-            env_marks.replace_link(root, "previous", os.path.join("envs", before))
-        env_marks.replace_link(root, "current", os.path.join("envs", header["key"]))
+        links = [os.path.join(root, name) for name in env_marks.LINKS]
+        back = before and env_marks.current(root, "previous") == header["key"]
+        if not (back and env_marks.exchange(*links)):  # a way back is one step where that can be
+            if before and not env_marks.is_aside(root, before):
+                env_marks.replace_link(root, "previous", os.path.join("envs", before))
+            env_marks.replace_link(root, "current", os.path.join("envs", header["key"]))
         remove_set_aside(root)
     return {"changed": True, "previous": before}
 
