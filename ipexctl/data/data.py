@@ -153,14 +153,17 @@ class _Push:
         addresses = self._addresses(rounds)
         for number in range(max(map(len, rounds.values()), default=0)):
             now = {h: found[number] for h, found in rounds.items() if len(found) > number}
-            carrier = self._carrier(now, addresses)
-            self._on(now, lambda h: self._bring(h, carrier, now[h]))  # noqa: B023
-            self._on(now, lambda h: transfer.take(*self._place(h), now[h]))  # noqa: B023
+            self._round(now, addresses)
         done = self._on(todo, lambda h: transfer.finish(*self._place(h)))
         done |= {h: one.done for h, one in begun.items() if one.done is not None}
         busy = [h for h, one in begun.items() if one.busy]
         done |= self._on(busy, self._after_another)
         return {h: self._recap(h, said) for h, said in done.items()}
+
+    def _round(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
+        carrier = self._carrier(now, addresses)
+        self._on(now, lambda h: self._bring(h, carrier, now[h]))
+        self._on(now, lambda h: self.transfer.take(*self._place(h), now[h]))
 
     def _on(self, hosts: Iterable[Host], work: Callable[[Host], T]) -> dict[Host, T]:
         return self.fleet.each(work, [h for h in hosts if h not in self.fleet.downs])

@@ -132,7 +132,7 @@ class Transfer:
     def bring_alone(
         self, carrier: Carrier, agent: Agent, root: str, tell: Tell
     ) -> tuple[Answer, Moved]:
-        """All of it to one host, once nobody else makes it there."""
+        """Send everything to one host, once no other push to it is running."""
         begun, moved = self.begin(agent, root, wait=True), Moved()
         if begun.done:
             return begun.done, moved

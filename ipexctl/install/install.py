@@ -191,7 +191,8 @@ def _disk(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | N
     say: it is asked only for a plan that is shown."""
     if not any(part.builds for part in parts):
         return None
-    open_url = Opener(indexes_of(work), environment()).open if work.asked.foresee else None
+    asks = work.asked.foresee and found.urls
+    open_url = Opener(indexes_of(work), environment()).open if asks else None
     return room_unpacked(found.lock, found.urls, default_store(), open_url)
 
 

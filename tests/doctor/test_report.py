@@ -246,11 +246,11 @@ SLOW = "1 warning"
     ("width", "end"), [(80, " · 0.5 s"), (36, SLOW), (None, " · 0.5 s")], ids=str
 )
 def test_the_verdict_is_one_line_on_any_terminal(width, end):
-    warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", do("mend"))
+    warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", do("repair"))
     lines = text(replace(report(A), findings=(warn,)), width=width).splitlines()
     assert lines[0].startswith("1 of 1 host ready · 1 warning")
     assert lines[0].endswith(end)
-    assert lines[1] == "do this on node01: mend"
+    assert lines[1] == "do this on node01: repair"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def blobs(lock: Lock) -> tuple[Blob, ...]:
 
 
 def differences(own: Lock, other: Lock) -> Iterator[str]:
-    """What `other` has that `own` has not; sizes that nobody knew yet don't count."""
+    """What `other` has and `own` lacks; sizes that are not known yet do not count."""
     for name in ("row", "torch", "mpi", "python", "platform", "requirements", "constraints"):
         if getattr(own, name) != getattr(other, name):
             yield f"{name} {_said(getattr(other, name))} instead of {_said(getattr(own, name))}"

@@ -106,7 +106,7 @@ def has(root, sha, size):
 def verify(root, shas):
     """A disk can lose what it was given. What is no longer the blob is removed, to come again."""
     paths = [(path_of(root, sha), sha) for sha in shas]
-    damaged = [path for path, sha in paths if not has_content(path, sha, known_by=touch_id)]
+    damaged = [path for path, sha in paths if not has_content(path, sha, known_by=stamp_of)]
     for path in damaged:
         unlink(path)
     if damaged:
@@ -127,7 +127,7 @@ def file_id(info):
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
-def touch_id(info):
+def stamp_of(info):
     """Also a write that sets the old time again, or another name, gives the file another one."""
     return file_id(info) and (*file_id(info), info.st_ctime_ns)
 
@@ -147,12 +147,7 @@ def has_content(path, sha, beat=lambda: None, known_by=file_id):
 def learn(path, sha):
     """This agent has just written the file."""
     info = os.lstat(path)
-    hashes[file_id(info)] = hashes[touch_id(info)] = sha
-
-
-def stamp_of(found):
-    """A file that is touched has another one."""
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    hashes[file_id(info)] = hashes[stamp_of(info)] = sha
 
 
 def hash_of(file, beat=lambda: None):
