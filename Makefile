@@ -39,7 +39,7 @@ docs: setup ## Write the generated tables of docs/ again, build the site in buil
 lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	.venv/bin/vermin --quiet --no-tips --violations --target=3.6- ipexctl/remote
+	.venv/bin/vermin --quiet --no-tips --violations --target=3.6- ipexctl/remote ipexctl/in_ranks
 
 types: setup ## mypy --strict
 	$(PY) -m mypy

@@ -65,5 +65,11 @@ def migration_tables() -> Tables:
     return Tables(migration_rules(), launchers(), accelerate_keys())
 
 
+@cache
+def rank_module(name: str) -> str:
+    """The text of one of ipexctl/in_ranks."""
+    return _text(f"in_ranks/{name}.py")
+
+
 def _text(path: str) -> str:
     return files("ipexctl").joinpath(path).read_text("utf-8")

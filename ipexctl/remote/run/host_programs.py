@@ -109,12 +109,23 @@ class Programs:
         text = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/bootstrap.pyc" "$@"\n'
         write_file(os.path.join(self.dir, "bootstrap"), text, 0o700)
         write_file(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""), 0o600)
+        self.write_site()
         if self.plan["launcher"] == "ssh":  # what comes in by ssh has no environment from us
             text = "".join(
                 "export %s=%s\n" % (name, shlex.quote(value))
                 for name, value in sorted(self.program_env().items())
             )
             write_file(self.env_file(), text, 0o600)
+
+    def write_site(self):
+        """The modules that each rank's Python imports first (ipexctl/in_ranks)."""
+        if self.plan["modules"]:
+            os.mkdir(self.site(), 0o700)
+        for name, text in self.plan["modules"].items():
+            write_file(os.path.join(self.site(), os.path.basename(name) + ".py"), text, 0o600)
+
+    def site(self):
+        return os.path.join(self.scratch, "site")
 
     def env_file(self):
         return os.path.join(self.scratch, "env.sh")

@@ -148,6 +148,10 @@ class Ranks:
         env["TORCHELASTIC_ERROR_FILE"] = error_file
         env.update(self.supervisor.programs.base_env())
         env.update(place["env"])
+        if self.plan["modules"]:
+            own_path = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
+            env["IPEXCTL_MODULES"] = " ".join(sorted(set(self.plan["modules"]) - {"sitecustomize"}))
+            env["PYTHONPATH"] = os.pathsep.join([self.supervisor.programs.site()] + own_path)
         log = run_folders.log_of(self.supervisor.dir, number)
         return {
             "env": env,

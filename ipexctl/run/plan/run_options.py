@@ -84,6 +84,12 @@ class RunOptions:
     stall: Seconds | None = run_option(
         "--stall TIME", "Warn about ranks that print nothing for this long.", None, in_plays=True
     )
+    no_inspect: bool = run_option(
+        "--no-inspect",
+        "Do not prepare the ranks' Python for `ipexctl why`.",
+        False,
+        in_plays="Do not prepare the ranks' Python for ipexctl why.",
+    )
     require_together: bool = run_option(
         "--require-together",
         "Exit with code 125 unless all ranks exchanged data (126: not known).",

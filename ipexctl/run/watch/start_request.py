@@ -11,6 +11,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.shipped_tables import rank_module
 
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 
@@ -46,9 +47,16 @@ class Orders:
             "starts": [list(self.plan.mpirun or mpi.starter(host))],
             "daemons": [f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
             "data": list(self.data.get(name, ())),
+            "modules": self._modules(),
             "run": self.of_all() if host is first else None,
             "keys": dict(self.keys.get(name, {})),
         }
+
+    def _modules(self) -> dict[str, str]:
+        """What each rank's Python imports before the script: name -> text."""
+        if self.options.no_inspect:
+            return {}
+        return {"sitecustomize": rank_module("rank_site")}
 
     def of_all(self) -> dict[str, object]:
         """What the hub needs to know of all hosts."""

@@ -1,0 +1,128 @@
+"""What the Python of a rank imports before the script: hosts write it as `sitecustomize`.
+
+It registers what lets `ipexctl why` look into the rank, imports the modules that options such as
+--compress ask for, and then the `sitecustomize` that the user has. Nothing in it may stop a rank.
+In the folder of this file, PID.stacks gets the stacks of all threads on SIGNAL, and PID.recorded
+gloo's last collectives whenever a byte is written to the pipe PID.ask.
+"""
+
+import os
+import sys
+
+SIGNAL = 62  # a real-time signal: no script and no library has it
+HERE = os.path.dirname(os.path.abspath(__file__))
+DISTRIBUTED = "torch.distributed.distributed_c10d"
+watched = {}  # type: dict  # module -> functions that are called with it once it is imported
+stacks = []  # type: list  # the open file of this process
+
+
+class Finder(object):
+    """Calls the functions of `watched` after an import; finds nothing itself."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        calls = watched.pop(name, None)
+        if not calls:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find and finder is not Finder else None
+            if spec is not None:
+                call_after(spec.loader, calls)
+                return spec
+        return None
+
+
+def call_after(loader, calls):
+    if not hasattr(loader, "exec_module"):
+        return
+    run = loader.exec_module
+
+    def exec_module(module):
+        run(module)
+        for call in calls:
+            try:
+                call(module)
+            except Exception as e:
+                sys.stderr.write("ipexctl: %s: %s\n" % (type(e).__name__, e))
+
+    loader.exec_module = exec_module
+
+
+def after_import(name, call):
+    watched.setdefault(name, []).append(call)
+
+
+def write_stacks_on_signal():
+    """Also in processes that this one forks, such as the workers of a data loader."""
+    import faulthandler
+
+    path = os.path.join(HERE, "%d.stacks" % os.getpid())
+    file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb", 0)
+    import threading
+
+    file.write(("main 0x%016x\n" % (threading.main_thread().ident or 0)).encode("ascii"))
+    faulthandler.register(SIGNAL, file, all_threads=True)
+    stacks[:] = [file]
+
+
+def record_collectives(distributed):
+    """A thread that waits in the kernel until someone asks."""
+    from torch._C import _distributed_c10d  # type: ignore
+
+    if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
+        return
+    import threading
+
+    base = os.path.join(HERE, "%d." % os.getpid())
+    os.mkfifo(base + "ask", 0o600)
+    ask = os.open(base + "ask", os.O_RDWR)
+
+    def answer():
+        while os.read(ask, 64):
+            try:
+                text = _distributed_c10d._dump_fr_trace_json()
+                data = text if isinstance(text, bytes) else text.encode("utf-8")
+            except Exception as e:
+                data = ("%s: %s" % (type(e).__name__, e)).encode("utf-8")
+            with open(base + "part", "wb") as file:
+                file.write(data)
+            os.rename(base + "part", base + "recorded")
+
+    thread = threading.Thread(target=answer, name="ipexctl", daemon=True)
+    thread.start()
+
+
+def begin():
+    if os.environ.get("IPEXCTL_LOOK") != "0":
+        write_stacks_on_signal()
+        at_fork = getattr(os, "register_at_fork", None)  # not in Python 3.6
+        if at_fork is not None:
+            at_fork(after_in_child=write_stacks_on_signal)
+        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "200")
+        after_import(DISTRIBUTED, record_collectives)
+    for name in os.environ.get("IPEXCTL_MODULES", "").split():
+        __import__(name).begin(after_import)
+    if watched:
+        sys.meta_path.insert(0, Finder)
+
+
+def import_the_next():
+    """The sitecustomize that ours hides."""
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
+    own = sys.modules.pop("sitecustomize", None)
+    try:
+        __import__("sitecustomize")
+    except ImportError as e:
+        if e.name != "sitecustomize":
+            raise
+    finally:
+        if own is not None:
+            sys.modules.setdefault("sitecustomize", own)
+
+
+try:
+    begin()
+except Exception as error:
+    sys.stderr.write("ipexctl: %s: %s\n" % (type(error).__name__, error))
+import_the_next()
