@@ -16,7 +16,7 @@ demo: setup ## Three practice hosts on this machine: doctor, install, run
 
 test: setup ## Lint, types and all tests but the long ones
 	@$(MAKE) --no-print-directory lint types
-	$(PYTEST) -m "not soak"
+	$(PYTEST) -m "not soak" || $(PY) tools/failed_again.py
 
 check: setup ## Lint, types, and the quick tests: before every commit
 	@$(MAKE) --no-print-directory lint types

@@ -81,6 +81,9 @@ class Root(LazyGroup):
             "Show steps, losses and rates from a run's output.",
             RUNS,
         ),
+        "why": Entry(
+            "run.command.jobs_cli:why", "Show which rank a run waits for, and where.", RUNS
+        ),
         "fetch": Entry("run.command.jobs_cli:fetch", "Fetch files that a run's ranks wrote.", RUNS),
         "stop": Entry("run.command.jobs_cli:stop", "Stop a run.", RUNS),
         "wait": Entry(

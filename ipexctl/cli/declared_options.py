@@ -26,7 +26,6 @@ def _seconds(text: str | float, *, least: float) -> float:
     return seconds
 
 
-DURATION = functools.partial(_seconds, least=1.0)
 FROM_ZERO = functools.partial(_seconds, least=0.0)
 
 
@@ -69,12 +68,14 @@ def _is_duration(kind: Any) -> bool:
 def _for_typer(about: Option, kind: Any) -> Any:
     if not about.flags:
         return typer.Argument(metavar=about.metavar, help=about.help)
+    timed = _is_duration(kind)
+    least = 1.0 if about.least is None else about.least
     return typer.Option(
         *about.flags,
         rich_help_panel=about.group or None,
         metavar=about.metavar,
-        min=about.least,
-        parser=DURATION if _is_duration(kind) else None,
+        min=None if timed else about.least,
+        parser=functools.partial(_seconds, least=least) if timed else None,
         show_default=about.show_default,
         help=about.help,
     )

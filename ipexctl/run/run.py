@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ipexctl import __version__, trace
 from ipexctl.base import quoting
 from ipexctl.data.rules.dataset_rules import Held, checked_names
-from ipexctl.errors import InputError, IpexctlError
+from ipexctl.errors import InputError, IpexctlError, unknown_value
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
@@ -34,7 +34,7 @@ from ipexctl.run.outcome.run_state import without_colour
 from ipexctl.run.plan import launch_plan, mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node, RunRequest
-from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.plan.run_options import STALL_ACTIONS, RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on
 from ipexctl.run.run_script import Script, script_of
 from ipexctl.run.watch import fetch_outputs
@@ -350,6 +350,8 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
 def checked(options: RunOptions) -> RunOptions:
     """Raises InputError for a value that no run can have."""
     mpi.check_launcher(options.launcher)
+    if options.stall_action not in STALL_ACTIONS:
+        raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
     checked_name(options.name)
     return replace(options, data=checked_names(options.data))
 

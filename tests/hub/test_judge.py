@@ -27,6 +27,7 @@ def run(*, mpi: bool = False, timeout: float | None = None) -> dict[str, Any]:
     return {
         "hosts": hosts, "mpirun": ["mpirun"] if mpi else [], "mpi": row if mpi else None,
         "launcher": "agents", "timeout": timeout, "grace": 10.0, "lives_on": False,
+        "stall": 45.0, "stall_action": "note",
     }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
     (root / "runs/r123").mkdir(parents=True)
     asked = {
         "root": str(root), "run_id": "r123", "host": "a", "data": [], "lease": 30.0,
-        "store_port": 1, "run": run(), "env": {}, "cwd": "/", "ranks": [place],
+        "store_port": 1, "modules": {}, "run": run(), "env": {}, "cwd": "/", "ranks": [place],
     }  # fmt: skip
     made = Supervisor(None, asked, str(tmp_path), bytearray(1))
     made.journal = journal.begin(made.dir, "a")

@@ -90,12 +90,10 @@ def test_a_run_that_takes_too_long_ends_and_ranks_may_save(runner):
         "import time\ntry:\n    print('up', flush=True); time.sleep(100)\n"
         "except KeyboardInterrupt:\n    time.sleep(1); print('saved')\n"
     )
-    run = runner.start("--timeout", "3", "--stall", "1", "-n", "3", str(script))
+    run = runner.start("--timeout", "3", "-n", "3", str(script))
     result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (124, "timeout")
     assert run.lines().count("saved") == 3
-    notes = [e["text"] for e in run.events if e["event"] == "note"]
-    assert any(t.startswith("rank 0 on node01 is running") for t in notes)
 
 
 def test_ranks_that_fail_by_themselves_in_the_same_way_are_no_victims(runner):

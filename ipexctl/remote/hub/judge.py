@@ -4,7 +4,7 @@
 watch the run. The caller empties both. `over`: why the run has to be stopped.
 """
 
-from ipexctl.remote.hub import host_paths, mpi_launch
+from ipexctl.remote.hub import host_paths, mpi_launch, stall
 from ipexctl.remote.hub.host_reports import (
     addresses,
     amount,
@@ -46,6 +46,8 @@ class Judge:
         self.asked = False  # the ranks were told to end
         self.lost = set()
         self.paths = host_paths.HostPaths([(h["host"], h["address"]) for h in run["hosts"]])
+        self.stall = stall.Stall(run["stall"], set(self.hosts), now)
+        self.last_look = None  # the signal that waits for it: (why, seconds)
         self.code = None  # of mpirun, when it has ended
         self.launches = 0  # that mpirun asked for
         self.gone = set()  # programs whose end is known
@@ -66,9 +68,10 @@ class Judge:
         limit = self.run["timeout"]
         if limit and now - self.began > limit and not self.decided and not self.over:
             self.fact("timeout", seconds=limit)
-            self.signal("--timeout", now + self.run["grace"])
+            self.ask_ranks("--timeout", self.run["grace"], now)
         if self.over:
             return
+        self.look_for_stall(now)
         for text, cut in self.paths.news(now):
             self.fact("note", text=text, cut=cut)
         done = self.code is not None or not all(self.ended.values())
@@ -90,7 +93,7 @@ class Judge:
             self.deadline = now
             return
         self.fact("asked", by=by, seconds=seconds)
-        self.signal(by, now + seconds)
+        self.ask_ranks(by, seconds, now)
 
     def host_lost(self, host, why, now):
         if host in self.lost or self.over:
@@ -227,6 +230,7 @@ class Judge:
                 self.host_lost(host, "it reported twice that rank %d started" % rank, now)
                 return
             self.started.add(rank)
+            self.stall.moved(now)
             self.fact("rank", host=host, rank=rank, started=True, where=small(event.get("where")))
         elif rank in self.ended:
             self.host_lost(host, "it reported twice that rank %d ended" % rank, now)
@@ -236,6 +240,7 @@ class Judge:
     def rank_ended(self, host, rank, how, tail, now):
         """The wrapper of a failed rank has to stay: if it exits, MPI ends the others at once."""
         well = self.ended[rank] = not failed(how)
+        self.stall.moved(now)
         failures = len(self.ended) - sum(self.ended.values())
         tail = tail[-(SHORT_TAIL if well or failures > LONG_TAILS else TAIL) :]
         self.fact("rank", host=host, rank=rank, ended=how, tail=tail)
@@ -267,10 +272,62 @@ class Judge:
         else:
             self.ask_to_end("%s (ipexctl stop)" % str(event["by"])[:200], seconds, now)
 
+    def on_quiet(self, host, event, now):
+        """Its ranks have made no progress for that long; 0: they have again."""
+        self.stall.heard(host, amount(event["seconds"]), now)
+
+    def on_looked(self, host, event, now):
+        self.stall.take(host, number(event["number"]), event["computes"] is True)
+
+    def look_for_stall(self, now):
+        """Also lets the signal go that waits for a look."""
+        active, quiet = self.active(), self.stall.quiet(self.active(), now)
+        if self.last_look:
+            if self.stall.complete(active, now):
+                (why, seconds), self.last_look = self.last_look, None
+                self.keep_stall(quiet)
+                self.signal(why, now + seconds)
+            return
+        if self.decided:
+            return
+        what = self.stall.news(active, now)
+        if what == "look":
+            self.look(stall.LOOK_WAIT, now)
+        elif what == "moving":
+            self.fact("moving")
+        elif what:
+            self.fact("stalled", seconds=quiet, number=self.stall.number)
+            if self.run["stall_action"] == "stop":
+                self.ask_to_end("--stall-action stop", self.run["grace"], now)
+
+    def keep_stall(self, quiet):
+        """So that `why` works when the run has ended."""
+        if not self.stall.computes() and not self.stall.stalled and quiet >= stall.QUIET:
+            self.fact("stalled", seconds=quiet, number=self.stall.number)
+
+    def look(self, wait, now):
+        looks = self.stall.order(now, wait)
+        for host in self.active():
+            self.order(host, {"look": looks})
+
+    def active(self):
+        """Hosts on which ranks run."""
+        running = self.started - set(self.ended)
+        return [host for host in self.hosts if host not in self.lost and self.ranks[host] & running]
+
     # -- what follows --
 
     def soon(self, deadline):
         self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
+
+    def ask_ranks(self, why, seconds, now):
+        """To end; the ranks of a run that stands still are looked at first."""
+        self.asked = True
+        if self.stall.wants_last_look(self.active(), now):
+            self.last_look = (why, seconds)
+            self.look(stall.LAST_LOOK_WAIT, now)
+        else:
+            self.signal(why, now + seconds)
 
     def signal(self, why, deadline):
         self.asked = True
@@ -291,6 +348,6 @@ class Judge:
 def is_decisive(fact):
     """Whether this fact ends the run, if no other has before."""
     if fact.get("event") != "rank":
-        return fact.get("event") not in ("note", "go")
+        return fact.get("event") not in ("note", "go", "stalled", "moving")
     how = fact.get("ended")
     return "refused" in fact or (isinstance(how, dict) and failed(how))

@@ -35,6 +35,10 @@ class Sampler:
         with self.lock:
             self.pids.pop(rank, None)
 
+    def rank_pids(self):
+        with self.lock:
+            return {rank: pids[0] for rank, pids in self.pids.items()}
+
     def loop(self, over):
         while not over():
             time.sleep(EVERY)
@@ -73,8 +77,7 @@ class Sampler:
 
     def rank_cpus(self):
         """{rank: CPUs that its process kept busy since the last sample}"""
-        with self.lock:
-            pids = {rank: pids[0] for rank, pids in self.pids.items()}
+        pids = self.rank_pids()
         before, now = self.took, time.monotonic()
         seconds = {rank: cpu_seconds(pid) for rank, pid in pids.items()}
         self.took = {rank: (now, s) for rank, s in seconds.items() if s is not None}

@@ -48,6 +48,12 @@ def op_list(call, h):
             row["seconds"] = max(row["seconds"], until)
         row["bytes"] = disk_use.size_of(folder) if h["sizes"] else None
         lasts = time.time() - row["began"] if alive and row["began"] else 0.0
+        if row["stall"] is not None and (alive or h["only"]):
+            at = lasts if alive else row["seconds"]
+            row["stall"] = max(0.0, at - row["stall"])
+        else:
+            row["stall"] = row["look"] = None
+            row["ends"] = []
         row["cut"] = [[what, max(0.0, lasts - since)] for what, since in row["cut"] if lasts]
         found.append(row)
     return {"runs": found}
@@ -71,6 +77,26 @@ def op_plan(call, h):
         noted = fact if isinstance(fact, dict) and "plan" in fact else record
         plan, began = noted.get("plan", plan), record.get("began", began)
     return {"plan": plan, "age": int(max(0.0, time.time() - began))}
+
+
+def op_why(call, h):
+    """{root, journal, run_id} -> {alive, quiet, look, plan, ends}: what its ranks here do now.
+
+    `alive`: whether its supervisor answers; `quiet`: seconds without progress; `ends`: as in a row
+    of `list`.
+    """
+    run, root = run_folders.run_id(h), root_folder.existing(h["root"])
+    path = journal.path_of(os.path.join(root, "runs", run), h["journal"])
+    records = journal.parse(journal.contents(path))
+    go = [r["fact"] for r in records if isinstance(r.get("fact"), dict) and "plan" in r["fact"]]
+    said = control.ask(run, h["journal"], {"look": True}) or {}
+    return {
+        "alive": said.get("alive") is True,
+        "quiet": said.get("quiet", 0.0),
+        "look": said.get("look"),
+        "plan": go[-1]["plan"] if go else None,
+        "ends": summary(records)["ends"],
+    }
 
 
 def op_tails(call, h):
@@ -97,7 +123,9 @@ def summary(records):
 
     {format, about, began, seconds, started, ok, over, result, begun: did all hosts become ready,
     facts: those by which the run ended, the first first, own: the same of this host alone, which
-    count where no host has the hub's, cut: [[which hosts do not reach each other, since], ...]}
+    count where no host has the hub's, cut: [[which hosts do not reach each other, since], ...],
+    stall: when the last progress of a stalled run was, look: at the ranks here, ends: [[rank, host,
+    how], ...]}
     """
     found = {
         "format": None,
@@ -110,6 +138,9 @@ def summary(records):
         "facts": [],
         "own": [],
         "cut": [],
+        "stall": None,
+        "look": None,
+        "ends": [],
     }  # type: dict[str, object]
     started, ended, ok, closing = set(), set(), 0, False
     for record in records:
@@ -129,6 +160,8 @@ def summary(records):
             add(found["own"], {"event": "asked", "by": record["asked"], "seconds": 0})
         elif "over" in record:
             found["over"] = record["over"]
+        elif "look" in record:
+            found["look"] = record.get("ranks")
         elif "result" in record:
             found["result"] = record["result"]
         elif isinstance(record.get("fact"), dict):
@@ -140,8 +173,14 @@ def summary(records):
 
 def take_fact(found, fact, at):
     """A fact that the hub sent to all hosts."""
+    if "ended" in fact:
+        found["ends"].append([fact.get("rank"), fact.get("host"), fact["ended"]])
     if fact.get("event") == "go":
         found["begun"] = True
+    elif fact.get("event") == "stalled":
+        found["stall"] = at - host_reports.amount(fact["seconds"])
+    elif fact.get("event") == "moving":
+        found["stall"] = None
     elif "cut" in fact:
         found["cut"] = [[str(what), at - host_reports.amount(s)] for what, s in fact["cut"]]
     elif judge.is_decisive(fact):

@@ -102,6 +102,9 @@ class Watch:
             self.survivors = record.get("survivors", 0)
         elif "fact" in record and self.asked["facts"] and at > self.asked["at"]:
             self.call.emit(dict(record["fact"], at=at))
+        elif "look" in record and at > self.asked["at"]:
+            look = {"event": "look", "number": record["look"], "ranks": record["ranks"]}
+            self.call.emit(look)
 
     # -- from the supervisor --
 

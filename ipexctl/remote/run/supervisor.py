@@ -19,6 +19,8 @@ from ipexctl.remote.run import (
     control,
     health_sampler,
     host_programs,
+    rank_look,
+    rank_progress,
     rank_sockets,
     rank_wrapper,
     traffic,
@@ -62,6 +64,7 @@ class Supervisor:
         self.ranks = rank_sockets.Ranks(self)
         self.sampler = health_sampler.Sampler(self)
         self.traffic = traffic.Traffic(self, asked["store_port"])
+        self.progress = rank_progress.Progress(self)
         self.busy_since = None  # when the main thread began what it does
         self.stopped = ""  # why the run ends here
         self.ending_since = None  # when that was decided
@@ -91,6 +94,7 @@ class Supervisor:
             start_thread(self.watch_lease)
             start_thread(self.sampler.loop, lambda: self.over)
             start_thread(self.traffic.loop, lambda: self.over)
+            start_thread(self.progress.loop, lambda: self.over)
             sizes = journal.SizeHistory(journal.sizes_path(self.dir, self.plan["host"]))
             logs = {p["rank"]: run_folders.log_of(self.dir, p["rank"]) for p in self.plan["ranks"]}
             start_thread(sizes.loop, logs, lambda: self.over)
@@ -151,6 +155,8 @@ class Supervisor:
         elif "signal" in order:
             self.note({"asked": order.get("why", "")})
             self.ranks.signal(order["signal"])
+        elif "look" in order:
+            start_thread(self.look, order["look"])
         elif "kill" in order:
             self.programs.kill(order["kill"])
         elif "facts" in order:
@@ -175,6 +181,12 @@ class Supervisor:
         if not written:
             self.emit(dict(NOTED, record=record))
 
+    def look(self, number):
+        """Look at the ranks as the hub has ordered; the journal keeps what was found."""
+        found, computes = rank_look.take(self)
+        self.note({"look": number, "ranks": found, "time": time.time()})
+        self.report({"event": "looked", "number": number, "computes": computes})
+
     def note_facts(self, facts):
         """Record what the hub says about the run."""
         decisive = any(judge.is_decisive(fact) for fact in facts)
@@ -186,6 +198,9 @@ class Supervisor:
         """Answer a question or an order from this host (control.py)."""
         if "stop" in message:
             self.report({"event": "stop", "by": message["stop"], "seconds": message["seconds"]})
+        elif "look" in message:
+            quiet = self.progress.quiet()
+            return {"alive": True, "quiet": quiet, "look": rank_look.take(self)[0]}
         return {"alive": True}
 
     def report(self, event):

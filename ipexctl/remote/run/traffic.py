@@ -187,6 +187,15 @@ class Traffic:
                     return
             time.sleep(0.02)
 
+    def exchanged(self):
+        """rank -> bytes so far, without what the rendezvous took: waiting for it may poll."""
+        found = {}  # type: dict[int, int]
+        with self.lock:
+            for key, (rank, sent, received) in self.links.items():
+                if self.store not in (key[1], key[3]):
+                    found[rank] = found.get(rank, 0) + sent + received
+        return found
+
     def watched(self):
         """Seconds that each rank was watched, or more."""
         now = time.monotonic()

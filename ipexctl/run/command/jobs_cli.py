@@ -141,6 +141,25 @@ def logs(
 
 
 @on_hosts(names=False)
+def why(
+    run: NewestRun = "@last",
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    json: Json = False,
+) -> None:
+    """Show which rank a run waits for, and where: rank, host, file, line and collective.
+
+    Works while the run goes on, and after it was stopped. Exits with 1 if the run makes no
+    progress, else with 0.
+    """
+    from ipexctl.run.command.why_text import show_why, why_document
+    from ipexctl.run.jobs.why import why as verb
+
+    end(verb(target, run, root), why_document, show_why, json=json)
+
+
+@on_hosts(names=False)
 def fetch(
     run: RunName,
     patterns: Annotated[

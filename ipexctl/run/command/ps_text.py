@@ -62,6 +62,9 @@ def run_lines(run: Run, now: float) -> list[Text]:
         size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
     lines += [Text(f"  {printable(what)}, for {duration(s)}", "yellow") for what, s in run.cut]
+    if (stall := _stall(run)) and not run.over:
+        text = f"stalled for {duration(stall['seconds'])}: {stall['headline']}"
+        lines.append(Text(f"  {printable(text)}", "yellow"))
     for text in (run.cause, run.last):
         if text:
             lines.append(Text(f"  {printable(text)}"))
@@ -103,6 +106,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "hosts": list(run.about.hosts),
         "hosts_alive": list(run.alive),
         "cut": [{"what": what, "seconds": round(s, 1)} for what, s in run.cut],
+        "stalled": _stall(run),
         "command": run.about.command,
         "started_by": run.about.by or None,
         "folder": run.about.folder or None,
@@ -111,6 +115,19 @@ def run_document(run: Run) -> dict[str, Any]:
         "last_line": run.last or None,
         "bytes": run.bytes,
         "ipexctl": run.about.version or None,
+    }
+
+
+def _stall(run: Run) -> dict[str, Any] | None:
+    if run.stall is None:
+        return None
+    from ipexctl.run.hang.run_situation import of_listed
+
+    found = of_listed(run)
+    return {
+        "seconds": round(run.stall, 1),
+        "kind": found.kind.value,
+        "headline": found.headline,
     }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
@@ -13,7 +14,7 @@ from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome import verdict
+from ipexctl.run.outcome import run_events, verdict
 from ipexctl.run.outcome.outcome import EXIT_LOST
 from ipexctl.run.outcome.run_state import without_colour, without_noise
 from ipexctl.run.outcome.verdict import Verdict
@@ -72,6 +73,9 @@ class OnHost:
     format: int | None = None  # of its journal
     unreadable: bool = False  # not a single record
     cut: tuple[tuple[str, float], ...] = ()  # which hosts do not reach each other, for how long
+    stall: float | None = None  # seconds without progress, of a run that is stalled
+    look: Any = field(default=None, repr=False)  # at its ranks then, as it came
+    ends: tuple[tuple[int, str, str], ...] = ()  # of its ranks then: rank, host, how
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,16 @@ class Run:
         return next((part.cut for part in known if part.alive), ())
 
     @property
+    def stall(self) -> float | None:
+        """Seconds without progress; None: the run makes progress, or made some until its end."""
+        return max((p.stall for p in self.seen if p.stall is not None), default=None)
+
+    @property
+    def ends(self) -> dict[int, tuple[str, str]]:
+        """Of the ranks of a run that is stalled: host and how."""
+        return {rank: (host, how) for part in self.seen for rank, host, how in part.ends}
+
+    @property
     def targets(self) -> tuple[str, ...]:
         """The hosts that reported it, as the inventory here calls them."""
         return tuple(part.target for part in self.seen)
@@ -154,8 +168,8 @@ def read_on_host(
         run=_if_valid(_RUN_ID, raw.get("run")),
         alive=raw.get("alive") is True,
         about=said,
-        began=_number(raw.get("began")),
-        seconds=_number(raw.get("seconds")),
+        began=number(raw.get("began")),
+        seconds=number(raw.get("seconds")),
         started=count_or_none(raw.get("started")) or 0,
         ok=count_or_none(raw.get("ok")) or 0,
         over=plain(over, 200) if isinstance(over, str) else None,
@@ -167,8 +181,20 @@ def read_on_host(
         bytes=count_or_none(raw.get("bytes")),
         format=count_or_none(raw.get("format")),
         unreadable=raw.get("unreadable") is True,
-        cut=tuple((plain(row[0], 200), _number(row[1])) for row in cut),
+        cut=tuple((plain(row[0], 200), number(row[1])) for row in cut),
+        stall=None if raw.get("stall") is None else number(raw["stall"]),
+        look=raw.get("look"),
+        ends=tuple(read_ends(raw.get("ends"))),
     )
+
+
+def read_ends(raw: Any) -> Iterator[tuple[int, str, str]]:
+    """(rank, host, how) of ranks that have ended."""
+    for row in listed(raw):
+        rank, host, how = [*listed(row), None, None, None][:3]
+        if count_or_none(rank) is not None and isinstance(how, dict):
+            with suppress(run_events.BadEvent):
+                yield rank, plain(host, 255), str(run_events.rank_end(plain(host, 255), rank, how))
 
 
 def _is_cut(row: Any) -> bool:
@@ -336,6 +362,6 @@ def _result(raw: Mapping[str, Any]) -> Verdict | None:
     return Verdict(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
     ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
     return float(value) if ok else 0.0

@@ -6,6 +6,7 @@ Everything is checked here, once: a number that is not one, a rank that is not t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any
 
 from ipexctl.base.values import count_or_none, listed, plain, texts, truth
@@ -115,6 +116,27 @@ class RankFrozen:
 
 
 @dataclass(frozen=True)
+class Looked:
+    """What a host's ranks do, when none of the run made progress (run/hang/evidence.py)."""
+
+    number: int
+    ranks: Any = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Stalled:
+    """No rank has made progress for `seconds`, and none computes; look `number` shows them."""
+
+    seconds: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Moving:
+    """The ranks of a run that was stalled make progress again."""
+
+
+@dataclass(frozen=True)
 class TimedOut:
     """The run took longer than `seconds`, its --timeout."""
 
@@ -198,7 +220,7 @@ class Broken:
 Event = (
     Ready | Begun | Pong | RankStarted | RankEnded | RankRefused | RankFrozen | HostLost
     | ProgramEnded | TimedOut | EndAsked | Abandoned | Noted | Over | Output | OutputEnd | Sample
-    | Traffic | Swept | Done | Broken
+    | Traffic | Swept | Done | Broken | Looked | Stalled | Moving
 )  # fmt: skip
 
 
@@ -250,14 +272,20 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
     rank = _own_rank(ranks, header, "rank")
     if "ended" not in header:
         return RankStarted(rank, _where(header.get("where")))
-    ended = _mapping(header, "ended")
+    tail = header.get("tail")
+    end = rank_end(host, rank, _mapping(header, "ended"))
+    return RankEnded(end, tail[-LAST_WORDS:] if isinstance(tail, str) else "")
+
+
+def rank_end(host: str, rank: int, ended: Mapping[str, Any]) -> RankEnd:
+    """Raises BadEvent."""
     lost = ended.get("lost") is True
     code, signal = (None if ended.get(k) is None else _whole(ended, k) for k in ("code", "signal"))
     if [code is not None, signal is not None, lost].count(True) != 1:
         raise BadEvent(f"a rank with no end or two: {dict(ended)}")
     hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
     aborted = signal == 6 and ended.get("aborted") is True
-    end = RankEnd(
+    return RankEnd(
         rank,
         host,
         code,
@@ -267,8 +295,6 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
         usage=_usage(ended),
         aborted=aborted,
     )
-    tail = header.get("tail")
-    return RankEnded(end, tail[-LAST_WORDS:] if isinstance(tail, str) else "")
 
 
 def _where(raw: Any) -> Where:
@@ -388,6 +414,11 @@ _READERS: Mapping[str, _Reader] = {
     "go": lambda host, ranks, header, body: Begun(),
     "lost": lambda host, ranks, header, body: HostLost(plain(header.get("why"), 400)),
     "frozen": _frozen,
+    "look": lambda host, ranks, header, body: Looked(_whole(header, "number"), header.get("ranks")),
+    "stalled": lambda host, ranks, header, body: Stalled(
+        _amount(header, "seconds"), _whole(header, "number")
+    ),
+    "moving": lambda host, ranks, header, body: Moving(),
     "timeout": lambda host, ranks, header, body: TimedOut(_amount(header, "seconds")),
     "program": _program,
     "abandoned": lambda host, ranks, header, body: Abandoned(plain(header.get("why"), 400)),

@@ -1,4 +1,4 @@
-"""When to report silent hosts, and ranks that are stopped or print nothing. No clock here."""
+"""When to report silent hosts and stopped ranks. No clock here."""
 
 from __future__ import annotations
 
@@ -20,15 +20,12 @@ class Health:
 
     plan: LaunchPlan
     host_timeout: float
-    stall: float | None = None
     loads: dict[str, Load] = field(default_factory=dict)  # the last word of each host
     rank_loads: RankLoads = field(default_factory=RankLoads)
     _cpu: dict[str, tuple[float, int]] = field(default_factory=dict)  # their sum and number
     _peak: dict[str, int] = field(default_factory=dict)
     _stopped: dict[int, float] = field(default_factory=dict)
-    _spoke: dict[int, float] = field(default_factory=dict)
     _told: set[str | int] = field(default_factory=set)  # silent hosts, stopped ranks
-    _stalled: set[int] = field(default_factory=set)
     _ended: set[int] = field(default_factory=set)  # what is heard of them later is old
 
     def sample(self, host: str, sample: Sample) -> None:
@@ -43,21 +40,10 @@ class Health:
         self._stopped = {r: s for r, s in self._stopped.items() if r not in here}
         self._stopped.update((r, s) for r, s in sample.stopped if r not in self._ended)
 
-    def spoke(self, rank: int, now: float) -> list[str]:
-        """The rank wrote something."""
-        if rank in self._ended:
-            return []
-        self._spoke[rank] = now
-        if rank in self._stalled:
-            self._stalled.discard(rank)
-            return [f"{self._name(rank)} prints again"]
-        return []
-
     def ended(self, rank: int) -> None:
         self._ended.add(rank)
         self.rank_loads.ended(rank)
-        for known in (self._stopped, self._spoke):
-            known.pop(rank, None)
+        self._stopped.pop(rank, None)
 
     def overall(self, host: str) -> Load:
         """The mean of its CPUs, the peak of its memory."""
@@ -101,27 +87,7 @@ class Health:
             f"{host} responds again" for host in heard if host in self._told and host not in quiet
         ]
         self._told = {*quiet, *still}
-        return notes + self._stalls(now)
-
-    def _stalls(self, now: float) -> list[str]:
-        if self.stall is None:
-            return []
-        fresh = [
-            (rank, now - at)
-            for rank, at in sorted(self._spoke.items())
-            if now - at >= self.stall and rank not in self._stalled
-        ]
-        self._stalled.update(rank for rank, _ in fresh)
-        if len(fresh) > 4:
-            ranks = ", ".join(str(rank) for rank, _ in fresh[:8])
-            more = f" and {len(fresh) - 8} more" if len(fresh) > 8 else ""
-            return [
-                f"ranks {ranks}{more} are running, but have printed nothing for {self.stall:g} s"
-            ]
-        return [
-            f"{self._name(rank)} is running, but has printed nothing for {seconds:.0f} s"
-            for rank, seconds in fresh
-        ]
+        return notes
 
     def _name(self, rank: int) -> str:
         return f"rank {rank} on {self.plan.host_of(rank)}"

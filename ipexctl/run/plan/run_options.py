@@ -12,6 +12,7 @@ from ipexctl.base.typed_command import Typed
 from ipexctl.quick_dataclass import dataclass
 
 Ports = tuple[int, int]  # first and last
+STALL_ACTIONS = ("note", "stop")
 ranks_option = partial(option, group="Ranks")
 run_option = partial(option, group="Run")
 files_option = partial(option, group="Files")
@@ -81,8 +82,19 @@ class RunOptions:
     timeout: Seconds | None = run_option(
         "--timeout TIME", "Maximum run time: 90s, 10m, 2h.", None, in_plays="Maximum run time."
     )
-    stall: Seconds | None = run_option(
-        "--stall TIME", "Warn about ranks that print nothing for this long.", None, in_plays=True
+    stall: Seconds = run_option(
+        "--stall TIME",
+        "Report a run without progress after this long (default: 45s; 0: never).",
+        Seconds(45),
+        least=0,
+        show_default=False,
+        in_plays="Report a run without progress after this long; 0: never.",
+    )
+    stall_action: str = run_option(
+        "--stall-action NAME",
+        "What to do with a stalled run: note or stop.",
+        "note",
+        in_plays="What to do with a stalled run: note or stop.",
     )
     no_inspect: bool = run_option(
         "--no-inspect",

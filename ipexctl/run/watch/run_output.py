@@ -9,13 +9,14 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange
 from ipexctl.run.outcome.run_events import Output
 from ipexctl.run.outcome.run_state import Lines, RankEnd, RunState
-from ipexctl.run.outcome.stall_watch import Health
+from ipexctl.run.outcome.stall_watch import SHOWN_AFTER, Health
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.placement_check import Placed, Where
 from ipexctl.run.watch.host_link import WatchedRun
 from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import Teller
 from ipexctl.run.watch.run_watchers import Painter
+from ipexctl.run.watch.stall_notes import StallNotes
 from ipexctl.user_code.frameworks import Frameworks
 
 
@@ -33,10 +34,11 @@ class RunOutput:
         self.state = RunState(plan)
         self.placed = Placed(plan)
         self.exchange = rank_exchange.Watch(plan, self.frameworks)
-        self.health = Health(plan, options.host_timeout, options.stall)
+        self.health = Health(plan, options.host_timeout)
         self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
         self._mpi_lines: dict[str, Lines] = {}
         self.teller = Teller(self.state, self.painter)
+        self.stall = StallNotes(self.state, self.painter, self.run.run_id)
 
     @property
     def all_started(self) -> bool:
@@ -46,7 +48,6 @@ class RunOutput:
         self.state.rank_started(rank)
         for text in self.placed.add(rank, where):
             self.painter.note(text)
-        self.health.spoke(rank, now)
 
     def rank_ended(self, end: RankEnd, now: float) -> None:
         self.state.rank_ended(end)
@@ -61,8 +62,6 @@ class RunOutput:
             self.mpi_tail = mpi.output_tail(self.mpi_tail, lines)
             self.painter.output(host, -1, (), size)
             return
-        for text in self.health.spoke(event.rank, now):
-            self.painter.note(text)
         if self.painter.full:
             self.painter.drop(host, event.rank, self.state.skim(event.rank, event.data), size)
         else:
@@ -84,3 +83,5 @@ class RunOutput:
             self.painter.note(text)
         for text in self.exchange.news(now) if exchange else ():
             self.painter.note(text)
+        quiet = ((host, now - at) for host, at in heard.items() if now - at >= SHOWN_AFTER)
+        self.stall.tick(now, tuple(quiet))

@@ -280,6 +280,8 @@ class Session:
                 self.output.log_ended(name, rank)
             case run_events.Sample():
                 self.output.health.sample(name, event)
+            case run_events.Looked():
+                self.output.stall.looked(name, event)
             case run_events.Traffic(report):
                 self.output.exchange.add(name, report, self.now)
             case run_events.Swept(survivors, left):
@@ -315,6 +317,10 @@ class Session:
                 self.wires.awaited.discard(of)
             case run_events.Broken():
                 self.wires.give_up(of)
+            case run_events.Stalled():
+                self.output.stall.stands_still(event, self.now)
+            case run_events.Moving():
+                self.output.stall.moves()
             case run_events.TimedOut():
                 self._passed_on(str(event), INTERRUPT_GRACE)
             case run_events.EndAsked(by, seconds):

@@ -73,6 +73,8 @@ class Orders:
             } if row else None,
             "launcher": self.options.launcher,
             "timeout": self.options.timeout,
+            "stall": self.options.stall,
+            "stall_action": self.options.stall_action,
             "grace": INTERRUPT_GRACE,
             "lives_on": self.options.lives_on,
             "address": self.plan.master_addr,

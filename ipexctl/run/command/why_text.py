@@ -1,0 +1,54 @@
+"""What `why` shows, and the line about a stalled run in `ps`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.base.sizes import duration
+from ipexctl.errors import printable
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.run.hang import diagnosis_text
+from ipexctl.run.hang.diagnosis import Kind
+from ipexctl.run.jobs.why import Why
+from ipexctl.terminal.console import print_text, stdout_console
+
+
+def show_why(found: Why) -> None:
+    console, run = stdout_console(), found.run
+    print_text(console, printable(_first_line(found)))
+    if found.situation and found.diagnosis:
+        for line in diagnosis_text.screen(found.diagnosis, found.situation, console.width):
+            print_text(console, printable(line))
+    elif run.over and run.cause:
+        print_text(console, printable(f"  {run.cause}"))
+
+
+def _first_line(found: Why) -> str:
+    run = found.run
+    name = f"run {run.about.name or run.id}"
+    where = f"{run.about.ranks} ranks on {fold(run.about.hosts)}"
+    if found.situation is None or found.diagnosis is None:
+        return f"ended, and was not stalled · {name} · {where}"
+    quiet = found.situation.quiet
+    if found.diagnosis.kind is Kind.MOVING or quiet is None:
+        state = "making progress"
+    elif run.over:
+        state = f"ended after {duration(quiet)} without progress"
+    else:
+        state = f"no progress for {duration(quiet)}"
+    return f"{state} · {name} · {where}"
+
+
+def why_document(found: Why) -> dict[str, Any]:
+    run, situation = found.run, found.situation
+    return {
+        "schema_version": 1,
+        "run_id": run.id,
+        "name": run.about.name or None,
+        "state": run.state.value,
+        "stalled": found.stalled,
+        "quiet_seconds": situation.quiet if situation else None,
+        **(diagnosis_text.document(found.diagnosis) if found.diagnosis else {"kind": None}),
+        "seconds": round(found.seconds, 2),
+        "exit_code": found.exit_code,
+    }

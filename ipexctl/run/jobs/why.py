@@ -1,0 +1,83 @@
+"""why: what the ranks of a run do now, or did when it last stood still."""
+
+from __future__ import annotations
+
+import time
+
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.hang import run_situation
+from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
+from ipexctl.run.jobs.ps import NEWEST, find, look, reached
+from ipexctl.run.outcome.listed_runs import Run, number, read_ends
+from ipexctl.run.plan import shown_plan
+
+QUIET = 10.0  # seconds without progress from which a run may be stalled
+BUSY = (Kind.MOVING, Kind.COMPUTING)
+
+
+@dataclass(frozen=True)
+class Why(PerHost):
+    """`situation` None: the run has ended, and had not been stalled."""
+
+    run: Run
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+    seconds: float  # that it took to look
+    situation: Situation | None = None
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def stalled(self) -> bool:
+        return self.diagnosis is not None and self.diagnosis.kind not in BUSY
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit([super().exit_code, EXIT_FAILED if self.stalled else EXIT_OK])
+
+
+def why(target: Target, text: str, root: str = ROOT) -> Why:
+    with Fleet(target, root) as fleet:
+        run = find(fleet, text, newest=NEWEST)
+        began = time.monotonic()
+        found = _kept(fleet, run) if run.over else _now(fleet, run)
+        seconds = time.monotonic() - began
+        return Why(run, fleet.recaps(), len(fleet.alive), seconds, *(found or ()))
+
+
+def _kept(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis] | None:
+    """From the journals of a run that has ended."""
+    found = look(fleet, only=run.id)
+    if not found or found[0].stall is None:
+        return None
+    made = run_situation.listed(found[0])
+    return made, diagnose(made)
+
+
+def _now(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis]:
+    """Every host looks at its ranks."""
+    names = {host: name for name, host in reached(fleet, run).items()}
+
+    def ask(host: Host) -> Answer:
+        return fleet.call(host, "run.run_list.why", journal=names[host], run_id=run.id)
+
+    answers = {names[host]: said for host, said in fleet.each(ask, list(names)).items()}
+    plan = next((p for a in answers.values() if (p := shown_plan.read(a["plan"], run.id))), None)
+    if plan is None:
+        raise InputError(
+            f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"
+        )
+    looks = {name: said["look"] for name, said in answers.items() if said["look"]}
+    quiet = min((number(answers[name]["quiet"]) for name in looks), default=0.0)
+    alive = {name for name, said in answers.items() if said["alive"]}
+    silent = [(h.host, quiet) for h in plan.hosts if h.host not in alive]
+    ends = {rank: how for said in answers.values() for rank, _, how in read_ends(said["ends"])}
+    made = run_situation.situation(
+        plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut
+    )
+    return made, diagnose(made)

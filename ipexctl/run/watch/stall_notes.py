@@ -1,0 +1,63 @@
+"""Says once per stall which rank hangs, from the looks of all hosts."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.run_events import Looked, Stalled
+from ipexctl.run.outcome.run_state import RunState
+from ipexctl.run.watch.run_watchers import Painter
+
+PATIENCE = 3.0  # seconds for the looks of hosts that are slow, or not reached from here
+
+
+@dataclass
+class StallNotes:
+    """Fed with events; asked ten times a second. No clock here: `now` is given."""
+
+    state: RunState
+    painter: Painter
+    run_id: str
+    looks: dict[str, tuple[int, Any]] = field(default_factory=dict)  # host -> the last one
+    stalled: Stalled | None = None
+    since: float = 0.0  # when this command learned of it
+    noted: bool = False
+
+    def looked(self, host: str, event: Looked) -> None:
+        self.looks[host] = (event.number, event.ranks)
+
+    def stands_still(self, event: Stalled, now: float) -> None:
+        self.stalled, self.since, self.noted = event, now, False
+
+    def moves(self) -> None:
+        if self.stalled and self.noted:
+            self.painter.note("the run makes progress again")
+        self.stalled = None
+
+    def tick(self, now: float, silent: tuple[tuple[str, float], ...]) -> None:
+        """`silent`: hosts that have not been heard for so many seconds."""
+        if self.stalled is None or self.noted:
+            return
+        number = self.stalled.number
+        there = {host: raw for host, (n, raw) in self.looks.items() if n == number}
+        if self._active() - there.keys() and now - self.since < PATIENCE:
+            return
+        self.noted = True
+        seconds = self.stalled.seconds + now - self.since
+        self.painter.note(self._text(there, seconds, silent))
+
+    def _active(self) -> set[str]:
+        of = self.state.plan.host_of
+        return {of(rank) for rank in self.state.started - self.state.ends.keys()}
+
+    def _text(
+        self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
+    ) -> str:
+        from ipexctl.run.hang.diagnosis import diagnose
+        from ipexctl.run.hang.run_situation import situation
+
+        ends = {rank: str(end) for rank, end in self.state.ends.items()}
+        found = diagnose(situation(self.state.plan, looks, ends, seconds, silent))
+        return f"no progress for {seconds:.0f} s: {found.headline} (ipexctl why {self.run_id})"

@@ -1,0 +1,163 @@
+"""When the hub looks at ranks without progress, and what follows from a look. Time is a number."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.remote.hub.judge import Judge
+from tests.hub.test_judge import WELL, ends, facts, run, taken, up
+
+
+def quiet(judge: Judge, now: float, since: float = 1.0, hosts: str = "abc") -> None:
+    for host in hosts:
+        judge.take(host, {"event": "quiet", "seconds": now - since}, now)
+    judge.tick(now)
+
+
+def looks(judge: Judge) -> list[str]:
+    return [host for host, order in taken(judge) if "look" in order]
+
+
+def looked(judge: Judge, now: float, computes: str = "", hosts: str = "abc") -> None:
+    number = judge.stall.number
+    for host in hosts:
+        event = {"event": "looked", "number": number, "computes": host in computes}
+        judge.take(host, event, now)
+    judge.tick(now)
+
+
+def stalled() -> Judge:
+    judge = up()
+    quiet(judge, 47.0)
+    looked(judge, 48.5)
+    return judge
+
+
+def test_hosts_look_when_all_ranks_are_quiet_for_the_limit() -> None:
+    judge = up()
+    quiet(judge, 40.0)
+    assert looks(judge) == []
+    quiet(judge, 47.0)
+    assert looks(judge) == ["a", "b", "c"]
+    quiet(judge, 48.0)
+    assert looks(judge) == []
+    looked(judge, 48.5)
+    assert facts(judge) == ["stalled"] and judge.facts[0]["seconds"] > 45
+    quiet(judge, 99.0)
+    assert facts(judge) == ["stalled"] and looks(judge) == []
+
+
+def test_one_host_with_progress_keeps_the_run_going() -> None:
+    judge = up()
+    judge.take("b", {"event": "quiet", "seconds": 0.0}, 46.0)
+    quiet(judge, 47.0, hosts="ac")
+    assert looks(judge) == []
+
+
+def test_a_rank_that_computes_is_no_stall_and_the_next_look_comes_later() -> None:
+    judge = up()
+    quiet(judge, 47.0)
+    assert looks(judge)
+    looked(judge, 48.0, computes="b")
+    assert facts(judge) == []
+    quiet(judge, 80.0)
+    assert looks(judge) == []
+    quiet(judge, 100.0)
+    assert looks(judge) == ["a", "b", "c"]
+    looked(judge, 101.0)
+    assert facts(judge) == ["stalled"]
+
+
+def test_a_host_that_does_not_look_is_not_waited_for() -> None:
+    judge = up()
+    quiet(judge, 47.0)
+    looked(judge, 48.0, hosts="ab")
+    assert facts(judge) == []
+    judge.tick(51.5)
+    assert facts(judge) == ["stalled"]
+
+
+def test_progress_ends_a_stall_and_a_second_one_is_reported() -> None:
+    judge = stalled()
+    judge.take("b", {"event": "quiet", "seconds": 0.0}, 60.0)
+    judge.tick(60.0)
+    assert facts(judge) == ["stalled", "moving"]
+    taken(judge)
+    quiet(judge, 110.0, since=60.0)
+    assert looks(judge) == ["a", "b", "c"]
+    looked(judge, 111.0)
+    assert facts(judge) == ["stalled", "moving", "stalled"]
+
+
+def test_the_end_of_a_rank_is_progress() -> None:
+    """Ranks that end one after the other, after a long wait of all."""
+    judge = up()
+    quiet(judge, 40.0)
+    ends(judge, 2, WELL, 46.0)
+    taken(judge)
+    quiet(judge, 47.0, hosts="ac")
+    assert looks(judge) == []
+    quiet(judge, 92.0, hosts="ac")
+    assert looks(judge) == ["a", "c"]
+
+
+@pytest.mark.parametrize("limit", [0.0, 45.0])
+def test_a_run_that_is_stopped_while_quiet_is_looked_at_first(limit: float) -> None:
+    judge = up()
+    judge.stall.limit = judge.stall.due = limit
+    quiet(judge, 30.0)
+    judge.ask_to_end("Ctrl-C", 10.0, 30.5)
+    judge.tick(30.5)
+    assert [order for _, order in taken(judge)] == [{"look": 1}] * 3
+    looked(judge, 31.8)
+    assert facts(judge) == ["asked", "stalled"]
+    assert [order["signal"] for _, order in taken(judge)] == [2, 2, 2]
+    assert judge.deadline == 41.8
+
+
+def test_progress_during_the_last_look_does_not_lose_the_stop() -> None:
+    judge = up()
+    quiet(judge, 30.0)
+    judge.ask_to_end("Ctrl-C", 10.0, 30.5)
+    taken(judge)
+    judge.take("a", {"event": "quiet", "seconds": 0.0}, 31.0)
+    judge.tick(32.6)
+    assert [order["signal"] for _, order in taken(judge)] == [2, 2, 2]
+    assert facts(judge) == ["asked"]
+
+
+def test_a_second_request_ends_the_run_during_the_last_look() -> None:
+    judge = up()
+    quiet(judge, 30.0)
+    for now in (30.5, 30.6):
+        judge.ask_to_end("Ctrl-C", 10.0, now)
+    judge.tick(30.7)
+    assert judge.over
+
+
+def test_a_run_with_progress_gets_its_signal_at_once() -> None:
+    judge = up()
+    quiet(judge, 5.0)
+    judge.ask_to_end("Ctrl-C", 10.0, 5.5)
+    assert [order["signal"] for _, order in taken(judge)] == [2, 2, 2]
+
+
+def test_stall_action_stop_ends_the_run() -> None:
+    judge = Judge({**run(), "stall_action": "stop"}, 0.0)
+    for host in "abc":
+        judge.take(host, {"event": "ready", "env_file": "/"}, 0.0)
+    for host, rank in (("a", 0), ("a", 1), ("b", 2), ("c", 3)):
+        judge.take(host, {"event": "rank", "rank": rank, "started": 7}, 1.0)
+    quiet(judge, 47.0)
+    looked(judge, 48.0)
+    assert facts(judge)[-2:] == ["stalled", "asked"]
+    assert any("signal" in order for _, order in taken(judge))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"event": "quiet"}, {"event": "quiet", "seconds": "9"}, {"event": "looked"}]
+)
+def test_a_host_with_an_odd_report_is_lost(odd: dict) -> None:
+    judge = up()
+    judge.take("b", odd, 2.0)
+    assert judge.lost == {"b"}
