@@ -72,6 +72,10 @@ EXAMPLES = {
         "ipexctl support",
         "ipexctl support bert --logs              # add a run and its last lines",
     ),
+    "why": (
+        "ipexctl why bert                        # which rank hangs, and where",
+        "ipexctl why @last --json",
+    ),
     "fetch": (
         "ipexctl fetch bert 'out/*.pt'",
         "ipexctl fetch @last checkpoints --merge",
