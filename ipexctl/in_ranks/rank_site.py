@@ -3,7 +3,7 @@
 It registers what lets `ipexctl why` look into the rank, imports the modules that options such as
 --compress ask for, and then the `sitecustomize` that the user has. Nothing in it may stop a rank.
 In the folder of this file, PID.stacks gets the stacks of all threads on SIGNAL, and PID.recorded
-gloo's last collectives whenever a byte is written to the pipe PID.ask.
+gloo's last collectives (JSON) and its groups, whenever a byte is written to the pipe PID.ask.
 """
 
 import os
@@ -54,27 +54,44 @@ def after_import(name, call):
 
 
 def write_stacks_on_signal():
-    """Also in processes that this one forks, such as the workers of a data loader."""
+    """Also in processes that this one forks, such as the workers of a data loader: the thread that
+    forks is their main thread."""
     import faulthandler
+    from _thread import get_ident
 
     path = os.path.join(HERE, "%d.stacks" % os.getpid())
-    file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb", 0)
-    import threading
-
-    file.write(("main 0x%016x\n" % (threading.main_thread().ident or 0)).encode("ascii"))
+    numbers = [open_to_append(path)]
+    while numbers[-1] < 3:  # a process without stdin shall not get ours instead
+        numbers.append(open_to_append(path))
+    for number in numbers[:-1]:
+        os.close(number)
+    file = open(numbers[-1], "wb", 0)
+    file.write(("main 0x%016x\n" % get_ident()).encode("ascii"))
     faulthandler.register(SIGNAL, file, all_threads=True)
     stacks[:] = [file]
+
+
+def open_to_append(path):
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def after_fork():
+    try:
+        write_stacks_on_signal()
+    except Exception:
+        pass  # the folder is gone, or full: who asks finds no file and sends no signal
 
 
 def record_collectives(distributed):
     """A thread that waits in the kernel until someone asks."""
     from torch._C import _distributed_c10d  # type: ignore
 
+    base = os.path.join(HERE, "%d." % os.getpid())
     if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
+        write_whole(base, b"torch too old")
         return
     import threading
 
-    base = os.path.join(HERE, "%d." % os.getpid())
     os.mkfifo(base + "ask", 0o600)
     ask = os.open(base + "ask", os.O_RDWR)
 
@@ -82,15 +99,33 @@ def record_collectives(distributed):
         while os.read(ask, 64):
             try:
                 text = _distributed_c10d._dump_fr_trace_json()
-                data = text if isinstance(text, bytes) else text.encode("utf-8")
+                trace = text if isinstance(text, bytes) else text.encode("utf-8")
+                data = trace + b"\n" + repr(groups_of(distributed)).encode("utf-8")
             except Exception as e:
                 data = ("%s: %s" % (type(e).__name__, e)).encode("utf-8")
-            with open(base + "part", "wb") as file:
-                file.write(data)
-            os.rename(base + "part", base + "recorded")
+            write_whole(base, data)
 
     thread = threading.Thread(target=answer, name="ipexctl", daemon=True)
     thread.start()
+
+
+def groups_of(distributed):
+    """[(name, description, ranks)]: what gloo records has names alone."""
+    try:
+        world = distributed._world
+        members = list(world.pg_group_ranks.items())
+        return [
+            (world.pg_names.get(group, ""), getattr(group, "group_desc", ""), sorted(ranks))
+            for group, ranks in members[:64]
+        ]
+    except Exception:
+        return []  # another torch keeps them elsewhere
+
+
+def write_whole(base, data):
+    with open(os.open(base + "part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+    os.rename(base + "part", base + "recorded")
 
 
 def begin():
@@ -98,7 +133,7 @@ def begin():
         write_stacks_on_signal()
         at_fork = getattr(os, "register_at_fork", None)  # not in Python 3.6
         if at_fork is not None:
-            at_fork(after_in_child=write_stacks_on_signal)
+            at_fork(after_in_child=after_fork)
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "200")
         after_import(DISTRIBUTED, record_collectives)
     for name in os.environ.get("IPEXCTL_MODULES", "").split():

@@ -28,10 +28,14 @@ INFO = 2  # INET_DIAG_INFO: a struct tcp_info
 ACKED = 120  # where tcpi_bytes_acked is in it; tcpi_bytes_received follows
 HEAD = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=xxxB48xI4x")  # struct inet_diag_req: what is asked, in which states
-MESSAGE = struct.Struct("=BBBBHH16s16s12x12xII")  # struct inet_diag_msg; ports are big-endian
+MESSAGE = struct.Struct("=BBBBHH16s16s12x4xIIII")  # struct inet_diag_msg; ports are big-endian
 COUNTERS = struct.Struct("=QQ")
-# sent, received: None where the kernel does not count them
-Connection = collections.namedtuple("Connection", "key uid inode sent received state retries")
+UNACKED, LAST_ACK = 24, 56  # segments that were sent; milliseconds since the other end answered
+# sent, received: None where the kernel does not count them; waiting: bytes that the program has not
+# read, and that the other end has not acknowledged; unanswered: for how many seconds
+Connection = collections.namedtuple(
+    "Connection", "key uid inode sent received state retries waiting unanswered"
+)
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 YOUNG = 20.0  # a rank opens its connections within this many seconds of its start, mostly
@@ -64,7 +68,8 @@ class Sockets:
     def close(self):
         self.closing.close()
 
-    def open(self):
+    @staticmethod
+    def open():
         """A Connection for each; raises OSError."""
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
             link.settimeout(5.0)
@@ -106,9 +111,12 @@ def messages(packet):
 
 
 def read(data):
-    family, state, timer, retries, here, there, own, other, uid, inode = MESSAGE.unpack_from(data)
+    family, state, timer, retries, here, there, own, other, *rest = MESSAGE.unpack_from(data)
+    unread, unsent, uid, inode = rest
     key = (text(family, own), socket.ntohs(here), text(family, other), socket.ntohs(there))
     sent = received = None
+    repeats = retries if timer == AGAIN else 0
+    unanswered = 0.0
     at = MESSAGE.size
     while at + 4 <= len(data):
         size, kind = struct.unpack_from("=HH", data, at)
@@ -116,9 +124,13 @@ def read(data):
             break
         if kind == INFO and size - 4 >= ACKED + COUNTERS.size:
             sent, received = COUNTERS.unpack_from(data, at + 4 + ACKED)
+            if state == SYN_SENT:  # each wait for an answer is twice as long as the one before
+                unanswered = 2.0**repeats - 1
+            elif struct.unpack_from("=I", data, at + 4 + UNACKED)[0]:
+                unanswered = struct.unpack_from("=I", data, at + 4 + LAST_ACK)[0] / 1000.0
         at += (size + 3) & ~3
-    repeats = retries if timer == AGAIN else 0
-    return Connection(key, uid, inode, sent, received, state=state, retries=repeats)
+    waiting = (unread, unsent)
+    return Connection(key, uid, inode, sent, received, state, repeats, waiting, unanswered)
 
 
 def text(family, address):
@@ -295,7 +307,7 @@ class Traffic:
         self.learn(found)
         self.look_for_answers(found)
         foreign = set()
-        for key, uid, inode, sent, received, state, _ in found:
+        for key, uid, inode, sent, received, state, *_ in found:
             if state == SYN_SENT:
                 continue
             rank = self.owners.get(inode) if inode else NOT_YET
@@ -314,7 +326,7 @@ class Traffic:
                 self.met = time.monotonic()
             self.links[key] = (rank, sent, received)
         strange = self.ending > 0 or time.monotonic() < self.young  # else they are other programs'
-        for key, uid, _, sent, received, _, _ in self.sockets.closed():
+        for key, uid, _, sent, received, *_ in self.sockets.closed():
             if key not in self.links:
                 if strange or key[0] != key[2]:
                     self.add_stray(key, uid, sent, received)

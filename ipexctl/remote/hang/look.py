@@ -1,0 +1,195 @@
+"""What each rank of this host does right now: a LOOK, from which the controller tells who hangs.
+
+All that may wait for a rank, or for a file server that is dead, is done in threads of their own;
+what they have not found in time is missing from the LOOK.
+"""
+
+import os
+import struct
+import threading
+import time
+
+from ipexctl.remote.hang import collectives, process_state, python_stacks, waiting_loop
+from ipexctl.remote.run import rank_wrapper, traffic
+
+ANSWERS, ENDS = 0.4, 0.6  # seconds after the interval until which is waited: for answers, for all
+CHILDREN, ASKED, CONNECTIONS = 16, 64, 32
+STATES = {1: "ESTAB", 2: "SYN-SENT", 3: "SYN-RECV", 4: "FIN-WAIT-1", 5: "FIN-WAIT-2"}
+STATES.update({8: "CLOSE-WAIT", 9: "LAST-ACK", 11: "CLOSING"})  # as `ss` names them
+
+
+def look(site, ranks, seconds=1.0):
+    """A dict for each rank. `ranks`: {rank: pid of its script}; `site`: the folder of rank_site.py,
+    or None; `seconds`: the time in which CPU use is measured."""
+    began = time.monotonic()
+    site = os.path.realpath(site) if site else None
+    alive = rank_wrapper.processes()
+    connections = Connections()
+    looks = [RankLook(site, rank, ranks[rank], alive) for rank in sorted(ranks)]
+    threads = [connections.thread]
+    for each in looks:
+        work = (connections, began + seconds + ANSWERS)
+        threads.append(threading.Thread(target=each.examine, args=work, daemon=True))
+        threads[-1].start()
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
+    alive = rank_wrapper.processes()
+    for each in looks:
+        each.measure(alive)
+    for thread in threads:
+        thread.join(max(0.0, began + seconds + ENDS - time.monotonic()))
+    return [each.result(alive) for each in looks]
+
+
+class Connections:
+    """The TCP connections of this host; none if the kernel does not tell."""
+
+    def __init__(self):
+        self.found = []  # type: list
+        self.peers = {}  # type: dict[int, str]  # inode -> the other end
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        try:
+            found = list(traffic.Sockets.open())
+        except (OSError, struct.error):
+            return
+        self.peers = {each.inode: address(*each.key[2:]) for each in found if each.inode}
+        self.found = found
+
+    def of(self, pid, parent):
+        own = traffic.own_sockets(pid, parent)
+        rows = []
+        for each in self.found:
+            if each.inode in own:
+                unread, unsent = each.waiting
+                row = [address(*each.key[:2]), address(*each.key[2:]), STATES.get(each.state, "")]
+                rows.append(row + [unsent, unread, each.retries, round(each.unanswered, 1)])
+        rows.sort(key=lambda row: (-row[6], -row[3] - row[4]))
+        return rows[:CONNECTIONS]
+
+
+def address(host, port):
+    return ("[%s]:%d" if ":" in host else "%s:%d") % (host, port)
+
+
+class RankLook:
+    def __init__(self, site, rank, pid, alive):
+        self.site, self.pid = site, pid
+        self.parent = alive.get(pid, ("X", 0))[1]
+        self.below = sorted(rank_wrapper.descendants(pid, alive))
+        self.frames = {}  # type: dict[int, list]  # of children
+        self.ours = 0  # bytes that the rank and its children wrote for us
+        self.row = self.unseen(rank)  # type: dict
+        self.began = time.monotonic()
+        self.before = self.use([pid] + self.below)
+
+    def unseen(self, rank):
+        return {
+            "rank": rank,
+            "pid": self.pid,
+            "state": "X",
+            "wchan": "",
+            "syscall": None,
+            "blocked_on": None,
+            "cpus": None,
+            "stacks": "silent" if self.site else "none",
+            "threads": [],
+            "source": None,
+            "waits_in_loop": False,
+            "collectives": None,
+            "collectives_why": "silent" if self.site else "not asked",
+            "connections": [],
+        }
+
+    def use(self, pids):
+        folder = "/proc/%d/task/%d" % (self.pid, self.pid)
+        cpu = {pid: process_state.cpu_seconds("/proc/%d" % pid) for pid in pids}
+        return cpu, process_state.cpu_seconds(folder, False), process_state.bytes_moved(pids)
+
+    def examine(self, connections, deadline):
+        try:
+            self.look_at_kernel()
+            self.ask(connections, deadline)
+            self.find_source()
+        except (OSError, ValueError, KeyError, IndexError, struct.error):
+            pass  # it ended meanwhile: what was found stays
+
+    def look_at_kernel(self):
+        """Before anything is asked of the rank: an answer would be seen here."""
+        self.row["state"] = process_state.state(self.pid)
+        self.row["wchan"] = process_state.wait_channel(self.pid)
+        self.row["syscall"] = process_state.system_call(self.pid)
+        self.row["cpus"] = process_state.allowed_cpus(self.pid)
+
+    def ask(self, connections, deadline):
+        asked = [self.pid] + self.below[:ASKED]
+        stacks = {pid: python_stacks.Question(self.site, pid) for pid in asked}
+        recorded = collectives.Question(self.site, self.pid, self.row["state"])
+        connections.thread.join(max(0.0, deadline - time.monotonic()))
+        call, channel = self.row["syscall"], self.row["wchan"]
+        waits = process_state.blocked_on(self.pid, call, channel, connections.peers)
+        self.row["blocked_on"] = None if self.row["state"] in "RX" else waits
+        self.row["connections"] = connections.of(self.pid, self.parent)
+        while time.monotonic() < deadline:
+            over = [question.is_over(time.monotonic()) for question in stacks.values()]
+            if all(over) and recorded.is_over():
+                break
+            time.sleep(0.02)
+        for pid, question in stacks.items():
+            why, threads, size = question.answer()
+            self.ours += size
+            if pid == self.pid:
+                self.row["stacks"], self.row["threads"] = why, threads
+            elif threads:
+                self.frames[pid] = threads[0]["frames"]
+        self.row["collectives"], self.row["collectives_why"] = recorded.answer()
+        self.ours += recorded.size
+
+    def find_source(self):
+        main = next((each for each in self.row["threads"] if each["main"]), None)
+        own = waiting_loop.own_frame(main["frames"], self.site) if main else None
+        if own is None:
+            return
+        path, line, function = own
+        self.row["source"] = [path, line, function, ""]
+        folder = process_state.link_of("/proc/%d/cwd" % self.pid)
+        lines = waiting_loop.source_of(path, folder)
+        if 0 < line <= len(lines):
+            text = lines[line - 1].strip()[: waiting_loop.TEXT]
+            self.row["source"] = [path, line, function, text]
+            self.row["waits_in_loop"] = waiting_loop.waits_in_loop(lines, line)
+
+    def measure(self, alive):
+        now = [self.pid] + sorted(rank_wrapper.descendants(self.pid, alive))
+        self.seconds = time.monotonic() - self.began
+        self.after = self.use(now)
+
+    def result(self, alive):
+        (cpu, main, moved), (cpu_after, main_after, moved_after) = self.before, self.after
+        row = dict(self.row, io=None)
+        row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()))
+        row["main_cpu"] = self.share(main_after - main)
+        if moved and moved_after:
+            written = moved_after[1] - moved[1] - self.ours
+            row["io"] = [max(0, moved_after[0] - moved[0]), max(0, written)]
+        children = [self.child(pid, alive, cpu, cpu_after) for pid in self.below]
+        children.sort(key=lambda child: (not child["exited"], not child["frames"], child["pid"]))
+        below = rank_wrapper.descendants(self.pid, alive)
+        row["children"] = children[:CHILDREN]
+        row["zombies"] = sum(alive[pid][0] == "Z" for pid in below)
+        return row
+
+    def child(self, pid, alive, before, after):
+        state = alive.get(pid, ("X", 0))[0]
+        return {
+            "pid": pid,
+            "name": process_state.text_of("/proc/%d/comm" % pid).strip()[: process_state.NAME],
+            "state": state,
+            "cpu": self.share(after.get(pid, 0.0) - before.get(pid, 0.0)),
+            "frames": self.frames.get(pid, []),
+            "exited": state in "ZX",
+        }
+
+    def share(self, seconds):
+        return round(max(0.0, seconds / max(self.seconds, 0.001)), 3)

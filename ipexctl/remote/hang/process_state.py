@@ -1,0 +1,212 @@
+"""What /proc tells of a process: its state, what its main thread waits for, what it used.
+
+Nothing here opens a file that the process has open, or asks for its attributes: where a file
+server is dead, that would wait as the process does.
+"""
+
+import collections
+import os
+import re
+import struct
+
+TICKS = float(os.sysconf("SC_CLK_TCK"))
+PATH, NAME = 400, 60  # characters of one that are kept
+MOST_THREADS = 512
+ON_FILES = "0 1 5 8 17 18 19 20 42 43 44 45 46 47 72 73 74 75 77 78 217 288 295 296"
+ON_FILES_ARM = "25 32 46 61 62 63 64 65 66 67 68 69 70 80 82 83 202 203 206 207 211 212 242"
+# System calls by their numbers: those whose first argument is an open file, those whose first or
+# second is a path, and those that wait for a lock, for files in a list, for files in a set
+CALLS = {
+    "x86_64": {
+        "file": {int(word) for word in ON_FILES.split()},
+        "path": ({2, 4, 6, 21, 59, 76, 82, 83, 87, 89}, {257, 258, 262, 263, 269, 332, 437, 439}),
+        "futex": {202},
+        "poll": {7, 271},
+        "select": {23, 270},
+        "epoll": {232, 281},
+    },
+    "aarch64": {
+        "file": {int(word) for word in ON_FILES_ARM.split()},
+        "path": ({45, 221}, {34, 35, 48, 56, 78, 79, 291, 437, 439}),
+        "futex": {98},
+        "poll": {73},
+        "select": {72},
+        "epoll": {22},
+    },
+}
+# the function of the kernel in which a thread waits, where its system call may not be read
+WAITS = (
+    ("futex", "futex"),
+    ("pipe", r"pipe|fifo"),
+    ("poll", r"poll|do_select|ep_wait"),
+    ("socket", r"sk_|inet|tcp|unix_|skb"),
+    ("file", r"nfs|rpc|folio|page|io_sched|fuse|locks_lock|flock|lustre|cl_sync|ceph|cifs|smb"),
+)
+Thread = collections.namedtuple("Thread", "id state blocked pending")
+
+
+def text_of(path):
+    """What cannot be read is empty."""
+    try:
+        with open(path, "rb") as f:
+            return f.read(1 << 20).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def stat_words(folder):
+    """From the state on; [] of one that is gone."""
+    return text_of(folder + "/stat").rpartition(")")[2].split()
+
+
+def state(pid):
+    """Of the main thread, or T if all threads are stopped."""
+    words = stat_words("/proc/%d/task/%d" % (pid, pid))
+    if not words or words[0] == "T":
+        states = {thread.state for thread in threads(pid)}
+        return "T" if states == {"T"} else (words or ["X"])[0]
+    return words[0]
+
+
+def threads(pid):
+    found = []
+    try:
+        names = os.listdir("/proc/%d/task" % pid)[:MOST_THREADS]
+    except OSError:
+        return []
+    for name in names:
+        status = status_of("/proc/%d/task/%s" % (pid, name))
+        if status:
+            blocked, pending = (int(status.get(key, "0"), 16) for key in ("SigBlk", "SigPnd"))
+            found.append(Thread(int(name), status.get("State", "X")[:1], blocked, pending))
+    return found
+
+
+def status_of(folder):
+    rows = (line.partition(":") for line in text_of(folder + "/status").splitlines())
+    return {name: value.strip() for name, _, value in rows}
+
+
+def cpu_seconds(folder, with_children=True):
+    """With what its children took that have ended: so nothing is lost when one ends."""
+    words = stat_words(folder)[11 : 15 if with_children else 13]
+    return sum(int(word) for word in words) / TICKS
+
+
+def bytes_moved(pids):
+    """(read, written) by all of them together, or None where that may not be read."""
+    found = [re.findall(r"^[rw]char: (\d+)", text_of("/proc/%d/io" % pid), re.M) for pid in pids]
+    rows = [row for row in found if len(row) == 2]
+    return tuple(sum(int(row[i]) for row in rows) for i in (0, 1)) if rows else None
+
+
+def allowed_cpus(pid):
+    """That its threads may use together."""
+    found = set()
+    for thread in threads(pid) or [Thread(pid, "", 0, 0)]:
+        try:
+            found |= os.sched_getaffinity(thread.id)
+        except OSError:
+            continue
+    return len(found) or None
+
+
+def system_call(pid):
+    """[number, its first three arguments], or None: not in one, or not ours to read."""
+    words = text_of("/proc/%d/syscall" % pid).split()
+    if len(words) < 7 or not words[0].isdigit():
+        return None
+    return [int(words[0])] + [int(word, 16) for word in words[1:4]]
+
+
+def wait_channel(pid):
+    name = text_of("/proc/%d/wchan" % pid).strip()
+    return "" if name == "0" else name[:NAME]
+
+
+def blocked_on(pid, call, channel, peers):
+    """What the main thread waits for, or None. `peers`: inode of a socket -> its other end."""
+    if call is None:
+        what = next((what for what, words in WAITS if re.search(words, channel)), None)
+        return {"what": what, "path": "", "fs": "", "peer": ""} if what else None
+    number, first, second, _ = call
+    calls = CALLS.get(os.uname().machine, {})  # type: dict
+    kind = next((k for k in calls if k != "path" and number in calls[k]), "")
+    if kind == "file":
+        return open_file(pid, first, channel, peers)
+    if kind in ("poll", "epoll"):
+        watched = polled(pid, first, second) if kind == "poll" else watched_by(pid, first)
+        if kind == "poll" and not second:
+            return None  # a sleep
+        rows = [open_file(pid, number, "", peers) for number in watched]
+        rows.sort(key=lambda row: not row["peer"])
+        return dict(rows[0] if rows else empty(), what="poll")
+    if kind:
+        return empty("poll" if kind == "select" else kind)
+    for argument, numbers in enumerate(calls.get("path", ())):
+        if number in numbers:
+            path = string_at(pid, call[1 + argument])
+            if not path and argument:
+                return open_file(pid, first, channel, peers)
+            path = os.path.join(link_of("/proc/%d/cwd" % pid), path)
+            return empty("file", path=path, fs=file_system(pid, path))
+    return None
+
+
+def empty(what="", path="", fs="", peer=""):
+    return {"what": what, "path": path[:PATH], "fs": fs[:NAME], "peer": peer[:NAME]}
+
+
+def open_file(pid, number, channel, peers):
+    name = link_of("/proc/%d/fd/%d" % (pid, number))
+    kind, _, inode = name.partition(":[")
+    if kind == "socket":
+        return empty("socket", peer=peers.get(int(inode.rstrip("]")), ""))
+    if kind == "pipe" or re.search("pipe|fifo", channel):
+        return empty("pipe", path="" if kind == "pipe" else name)
+    if not name.startswith("/"):
+        return empty("file" if name else "", path=name)
+    return empty("file", path=name, fs=file_system(pid, name))
+
+
+def link_of(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def polled(pid, address, count):
+    data = memory(pid, address, 8 * min(count, 64))
+    return [number for number, _ in struct.iter_unpack("=iI", data[: len(data) & ~7])]
+
+
+def watched_by(pid, number):
+    found = re.findall(r"^tfd: +(\d+)", text_of("/proc/%d/fdinfo/%d" % (pid, number)), re.M)
+    return [int(word) for word in found[:64]]
+
+
+def string_at(pid, address):
+    """Of the page of that address alone: the next may not be there."""
+    data = memory(pid, address, min(PATH, 4096 - address % 4096))
+    return data.partition(b"\0")[0].decode("utf-8", "replace")
+
+
+def memory(pid, address, size):
+    try:
+        with open("/proc/%d/mem" % pid, "rb", 0) as f:
+            f.seek(address)
+            return f.read(size) or b""
+    except (OSError, ValueError, OverflowError):
+        return b""
+
+
+def file_system(pid, path):
+    """Its type: the mount that lies nearest above the path."""
+    best, kind = "", ""
+    for line in text_of("/proc/%d/mountinfo" % pid).splitlines():
+        words, _, rest = line.partition(" - ")
+        place = re.sub(r"\\(\d{3})", lambda m: chr(int(m.group(1), 8)), words.split()[4])
+        if (path + "/").startswith(place.rstrip("/") + "/") and len(place) >= len(best):
+            best, kind = place, rest.split(" ")[0]
+    return kind

@@ -1,0 +1,142 @@
+"""The Python stacks of a process that has imported ipexctl/in_ranks/rank_site.py.
+
+The signal that asks for them would kill a process that does not handle it, and one whose files were
+closed would write them into whatever it has opened since: neither is asked.
+"""
+
+import os
+import re
+
+from ipexctl.remote.hang import process_state
+
+SIGNAL = 62  # that of rank_site.py
+BIT = 1 << (SIGNAL - 1)
+FRAMES, THREADS = 40, 16  # that are kept
+SETTLED = 0.06  # seconds in which nothing was written: all is
+LARGEST = 1 << 20
+HEAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[(.*)\])? \(most recent call first")
+FRAME = re.compile(r'  File "(.*)", line (\d+|\?+) in (.*)$')
+ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+TGKILL = {"x86_64": 234, "aarch64": 131}
+
+
+class Question:
+    """To one process. `why`: "" while it may answer, else why there is no answer."""
+
+    def __init__(self, site, pid):
+        self.site = site
+        self.path = os.path.join(os.path.realpath(site), "%d.stacks" % pid) if site else ""
+        self.before = self.size = size_of(self.path)
+        self.grew = None  # when
+        self.why = ask(self.path, pid)
+
+    def is_over(self, now):
+        size = size_of(self.path)
+        if size != self.size:
+            self.size, self.grew = size, now
+        return bool(self.why) or (self.grew is not None and now - self.grew >= SETTLED)
+
+    def answer(self):
+        """("ok" or why not, the threads, how many bytes the process has written for us)"""
+        size = 0 if self.why else size_of(self.path)
+        if size <= self.before:
+            return self.why or "silent", [], 0
+        try:
+            with open(self.path, "rb") as f:
+                text = f.read(LARGEST).decode("utf-8", "replace")
+            if self.is_over(float("inf")):
+                os.truncate(self.path, self.before)  # all in it is read
+        except OSError:
+            return "silent", [], 0
+        threads = parse(text, os.path.dirname(self.path))
+        return "ok" if threads else "silent", threads, size - self.before
+
+
+def size_of(path):
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def ask(path, pid):
+    """ "" once the signal is sent; else why it was not."""
+    status = process_state.status_of("/proc/%d" % pid)
+    threads = process_state.threads(pid)
+    if not status or not threads:
+        return "none"
+    if all(thread.state in "Tt" for thread in threads):
+        return "silent"
+    ignored, caught, pending = (int(status.get(k, "0"), 16) for k in ("SigIgn", "SigCgt", "ShdPnd"))
+    if ignored & BIT:
+        return "blocked"
+    if not caught & BIT or not holds(pid, path):
+        return "none"
+    able = [t for t in threads if not t.blocked & BIT and t.state not in "TtZX"]
+    if not able:
+        return "blocked"
+    if (pending | sum(t.pending & BIT for t in threads)) & BIT:
+        return ""  # it was asked before
+    awake = [t.id for t in able if t.state != "D"]
+    try:
+        if any(t.id == pid and t.state == "D" for t in able) and awake:
+            send_to_thread(pid, awake[0])  # the kernel would choose the main thread
+        else:
+            os.kill(pid, SIGNAL)
+    except OSError:
+        return "none"
+    return ""
+
+
+def holds(pid, path):
+    """Whether it has that file open."""
+    folder = "/proc/%d/fd" % pid
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    return any(process_state.link_of("%s/%s" % (folder, name)) == path for name in names)
+
+
+def send_to_thread(pid, thread):
+    """Any thread writes the stacks of all."""
+    number = TGKILL.get(os.uname().machine)
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        if number is not None and libc.syscall(number, pid, thread, SIGNAL) == 0:
+            return
+    except Exception:
+        pass  # no libffi
+    os.kill(pid, SIGNAL)
+
+
+def parse(text, site):
+    """What faulthandler wrote: {"main", "name", "frames": [[path, line, function]]}, main first."""
+    main, found, frames = "", {}, []  # type: ignore
+    for line in text.splitlines():
+        head, frame = HEAD.match(line), FRAME.match(line)
+        if line.startswith("main 0x"):
+            main = line[7:]
+        elif head:
+            frames = []
+            name = plain(head.group(2) or "")[: process_state.NAME]
+            found[head.group(1)] = {"main": False, "name": name, "frames": frames}
+        elif frame and len(frames) < FRAMES:
+            path, number, function = frame.groups()
+            row = [plain(path)[: process_state.PATH], int(number) if number.isdigit() else 0]
+            frames.append(row + [plain(function)[: process_state.NAME]])
+    if main in found:
+        found[main]["main"] = True
+    rows = [row for row in found.values() if row["main"] or not is_ours(row["frames"], site)]
+    return sorted(rows, key=lambda row: not row["main"])[:THREADS]
+
+
+def is_ours(frames, site):
+    return any(path.startswith(site + "/") and name == "answer" for path, _, name in frames)
+
+
+def plain(text):
+    """Without the escapes that faulthandler writes for what is not ASCII."""
+    return ESCAPE.sub(lambda found: chr(int("".join(found.groups("")), 16)), text)

@@ -1,0 +1,113 @@
+"""Which line of the user's own code a thread is in, and whether the loop around it only waits."""
+
+import ast
+import os
+import re
+import tokenize
+
+LARGEST = 1 << 20  # bytes of a source file that are read
+TEXT = 160
+LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|/python3\d+\.zip/|^<fr")
+PAUSES = {"sleep", "wait", "sched_yield", "pause"}
+TESTS = {
+    "exists",
+    "isfile",
+    "isdir",
+    "is_file",
+    "is_dir",
+    "is_set",
+    "isSet",
+    "empty",
+    "poll",
+    "full",
+}
+TESTS |= {
+    "done",
+    "locked",
+    "qsize",
+    "is_alive",
+    "is_completed",
+    "test",
+    "check",
+    "ready",
+    "acquire",
+}
+TESTS |= {"get_nowait", "listdir", "glob", "stat", "getsize"}
+# what waiting loops also do: look at the clock, say that they wait
+BESIDES = {"time", "monotonic", "perf_counter", "len", "int", "float", "str", "min", "max", "any"}
+BESIDES |= {"all", "print", "info", "debug", "warning", "flush", "format"}
+QUIET = PAUSES | TESTS | BESIDES
+
+
+def own_frame(frames, site):
+    """The innermost frame that is neither of a library nor ours."""
+    for path, line, function in frames:
+        if not LIBRARY.search(path) and not (site and path.startswith(site + "/")):
+            return path, line, function
+    return None
+
+
+def source_of(path, folder):
+    """The lines of a file; `folder`: to which it is relative."""
+    path = os.path.join(folder, path)
+    try:
+        if os.path.getsize(path) > LARGEST or not os.path.isfile(path):
+            return []
+        with tokenize.open(path) as f:
+            return f.read().split("\n")
+    except (OSError, ValueError, SyntaxError):
+        return []
+
+
+def waits_in_loop(lines, line):
+    """Whether that line is in a `while` whose body waits and does nothing else. A Python that is
+    older than the source may not be able to read it: False."""
+    try:
+        loop = innermost(ast.parse("\n".join(lines)), line)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    if loop is None:
+        return False
+    body = list(called(loop.body))
+    if not all(is_quiet(statement) for statement in loop.body):
+        return False
+    if not PAUSES.isdisjoint(body):
+        return True  # whatever the test calls: it is called between pauses
+    test = list(called([loop.test]))
+    only_passes = all(isinstance(part, (ast.Pass, ast.Continue)) for part in loop.body)
+    return QUIET.issuperset(test) and (only_passes or not TESTS.isdisjoint(body + test))
+
+
+def innermost(tree, line):
+    """The `while` around the line, unless another loop or a function is between them."""
+    kinds = (ast.While, ast.For, ast.FunctionDef, ast.AsyncFunctionDef)
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and node.lineno <= line
+        if line <= max(getattr(part, "lineno", 0) for part in ast.walk(node))
+    ]
+    last = max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
+    return last if isinstance(last, ast.While) else None
+
+
+def is_quiet(statement):
+    if isinstance(statement, (ast.Pass, ast.Continue, ast.Break, ast.Raise)):
+        return True
+    if isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.Return)):
+        return QUIET.issuperset(called([statement]))
+    if isinstance(statement, ast.If) and QUIET.issuperset(called([statement.test])):
+        return all(map(is_quiet, statement.body + statement.orelse))
+    if isinstance(statement, ast.Try):
+        handled = [part for handler in statement.handlers for part in handler.body]
+        parts = statement.body + statement.orelse + statement.finalbody
+        return all(map(is_quiet, parts + handled))
+    return False
+
+
+def called(nodes):
+    """The names of the functions that are called, without what they are attributes of."""
+    for node in nodes:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call):
+                yield getattr(part.func, "attr", getattr(part.func, "id", ""))

@@ -1,0 +1,535 @@
+"""A look into real processes: each hangs in a way of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ipexctl.in_ranks
+from ipexctl.remote.hang import python_stacks, waiting_loop
+from ipexctl.remote.hang.look import look
+from tests.processes import interpreter
+
+SITE_TEXT = Path(ipexctl.in_ranks.__file__).with_name("rank_site.py").read_text()
+SECONDS = 0.25  # of the interval, which needs to be long only where CPU use is looked at
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(SITE_TEXT)
+    return folder
+
+
+@pytest.fixture
+def start(site: Path, tmp_path: Path) -> Iterator[Start]:
+    """Starts a script that prints one line when it is where it hangs."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(
+        text: str,
+        *arguments: str,
+        python: str = sys.executable,
+        options: Sequence[str] = (),
+        waits: bool = True,
+    ) -> subprocess.Popen[bytes]:
+        script = tmp_path / f"train{len(started)}.py"
+        script.write_text(text)
+        env = {**os.environ, "PYTHONPATH": str(site)}
+        child = subprocess.Popen(
+            [python, *options, str(script), *arguments],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        started.append(child)
+        if waits:
+            wait_for_line(child)
+        return child
+
+    yield run
+    for child in started:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+def wait_for_line(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdout is not None
+    assert child.stdout.readline(), "it has ended"
+
+
+def wait_for_state(pid: int, states: str) -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in states:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{pid} is not in {states}")
+
+
+def look_at(site: Path, child: subprocess.Popen[bytes], seconds: float = SECONDS) -> dict[str, Any]:
+    began = time.monotonic()
+    (row,) = look(str(site), {5: child.pid}, seconds)
+    assert time.monotonic() - began < seconds + 1.0
+    assert (row["rank"], row["pid"]) == (5, child.pid)
+    return row
+
+
+def hang(text: str) -> str:
+    return "import os, sys, time, threading\n" + text
+
+
+SLEEP = hang('def step():\n    print("here", flush=True)\n    time.sleep(60)\nstep()\n')
+
+
+def test_a_rank_that_sleeps_is_seen_where_it_sleeps_and_with_the_text_of_the_line(site, start):
+    child = start(SLEEP)
+    wait_for_state(child.pid, "S")
+    row = look_at(site, child)
+    assert row["state"] == "S" and row["stacks"] == "ok"
+    (thread,) = row["threads"]
+    script = child.args[1]
+    assert thread == {
+        "main": True,
+        "name": "",
+        "frames": [[script, 4, "step"], [script, 5, "<module>"]],
+    }
+    assert row["source"] == [script, 4, "step", "time.sleep(60)"]
+    assert not row["waits_in_loop"]
+    assert row["cpu"] < 0.2 and row["cpus"] == len(os.sched_getaffinity(0))
+    assert row["io"] is None or max(row["io"]) < 100  # its stacks, which it wrote, are not its own
+    assert (row["children"], row["zombies"], row["connections"]) == ([], 0, [])
+    assert (row["collectives"], row["collectives_why"]) == (None, "not asked")
+    assert (site / f"{child.pid}.stacks").stat().st_size < 40  # what is read does not pile up
+
+
+def test_a_lock_that_another_thread_holds(site, start):
+    child = start(
+        hang(
+            "lock = threading.Lock()\n"
+            "def hold():\n    with lock:\n        time.sleep(60)\n"
+            "threading.Thread(target=hold, daemon=True).start()\n"
+            "while not lock.locked():\n    time.sleep(0.01)\n"
+            'print("here", flush=True)\n'
+            "lock.acquire()\n"
+        )
+    )
+    wait_for_state(child.pid, "S")
+    row = look_at(site, child)
+    assert row["source"][3] == "lock.acquire()"
+    assert [t["main"] for t in row["threads"]] == [True, False]
+    assert row["threads"][1]["frames"][0][2] == "hold"
+    if row["syscall"]:
+        assert row["blocked_on"]["what"] == "futex"
+
+
+def test_a_read_from_a_pipe_and_from_a_named_one(site, start, tmp_path):
+    fifo = tmp_path / "named"
+    os.mkfifo(fifo)
+    child = start(hang('a, b = os.pipe()\nprint("here", flush=True)\nos.read(a, 1)\n'))
+    named = start(
+        hang('f = os.open(sys.argv[1], os.O_RDWR)\nprint("here", flush=True)\nos.read(f, 1)\n'),
+        str(fifo),
+    )
+    for each in (child, named):
+        wait_for_state(each.pid, "S")
+    rows = look(str(site), {0: child.pid, 1: named.pid}, SECONDS)
+    if rows[0]["syscall"]:
+        assert [row["blocked_on"]["what"] for row in rows] == ["pipe", "pipe"]
+        assert rows[1]["blocked_on"]["path"] == str(fifo)
+
+
+def test_opening_a_fifo_names_its_path(site, start, tmp_path):
+    fifo = tmp_path / "no one writes"
+    os.mkfifo(fifo)
+    child = start(hang('print("here", flush=True)\nopen("no one writes")\n'))
+    os.kill(child.pid, signal.SIGKILL)
+    child = start(
+        hang('os.chdir(sys.argv[1])\nprint("here", flush=True)\nopen("no one writes")\n'),
+        str(tmp_path),
+    )
+    wait_for_state(child.pid, "S")
+    row = look_at(site, child)
+    if row["syscall"]:
+        assert row["blocked_on"]["path"] == str(fifo) and row["blocked_on"]["fs"]
+
+
+def test_a_busy_loop_uses_a_cpu_and_is_no_waiting_loop(site, start):
+    child = start(hang('print("here", flush=True)\nn = 0\nwhile True:\n    n += 1\n'))
+    row = look_at(site, child, 0.5)
+    assert row["main_cpu"] > 0.1 and row["cpu"] >= row["main_cpu"]  # as much as others leave it
+    assert not row["waits_in_loop"] and row["source"][1] in (4, 5)
+    assert row["blocked_on"] is None
+
+
+def test_a_waiting_loop(site, start):
+    child = start(
+        hang(
+            'print("here", flush=True)\n'
+            'while not os.path.exists("/no/such/file"):\n    time.sleep(0.001)\n'
+        )
+    )
+    assert look_at(site, child)["waits_in_loop"]
+
+
+def test_a_stopped_rank_gets_no_signal(site, start):
+    child = start(SLEEP)
+    os.kill(child.pid, signal.SIGSTOP)
+    wait_for_state(child.pid, "T")
+    row = look_at(site, child)
+    assert (row["state"], row["stacks"], row["threads"]) == ("T", "silent", [])
+    assert row["collectives_why"] in ("silent", "not asked")
+    assert pending(child.pid) == 0
+    os.kill(child.pid, signal.SIGCONT)
+    wait_for_state(child.pid, "S")
+    assert look_at(site, child)["stacks"] == "ok"
+
+
+def pending(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    words = [line.split()[1] for line in text.splitlines() if line.startswith(("SigP", "ShdP"))]
+    return sum(int(word, 16) for word in words)
+
+
+MASK = "signal.pthread_sigmask(signal.SIG_BLOCK, [62])"
+IGNORE = "signal.signal(62, signal.SIG_IGN)"
+
+
+@pytest.mark.parametrize("how", [MASK, IGNORE])
+def test_a_rank_that_blocks_or_ignores_the_signal_is_not_asked(site, start, how):
+    child = start(hang(f"import signal\n{how}\n") + SLEEP)
+    row = look_at(site, child)
+    assert (row["stacks"], row["threads"]) == ("blocked", [])
+    assert pending(child.pid) == 0
+
+
+@pytest.mark.parametrize("options", [["-I"], ["-S"]])
+def test_a_python_without_our_site_survives(site, start, options):
+    child = start(SLEEP, options=options)
+    row = look_at(site, child)
+    assert (row["stacks"], row["threads"]) == ("none", [])
+    assert child.poll() is None
+
+
+def test_a_rank_that_closed_our_file_keeps_its_own_clean(site, start, tmp_path):
+    """Its checkpoint has the number by now under which faulthandler would write."""
+    child = start(
+        hang("os.closerange(3, 100)\nfiles = [open(sys.argv[1], 'ab') for _ in range(10)]\n")
+        + SLEEP,
+        str(tmp_path / "checkpoint"),
+    )
+    assert look_at(site, child)["stacks"] == "none"
+    assert child.poll() is None and not (tmp_path / "checkpoint").read_bytes()
+
+
+def test_without_a_site_there_are_no_stacks(start):
+    child = start(SLEEP)
+    (row,) = look(None, {0: child.pid}, 0.05)
+    assert (row["stacks"], row["collectives_why"], row["state"]) == ("none", "not asked", "S")
+
+
+def test_a_rank_that_has_ended(site):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    row = look_at(site, child)
+    assert (row["state"], row["stacks"], row["cpu"], row["io"]) == ("X", "none", 0.0, None)
+
+
+def test_c_code_that_holds_the_gil_is_seen(site, start):
+    child = start(
+        hang(
+            "import ctypes\n"
+            "c, (a, b) = ctypes.PyDLL(None), os.pipe()\n"
+            'print("here", flush=True)\n'
+            "c.read(a, ctypes.create_string_buffer(1), 1)\n"
+        )
+    )
+    wait_for_state(child.pid, "S")
+    row = look_at(site, child)
+    assert row["stacks"] == "ok" and row["source"][3].startswith("c.read(")
+    assert child.poll() is None  # the kernel goes on with the read
+
+
+UNINTERRUPTIBLE = """
+import ctypes
+def copy():
+    number = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+    if ctypes.PyDLL(None).syscall(number, 0x4000 | 17, 0, 0, 0, 0) == 0:  # CLONE_VFORK
+        time.sleep(60)
+        os._exit(0)
+"""
+
+
+def test_a_main_thread_in_state_d_keeps_no_one_waiting(site, start):
+    child = start(hang(UNINTERRUPTIBLE + 'print("here", flush=True)\ncopy()\n'))
+    wait_for_state(child.pid, "D")
+    row = look_at(site, child)
+    assert (row["state"], row["stacks"], row["threads"]) == ("D", "silent", [])
+    assert pending(child.pid)
+    look_at(site, child)
+    (copy,) = row["children"]
+    os.kill(copy["pid"], signal.SIGKILL)
+    wait_for_state(child.pid, "Z")
+    answers = (site / f"{child.pid}.stacks").read_text()
+    assert answers.count("Current thread") == 1  # asked twice, it got one signal
+
+
+def test_another_thread_answers_for_a_main_thread_in_state_d(site, start):
+    other = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    child = start(hang(UNINTERRUPTIBLE + other + 'print("here", flush=True)\ncopy()\n'))
+    wait_for_state(child.pid, "D")
+    row = look_at(site, child)
+    assert (row["state"], row["stacks"]) == ("D", "ok")
+    assert row["threads"][0]["main"] and row["threads"][0]["frames"][0][2] == "copy"
+
+
+WORKER = """
+def work():
+    time.sleep(60)
+child = os.fork()
+if child == 0:
+    work()
+"""
+
+
+def test_a_forked_worker_answers_too_and_a_dead_one_is_counted(site, start):
+    child = start(
+        hang(
+            WORKER + "dead = os.fork()\nif dead == 0:\n    os._exit(3)\n"
+            "os.waitid(os.P_PID, dead, os.WEXITED | os.WNOWAIT)\n"
+            f"while not os.path.exists(os.path.join({str(site)!r}, '%d.stacks' % child)):\n"
+            "    time.sleep(0.01)\n"
+            "time.sleep(0.2)\n"
+        )
+        + SLEEP
+    )
+    row = look_at(site, child)
+    dead, worker = row["children"]
+    assert (dead["exited"], dead["state"], dead["frames"]) == (True, "Z", [])
+    assert row["zombies"] == 1
+    assert not worker["exited"] and worker["frames"][0][2] == "work" and worker["name"]
+    assert row["threads"][0]["frames"][0][2] == "step"
+
+
+def test_the_cpu_time_of_a_child_that_ended_meanwhile_is_not_lost(site, start):
+    child = start(
+        hang(
+            'print("here", flush=True)\n'
+            "while True:\n"
+            "    if os.fork() == 0:\n"
+            "        end = time.process_time() + 0.05\n"
+            "        while time.process_time() < end:\n            pass\n"
+            "        os._exit(0)\n"
+            "    os.wait()\n"
+        )
+    )
+    row = look_at(site, child, 0.6)
+    assert row["cpu"] > 0.1 and row["main_cpu"] < row["cpu"]
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@pytest.mark.parametrize("wait", ["s.recv(1)", "s.settimeout(60); s.recv(1)", "poll.poll()"])
+def test_a_socket_that_waits_for_its_peer(site, start, server, wait):
+    port = server.getsockname()[1]
+    child = start(
+        hang(
+            "import socket, select\n"
+            f"s = socket.create_connection(('127.0.0.1', {port}))\n"
+            "s.send(b'12345')\n"
+            "poll = select.epoll()\npoll.register(s, select.EPOLLIN)\n"
+            f'print("here", flush=True)\n{wait}\n'
+        )
+    )
+    wait_for_state(child.pid, "S")
+    row = look_at(site, child)
+    (link,) = row["connections"]
+    assert link[1:3] == [f"127.0.0.1:{port}", "ESTAB"] and link[3:] == [0, 0, 0, 0.0]
+    if row["syscall"]:
+        assert row["blocked_on"]["peer"] == f"127.0.0.1:{port}"
+        assert row["blocked_on"]["what"] == ("socket" if wait == "s.recv(1)" else "poll")
+
+
+def test_what_a_peer_does_not_read_is_in_the_queue(site, start, server):
+    port = server.getsockname()[1]
+    child = start(
+        hang(
+            f"import socket\ns = socket.create_connection(('127.0.0.1', {port}))\n"
+            "s.setblocking(False)\n"
+            "try:\n    while True:\n        s.send(bytes(1 << 20))\n"
+            "except BlockingIOError:\n    pass\n"
+        )
+        + SLEEP
+    )
+    ((_, _, _, unsent, unread, *_),) = look_at(site, child)["connections"]
+    assert unsent > 0 and unread == 0
+
+
+def test_ranks_are_looked_at_side_by_side(site, start):
+    children = [start(SLEEP) for _ in range(4)]
+    os.kill(children[3].pid, signal.SIGSTOP)
+    wait_for_state(children[3].pid, "T")
+    began = time.monotonic()
+    rows = look(str(site), {rank: child.pid for rank, child in enumerate(children)}, SECONDS)
+    assert time.monotonic() - began < SECONDS + 1.0
+    assert [row["stacks"] for row in rows] == ["ok", "ok", "ok", "silent"]
+
+
+@pytest.mark.parametrize("minor", [6, 8, 12, 13])
+def test_pythons_of_ranks(site, start, minor):
+    child = start(SLEEP, python=interpreter(minor))
+    row = look_at(site, child)
+    assert row["stacks"] == "ok" and row["source"][2:] == ["step", "time.sleep(60)"]
+
+
+# --- torch ---------------------------------------------------------------------------------------
+
+GLOO = """
+import torch, torch.distributed as dist
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+dist.new_group([0, 1], group_desc="tp")
+x = torch.ones(1024)
+for _ in range(8):
+    dist.all_reduce(x)
+print("here", flush=True)
+if rank == 1:
+    time.sleep(60)
+dist.all_reduce(x)
+"""
+
+
+def torch_python() -> str:
+    """That of this test, or one that is named."""
+    if find_spec("torch"):
+        return sys.executable
+    named = os.environ.get("IPEXCTL_TORCH_PYTHON")
+    return named or pytest.skip(
+        "no torch here, and IPEXCTL_TORCH_PYTHON names no Python that has it"
+    )
+
+
+def test_gloo_waits_for_a_rank_that_does_not_come(site, start, tmp_path):
+    python, store = torch_python(), str(tmp_path / "store")
+    ranks = [start(hang(GLOO), str(n), store, python=python, waits=False) for n in (0, 1)]
+    for rank in ranks:
+        wait_for_line(rank)
+    first, second = ranks
+    wait_for_state(first.pid, "S")
+    time.sleep(0.1)
+    waits, sleeps = look(str(site), {0: first.pid, 1: second.pid}, 0.5)
+    assert waits["collectives_why"] == sleeps["collectives_why"] == ""
+    last = waits["collectives"]["last"][-1]
+    assert (last["seq"], last["op"], last["done"]) == (9, "all_reduce", False)
+    assert (last["sizes"], last["dtypes"], last["p2p"]) == ([[1024]], ["Float"], False)
+    assert len(waits["collectives"]["last"]) == 6
+    assert sleeps["collectives"]["last"][-1]["seq"] == 8
+    assert all(row["done"] for row in sleeps["collectives"]["last"])
+    groups = waits["collectives"]["groups"]
+    assert groups[last["group"]] == {"name": "default_pg", "ranks": [0, 1]}
+    assert {"name": "tp", "ranks": [0, 1]} in groups.values()
+    assert waits["source"][3] == "dist.all_reduce(x)"
+    assert waits["threads"][0]["main"] and len(waits["threads"]) == 1
+    assert waits["connections"]
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def test_names_of_threads_and_letters_that_are_not_ascii() -> None:
+    text = (
+        "main 0x0000000000000002\n"
+        "Thread 0x0000000000000001 [pin memory] (most recent call first):\n"
+        '  File "/home/j\\xf6rg/a.py", line 7 in f\n'
+        "\n"
+        "Current thread 0x0000000000000002 [MainThread] (most recent call first):\n"
+        "  Garbage-collecting\n"
+        '  File "/t.py", line ??? in <module>\n'
+        "  ...\n"
+    )
+    main, other = python_stacks.parse(text, "/site")
+    assert (main["main"], main["name"], main["frames"]) == (
+        True,
+        "MainThread",
+        [["/t.py", 0, "<module>"]],
+    )
+    assert (other["name"], other["frames"]) == ("pin memory", [["/home/jörg/a.py", 7, "f"]])
+
+
+WAITS = """while not done: pass
+while True: continue
+while not os.path.exists(p): time.sleep(1)
+while not (yet := other()): time.sleep(1)
+while True: x = q.empty(); n += 1
+while not event.is_set(): print("waiting")
+while True: time.sleep(1); n += 1"""
+WORKS = """while n < 10: n += 1
+while step(): pass
+while True: train(); time.sleep(1)
+while True: x = model(y)
+for x in y: time.sleep(1)
+while True: pass; (lambda: train())()"""
+
+
+@pytest.mark.parametrize("line", WAITS.splitlines())
+def test_loops_that_wait(line: str) -> None:
+    assert waiting_loop.waits_in_loop([line], 1)
+
+
+@pytest.mark.parametrize("line", WORKS.splitlines())
+def test_loops_that_work(line: str) -> None:
+    assert not waiting_loop.waits_in_loop([line], 1)
+
+
+def test_the_innermost_loop_of_the_function_decides() -> None:
+    lines = [
+        "while True:",
+        "    train()",
+        "    while not done.is_set():",
+        "        if late():",
+        "            raise TimeoutError",
+        "        time.sleep(1)",
+        "while True:",
+        "    def f():",
+        "        work()",
+        "    time.sleep(1)",
+    ]
+    lines[3] = "        if time.time() > end:"
+    found = [waiting_loop.waits_in_loop(lines, n) for n in range(1, 11)]
+    assert found == [False, False, True, True, True, True, False, False, False, False]
+    assert not waiting_loop.waits_in_loop(["while (:"], 1)
+
+
+def test_frames_of_libraries_are_not_the_users() -> None:
+    frames = [
+        ["/usr/lib/python3.12/threading.py", 1, "wait"],
+        ["/e/lib/python3.12/site-packages/torch/x.py", 1, "f"],
+        ["<frozen importlib._bootstrap>", 1, "g"],
+        ["/site/sitecustomize.py", 1, "exec_module"],
+        ["/home/me/train.py", 3, "h"],
+        ["/home/me/main.py", 4, "i"],
+    ]
+    assert waiting_loop.own_frame(frames, "/site") == ("/home/me/train.py", 3, "h")
+    assert waiting_loop.own_frame(frames[:4], "/site") is None
