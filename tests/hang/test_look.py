@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import ipexctl.in_ranks
-from ipexctl.remote.hang import python_stacks, waiting_loop
 from ipexctl.remote.hang.look import look
 from tests.processes import interpreter
 
@@ -85,11 +84,18 @@ def wait_for_state(pid: int, states: str) -> None:
     raise AssertionError(f"{pid} is not in {states}")
 
 
-def look_at(site: Path, child: subprocess.Popen[bytes], seconds: float = SECONDS) -> dict[str, Any]:
-    began = time.monotonic()
-    (row,) = look(str(site), {5: child.pid}, seconds)
-    assert time.monotonic() - began < seconds + 1.0
-    assert (row["rank"], row["pid"]) == (5, child.pid)
+def look_at(
+    site: Path,
+    child: subprocess.Popen[bytes],
+    seconds: float = SECONDS,
+    seen: Callable[[dict[str, Any]], bool] = lambda row: True,
+) -> dict[str, Any]:
+    """Where others keep the CPUs busy, it may need a second look until the rank has answered."""
+    for _ in range(8):
+        (row,) = look(str(site), {5: child.pid}, seconds)
+        assert (row["rank"], row["pid"]) == (5, child.pid)
+        if seen(row) and (row["stacks"] != "silent" or row["state"] in "TD"):
+            break
     return row
 
 
@@ -174,8 +180,8 @@ def test_opening_a_fifo_names_its_path(site, start, tmp_path):
 
 def test_a_busy_loop_uses_a_cpu_and_is_no_waiting_loop(site, start):
     child = start(hang('print("here", flush=True)\nn = 0\nwhile True:\n    n += 1\n'))
-    row = look_at(site, child, 0.5)
-    assert row["main_cpu"] > 0.1 and row["cpu"] >= row["main_cpu"]  # as much as others leave it
+    row = look_at(site, child, 0.5, lambda row: row["main_cpu"] > 0)
+    assert 0 < row["main_cpu"] <= row["cpu"] < 1.2  # as much as others leave it
     assert not row["waits_in_loop"] and row["source"][1] in (4, 5)
     assert row["blocked_on"] is None
 
@@ -281,7 +287,9 @@ def copy():
 def test_a_main_thread_in_state_d_keeps_no_one_waiting(site, start):
     child = start(hang(UNINTERRUPTIBLE + 'print("here", flush=True)\ncopy()\n'))
     wait_for_state(child.pid, "D")
+    began = time.monotonic()
     row = look_at(site, child)
+    assert time.monotonic() - began < SECONDS + 1.0
     assert (row["state"], row["stacks"], row["threads"]) == ("D", "silent", [])
     assert pending(child.pid)
     look_at(site, child)
@@ -341,8 +349,8 @@ def test_the_cpu_time_of_a_child_that_ended_meanwhile_is_not_lost(site, start):
             "    os.wait()\n"
         )
     )
-    row = look_at(site, child, 0.6)
-    assert row["cpu"] > 0.1 and row["main_cpu"] < row["cpu"]
+    row = look_at(site, child, 0.6, lambda row: row["cpu"] > 2 * row["main_cpu"])
+    assert row["cpu"] > 2 * row["main_cpu"]
 
 
 @pytest.fixture
@@ -453,83 +461,3 @@ def test_gloo_waits_for_a_rank_that_does_not_come(site, start, tmp_path):
     assert waits["source"][3] == "dist.all_reduce(x)"
     assert waits["threads"][0]["main"] and len(waits["threads"]) == 1
     assert waits["connections"]
-
-
-# --- parts ---------------------------------------------------------------------------------------
-
-
-def test_names_of_threads_and_letters_that_are_not_ascii() -> None:
-    text = (
-        "main 0x0000000000000002\n"
-        "Thread 0x0000000000000001 [pin memory] (most recent call first):\n"
-        '  File "/home/j\\xf6rg/a.py", line 7 in f\n'
-        "\n"
-        "Current thread 0x0000000000000002 [MainThread] (most recent call first):\n"
-        "  Garbage-collecting\n"
-        '  File "/t.py", line ??? in <module>\n'
-        "  ...\n"
-    )
-    main, other = python_stacks.parse(text, "/site")
-    assert (main["main"], main["name"], main["frames"]) == (
-        True,
-        "MainThread",
-        [["/t.py", 0, "<module>"]],
-    )
-    assert (other["name"], other["frames"]) == ("pin memory", [["/home/jörg/a.py", 7, "f"]])
-
-
-WAITS = """while not done: pass
-while True: continue
-while not os.path.exists(p): time.sleep(1)
-while not (yet := other()): time.sleep(1)
-while True: x = q.empty(); n += 1
-while not event.is_set(): print("waiting")
-while True: time.sleep(1); n += 1"""
-WORKS = """while n < 10: n += 1
-while step(): pass
-while True: train(); time.sleep(1)
-while True: x = model(y)
-for x in y: time.sleep(1)
-while True: pass; (lambda: train())()"""
-
-
-@pytest.mark.parametrize("line", WAITS.splitlines())
-def test_loops_that_wait(line: str) -> None:
-    assert waiting_loop.waits_in_loop([line], 1)
-
-
-@pytest.mark.parametrize("line", WORKS.splitlines())
-def test_loops_that_work(line: str) -> None:
-    assert not waiting_loop.waits_in_loop([line], 1)
-
-
-def test_the_innermost_loop_of_the_function_decides() -> None:
-    lines = [
-        "while True:",
-        "    train()",
-        "    while not done.is_set():",
-        "        if late():",
-        "            raise TimeoutError",
-        "        time.sleep(1)",
-        "while True:",
-        "    def f():",
-        "        work()",
-        "    time.sleep(1)",
-    ]
-    lines[3] = "        if time.time() > end:"
-    found = [waiting_loop.waits_in_loop(lines, n) for n in range(1, 11)]
-    assert found == [False, False, True, True, True, True, False, False, False, False]
-    assert not waiting_loop.waits_in_loop(["while (:"], 1)
-
-
-def test_frames_of_libraries_are_not_the_users() -> None:
-    frames = [
-        ["/usr/lib/python3.12/threading.py", 1, "wait"],
-        ["/e/lib/python3.12/site-packages/torch/x.py", 1, "f"],
-        ["<frozen importlib._bootstrap>", 1, "g"],
-        ["/site/sitecustomize.py", 1, "exec_module"],
-        ["/home/me/train.py", 3, "h"],
-        ["/home/me/main.py", 4, "i"],
-    ]
-    assert waiting_loop.own_frame(frames, "/site") == ("/home/me/train.py", 3, "h")
-    assert waiting_loop.own_frame(frames[:4], "/site") is None

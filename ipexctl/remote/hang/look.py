@@ -13,7 +13,7 @@ from ipexctl.remote.hang import collectives, process_state, python_stacks, waiti
 from ipexctl.remote.run import rank_wrapper, traffic
 
 ANSWERS, ENDS = 0.4, 0.6  # seconds after the interval until which is waited: for answers, for all
-CHILDREN, ASKED, CONNECTIONS = 16, 64, 32
+CHILDREN, ASKED, CONNECTIONS, FRAMES = 16, 64, 32, 40
 STATES = {1: "ESTAB", 2: "SYN-SENT", 3: "SYN-RECV", 4: "FIN-WAIT-1", 5: "FIN-WAIT-2"}
 STATES.update({8: "CLOSE-WAIT", 9: "LAST-ACK", 11: "CLOSING"})  # as `ss` names them
 
@@ -170,6 +170,7 @@ class RankLook:
         row = dict(self.row, io=None)
         row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()))
         row["main_cpu"] = self.share(main_after - main)
+        row["threads"] = [dict(each, frames=each["frames"][:FRAMES]) for each in row["threads"]]
         if moved and moved_after:
             written = moved_after[1] - moved[1] - self.ours
             row["io"] = [max(0, moved_after[0] - moved[0]), max(0, written)]
@@ -187,7 +188,7 @@ class RankLook:
             "name": process_state.text_of("/proc/%d/comm" % pid).strip()[: process_state.NAME],
             "state": state,
             "cpu": self.share(after.get(pid, 0.0) - before.get(pid, 0.0)),
-            "frames": self.frames.get(pid, []),
+            "frames": self.frames.get(pid, [])[:FRAMES],
             "exited": state in "ZX",
         }
 

@@ -11,7 +11,8 @@ from ipexctl.remote.hang import process_state
 
 SIGNAL = 62  # that of rank_site.py
 BIT = 1 << (SIGNAL - 1)
-FRAMES, THREADS = 40, 16  # that are kept
+FRAMES, THREADS = 100, 16  # that are kept; faulthandler writes no more frames either
+IMPORTS = "<frozen importlib"  # half of the frames while modules are imported: left out
 SETTLED = 0.06  # seconds in which nothing was written: all is
 LARGEST = 1 << 20
 HEAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[(.*)\])? \(most recent call first")
@@ -123,7 +124,7 @@ def parse(text, site):
             frames = []
             name = plain(head.group(2) or "")[: process_state.NAME]
             found[head.group(1)] = {"main": False, "name": name, "frames": frames}
-        elif frame and len(frames) < FRAMES:
+        elif frame and len(frames) < FRAMES and not frame.group(1).startswith(IMPORTS):
             path, number, function = frame.groups()
             row = [plain(path)[: process_state.PATH], int(number) if number.isdigit() else 0]
             frames.append(row + [plain(function)[: process_state.NAME]])
