@@ -17,10 +17,9 @@ def take(supervisor):
     from ipexctl.remote.hang import look  # only a run that stands still needs it
 
     site = supervisor.programs.site()
-    with lock:
+    with lock, supervisor.progress.without_files():
         pids = supervisor.sampler.rank_pids()
         found = look.look(site if os.path.isdir(site) else None, pids)
-        supervisor.progress.forget_files()
     if len(json.dumps(found)) > LARGEST:
         for rank in found:
             rank["threads"] = [thread for thread in rank["threads"] if thread["main"]]

@@ -6,6 +6,7 @@ nothing. Whether a quiet rank computes is decided by a look at it (remote/hang).
 
 import threading
 import time
+from contextlib import contextmanager
 
 from ipexctl.remote.hub.stall import QUIET
 from ipexctl.remote.run import rank_wrapper
@@ -25,6 +26,7 @@ class Progress:
         self.since = {}  # rank -> when it last made progress
         self.before = {}  # rank -> what was counted then: Counts
         self.told = 0.0  # seconds, in the last report
+        self.looks = False  # a look is taken, which makes ranks write
 
     def loop(self, over):
         while not over():
@@ -47,7 +49,7 @@ class Progress:
             self.since = {rank: self.since.get(rank, now) for rank in pids}
             quiet = now - max(self.since.values()) if self.since else 0.0
             # a walk through all processes only where the cheap counts say nothing
-            below = process_trees(pids) if quiet > EVERY else {}
+            below = process_trees(pids) if quiet > EVERY and not self.looks else {}
             for rank in pids:
                 self.count(rank, moved.get(rank, 0), below.get(rank), now)
             return now - max(self.since.values()) if self.since else 0.0
@@ -67,10 +69,17 @@ class Progress:
         ):
             self.since[rank] = now
 
-    def forget_files(self):
-        """What a look made the ranks write is no progress."""
+    @contextmanager
+    def without_files(self):
+        """What a look makes the ranks write is no progress."""
         with self.lock:
-            self.before = {rank: (a, s, m, {}) for rank, (a, s, m, _) in self.before.items()}
+            self.looks = True
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.looks = False
+                self.before = {rank: (a, s, m, {}) for rank, (a, s, m, _) in self.before.items()}
 
 
 def process_trees(pids):

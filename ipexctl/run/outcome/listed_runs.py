@@ -194,7 +194,7 @@ def read_ends(raw: Any) -> Iterator[tuple[int, str, str]]:
         rank, host, how = [*listed(row), None, None, None][:3]
         if count_or_none(rank) is not None and isinstance(how, dict):
             with suppress(run_events.BadEvent):
-                yield rank, plain(host, 255), str(run_events.rank_end(plain(host, 255), rank, how))
+                yield rank, plain(host, 255), run_events.rank_end(plain(host, 255), rank, how).short
 
 
 def _is_cut(row: Any) -> bool:

@@ -243,6 +243,12 @@ class RankEnd:
             return 128 + self.signal
         return 137 if self.lost else (self.code or 0)
 
+    @property
+    def short(self) -> str:
+        if self.signal is not None or self.lost:
+            return f"signal {self.signal or 9}"
+        return f"exit code {self.code or 0}"
+
     def __str__(self) -> str:
         """The host counts the kills of all programs: that explains a rank that was killed alone."""
         killed = self.lost or self.signal == 9

@@ -58,6 +58,6 @@ class StallNotes:
         from ipexctl.run.hang.diagnosis import diagnose
         from ipexctl.run.hang.run_situation import situation
 
-        ends = {rank: str(end) for rank, end in self.state.ends.items()}
+        ends = {rank: end.short for rank, end in self.state.ends.items()}
         found = diagnose(situation(self.state.plan, looks, ends, seconds, silent))
         return f"no progress for {seconds:.0f} s: {found.headline} (ipexctl why {self.run_id})"
