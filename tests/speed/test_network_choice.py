@@ -14,6 +14,8 @@ from ipexctl.facts.facts import Facts, Nic, Route
 from ipexctl.facts.live_runs import LiveRun
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec, parse_hosts
+from ipexctl.run.command.plan_text import document, lines
+from ipexctl.run.gather_plan import Planned
 from ipexctl.run.network import measure_networks, rate_cache
 from ipexctl.run.network.measure_networks import Measured, decided
 from ipexctl.run.network.network_choice import ROUTED, Candidates, candidates, choose
@@ -179,6 +181,24 @@ def test_decision(rates, name):
 def test_the_note_has_both_interfaces_and_rates():
     note = choose(found(), {ETH0: 94 * MBIT, ETH1: 940 * MBIT}).note
     assert note == f"ranks use eth1 ({ETH1}): 940 Mbit/s; eth0: 94 Mbit/s"
+
+
+def test_explain_has_all_candidates_and_their_rates():
+    nodes = two({**TWO_NICS, "ib0": IB0})
+    chosen = choose(found(nodes), {ETH0: 94 * MBIT, ETH1: 940 * MBIT})
+    made_plan = plan(chosen.nodes(nodes), RunRequest(("t.py",)), "r1")
+    planned = Planned(made_plan, tuple(node.facts for node in nodes), chosen)
+    shown = [line.plain.split() for line in lines(planned)]
+    rows = {
+        words[0]: words[1:4] for words in shown if words and words[0] in ("eth0", "eth1", "ib0")
+    }
+    assert rows == {
+        "eth0": [ETH0, "94", "Mbit/s"],
+        "eth1": [ETH1, "940", "Mbit/s"],
+        "ib0": [IB0, "not", "measured"],
+    }
+    assert document(planned)["networks"] == chosen.document()
+    assert document(replace(planned, networks=None))["networks"] == []
 
 
 def test_all_of_the_plan_follows_the_choice():
