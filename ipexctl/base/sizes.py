@@ -33,6 +33,11 @@ def bits(rate: float) -> str:
     return f"{rate * 8 / 1e3:.0f} kb/s"
 
 
+def bit_rate(rate: float) -> str:
+    """Bits per second of a link: 94 Mbit/s, 2.5 Gbit/s."""
+    return f"{rate / 1e9:.1f} Gbit/s" if rate >= 1e9 else f"{rate / 1e6:.0f} Mbit/s"
+
+
 def duration(seconds: float) -> str:
     """`12 s`, `3 min 20 s`, `2 h 5 min`: two units at most."""
     left, said = max(0, int(seconds)), list[str]()

@@ -36,8 +36,8 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[Kept, ...]:
     kinds = (
         ("cache", "downloaded wheels, hashes of your files, resolver cache",
          _named(cache, "blobs", "hashes", "resolve", "agents", "preflight.json")),
-        ("results", "results of the last command, and finished steps of plays",
-         _named(state, "last.json", "plays")),
+        ("results", "results of the last command, rates of networks, finished steps of plays",
+         _named(state, "last.json", "networks.json", "plays")),
         ("choices", "environments that a rollback or --use-env chose",
          _named(state, "environments")),
         ("keys", "accepted host keys", known_hosts),

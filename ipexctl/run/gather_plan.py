@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.facts.facts import Facts
@@ -16,8 +17,11 @@ from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import each, prepare_on
-from ipexctl.run.run import checked, choice_of, new_run_id, plan_of
+from ipexctl.run.run import checked, choice_of, networked, new_run_id, plan_of
 from ipexctl.run.run_script import script_of
+
+if TYPE_CHECKING:
+    from ipexctl.run.network.network_choice import NetworkChoice
 
 
 def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:
@@ -35,6 +39,7 @@ class Planned:
 
     plan: LaunchPlan
     facts: tuple[Facts, ...]
+    networks: NetworkChoice | None = None  # None: there is nothing to choose between
 
 
 def planned(target: Target, options: RunOptions) -> Planned:
@@ -53,7 +58,8 @@ def planned(target: Target, options: RunOptions) -> Planned:
             lambda host: prepare_on(fleet, host, options, script, run_id, held),
             typed=script.typed,
         )
-        plan = plan_of(list(nodes.values()), options, script, held, run_id)
+        on_network, networks = networked(fleet, [*nodes.values()], options, script, target.note)
+        plan = plan_of(on_network, options, script, held, run_id)
         line_filter.check(chosen, plan)
         used = {host.host for host in plan.hosts}
         those = [node for node in nodes.values() if node.host.name in used]
@@ -61,4 +67,4 @@ def planned(target: Target, options: RunOptions) -> Planned:
         files = script.files(given, target.note, contents=False)
         review_script(script.argv, script.sources, plan, files, those, target.note)
         facts = {node.host.name: node.facts for node in nodes.values()}
-        return Planned(plan, tuple(facts[host.host] for host in plan.hosts))
+        return Planned(plan, tuple(facts[host.host] for host in plan.hosts), networks)

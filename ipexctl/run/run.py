@@ -31,7 +31,7 @@ from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.outcome import Kept, Left, LeftOut, RunResult, kept_plan, result_document
 from ipexctl.run.outcome.run_state import without_colour
-from ipexctl.run.plan import launch_plan, mpi
+from ipexctl.run.plan import interface_choice, launch_plan, mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node, RunRequest
 from ipexctl.run.plan.run_options import STALL_ACTIONS, RunOptions
@@ -49,6 +49,7 @@ CONCLUDED = 10.0  # seconds for a host to write it down
 if TYPE_CHECKING:
     from ipexctl.blobs.peer_certificates import Keys
     from ipexctl.machines.agent import Agent
+    from ipexctl.run.network.network_choice import NetworkChoice
     from ipexctl.run.watch.session import Session
     from ipexctl.run.watch.start_request import Orders
 
@@ -158,6 +159,7 @@ class _Run:
             self.painter.note(note)
 
     def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
+        nodes = networked(self.fleet, nodes, self.options, self.script, self.painter.note)[0]
         return plan_of(nodes, self.options, self.script, self.held, self.run_id)
 
     def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
@@ -374,6 +376,20 @@ def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
 
 def _dest(options: RunOptions) -> Path | None:
     return Path(options.dest) if options.dest else None
+
+
+def networked(
+    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
+    note: Callable[[str], None],
+) -> tuple[Sequence[Node], NetworkChoice | None]:  # fmt: skip
+    """The hosts with the network that their ranks use; None: there is no other one."""
+    named = {*options.env, *options.secret_env}
+    if not interface_choice.may_choose(nodes, named):
+        return nodes, None
+    from ipexctl.run.network import measure_networks
+
+    found = measure_networks.choose(fleet, nodes, request_of(options, script), note)
+    return (found.nodes(nodes) if found else nodes), found
 
 
 def plan_of(

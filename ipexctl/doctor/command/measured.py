@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from ipexctl.base.sizes import bit_rate
 from ipexctl.doctor.command.report_lines import folded
 from ipexctl.doctor.report.report import Report
 from ipexctl.facts.host_facts import plain
@@ -60,23 +61,19 @@ def _links(report: Report, *, verbose: bool) -> list[Text]:
     rate = median(link.rate or 0.0 for link in good)
     latency = median(link.latency or 0.0 for link in good)
     slowest = min(good, key=lambda link: link.rate or 0.0)
-    words = f"{len(good)} links  {bits(rate)} and {seconds(latency)} median"
+    words = f"{len(good)} links  {bit_rate(rate)} and {seconds(latency)} median"
     if len(good) > 1:
-        words += f", slowest {_pair(slowest)} {bits(slowest.rate or 0.0)}"
+        words += f", slowest {_pair(slowest)} {bit_rate(slowest.rate or 0.0)}"
     text = [Text(), Text(words)]
     if verbose:
         for link in sorted(good, key=lambda link: link.rate or 0.0):
-            line = f"  {_pair(link)}  {bits(link.rate or 0)}  {seconds(link.latency or 0)}"
+            line = f"  {_pair(link)}  {bit_rate(link.rate or 0)}  {seconds(link.latency or 0)}"
             text.append(Text(line))
     return text
 
 
 def _pair(link: Link) -> str:
     return f"{plain(link.source)} → {plain(link.target)}"
-
-
-def bits(rate: float) -> str:
-    return f"{rate / 1e9:.1f} Gbit/s" if rate >= 1e9 else f"{rate / 1e6:.0f} Mbit/s"
 
 
 def seconds(time: float) -> str:

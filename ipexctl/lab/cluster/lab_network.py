@@ -89,10 +89,10 @@ def plug(host: HostPlan, switch: int, pid: int) -> None:
         peer = f"peer name {nic.name} address {nic.mac} netns {pid}"
         lines += [f"link add {nic.port} type veth {peer}", f"link set {nic.port} master br0 up"]
     batch(lines, switch)
-    if host.spec.rate:
-        for nic in host.nics:
-            limit(nic.port, host.spec.rate, switch)
-            limit(nic.name, host.spec.rate, pid)
+    for nic, rate in zip(host.nics, host.spec.rates, strict=False):
+        if rate:
+            limit(nic.port, rate, switch)
+            limit(nic.name, rate, pid)
 
 
 def ports(host: HostPlan, switch: int, state: str) -> None:

@@ -33,11 +33,17 @@ class HostSpec:
     smt: int = 0
     shm: int = 0
     nics: tuple[str, ...] = ("eth0",)
-    rate: str = ""
+    rate: str = ""  # of each interface, or 100mbit+1gbit: one for each
     disk: int = 0
     home: str = ""
     python: bool = True
     loopback_name: bool = False
+
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """The rate of each interface."""
+        rates = self.rate.split("+")
+        return tuple(rates) if len(rates) > 1 else (self.rate,) * len(self.nics)
 
 
 @dataclass(frozen=True)
@@ -208,13 +214,20 @@ _LEAST_DISK = 8 * 1024**2
 def _checked(host: HostSpec, number: int) -> HostSpec:
     host = replace(host, name=host.name or f"node{number:02d}")
     _need(_NAME, host.name, "host name", "lower-case letters, digits and '-', at most 32")
-    _need(_RATE, host.rate, "link rate", "such as 100mbit")
+    for rate in host.rates:
+        _need(_RATE, rate, "link rate", "such as 100mbit, or 100mbit+1gbit for two interfaces")
     _need(_HOME, host.home, "home directory", "an absolute path such as /data/trainer")
     for nic in host.nics:
         _need(_NIC, nic, "network card name", "at most 15 characters, and not lo")
     if not 1 <= len(set(host.nics)) == len(host.nics) <= _MAX_NICS:
         raise InputError(
             f"{host.name}: a host has 1 to {_MAX_NICS} network cards with different names",
+            slug="lab-nics-invalid",
+        )
+    if len(host.rates) != len(host.nics):
+        raise InputError(
+            f"{host.name}: {len(host.rates)} link rates for {len(host.nics)} network cards",
+            hint="nic=eth0+eth1,rate=100mbit+1gbit   # or one rate for all of them",
             slug="lab-nics-invalid",
         )
     if host.isa and host.isa not in ISAS:

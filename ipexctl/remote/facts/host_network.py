@@ -71,7 +71,7 @@ def op_connect(call, args):
     lookup = Lookup(args["names"]) if args.get("names") else None
     seconds = args.get("timeout", 2.0)
     end = time.monotonic() + seconds
-    results, opened = _connected(args["targets"], end, "no answer in %g s" % seconds)
+    results, opened = connected(args["targets"], end, "no answer in %g s" % seconds)
     done = {"results": results}  # type: dict[str, object]
     large = {name: opened[name] for name in args.get("large", ()) if name in opened}
     if large:
@@ -87,7 +87,7 @@ def op_connect(call, args):
     return done
 
 
-def _connected(targets, end, late):
+def connected(targets, end, late):
     """([[name, error or ""]], {name: socket} of those that opened)"""
     import errno
     import select

@@ -54,6 +54,7 @@ def lines(planned: Planned) -> Iterator[Text]:
         yield from _host(group, signs)
     yield Text("")
     yield from map(Text, _legend(signs))
+    yield from _networks(planned)
     yield from _variables(plan)
     if plan.notes:
         yield Text("")
@@ -122,6 +123,18 @@ def _legend(signs: set[str]) -> Iterator[str]:
     words = [f"{sign}: {text}" for sign, text in core_map.LEGEND.items() if sign in signs]
     own = ["0-9 a-z: the rank that uses it"] if signs & set(core_map.RANKS) else []
     yield from _wrapped("Each character is a core. " + "; ".join(own + words) + ".", "", "")
+
+
+def _networks(planned: Planned) -> Iterator[Text]:
+    if not planned.networks:
+        return
+    yield Text("")
+    yield Text("Networks of all hosts", "bold")
+    rows = planned.networks.rows()
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for nics, name, rate, remark in rows:
+        line = f"  {nics:{widths[0]}}  {name:{widths[1]}}  {rate:>{widths[2]}}  {remark}"
+        yield Text(line.rstrip())
 
 
 # --- variables -----------------------------------------------------------------------------------
@@ -195,6 +208,7 @@ def document(planned: Planned) -> dict[str, Any]:
         "environment": plan.environment.document() if plan.environment else None,
         "mpirun": list(plan.mpirun),
         "hosts": [_host_document(host) for host in plan.hosts],
+        "networks": planned.networks.document() if planned.networks else [],
         "notes": list(plan.notes),
         "secret": list(plan.secret),
     }

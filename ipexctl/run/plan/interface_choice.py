@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts.host_facts import best, link_local, peer_address
 from ipexctl.machines.openssh import login_command
 from ipexctl.run.plan.plan_request import Node
 
+# a user who sets one of these has chosen a network
+CHOOSE = frozenset(
+    {
+        "MASTER_ADDR", "GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE", "UCX_NET_DEVICES",
+        "I_MPI_HYDRA_IFACE",
+    }
+)  # fmt: skip
+
+
+def may_choose(nodes: Sequence[Node], named: AbstractSet[str]) -> bool:
+    """Might the hosts have several networks in common, and has the user chosen none of them?
+
+    `named`: variables that the user sets. This is asked at each start, so it is quick: the answer
+    no is certain, and run/network finds out the rest.
+    """
+    if len(nodes) < 2 or CHOOSE & named or any(node.host.nic for node in nodes):
+        return False
+    shared = set.intersection(*({*_ipv4(node)} for node in nodes))  # docker0 is alike everywhere
+    return all(len({_ipv4(node)[a] for a in _ipv4(node).keys() - shared}) > 1 for node in nodes)
+
+
+def _ipv4(node: Node) -> dict[str, str]:
+    """Address -> interface, of those that are up."""
+    nics = (nic for nic in node.facts.net.nics if nic.up)
+    return {address: nic.name for nic in nics for address in nic.addresses if ":" not in address}
+
 
 def address(node: Node) -> str:
     """Where the other hosts reach this one."""
+    if node.measured:
+        return node.measured.address
     found = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
     if not found:
         raise InputError(
@@ -60,6 +91,8 @@ def ipv6_only(node: Node, name: str) -> bool:
 
 
 def nic(node: Node) -> str:
+    if node.measured:
+        return node.measured.nic
     if node.host.nic:
         return node.host.nic
     own = address(node)

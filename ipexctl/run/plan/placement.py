@@ -103,6 +103,7 @@ def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
         return Site(node, places, backend, "lo", "only one host, so loopback is used", alone=True)
     nic = interface_choice.nic(node)
     why = "the hostfile says so" if node.host.nic else "other hosts connect to this interface"
+    why = node.measured.why if node.measured else why
     return Site(node, places, backend, nic, why, alone=False)
 
 

@@ -23,9 +23,19 @@ class RunRequest:
 
 
 @dataclass(frozen=True)
+class NicChoice:
+    """The interface of a host that was chosen by measurement (run/network)."""
+
+    nic: str
+    address: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Node:
     """A host with all that is known about it."""
 
     host: Host
     facts: Facts
     prepared: Prepared
+    measured: NicChoice | None = None  # None: the one through which the others reach it over SSH

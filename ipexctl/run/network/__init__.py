@@ -1,0 +1,1 @@
+"""Which network the ranks use, where the hosts have several in common."""

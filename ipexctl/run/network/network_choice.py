@@ -1,0 +1,231 @@
+"""Facts of the hosts -> networks that all of them have -> the one that the ranks use.
+
+The usual one is that by which the hosts are reached over SSH. Another is taken where its slowest
+link is FASTER times as fast as the usual one's: a smaller difference may be chance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network
+
+from ipexctl.base.sizes import bit_rate
+from ipexctl.errors import IpexctlError
+from ipexctl.facts.facts import Nic
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import interface_choice
+from ipexctl.run.plan.plan_request import NicChoice, Node
+
+FASTER = 1.5
+MOST = 3  # networks that are measured: more would take too long
+ROUTED = "routed"  # in place of a network's name: the hosts' addresses are in several
+_VIRTUAL = re.compile(
+    r"(docker|podman|br-|virbr|veth|cni|flannel|cali|cilium|kube|lxc|lxdbr|vmnet|vboxnet)"
+)
+Rates = Mapping[str, float]  # network -> bits per second of its slowest link
+
+
+@dataclass(frozen=True)
+class Member:
+    """One host's way into a network."""
+
+    host: str
+    nic: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Network:
+    name: str  # 10.1.0.0/24
+    members: tuple[Member, ...]  # all hosts that get ranks
+
+    @property
+    def cards(self) -> list[str]:
+        return [member.nic for member in self.members]
+
+    @property
+    def nics(self) -> str:
+        return ", ".join(dict.fromkeys(self.cards))
+
+    @property
+    def title(self) -> str:
+        return f"{self.nics} ({self.name})"
+
+
+@dataclass(frozen=True)
+class Candidates:
+    usual: Network
+    others: tuple[Network, ...]
+    mark: str  # the same for the same hosts since their boot, with the same interfaces
+
+    @property
+    def all(self) -> tuple[Network, ...]:
+        return (self.usual, *self.others)
+
+
+@dataclass(frozen=True)
+class NetworkChoice:
+    candidates: Candidates
+    taken: Network
+    rates: Rates
+
+    @property
+    def note(self) -> str:
+        """ "" where the ranks use the usual network."""
+        usual = self.candidates.usual
+        if self.taken == usual:
+            return ""
+        return f"ranks use {self.taken.title}: {self._rate(self.taken)}; {self._named(usual)}"
+
+    def nodes(self, nodes: Sequence[Node]) -> list[Node]:
+        """The same with the interface of the network that is taken."""
+        if self.taken == self.candidates.usual:
+            return list(nodes)
+        usual = self._named(self.candidates.usual)
+        why = f"the fastest network of all hosts: {self._rate(self.taken)}; {usual}"
+        found = {m.host: NicChoice(m.nic, m.address, why) for m in self.taken.members}
+        return [replace(node, measured=found.get(node.host.name)) for node in nodes]
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Interface, network, rate, remark."""
+        return [
+            (one.nics, one.name, self._rate(one), ", ".join(self._remarks(one)))
+            for one in self.candidates.all
+        ]
+
+    def document(self) -> list[dict[str, object]]:
+        return [
+            {
+                "network": one.name,
+                "interfaces": {member.host: member.nic for member in one.members},
+                "bits_per_second": self.rates.get(one.name),
+                "ssh": one == self.candidates.usual,
+                "used": one == self.taken,
+            }
+            for one in self.candidates.all
+        ]
+
+    def _remarks(self, one: Network) -> Iterator[str]:
+        if one == self.taken:
+            yield "used by the ranks"
+        if one == self.candidates.usual:
+            yield "used by SSH"
+
+    def _named(self, one: Network) -> str:
+        return f"{one.nics}: {self._rate(one)}"
+
+    def _rate(self, one: Network) -> str:
+        rate = self.rates.get(one.name)
+        return bit_rate(rate) if rate else "not measured"
+
+
+def choose(candidates: Candidates, rates: Rates) -> NetworkChoice:
+    """Of equally fast networks the first. Without a rate of the usual one, nothing is compared."""
+    usual = rates.get(candidates.usual.name)
+    measured = [one for one in candidates.others if rates.get(one.name)]
+    best = max(measured, key=lambda one: rates[one.name], default=None)
+    better = best and usual and rates[best.name] >= FASTER * usual
+    return NetworkChoice(candidates, best if best and better else candidates.usual, rates)
+
+
+# --- candidates ----------------------------------------------------------------------------------
+
+
+def candidates(nodes: Sequence[Node]) -> Candidates | None:
+    """None where there is nothing to choose between. `nodes`: the hosts that get ranks."""
+    if len(nodes) < 2:
+        return None
+    try:
+        own = [(interface_choice.nic(n), interface_choice.address(n)) for n in nodes]
+    except IpexctlError:  # the plan says it
+        return None
+    members = [Member(n.host.name, *pair) for n, pair in zip(nodes, own, strict=True)]
+    hosts = [_Host(node) for node in nodes]
+    names = {host.network_of(m.address) for host, m in zip(hosts, members, strict=True)}
+    usual = Network((names.pop() if len(names) == 1 else "") or ROUTED, tuple(members))
+    shared = (one for one in _shared(hosts) if one.name != usual.name)
+    others = [one for one in shared if one.cards != usual.cards]
+    others = [one for one in others if not _virtual(one)] or (others if _virtual(usual) else [])
+    if not others:
+        return None
+    others.sort(key=lambda one: -_told_speed(one, hosts))
+    kept = (usual, *others[: MOST - 1])
+    return Candidates(usual, kept[1:], _mark(kept, hosts))
+
+
+class _Host:
+    """A host's interfaces that are up, by the IPv4 networks that they are in."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.nics = {nic.name: nic for nic in node.facts.net.nics if nic.up}
+
+    @cached_property
+    def networks(self) -> dict[str, tuple[str, str]]:
+        """Network -> (interface, address); of several interfaces in one network the first."""
+        found: dict[str, tuple[str, str]] = {}
+        for nic in self.nics.values():
+            for address in nic.addresses:
+                if network := self._network(nic, address):
+                    found.setdefault(network, (nic.name, address))
+        return found
+
+    def network_of(self, address: str) -> str:
+        nics = (nic for nic in self.nics.values() if address in nic.addresses)
+        return next((self._network(nic, address) for nic in nics), "")
+
+    def _network(self, nic: Nic, text: str) -> str:
+        """The smallest network of the interface that this address is in."""
+        try:
+            address = IPv4Address(text)
+            routed = (r.network for r in self.node.facts.net.routes if r.nic == nic.name)
+            found = [n for n in map(IPv4Network, routed) if address in n and 0 < n.prefixlen < 32]
+        except ValueError:
+            return ""
+        if address.is_loopback or address.is_link_local or not found:
+            return ""
+        return str(max(found, key=lambda network: network.prefixlen))
+
+
+def _shared(hosts: Sequence[_Host]) -> Iterator[Network]:
+    """Networks of all hosts. Where two hosts have one address, they are not connected by it."""
+    for name in hosts[0].networks:
+        if all(name in host.networks for host in hosts):
+            members = tuple(Member(h.node.host.name, *h.networks[name]) for h in hosts)
+            if len({member.address for member in members}) == len(members):
+                yield Network(name, members)
+
+
+def _virtual(network: Network) -> bool:
+    return any(_VIRTUAL.match(member.nic) for member in network.members)
+
+
+def _told_speed(network: Network, hosts: Sequence[_Host]) -> int:
+    """Of its slowest card; 0: unknown."""
+    pairs = zip(network.members, hosts, strict=True)
+    return min(host.nics[member.nic].speed or 0 for member, host in pairs)
+
+
+def _mark(networks: Sequence[Network], hosts: Sequence[_Host]) -> str:
+    said = sorted(
+        [
+            network.name,
+            host.node.host.name,
+            host.node.facts.boot_id or "",
+            *_interface(host, member),
+        ]
+        for network in networks
+        for member, host in zip(network.members, hosts, strict=True)
+    )
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+
+
+def _interface(host: _Host, member: Member) -> list[str]:
+    nic = host.nics.get(member.nic)
+    card = [nic.mtu, nic.speed, nic.duplex, nic.up] if nic else []
+    return [member.nic, member.address, json.dumps(card)]
