@@ -146,6 +146,21 @@ CASES = [
         doing="spinning: while not done:, state R, 100 % CPU",
     ),
     Case("computes", Kind.computing, [3], [*OTHERS, late(3, **BUSY)], doing="100 % CPU"),
+    Case(
+        "imports modules",
+        Kind.computing,
+        [3],
+        [
+            *OTHERS,
+            late(
+                3,
+                frames(["<frozen importlib._bootstrap>", 1, "f"], [SITE + "a.py", 1, "b"]),
+                **BUSY,
+            ),
+        ],
+        doing="importing modules",
+        where="train.py:61 in train",
+    ),
     Case("computes in backward", Kind.computing, [3], [*OTHERS, late(3, BACKWARD, **BUSY)]),
     Case(
         "computes in other threads",

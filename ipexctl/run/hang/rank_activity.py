@@ -76,7 +76,7 @@ def activity(look: RankLook, master: str) -> Activity:
     if found:
         return Activity(Kind.outside, found[0], where, thing=found[1])
     if _is_busy(look):
-        return _busy(look, where)
+        return _busy(look, inner, where)
     if _syscall_is(look, _SLEEP) or "nanosleep" in look.wchan or _sleeps(look, place):
         return Activity(Kind.sleeping, _asleep(look), where)
     if look.blocked_on and look.blocked_on.what in ("file", "pipe"):
@@ -89,7 +89,7 @@ def activity(look: RankLook, master: str) -> Activity:
         kind = Kind.lock if look.frames else Kind.unknown  # it may well wait for other ranks
         return Activity(kind, "waiting for a lock or another thread", where)
     if look.state == "R":
-        return _busy(look, where)
+        return _busy(look, inner, where)
     return Activity(Kind.unknown, "waiting" if look.state == "S" else "doing nothing known", where)
 
 
@@ -119,7 +119,8 @@ def _user_frame(look: RankLook) -> tuple[Frame | None, tuple[Frame, ...]]:
     for i, frame in enumerate(look.frames):
         if not is_library(frame):
             return frame, look.frames[:i]
-    return next(iter(look.frames), None), look.frames
+    named = (frame for frame in look.frames if not frame.path.startswith("<"))
+    return next(named, None), look.frames
 
 
 def _is_busy(look: RankLook) -> bool:
@@ -219,10 +220,11 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
     return None
 
 
-def _busy(look: RankLook, where: str) -> Activity:
+def _busy(look: RankLook, inner: tuple[Frame, ...], where: str) -> Activity:
     if look.waits_in_loop:
         return Activity(Kind.spinning, f"spinning{_line(look)}", where)
-    return Activity(Kind.computing, "computing", where)
+    imports = any(f.path.startswith("<frozen importlib") for f in inner)
+    return Activity(Kind.computing, "importing modules" if imports else "computing", where)
 
 
 def _asleep(look: RankLook) -> str:
