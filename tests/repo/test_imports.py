@@ -20,7 +20,7 @@ PURE = tuple(
     for name in """
     base facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files user_code
-    run.misplaced_options run.network.network_choice run.outcome run.output run.plan
+    run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.plan
     run.preflight_rules run.script
     """.split()  # noqa: SIM905 - a list of words stays readable
 )

@@ -1,1 +1,1 @@
-"""Who hangs in a run, and why, from what its hosts saw of the ranks (pure)."""
+"""Why a run makes no progress: which rank hangs, where, and what the others wait for. Pure."""

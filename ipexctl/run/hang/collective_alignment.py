@@ -1,0 +1,196 @@
+"""Who waits for whom: the collectives of all ranks, put side by side by group and number.
+
+A rank whose highest number in a group is lower than the one another waits in has not arrived.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from ipexctl.base.sizes import human
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.hang.evidence import Collective, RankLook
+
+# All ranks give as many elements; those of the other operations may differ.
+_EVEN = frozenset({"all_reduce", "allreduce", "broadcast", "reduce", "all_gather", "barrier"})
+_BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4}
+_BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1}
+_P2P = re.compile(r"(send|recv)\s+(\d+)\s*(->|<-)\s*(\d+)")
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """`calls`: different ones at the same number, each with its ranks, the largest group first."""
+
+    calls: tuple[tuple[Collective, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """`waits_in`: the collective in which a rank waits. `waits_for`: the ranks that have not
+    arrived there. It is not known of `unseen`, ranks without a record."""
+
+    waits_in: Mapping[int, Collective]
+    waits_for: Mapping[int, frozenset[int]]
+    unseen: frozenset[int]
+    mismatch: Mismatch | None
+
+    def roots(self) -> frozenset[int]:
+        """Ranks that others wait for and that wait for none themselves."""
+        awaited = frozenset[int]().union(*self.waits_for.values())
+        return awaited - self.waits_for.keys()
+
+    def has_arrived(self, look: RankLook) -> bool:
+        """Has this rank begun, or finished, every collective that others wait in?"""
+        highest = dict[str, int]()
+        for call in look.collectives or ():
+            highest[call.group] = max(call.seq, highest.get(call.group, -1))
+        return all(c.seq <= highest.get(c.group, -1) for c in self.waits_in.values())
+
+    def cycle(self) -> tuple[int, ...]:
+        """Ranks that wait for each other, if no other rank holds them up."""
+        if self.roots() or not self.waits_for:
+            return ()
+        path = [min(self.waits_for)]
+        while (after := min(self.waits_for[path[-1]] & self.waits_for.keys())) not in path:
+            path.append(after)
+        return tuple(path[path.index(after) :])
+
+
+def align(
+    looks: Mapping[int, RankLook], waiting: frozenset[int], ended: frozenset[int], world: int
+) -> Alignment:
+    """`waiting`: the ranks whose main thread waits for an exchange."""
+    by_group = defaultdict[str, dict[int, dict[int, Collective]]](lambda: defaultdict(dict))
+    for rank, look in looks.items():
+        for call in look.collectives or ():
+            if not call.p2p:
+                by_group[_key(call.group, look, looks)][rank][call.seq] = call
+    waits_in, waits_for = dict[int, Collective](), dict[int, frozenset[int]]()
+    unseen, mismatches = set[int](), list[Mismatch]()
+    for group, called in sorted(by_group.items()):
+        members = _members(group, called, looks, ended, world)
+        recorded = {r for r in members if r in looks and looks[r].collectives is not None}
+        highest = {rank: max(called[rank], default=-1) for rank in recorded if rank in called}
+        mismatches += _mismatches(called)
+        for rank in sorted(called.keys() & waiting):
+            for seq, call in sorted(called[rank].items()):
+                if call.done:
+                    continue
+                late = {r for r in recorded if highest.get(r, -1) < seq} | (members & ended)
+                dark = members - recorded - ended
+                unseen |= {r for r in dark if r not in waiting}
+                if rank not in waits_in or (late and rank not in waits_for):
+                    waits_in[rank] = call
+                if late and rank not in waits_for:
+                    waits_for[rank] = frozenset(late)
+    for rank, peer, call in _pairs(looks, waiting):
+        waits_in.setdefault(rank, call)
+        waits_for.setdefault(rank, frozenset({peer}))
+    return Alignment(waits_in, waits_for, frozenset(unseen), _first(mismatches))
+
+
+def text(call: Collective, *, backward: bool = False) -> str:
+    """`all_reduce #412 (DDP, 4.2 MB)`"""
+    size = sum(
+        math.prod(size) * _BYTES.get(dtype, 1 if "8" in dtype else 4)
+        for size, dtype in zip(call.sizes, call.dtypes, strict=False)
+    )
+    notes = ["DDP"] if backward and call.op in ("all_reduce", "allreduce") else []
+    notes += [human(size)] if 0 < size < 1 << 50 else []
+    return name(call) + (f" ({', '.join(notes)})" if notes else "")
+
+
+def name(call: Collective) -> str:
+    """`all_reduce #412`, with its group if that is not the default one."""
+    group = "" if call.name in ("default_pg", "") else f" of group {call.name}"
+    return call.op if call.p2p else f"{call.op} #{call.seq}{group}"
+
+
+def signature(call: Collective) -> tuple[object, ...]:
+    if call.op not in _EVEN:
+        return (call.op,)
+    elements = sum(math.prod(size) for size in call.sizes)
+    return call.op, elements, call.dtypes
+
+
+def difference(a: Collective, b: Collective) -> tuple[str, str]:
+    """The two calls, told apart by what differs: operation, sizes or dtypes."""
+    if a.op != b.op:
+        return text(a), text(b)
+    if a.dtypes != b.dtypes:
+        return f"{name(a)} of {_words(a.dtypes)}", f"{name(b)} of {_words(b.dtypes)}"
+    return f"{name(a)} of {_shapes(a)}", f"{name(b)} of {_shapes(b)}"
+
+
+def _words(words: tuple[str, ...]) -> str:
+    return ", ".join(dict.fromkeys(words)) or "nothing"
+
+
+def _shapes(call: Collective) -> str:
+    return ", ".join(str([*size]) for size in call.sizes[:3]) or "nothing"
+
+
+def _key(group: str, look: RankLook, looks: Mapping[int, RankLook]) -> str:
+    """Groups of other ranks may have the same name."""
+    told = {other.groups[group] for other in looks.values() if group in other.groups}
+    own = look.groups.get(group)
+    return f"{group} {min(own)}" if len(told) > 1 and own else group
+
+
+def _members(
+    group: str,
+    called: Mapping[int, object],
+    looks: Mapping[int, RankLook],
+    ended: frozenset[int],
+    world: int,
+) -> frozenset[int]:
+    id_ = group.partition(" ")[0]
+    told = [looks[r].groups[id_] for r in called if id_ in looks[r].groups]
+    told = told or [look.groups[id_] for look in looks.values() if id_ in look.groups]
+    if told:
+        return frozenset(called) | {rank for rank in max(told, key=len) if rank < world}
+    names = {c.name for r in called for c in looks[r].collectives or () if c.group == id_}
+    if "default_pg" in names or id_ == "0":
+        return frozenset(looks) | ended | frozenset(range(min(world, 1 << 16)))
+    return frozenset(called)
+
+
+def _mismatches(called: Mapping[int, Mapping[int, Collective]]) -> list[Mismatch]:
+    found = list[Mismatch]()
+    for seq in sorted({seq for calls in called.values() for seq in calls}):
+        alike = defaultdict[tuple[object, ...], list[int]](list)
+        for rank in sorted(called):
+            if seq in called[rank]:
+                alike[signature(called[rank][seq])].append(rank)
+        if len(alike) > 1:
+            sides = sorted(alike.values(), key=lambda ranks: (-len(ranks), ranks[0]))
+            found.append(Mismatch(tuple((called[r[0]][seq], tuple(r)) for r in sides)))
+            break
+    return found
+
+
+def _first(found: list[Mismatch]) -> Mismatch | None:
+    """One that ranks still wait in: a finished one holds up no rank."""
+    return next((m for m in found if not all(call.done for call, _ in m.calls)), None)
+
+
+def _pairs(
+    looks: Mapping[int, RankLook], waiting: frozenset[int]
+) -> list[tuple[int, int, Collective]]:
+    """Rank, the rank that it waits for, the call: sends and receives without a counterpart."""
+    open_ = dict[tuple[int, int, str], Collective]()
+    for rank, look in looks.items():
+        for call in look.collectives or ():
+            found = _P2P.search(call.op) if call.p2p and not call.done else None
+            if found and int(found[2]) == rank and rank in waiting:
+                open_[rank, int(found[4]), found[1]] = call
+    other = {"send": "recv", "recv": "send"}
+    return [
+        (rank, peer, call)
+        for (rank, peer, way), call in open_.items()
+        if (peer, rank, other[way]) not in open_
+    ]

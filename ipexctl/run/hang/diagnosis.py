@@ -1,0 +1,239 @@
+"""Which rank holds up a run, and why: from the looks of all hosts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from ipexctl.base.sizes import duration
+from ipexctl.inventory.nodeset import fold
+from ipexctl.run.hang import collective_alignment as alignment
+from ipexctl.run.hang.bad_connection import bad_connection
+from ipexctl.run.hang.hang_report import SEVERITY, Diagnosis, Group, Kind, Situation, Suspect
+from ipexctl.run.hang.hang_view import HangView, ended_text
+from ipexctl.run.hang.likely_cause import EVERY, advice
+from ipexctl.run.output.merge_lines import ranges
+
+__all__ = ["Diagnosis", "Group", "Kind", "Situation", "Suspect", "diagnose"]
+
+
+def diagnose(situation: Situation) -> Diagnosis:
+    view = HangView.of(situation)
+    if situation.quiet is None:
+        return view.said(Kind.MOVING, (), "the run makes progress", "")
+    for rule in (_cut, _left, _silent, _stopped, _mismatch, _late, _rendezvous, _outliers, _alike):
+        found = rule(view)
+        if found:
+            return found
+    why = "nothing tells a rank that hangs from those that wait for it"
+    return view.said(Kind.UNKNOWN, (), f"the reason is unknown: {why}", "")
+
+
+def _cut(view: HangView) -> Diagnosis | None:
+    silent = [host for host, _ in view.situation.silent_hosts]
+    cuts = [c for c in view.situation.cuts if not any(_names(c[0], host) for host in silent)]
+    if not cuts:
+        return None
+    text, seconds = max(cuts, key=lambda cut: cut[1])
+    head = f"the network between hosts is interrupted: {text}"
+    likely = f"{text} for {duration(seconds)}. {advice(Kind.PARTITION, None, None, '')}"
+    return view.said(Kind.PARTITION, (), head, likely)
+
+
+def _names(text: str, host: str) -> bool:
+    return bool(re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", text))
+
+
+def _left(view: HangView) -> Diagnosis | None:
+    awaited = {r for late in view.calls.waits_for.values() for r in late} & view.ended.keys()
+    rest = set(view.does) - view.waiting - _joining(view)
+    if not awaited and view.ended and not view.calls.waits_in and not rest:
+        awaited = view.ended.keys() & set(view.situation.hosts) or set(view.ended)
+    if not awaited or not view.does:
+        return None
+    how = ended_text(view.ended[min(awaited)])
+    head = f"{view.named(awaited)} {how} while others wait"
+    return view.said(
+        Kind.LEFT_EARLY, awaited, head, f"{head}. {advice(Kind.LEFT_EARLY, None, None, how)}"
+    )
+
+
+def _silent(view: HangView) -> Diagnosis | None:
+    silent = dict(view.situation.silent_hosts)
+    hosts = [host for host in silent if not {*view.on(host)} <= view.ended.keys()]
+    if not hosts:
+        return None
+    ranks = [rank for host in hosts for rank in view.on(host) if rank not in view.ended]
+    does = "does not answer" if len(hosts) == 1 else "do not answer"
+    head = f"{fold(hosts)} {does} for {duration(max(silent[h] for h in hosts))}"
+    return view.said(
+        Kind.HOST_SILENT,
+        ranks,
+        head,
+        f"{head}. {advice(Kind.HOST_SILENT, None, None, fold(hosts))}",
+    )
+
+
+def _stopped(view: HangView) -> Diagnosis | None:
+    ranks = [rank for rank, does in view.does.items() if does.kind is Kind.STOPPED]
+    return view.of_suspects(ranks) if ranks else None
+
+
+def _mismatch(view: HangView) -> Diagnosis | None:
+    found = view.calls.mismatch
+    stuck = found and any(r in view.waiting for _, ranks in found.calls for r in ranks)
+    if not found or not stuck:
+        return None
+    (most, many), (other, few) = found.calls[:2]
+    first, second = alignment.difference(other, most)
+    ends = [
+        f"{view.named(ranks)} called {what}" + (f" at {at}" if (at := _where(view, ranks)) else "")
+        for ranks, what in ((few, first), (many, second))
+    ]
+    if other.op != most.op:
+        short = alignment.name(other), alignment.name(most)
+    else:
+        short = first, second
+    head = f"{view.named(few)} called {short[0]}, {view.named(many)} {short[1]}"
+    return view.said(
+        Kind.MISMATCH,
+        [rank for _, ranks in found.calls[1:] for rank in ranks],
+        head,
+        f"{ends[0]}, {ends[1]}. {advice(Kind.MISMATCH, None, None, '')}",
+    )
+
+
+def _where(view: HangView, ranks: Iterable[int]) -> str:
+    counted = Counter(view.does[rank].where for rank in ranks if rank in view.does)
+    return counted.most_common(1)[0][0] if counted else ""
+
+
+def _late(view: HangView) -> Diagnosis | None:
+    """Ranks that have not arrived in a collective that others wait in."""
+    roots = view.calls.roots() - view.ended.keys()
+    if not roots and (cycle := view.calls.cycle()):
+        p2p = all(view.calls.waits_in[r].p2p for r in cycle)
+        why = "pairs" if p2p else "order"
+        pairs = (f"rank {r} waits in {view.operation(r)}" for r in cycle[:2])
+        head = f"ranks {ranges(cycle)} wait for each other: {', '.join(pairs)}"
+        return view.said(
+            Kind.MISMATCH, cycle, head, f"{head}. {advice(Kind.MISMATCH, None, None, why)}"
+        )
+    late = {rank for rank in roots if rank not in view.calls.waits_in}
+    if not late:
+        return None
+    behind = [r for r, awaited in view.calls.waits_for.items() if awaited & late]
+    call = Counter(alignment.name(view.calls.waits_in[r]) for r in behind).most_common(1)[0][0]
+    have = "has" if len(late) == 1 else "have"
+    fact = f"{view.named(late).partition(' (')[0]} {have} not reached {call}. "
+    return view.of_suspects(late, fact)
+
+
+def _joining(view: HangView) -> set[int]:
+    return {rank for rank, does in view.does.items() if does.kind is Kind.RENDEZVOUS}
+
+
+def _rendezvous(view: HangView) -> Diagnosis | None:
+    """Others may have gone on: the last ones of a rendezvous are late, not the reason."""
+    joining = _joining(view)
+    missing = (
+        set(view.situation.hosts) or set(range(min(view.situation.world_size, 4096)))
+    ) - joining
+    if not joining or view.calls.waits_in:
+        return None
+    tried = Counter(on.peer for r in joining if (on := view.looks[r].blocked_on) and on.peer)
+    master = tried.most_common(1)[0][0] if tried else view.situation.master
+    at = f" at {master}" if master else ""
+    if not missing:
+        head = f"all {len(joining)} ranks wait in the rendezvous{at}"
+        return view.said(
+            Kind.RENDEZVOUS, (), head, f"{head}. {advice(Kind.RENDEZVOUS, None, None, master)}"
+        )
+    have = "has" if len(missing) == 1 else "have"
+    head = f"{view.named(missing)} {have} not joined the rendezvous{at}"
+    first = min(missing, key=lambda r: SEVERITY[view.kind(r)])
+    does, look = view.does.get(first), view.looks.get(first)
+    kind = view.kind(first) if does and does.kind else Kind.UNKNOWN
+    why = advice(kind, does, look, view.situation.hosts.get(first, "")) if does else "See its log."
+    return view.said(Kind.RENDEZVOUS, missing, head, f"{head}. {why}".strip())
+
+
+def _outliers(view: HangView) -> Diagnosis | None:
+    """By stacks alone: those that do not wait in an exchange, else those unlike most."""
+    if view.waiting:
+        if view.calls.waits_in and not _unrecorded(view):
+            return None
+        calls, own = view.calls, set(view.does) - view.waiting
+        if calls.waits_in:
+            own = {rank for rank in own if not calls.has_arrived(view.looks[rank])}
+        if own:
+            return view.of_suspects(own)
+        return _exchanges(view)
+    counted = Counter(does.alike for does in view.does.values())
+    if len(counted) < 2:
+        return None
+    (most, count), *_ = counted.most_common(1)
+    few = [rank for rank, does in view.does.items() if does.alike != most]
+    if count * 2 > len(view.does):
+        return view.of_suspects(few)
+    kinds = {rank: view.kind(rank) for rank in view.does}
+    worst = min(kinds.values(), key=SEVERITY.__getitem__)
+    return view.of_suspects([rank for rank, kind in kinds.items() if kind is worst])
+
+
+def _unrecorded(view: HangView) -> bool:
+    """Ranks without a record of collectives, or in other groups, can hold up those that wait."""
+    return bool(set(view.does) - view.calls.waits_in.keys())
+
+
+def _exchanges(view: HangView) -> Diagnosis | None:
+    """All ranks wait in exchanges, and no record tells which of them have arrived."""
+    ops = Counter(view.does[rank].op for rank in view.waiting)
+    known = [op for op in ops if op]
+    one_way = bool(known) and all(op in ("recv", "send", "irecv", "isend") for op in known)
+    if not (one_way or len(known) > 1) or view.unseen:
+        return None
+    few = [r for r in view.waiting if view.does[r].op != ops.most_common(1)[0][0]]
+    ends = [
+        f"{view.named([r for r in view.waiting if view.does[r].op == op])} in {op}"
+        f" ({_where(view, [r for r in view.waiting if view.does[r].op == op])})"
+        for op in sorted(known, key=ops.__getitem__)[:2]
+    ]
+    head = f"the ranks wait in calls that do not match: {', '.join(ends)}"
+    why = advice(Kind.MISMATCH, None, None, "pairs" if one_way else "")
+    return view.said(Kind.MISMATCH, few or view.waiting, head, f"{head}. {why}")
+
+
+def _alike(view: HangView) -> Diagnosis | None:
+    """All ranks do the same."""
+    if not view.does:
+        return None
+    first = min(view.does)
+    does, look = view.does[first], view.looks[first]
+    if view.unseen and view.waiting:
+        return view.of_suspects(view.unseen)
+    if view.waiting:
+        stalled = view.calls.waits_in.keys() - view.calls.waits_for.keys()
+        return _stalled(view, min(stalled or view.waiting))
+    kind = does.kind or Kind.UNKNOWN
+    waits = (Kind.BLOCKED_IO, Kind.LOCK, Kind.SLEEPING, Kind.SPINNING, Kind.OUTSIDE)
+    if len(view.does) == 1 or kind not in waits or (kind is Kind.LOCK and look.stacks != "ok"):
+        return view.of_suspects(view.does)
+    at = f" in {does.where.replace(' in ', ' ')}" if does.where else ""
+    head = f"all {len(view.does)} ranks wait{at}: {does.action}"
+    return view.said(Kind.OUTSIDE, view.does, head, advice(kind, does, look, EVERY))
+
+
+def _stalled(view: HangView, first: int) -> Diagnosis:
+    what = view.operation(first)
+    call = view.calls.waits_in.get(first)
+    same = [rank for rank in view.waiting if view.operation(rank) == what]
+    who = f"all {len(same)} ranks" if len(same) == len(view.does) else view.named(same)
+    head = f"{who} {'is' if len(same) == 1 else 'are'} in {what}, and it does not finish"
+    if call is None:
+        head = f"{who} wait{'s' if len(same) == 1 else ''} in {what}"
+    found = bad_connection(view.looks)
+    ranks = found.ranks if found else ()
+    why = f"Likely: {found.text}." if found else advice(Kind.COLLECTIVE, None, None, "")
+    return view.said(Kind.COLLECTIVE, ranks, head, f"{head}. {why}")

@@ -1,0 +1,125 @@
+"""A diagnosis as lines for a terminal, and as a document for --json."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Any
+
+from ipexctl.base.sizes import duration
+from ipexctl.base.wrapping import wrapped
+from ipexctl.inventory.nodeset import fold
+from ipexctl.run.hang.hang_report import Diagnosis, Group, Situation, Suspect
+from ipexctl.run.output.merge_lines import ranges
+
+MOST = 23  # lines: the caller puts one above
+_CPU = re.compile(r", (\d+) % CPU$")
+
+
+def screen(diagnosis: Diagnosis, situation: Situation, width: int) -> list[str]:
+    """Suspects, then the groups that wait, then the likely cause; limits if there is room."""
+    width = max(60, width)
+    end = _cut(wrapped(diagnosis.likely or diagnosis.headline, width, ""), 5, width)
+    limits = [line for one in diagnosis.limits for line in _cut(wrapped(one, width), 2, width)]
+    limits = limits[:4]
+    room = MOST - len(end) - len(limits)
+    suspects = [line for block in _suspects(diagnosis, width) for line in block]
+    groups = [line for block in _groups(diagnosis, situation, width) for line in block]
+    kept = max(room // 2, room - len(groups))
+    suspects = _shortened(suspects, kept)
+    groups = _shortened(groups, room - len(suspects))
+    return [*suspects, *groups, *end, *limits]
+
+
+def document(diagnosis: Diagnosis) -> dict[str, Any]:
+    return {
+        "kind": diagnosis.kind.value,
+        "headline": diagnosis.headline,
+        "suspects": [
+            {"rank": s.rank, "host": s.host, "where": s.where, "doing": s.doing}
+            for s in diagnosis.suspects
+        ],
+        "groups": [
+            {
+                "ranks": [*g.ranks],
+                "what": g.what,
+                "where": g.where,
+                "seconds": g.seconds,
+                "waits": g.waits,
+            }
+            for g in diagnosis.groups
+        ],
+        "likely": diagnosis.likely,
+        "limits": [*diagnosis.limits],
+    }
+
+
+def _suspects(diagnosis: Diagnosis, width: int) -> list[list[str]]:
+    """Those that do the same are one line, with their lowest and highest CPU use."""
+    alike = defaultdict[tuple[str, str], list[Suspect]](list)
+    for one in diagnosis.suspects:
+        alike[one.where, _CPU.sub("", one.doing)].append(one)
+    return [
+        _columns(_who(own), where, doing + _cpus(own), width)
+        for (where, doing), own in alike.items()
+    ]
+
+
+def _cpus(own: list[Suspect]) -> str:
+    found = [int(m[1]) for one in own if (m := _CPU.search(one.doing))]
+    if not found:
+        return ""
+    low, high = min(found), max(found)
+    return f", {low} % CPU" if low == high else f", {low}-{high} % CPU"
+
+
+def _who(own: list[Suspect]) -> str:
+    hosts = fold(one.host for one in own if one.host)
+    return f"{_ranks([one.rank for one in own])}" + (f" ({hosts})" if hosts else "")
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}"
+
+
+def _groups(diagnosis: Diagnosis, situation: Situation, width: int) -> list[list[str]]:
+    return [_group(g, len(diagnosis.groups) == 1, width) for g in diagnosis.groups]
+
+
+def _group(group: Group, only: bool, width: int) -> list[str]:
+    count = len(group.ranks)
+    who = f"{count} ranks" if only and count > 1 else _ranks([*group.ranks])
+    since = f" since {duration(group.seconds)}" if group.seconds and group.waits else ""
+    verb = f" wait{'s' * (count == 1)} in" if group.waits else ""
+    return _columns(who + verb, group.what + since, group.where, width)
+
+
+def _columns(who: str, first: str, second: str, width: int) -> list[str]:
+    """On one line if they fit, else the last of them below."""
+    parts = [part for part in (first, second) if part]
+    line = "  ".join(["", who, "   ".join(parts)])
+    if len(line) <= width:
+        return [line.rstrip()]
+    head = f"  {who}  {parts[0]}"
+    if len(parts) == 1 or len(head) > width:
+        head, rest = f"  {who}", "   ".join(parts)
+    else:
+        rest = parts[1]
+    return [_within(head, width), *_cut(wrapped(f"      {rest}", width, "      "), 2, width)]
+
+
+def _within(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _cut(lines: list[str], most: int, width: int) -> list[str]:
+    short = [_within(line, width) for line in lines if line.strip()]
+    return (
+        short
+        if len(short) <= most
+        else [*short[: most - 1], _within(short[most - 1] + " …", width)]
+    )
+
+
+def _shortened(lines: list[str], most: int) -> list[str]:
+    return lines if len(lines) <= most else [*lines[: max(0, most - 1)], "  …"]

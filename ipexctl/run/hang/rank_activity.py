@@ -1,0 +1,246 @@
+"""What one rank does, from its look: its own work, or the wait for other ranks."""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.hang.evidence import Child, Frame, RankLook
+from ipexctl.run.hang.hang_report import Kind
+from ipexctl.run.output.short_paths import shortened
+
+BUSY = 0.5  # CPUs
+# The numbers of x86-64 and those of aarch64.
+_SLEEP, _WAIT_CHILD, _FUTEX = {35, 230, 101, 115}, {61, 247, 95, 260}, {202, 98}
+_FLOCK = {73, 32}
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python3(?:\.\d+)?/|^<|/sitecustomize\.py$"
+)
+_RENDEZVOUS_PATHS = re.compile(r"torch/distributed/(?:rendezvous|elastic/rendezvous/\w+)\.py$")
+_RENDEZVOUS = {"init_process_group", "new_group", "_store_based_barrier", "connectFullMesh"}
+_RENDEZVOUS |= {"_new_process_group_helper", "init_device_mesh", "init_deepspeed_comm"}
+_EXCHANGE = re.compile(
+    r"torch/distributed/(?:distributed_c10d|_functional_collectives)\.py$"
+    r"|deepspeed/comm/|horovod/|mpi4py/|oneccl_bindings_for_pytorch/"
+)
+# In these a rank computes or waits for an exchange that C++ has started.
+_BACKWARD = re.compile(r"torch/(?:autograd/(?:graph|__init__)|_tensor)\.py$")
+_MAY_EXCHANGE = re.compile(
+    _BACKWARD.pattern + r"|torch/nn/parallel/distributed\.py$|torch/distributed/(?!checkpoint)"
+)
+_LOADER = re.compile(r"torch/utils/data/dataloader\.py$")
+_LOCKS = re.compile(
+    r"/(?:threading|queue|selectors)\.py$|/asyncio/\w+\.py$|/concurrent/futures/\w+\.py$"
+    r"|/multiprocessing/(?:queues|synchronize|connection|managers|pool|process|popen_\w+)\.py$"
+)
+_SOCKETS = re.compile(r"/(?:socket|ssl)\.py$|/http/client\.py$|/(?:urllib3|requests|httpx)/")
+_DEBUGGERS = re.compile(r"/(?:pdb|bdb|cmd)\.py$|/(?:IPython|debugpy|ipdb)/")
+_STORE = re.compile(r"store\w*\.(?:get|wait|barrier)\(", re.I)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """`kind` is None for a rank that waits for others, in the operation `op` ("": not known)."""
+
+    kind: Kind | None
+    action: str
+    where: str
+    op: str = ""
+    backward: bool = False
+    thing: str = ""  # file or peer that it waits for
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        return self.kind, self.op, self.where, self.thing
+
+
+def activity(look: RankLook, master: str) -> Activity:
+    place, inner = _user_frame(look)
+    where = where_text(place, inner)
+    backward = any(_BACKWARD.search(f.path) for f in inner)
+    op = _exchange(look, inner)
+    if look.state in ("T", "t"):
+        by = "stopped by a debugger" if look.state == "t" else "stopped by a signal"
+        return Activity(Kind.STOPPED, by, where)
+    if look.state in ("Z", "X"):
+        return Activity(Kind.LEFT_EARLY, "ended", where)
+    if _in_rendezvous(look, inner, master):
+        return Activity(Kind.RENDEZVOUS, f"joining the run at {master or 'its master'}", where)
+    if look.state == "D":
+        return _blocked(look, where)
+    if op is not None:
+        return Activity(None, "", where, op, backward)
+    if any(_LOADER.search(f.path) for f in inner) and not _is_busy(look):
+        return _loader(look, where)
+    found = _outside(look, inner)
+    if found:
+        return Activity(Kind.OUTSIDE, found[0], where, thing=found[1])
+    if _is_busy(look):
+        return _busy(look, inner, where)
+    if _syscall_is(look, _SLEEP) or "nanosleep" in look.wchan or _sleeps(look, place):
+        return Activity(Kind.SLEEPING, _asleep(look), where)
+    if look.blocked_on and look.blocked_on.what in ("file", "pipe"):
+        return _blocked(look, where)
+    if (look.cpu or 0) >= BUSY:
+        return Activity(Kind.COMPUTING, "computing in other threads or processes", where)
+    if any(_LOCKS.search(f.path) for f in inner[:4]):
+        return Activity(Kind.LOCK, _lock(inner), where)
+    if _syscall_is(look, _FUTEX) or "futex" in look.wchan:
+        kind = Kind.LOCK if look.frames else Kind.UNKNOWN  # it may well wait for other ranks
+        return Activity(kind, "waiting for a lock or another thread", where)
+    if look.state == "R":
+        return _busy(look, inner, where)
+    return Activity(Kind.UNKNOWN, "waiting" if look.state == "S" else "doing nothing known", where)
+
+
+def where_text(place: Frame | None, inner: tuple[Frame, ...] = ()) -> str:
+    """`data.py:88 in __next__`; of the script's own level the call that it makes."""
+    if place is None:
+        return ""
+    path, function = shortened(place.path), place.function
+    name = path if not path.startswith("/") else path.rpartition("/")[2]
+    if function == "<module>":
+        function = "backward" if any(_BACKWARD.search(f.path) for f in inner) else ""
+    return f"{name}:{place.line}" + (f" in {function}" if function else "")
+
+
+def measured(look: RankLook) -> str:
+    """`, state D, 0 % CPU`"""
+    state = f", state {look.state}" if look.state else ""
+    return state + ("" if look.cpu is None else f", {look.cpu * 100:.0f} % CPU")
+
+
+def is_library(frame: Frame) -> bool:
+    return bool(_LIBRARY.search(frame.path))
+
+
+def _user_frame(look: RankLook) -> tuple[Frame | None, tuple[Frame, ...]]:
+    """The innermost frame of the user's code, else of any; and the frames that it has called."""
+    for i, frame in enumerate(look.frames):
+        if not is_library(frame):
+            return frame, look.frames[:i]
+    named = (frame for frame in look.frames if not frame.path.startswith("<"))
+    return next(named, None), look.frames
+
+
+def _is_busy(look: RankLook) -> bool:
+    if look.main_cpu is not None:
+        return look.main_cpu >= BUSY
+    return look.cpu >= BUSY if look.cpu is not None else look.state == "R"
+
+
+def _syscall_is(look: RankLook, numbers: set[int]) -> bool:
+    return bool(look.syscall) and look.syscall[0] in numbers
+
+
+def _sleeps(look: RankLook, place: Frame | None) -> bool:
+    """`time.sleep(1)` is the line, and nothing of the library runs above it."""
+    innermost = bool(look.frames) and look.frames[0] == place
+    called = re.search(r"\bsleep\(", look.source.text) if look.source else None
+    return innermost and called is not None and not look.syscall
+
+
+def _in_rendezvous(look: RankLook, inner: tuple[Frame, ...], master: str) -> bool:
+    if any(_RENDEZVOUS_PATHS.search(f.path) or f.function in _RENDEZVOUS for f in inner):
+        return True
+    peer = look.blocked_on.peer if look.blocked_on else ""
+    store = look.source is not None and _STORE.search(look.source.text)
+    return bool(store and not _is_busy(look)) or (not inner and bool(peer) and peer == master)
+
+
+def _exchange(look: RankLook, inner: tuple[Frame, ...]) -> str | None:
+    """The operation in which it waits for others; None: in none."""
+    called = [f for f in inner if _EXCHANGE.search(f.path)]
+    if called:
+        names = [f.function for f in called if "wrapper" not in f.function]
+        return names[-1] if names else ""
+    idle = not _is_busy(look) and not _syscall_is(look, _SLEEP) and "nanosleep" not in look.wchan
+    if idle and inner and _MAY_EXCHANGE.search(inner[0].path):
+        return ""
+    waiting = not look.wchan or "futex" in look.wchan or _syscall_is(look, _FUTEX)
+    started = [c.op for c in look.collectives or () if not c.done]
+    own_wait = any(_LOCKS.search(f.path) or _LOADER.search(f.path) for f in inner)
+    # `work.wait()` has no Python frame
+    return "" if started and idle and waiting and look.state != "D" and not own_wait else None
+
+
+def _blocked(look: RankLook, where: str) -> Activity:
+    on = look.blocked_on
+    if on and on.what == "pipe":
+        return Activity(Kind.BLOCKED_IO, "reading or writing a pipe", where, thing=on.path)
+    if on and on.path:
+        verb = "writing" if _syscall_is(look, {1, 20, 64, 66, 18, 68}) else "reading"
+        return Activity(Kind.BLOCKED_IO, f"{verb} {on.path}", where, thing=on.path)
+    inside = f" ({look.wchan})" if look.wchan else ""
+    return Activity(Kind.BLOCKED_IO, f"blocked in the kernel{inside}", where)
+
+
+def _loader(look: RankLook, where: str) -> Activity:
+    dead = look.zombies or sum(child.exited or child.state == "Z" for child in look.children)
+    if dead:
+        return Activity(Kind.WORKER, "waiting for a data loader worker that has exited", where)
+    workers = [c for c in look.children if "data_worker" in c.name] or [*look.children]
+    slowest = max(workers, key=_how_blocked, default=None)
+    if slowest is None:
+        return Activity(Kind.WORKER, "waiting for a data loader worker", where)
+    frame = next((f for f in slowest.frames if not is_library(f)), None)
+    state = f"state {slowest.state}" if slowest.state else ""
+    inside = f"in {where_text(frame).replace(' in ', ' ')}" if frame else ""
+    does = f" ({' '.join(filter(None, (state, inside)))})" if state or inside else ""
+    return Activity(Kind.WORKER, f"waiting for data loader worker {slowest.pid}{does}", where)
+
+
+def _how_blocked(child: Child) -> tuple[bool, bool]:
+    return child.state in ("D", "T"), any(not is_library(f) for f in child.frames)
+
+
+def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None:
+    on, text = look.blocked_on, look.source.text if look.source else ""
+    reads_stdin = _syscall_is(look, {0, 63}) and look.syscall[1:2] == (0,)
+    if any(_DEBUGGERS.search(f.path) for f in inner):
+        return "waiting in a debugger", "stdin"
+    if not _is_busy(look) and re.search(r"\b(?:input|breakpoint|set_trace)\(", text):
+        return "waiting for input", "stdin"
+    if (reads_stdin or (on and re.match(r"/dev/(?:pts/|tty)", on.path))) and not _is_busy(look):
+        return "waiting for input", "stdin"
+    if any(f.path.endswith("/subprocess.py") for f in inner) or _syscall_is(look, _WAIT_CHILD):
+        named = next((f" ({c.name})" for c in look.children if c.name and not c.exited), "")
+        return f"waiting for a subprocess{named}", "subprocess"
+    of_file = (on is None or on.what in ("file", "")) and "poll" not in look.wchan
+    locks = (_syscall_is(look, _FLOCK) and of_file) or re.search(
+        "flock|posix_lock|lock_inode", look.wchan
+    )
+    if locks or any("/filelock/" in f.path for f in inner):
+        path = on.path if on else ""
+        return f"waiting for the file lock {path}".strip(), path or "file lock"
+    if on and on.peer and not _is_busy(look) and on.what in ("socket", "poll"):
+        return f"waiting for data from {on.peer}", on.peer
+    if any(_SOCKETS.search(f.path) for f in inner) and not _is_busy(look):
+        return "waiting for data from a socket", "socket"
+    return None
+
+
+def _busy(look: RankLook, inner: tuple[Frame, ...], where: str) -> Activity:
+    if look.waits_in_loop:
+        return Activity(Kind.SPINNING, f"spinning{_line(look)}", where)
+    imports = any(f.path.startswith("<frozen importlib") for f in inner)
+    return Activity(Kind.COMPUTING, "importing modules" if imports else "computing", where)
+
+
+def _asleep(look: RankLook) -> str:
+    return f"sleeping in a loop{_line(look)}" if look.waits_in_loop else "sleeping"
+
+
+def _line(look: RankLook) -> str:
+    return f": {look.source.text[:60]}" if look.source and look.source.text else ""
+
+
+def _lock(inner: tuple[Frame, ...]) -> str:
+    paths = " ".join(f.path for f in inner)
+    if "/asyncio/" in paths:
+        return "waiting in the asyncio event loop"
+    if "/queue.py" in paths or "/multiprocessing/queues.py" in paths:
+        return "waiting for an item of a queue"
+    if "futures" in paths or any(f.function == "join" for f in inner):
+        return "waiting for another thread or process"
+    return "waiting for a lock"

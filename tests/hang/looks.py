@@ -1,0 +1,103 @@
+"""Looks as hosts make them: shapes of torch 2.13, gloo, Python 3.11 on x86-64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.run.hang.diagnosis import Situation
+from ipexctl.run.hang.evidence import RankLook, read_look
+
+Raw = dict[str, Any]
+WORK = "/root/.ipexctl/runs/bert-1/work/"
+SITE = "/root/.ipexctl/envs/abc/lib/python3.11/site-packages/"
+LIB = "/root/.ipexctl/python/lib/python3.11/"
+TORCH = SITE + "torch/distributed/"
+MASTER = "10.0.0.1:29500"
+FUTEX = {"state": "S", "wchan": "futex_do_wait", "syscall": [202, 94086, 393, 0]}
+SLEEP = {"state": "S", "wchan": "hrtimer_nanosleep", "syscall": [230, 1, 1, 0]}
+BUSY = {"state": "R", "cpu": 1.0, "main_cpu": 1.0, "wchan": "0", "syscall": None}
+BACKWARD = [
+    [SITE + "torch/autograd/graph.py", 979, "_engine_run_backward"],
+    [SITE + "torch/autograd/__init__.py", 395, "backward"],
+    [SITE + "torch/_tensor.py", 623, "backward"],
+    [WORK + "train.py", 61, "<module>"],
+]
+
+
+def host(rank: int, per_host: int = 2) -> str:
+    return f"node{rank // per_host + 1:02d}"
+
+
+def frames(*inner: list[Any], line: int = 61, function: str = "train") -> list[Any]:
+    return [*inner, [WORK + "train.py", line, function], [WORK + "train.py", 90, "<module>"]]
+
+
+def called(function: str, line: int = 61) -> list[Any]:
+    """A function of torch.distributed, called by the script."""
+    wrapper = [TORCH + "c10d_logger.py", 83, "wrapper"]
+    return frames([TORCH + "distributed_c10d.py", 3252, function], wrapper, line=line)
+
+
+def call(seq: int, op: str = "all_reduce", done: bool = False, **more: Any) -> Raw:
+    given: Raw = {"group": "0", "name": "default_pg", "seq": seq, "p2p": False, "age": 62.0}
+    return given | {"op": op, "sizes": [[1048576]], "dtypes": ["Float"], "done": done} | more
+
+
+def calls(*last: Raw, **groups: list[int]) -> Raw:
+    named = {key[1:]: {"name": key[1:], "ranks": ranks} for key, ranks in groups.items()}
+    return {"last": list(last), "groups": named}
+
+
+def row(rank: int, stack: list[Any] | None = None, **more: Any) -> Raw:
+    """Idle in a futex, without collectives, unless told otherwise."""
+    threads = [] if stack is None else [{"main": True, "name": "", "frames": stack}]
+    own = next((f for f in stack or [] if str(f[0]).startswith(WORK)), None)
+    text = more.pop("text", "")
+    return {
+        "rank": rank,
+        "pid": 4700 + rank,
+        "blocked_on": None,
+        "cpu": 0.0,
+        "main_cpu": 0.0,
+        "cpus": 4,
+        "io": [0, 0],
+        "stacks": "none" if stack is None else "ok",
+        "threads": threads,
+        "source": [*own, text] if own else None,
+        "waits_in_loop": False,
+        "collectives": None,
+        "collectives_why": "torch too old",
+        "connections": [],
+        "children": [],
+        "zombies": 0,
+        **FUTEX,
+        **more,
+    }
+
+
+def waits(rank: int, seq: int = 412, **more: Any) -> Raw:
+    """In the all_reduce of a DDP model."""
+    given = {"collectives": calls(call(seq - 1, done=True), call(seq))} | more
+    return row(rank, BACKWARD, **given)
+
+
+def late(rank: int, stack: list[Any] | None = None, **more: Any) -> Raw:
+    """Has finished #411 and not begun #412."""
+    given = {"collectives": calls(call(410, done=True), call(411, done=True))} | more
+    return row(rank, frames() if stack is None else stack, **given)
+
+
+def looks(rows: list[Raw], per_host: int = 2) -> tuple[RankLook, ...]:
+    return tuple(one for r in rows for one in read_look(host(r["rank"], per_host), [r]))
+
+
+def situation(rows: list[Raw], world: int = 4, per_host: int = 2, **more: Any) -> Situation:
+    given: Raw = {
+        "world_size": world,
+        "hosts": {rank: host(rank, per_host) for rank in range(world)},
+        "master": MASTER,
+        "looks": looks(rows, per_host),
+        "ended": {},
+        "quiet": 62.0,
+    }
+    return Situation(**(given | more))
