@@ -84,6 +84,13 @@ class RunOptions:
     stall: Seconds | None = run_option(
         "--stall TIME", "Warn about ranks that print nothing for this long.", None, in_plays=True
     )
+    compress: str = run_option(
+        "--compress off|fp16|bf16",
+        "Precision of DDP gradients on the network.",
+        "off",
+        in_plays="Precision of DDP gradients on the network: off, fp16 or bf16.",
+        in_settings=True,
+    )
     no_inspect: bool = run_option(
         "--no-inspect",
         "Do not prepare the ranks' Python for `ipexctl why`.",
