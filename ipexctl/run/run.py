@@ -37,6 +37,7 @@ from ipexctl.run.plan.launch_plan import Node, RunRequest
 from ipexctl.run.plan.run_options import STALL_ACTIONS, RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on
 from ipexctl.run.run_script import Script, script_of
+from ipexctl.run.script import gradient_compression
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import tell_left
@@ -354,6 +355,7 @@ def checked(options: RunOptions) -> RunOptions:
     mpi.check_launcher(options.launcher)
     if options.stall_action not in STALL_ACTIONS:
         raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
+    gradient_compression.check_mode(options.compress)
     checked_name(options.name)
     return replace(options, data=checked_names(options.data))
 
@@ -404,6 +406,8 @@ def plan_of(
     plan = launch_plan.plan(nodes, request_of(options, script), run_id)
     facts = {node.host.name: node.facts for node in nodes}
     plan = rank_capacity.checked(plan, facts, force=options.force)
+    notes = gradient_compression.notes(options.compress, plan)
+    plan = replace(plan, notes=(*plan.notes, *notes))
     if options.data:
         from ipexctl.data import data
 
@@ -422,6 +426,7 @@ def request_of(options: RunOptions, script: Script) -> RunRequest:
         secret=tuple(options.secret_env),
         frameworks=script.frameworks or Frameworks(),
         roots=script.roots,
+        compress=options.compress,
     )
 
 

@@ -22,6 +22,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import misplaced_options
 from ipexctl.run.outcome import retry_command
 from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.script import gradient_compression
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.frameworks import Frameworks
@@ -69,7 +70,8 @@ def script_of(options: RunOptions) -> Script:
     used = frameworks.of_run(sources, found.argv, options.env)
     folder, cwd = found.project.folder, found.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
-    found = replace(found, frameworks=used, sources=sources, roots=roots)
+    notes = gradient_compression.check_script(options.compress, used, force=options.force)
+    found = replace(found, frameworks=used, sources=sources, roots=roots, notes=notes)
     return _with_command(found, options)
 
 
@@ -77,7 +79,7 @@ def _with_command(script: Script, options: RunOptions) -> Script:
     own = frozenset[str]().union(*(source.options for source in script.sources))
     meant = misplaced_options.meant(options.typed, options.args, own)
     note = misplaced_options.note(options.typed, meant)
-    return replace(script, typed=meant, notes=(note,) if note else ())
+    return replace(script, typed=meant, notes=(*script.notes, *filter(None, (note,))))
 
 
 def _script_of(options: RunOptions) -> Script:

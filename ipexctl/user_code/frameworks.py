@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.source import SHARDING, Source
@@ -22,6 +22,9 @@ GROUP_CALLS = frozenset(
     {"init_process_group", "init_device_mesh", "DistributedDataParallel", "fully_shard",
      "FullyShardedDataParallel", "init_distributed", "PartialState", "Accelerator"}
 )  # fmt: skip
+# what exchanges gradients itself: the last part of the name that is called
+SHARD_CALLS = {"fully_shard": "FSDP", "FullyShardedDataParallel": "FSDP", "FSDPStrategy": "FSDP",
+               "DeepSpeedStrategy": "DeepSpeed"}  # fmt: skip
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
 
@@ -31,6 +34,7 @@ class Frameworks:
 
     used: frozenset[str] = frozenset()  # values of IMPORTED
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
+    instead_of_ddp: frozenset[str] = frozenset()  # DeepSpeed, FSDP: exchanges the gradients
     grouped: bool = False  # some call in it joins ranks
     trains: bool = False  # some call in it trains a model
 
@@ -46,12 +50,28 @@ def of_run(sources: Iterable[Source], argv: Sequence[str], env: Mapping[str, str
     called = frozenset[str]().union(*(source.called for source in sources))
     asked = frozenset[str]().union(*(source.sharding for source in sources))
     trainer = any(name.endswith("Trainer") for name in called)
+    asked |= {*_asked_by_words(argv), *_asked_by_variables(env)}
+    own = {*_called_by_itself(called, used), *_strategies(sources)}
     return Frameworks(
         frozenset(used),
-        asked | {*_asked_by_words(argv), *_asked_by_variables(env)},
+        asked,
+        frozenset() if "DistributedDataParallel" in called else asked | own,
         grouped=trainer or bool(called & GROUP_CALLS),
         trains=trainer or bool(called & {"backward", "fit", "train"}),
     )
+
+
+def _called_by_itself(called: Collection[str], used: Collection[str]) -> Iterator[str]:
+    yield from (what for name, what in SHARD_CALLS.items() if name in called)
+    if "deepspeed" in used and "initialize" in called:
+        yield "DeepSpeed"
+
+
+def _strategies(sources: Iterable[Source]) -> Iterator[str]:
+    """Of Lightning's Trainer and Fabric."""
+    for call in (call for source in sources for call in source.calls):
+        value = str(dict(call.keywords).get("strategy", ""))
+        yield from (what for name, what in SHARDING.items() if value.startswith(name))
 
 
 def _asked_by_words(argv: Sequence[str]) -> Iterator[str]:

@@ -117,7 +117,9 @@ def run(
     if print_cmd:
         from ipexctl.run.gather_plan import as_script
         from ipexctl.run.plan.launch_script import left_out
+        from ipexctl.run.script.gradient_compression import check_printed
 
+        check_printed(options.compress)
         made = as_script(target, options, left_out(_forwarded(options)))
         streams.check_spells(made)
         print(made, end="")

@@ -66,7 +66,11 @@ def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
 
 
 def variables_of(site: Site, request: RunRequest) -> tuple[Variable, ...]:
-    made = (*tuning_variables.planned_vars(site), *tuning_variables.of_project(request.roots))
+    made = (
+        *tuning_variables.planned_vars(site),
+        *tuning_variables.of_compression(request.compress),
+        *tuning_variables.of_project(request.roots),
+    )
     return tuning_variables.merged(made, dict(request.env))
 
 

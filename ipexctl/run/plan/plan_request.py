@@ -20,6 +20,7 @@ class RunRequest:
     secret: tuple[str, ...] = ()  # names of --secret-env
     frameworks: Frameworks = Frameworks()  # what the script's code uses
     roots: tuple[str, ...] = ()  # where its own packages lie, from where ranks start
+    compress: str = "off"  # --compress
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,13 @@ class RunOptions:
         "note",
         in_plays="What to do with a stalled run: note or stop.",
     )
+    compress: str = run_option(
+        "--compress off|fp16|bf16",
+        "Precision of DDP gradients on the network.",
+        "off",
+        in_plays="Precision of DDP gradients on the network: off, fp16 or bf16.",
+        in_settings=True,
+    )
     no_inspect: bool = run_option(
         "--no-inspect",
         "Do not prepare the ranks' Python for `ipexctl why`.",

@@ -184,6 +184,12 @@ def of_project(roots: Sequence[str]) -> tuple[Variable, ...]:
     return (Variable("PYTHONPATH", ":".join(roots), ROOTS_WHY),) if roots else ()
 
 
+def of_compression(mode: str) -> tuple[Variable, ...]:
+    if mode == "off":
+        return ()
+    return (Variable("IPEXCTL_COMPRESS", mode, "--compress: precision of gradients sent by DDP"),)
+
+
 def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
     """The user's words win, but for what differs in each rank. What only the user has set comes
     last, without a reason."""

@@ -11,6 +11,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.script.gradient_compression import MODULE, OFF
 from ipexctl.shipped_tables import rank_module
 
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
@@ -54,9 +55,16 @@ class Orders:
 
     def _modules(self) -> dict[str, str]:
         """What each rank's Python imports before the script: name -> text."""
-        if self.options.no_inspect:
+        names = [] if self.options.compress == OFF else [MODULE]
+        if self.options.no_inspect and not names:
             return {}
-        return {"sitecustomize": rank_module("rank_site")}
+        return {
+            "sitecustomize": rank_module("rank_site"),
+            **{name: rank_module(name) for name in names},
+        }
+
+    def _module_env(self) -> dict[str, str]:
+        return {"IPEXCTL_LOOK": "0"} if self.options.no_inspect and self._modules() else {}
 
     def of_all(self) -> dict[str, object]:
         """What the hub needs to know of all hosts."""
@@ -105,6 +113,7 @@ class Orders:
             "node": place.node,
             "env": {
                 **rank_variables.environment(self.plan, host, place),
+                **self._module_env(),
                 **self.options.secret_env,
             },
             "argv": [f"{host.prefix}/bin/python3", *self.plan.argv],

@@ -1,0 +1,132 @@
+"""run --compress before ranks start: what it tells them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.run import checked
+from ipexctl.run.run_script import script_of
+from ipexctl.run.script import gradient_compression
+from ipexctl.run.watch.start_request import Orders
+from tests.cli import ipexctl
+from tests.made import facts, host, prepared
+from tests.refused import refused
+
+DDP = "from torch.nn.parallel import DistributedDataParallel as P\nP(model)\n"
+FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as F\nF(model)\n"
+SHARD = "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n"
+
+
+def made_plan(compress: str = "fp16", ranks: int = 2, **asked):
+    nodes = [Node(host(name), facts(name), prepared()) for name in ("node01", "node02")[:ranks]]
+    return plan(nodes, RunRequest(("t.py",), ranks, compress=compress, **asked), "made-run")
+
+
+def orders(**options) -> dict:
+    made = made_plan(options.get("compress", "off"))
+    return Orders(made, "made-run", RunOptions("t.py", **options)).of("node01", "/work")
+
+
+@pytest.mark.parametrize("mode", ["fp16", "bf16"])
+def test_ranks_get_the_module_and_its_mode(mode):
+    sent = orders(compress=mode)
+    assert sent["modules"].keys() == {"sitecustomize", "half_gradients"}
+    assert [rank["env"]["IPEXCTL_COMPRESS"] for rank in sent["ranks"]] == [mode]
+    assert "IPEXCTL_LOOK" not in sent["ranks"][0]["env"]
+
+
+def test_without_it_ranks_get_neither():
+    sent = orders()
+    assert sent["modules"].keys() == {"sitecustomize"}
+    assert "IPEXCTL_COMPRESS" not in sent["ranks"][0]["env"]
+
+
+def test_with_no_inspect_the_modules_come_without_the_part_that_looks():
+    sent = orders(compress="fp16", no_inspect=True)
+    assert sent["modules"].keys() == {"sitecustomize", "half_gradients"}
+    assert sent["ranks"][0]["env"]["IPEXCTL_LOOK"] == "0"
+    assert orders(no_inspect=True)["modules"] == {}
+
+
+def test_the_plan_gives_the_reason_of_the_variable():
+    first = made_plan("bf16").hosts[0]
+    assert dict(first.rank_env)["IPEXCTL_COMPRESS"] == "bf16"
+    assert dict(first.reasons)["IPEXCTL_COMPRESS"].startswith("--compress")
+
+
+def test_another_value_is_refused():
+    with refused("unknown-value", "--compress fp8", "bf16"):
+        checked(RunOptions("t.py", compress="fp8"))
+
+
+@pytest.mark.parametrize(("ranks", "count"), [(1, 1), (2, 0)])
+def test_one_rank_is_a_note(ranks, count):
+    assert len(list(gradient_compression.notes("fp16", made_plan(ranks=ranks)))) == count
+    assert not list(gradient_compression.notes("off", made_plan(ranks=ranks)))
+
+
+@pytest.mark.parametrize(
+    ("source", "args", "env", "what"),
+    [
+        (FSDP, (), {}, "FSDP"),
+        (SHARD, (), {}, "FSDP"),
+        ("import deepspeed\ndeepspeed.initialize(model=m)", (), {}, "DeepSpeed"),
+        ("from accelerate import FullyShardedDataParallelPlugin as P\nP()", (), {}, "FSDP"),
+        ("from accelerate import DeepSpeedPlugin as P\nP()", (), {}, "DeepSpeed"),
+        ("from transformers import TrainingArguments as T\nT(fsdp='full_shard')", (), {}, "FSDP"),
+        ("import transformers", ("--deepspeed", "ds.json"), {}, "DeepSpeed"),
+        ("import accelerate", (), {"ACCELERATE_USE_FSDP": "true"}, "FSDP"),
+        ("import lightning as L\nL.Trainer(strategy='fsdp_cpu_offload')", (), {}, "FSDP"),
+        ("import lightning as L\nL.Fabric(strategy='deepspeed')", (), {}, "DeepSpeed"),
+        ("from lightning.pytorch.strategies import FSDPStrategy as S\nS()", (), {}, "FSDP"),
+    ],
+)
+def test_what_exchanges_gradients_without_ddp_is_refused(
+    source, args, env, what, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(source)
+    options = RunOptions("t.py", args, env=env, compress="fp16")
+    with refused("compress-needs-ddp", "fp16", what, "--force"):
+        script_of(options)
+    assert script_of(replace(options, compress="off")).notes == ()
+    assert [what in note for note in script_of(replace(options, force=True)).notes] == [True]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        DDP,
+        DDP + FSDP,
+        "import deepspeed\n" + DDP,
+        "import lightning as L\nL.Trainer(strategy='ddp')",
+    ],
+)
+def test_scripts_that_may_use_ddp_are_not_refused(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(source)
+    assert script_of(RunOptions("t.py", compress="bf16")).notes == ()
+
+
+def test_a_printed_script_cannot_do_it(tmp_path):
+    (tmp_path / "t.py").write_text("")
+    words = ["run", "--print-cmd", "-H", "h1", "--compress", "fp16", "t.py"]
+    done = ipexctl(*words, cwd=tmp_path)
+    assert done.returncode == 2 and "--print-cmd" in done.stderr
+    with refused("compress-not-for-a-shell-script", "fp16"):
+        gradient_compression.check_printed("fp16")
+    gradient_compression.check_printed("off")
+
+
+def test_a_settings_file_can_set_it(tmp_path):
+    (tmp_path / "t.py").write_text(FSDP)
+    (tmp_path / "ipexctl.toml").write_text('[run]\ncompress = "bf16"\n')
+    done = ipexctl("run", "--json", "-H", "h1", "t.py", cwd=tmp_path)
+    found = json.loads(done.stdout.splitlines()[-1])["errors"]
+    assert [error["slug"] for error in found] == ["compress-needs-ddp"]
