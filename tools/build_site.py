@@ -23,7 +23,8 @@ CONTENTS = {  # caption -> pages, in order
     ),
     "Guides": (
         "docs/hosts", "docs/ssh", "docs/doctor", "docs/install", "docs/packages", "docs/offline",
-        "docs/use-env", "docs/environments", "docs/run", "docs/hangs", "docs/pasted-lines", "docs/frameworks",
+        "docs/use-env", "docs/environments", "docs/run", "docs/hangs", "docs/pasted-lines",
+        "docs/frameworks",
         "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/migrate",
         "docs/guides/*", "examples/README", "docs/files", "docs/support",
     ),

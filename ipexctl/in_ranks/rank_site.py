@@ -96,6 +96,8 @@ def record_collectives(distributed):
     ask = os.open(base + "ask", os.O_RDWR)
 
     def answer():
+        if stacks and hasattr(threading, "get_native_id"):  # the signal disturbs no other thread
+            stacks[0].write(("asked %d\n" % threading.get_native_id()).encode("ascii"))
         while os.read(ask, 64):
             try:
                 text = _distributed_c10d._dump_fr_trace_json()

@@ -101,3 +101,9 @@ def situation(rows: list[Raw], world: int = 4, per_host: int = 2, **more: Any) -
         "quiet": 62.0,
     }
     return Situation(**(given | more))
+
+
+def assert_fits(lines: list[str], width: int) -> None:
+    assert lines
+    assert len(lines) <= 23  # and the caller's line
+    assert [line for line in lines if len(line) > width or "\n" in line] == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.run.hang.diagnosis import Diagnosis, Kind, diagnose
+from ipexctl.run.hang.diagnosis import Kind, diagnose
 from ipexctl.run.hang.diagnosis_text import document, screen
 
 from .looks import (
@@ -21,12 +21,12 @@ from .looks import (
     TORCH,
     WORK,
     Raw,
+    assert_fits,
     call,
     called,
     calls,
     frames,
     late,
-    looks,
     row,
     situation,
     waits,
@@ -558,70 +558,6 @@ def test_a_situation_is_told(case: Case) -> None:
     assert not case.where or (first and first.where == case.where)
     assert not case.what or found.groups[0].what == case.what
     assert case.said in found.likely
-    _fits(screen(found, given, 80), 80)
-    _fits(screen(found, given, 60), 60)
+    assert_fits(screen(found, given, 80), 80)
+    assert_fits(screen(found, given, 60), 60)
     assert json.loads(json.dumps(document(found)))["kind"] == case.kind.value
-
-
-def _fits(lines: list[str], width: int) -> None:
-    assert lines
-    assert len(lines) <= 23  # and the caller's line
-    assert [line for line in lines if len(line) > width or "\n" in line] == []
-
-
-def many(kind: str) -> Diagnosis:
-    rows = [waits(rank) for rank in range(63)]
-    if kind == "all different":
-        rows = [late(r, frames(line=r + 1), **BUSY) for r in range(60)] + [
-            waits(r) for r in (60, 61)
-        ]
-    rows += [late(63, **READS)]
-    given = situation(rows, 64, 8)
-    found = diagnose(given)
-    for width in (60, 80, 200):
-        _fits(screen(found, given, width), width)
-    return found
-
-
-def test_64_ranks_fit_on_a_screen() -> None:
-    found = many("alike")
-    assert [g.ranks for g in found.groups] == [tuple(range(63))]
-    assert [s.rank for s in found.suspects] == [63]
-    assert len(many("all different").suspects) == 61
-
-
-def test_the_screen_of_the_manual() -> None:
-    rows = [waits(r) for r in range(8) if r != 5]
-    rows += [late(5, frames([WORK + "data.py", 88, "__next__"]), **READS)]
-    given = situation(rows, 8)
-    assert screen(diagnose(given), given, 100) == [
-        "  rank 5 (node03)  data.py:88 in __next__   reading /data/x.arrow, state D, 0 % CPU",
-        "  7 ranks wait in  all_reduce #412 (DDP, 4.2 MB) since 1 min 2 s   "
-        "train.py:61 in backward",
-        "rank 5 has not reached all_reduce #412. Likely: its file server does not answer (node03: "
-        "/data,",
-        "nfs).",
-    ]
-
-
-def test_what_is_missing_is_said() -> None:
-    found = diagnose(situation([waits(0), row(1), row(2, frames(), stacks="silent")]))
-    assert len(found.limits) == 4  # rank 3; stacks of rank 1, of rank 2; collectives of 1-2
-    assert "1-2" in found.limits[-1]
-
-
-def test_a_look_of_a_rank_that_another_host_has_is_not_used() -> None:
-    own = [*OTHERS, late(3, **READS)]
-    forged = [late(3, **SLEEP)]
-    given = situation(own, looks=(*looks(own), *looks(forged, per_host=1)))
-    assert diagnose(given).kind is Kind.BLOCKED_IO
-
-
-def test_groups_with_one_name_and_other_ranks_are_not_compared() -> None:
-    def in_group(rank: int, seq: int, ranks: list[int]) -> Raw:
-        return row(rank, called("all_reduce"), collectives=calls(call(seq, group="1"), _1=ranks))
-
-    rows = [in_group(0, 5, [0, 1]), in_group(1, 5, [0, 1])]
-    rows += [in_group(2, 90, [2, 3]), late(3, **SLEEP)]
-    found = diagnose(situation(rows))
-    assert (found.kind, [s.rank for s in found.suspects]) == (Kind.SLEEPING, [3])

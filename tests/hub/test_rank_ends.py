@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ipexctl.remote.hub.host_reports import end_of
-from ipexctl.remote.run import rank_sockets, rank_wrapper, run_list
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.run import rank_sockets, run_list
 from ipexctl.remote.run.supervisor import Supervisor
 from ipexctl.remote.run_files import journal
 from tests.hub.test_judge import run

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.remote.run import rank_wrapper
+from ipexctl.remote.rank import rank_wrapper
 from ipexctl.run.outcome import run_events
 from ipexctl.run.plan.launch_plan import RunRequest, plan
 from ipexctl.run.plan.placement_check import Placed, Where

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ipexctl.remote.run import control, rank_wrapper
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.run import control
 
 OTHER = 65534
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")

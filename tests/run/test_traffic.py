@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run import traffic as module
 
 
@@ -202,10 +203,10 @@ def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic,
 
 def test_messages_that_are_cut_or_odd_are_passed_over(traffic):
     module, _, _ = traffic
-    assert list(module.messages(b"")) == []
-    assert list(module.messages(b"\x08\0\0\0" + b"\0" * 12)) == []
-    whole = module.HEAD.pack(20, 20, 0, 0, 0) + b"abcd"
-    assert list(module.messages(whole + whole[:10])) == [(20, b"abcd")]
+    assert list(socket_table.messages(b"")) == []
+    assert list(socket_table.messages(b"\x08\0\0\0" + b"\0" * 12)) == []
+    whole = socket_table.HEAD.pack(20, 20, 0, 0, 0) + b"abcd"
+    assert list(socket_table.messages(whole + whole[:10])) == [(20, b"abcd")]
 
 
 def test_the_last_words_have_all_numbers_again(traffic, pair):
@@ -279,6 +280,6 @@ def sockets_of_a_child(watch, inherited: socket.socket) -> set[int]:
         watch.add(7, child.pid, os.getpid())
         for _ in range(3):  # whose a socket is, is settled at the second look
             watch.report()
-        found: set[int] = module.sockets_of(child.pid)
+        found: set[int] = socket_table.sockets_of(child.pid)
         child.kill()
     return found

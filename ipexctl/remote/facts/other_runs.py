@@ -32,7 +32,7 @@ def found(root=""):
     listed = sockets()
     if not listed:
         return []
-    from ipexctl.remote.run import rank_wrapper
+    from ipexctl.remote.rank import rank_wrapper
 
     runs = {}  # type: dict[tuple[int, int], dict[str, object]]
     alive = None
@@ -79,7 +79,7 @@ def behind(address):
 
 def used(pid, alive):
     """What the run of this supervisor uses. Memory that processes share is not counted."""
-    from ipexctl.remote.run import rank_wrapper
+    from ipexctl.remote.rank import rank_wrapper
 
     below = rank_wrapper.descendants(pid, alive) if pid in alive else set()
     wrappers = {p for p in below if is_wrapper(p)}

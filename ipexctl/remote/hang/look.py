@@ -10,7 +10,7 @@ import threading
 import time
 
 from ipexctl.remote.hang import collectives, process_state, python_stacks, waiting_loop
-from ipexctl.remote.run import rank_wrapper, traffic
+from ipexctl.remote.rank import rank_wrapper, socket_table
 
 ANSWERS, ENDS = 0.4, 0.6  # seconds after the interval until which is waited: for answers, for all
 CHILDREN, ASKED, CONNECTIONS, FRAMES = 16, 64, 32, 40
@@ -51,14 +51,14 @@ class Connections:
 
     def read(self):
         try:
-            found = list(traffic.Sockets.open())
+            found = list(socket_table.Sockets.open())
         except (OSError, struct.error):
             return
         self.peers = {each.inode: address(*each.key[2:]) for each in found if each.inode}
         self.found = found
 
     def of(self, pid, parent):
-        own = traffic.own_sockets(pid, parent)
+        own = socket_table.own_sockets(pid, parent)
         rows = []
         for each in self.found:
             if each.inode in own:

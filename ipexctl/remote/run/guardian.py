@@ -13,7 +13,8 @@ import time
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
-from ipexctl.remote.run import control, rank_wrapper, supervisor
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.run import control, supervisor
 from ipexctl.remote.run_files import journal, run_folders
 
 LOOK = 1.0

@@ -11,7 +11,8 @@ import time
 
 from ipexctl.remote.hub.host_reports import by_signal
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.run import mpirun_bootstrap, rank_wrapper
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.run import mpirun_bootstrap
 
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 PROGRAMS = {"rank.pyc": rank_wrapper, "bootstrap.pyc": mpirun_bootstrap}

@@ -17,7 +17,7 @@ def take(supervisor):
     from ipexctl.remote.hang import look  # only a run that stands still needs it
 
     site = supervisor.programs.site()
-    with lock, supervisor.progress.without_files():
+    with lock, supervisor.progress.paused():
         pids = supervisor.sampler.rank_pids()
         found = look.look(site if os.path.isdir(site) else None, pids)
     if len(json.dumps(found)) > LARGEST:

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 
 from ipexctl.remote.hub.stall import QUIET
-from ipexctl.remote.run import rank_wrapper
+from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run_files import journal, run_folders
 
 EVERY = 2.5
@@ -49,8 +49,8 @@ class Progress:
             self.since = {rank: self.since.get(rank, now) for rank in pids}
             quiet = now - max(self.since.values()) if self.since else 0.0
             # a walk through all processes only where the cheap counts say nothing
-            below = process_trees(pids) if quiet > EVERY and not self.looks else {}
-            for rank in pids:
+            below = process_trees(pids) if quiet > EVERY else {}
+            for rank in () if self.looks else pids:
                 self.count(rank, moved.get(rank, 0), below.get(rank), now)
             return now - max(self.since.values()) if self.since else 0.0
 
@@ -70,8 +70,8 @@ class Progress:
             self.since[rank] = now
 
     @contextmanager
-    def without_files(self):
-        """What a look makes the ranks write is no progress."""
+    def paused(self):
+        """What a look makes the ranks write and print is no progress."""
         with self.lock:
             self.looks = True
         try:
@@ -79,7 +79,7 @@ class Progress:
         finally:
             with self.lock:
                 self.looks = False
-                self.before = {rank: (a, s, m, {}) for rank, (a, s, m, _) in self.before.items()}
+                self.before = {}
 
 
 def process_trees(pids):

@@ -8,7 +8,8 @@ import time
 
 from ipexctl.remote.hub.host_reports import failed
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.run import health_sampler, rank_wrapper
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.run import health_sampler
 from ipexctl.remote.run.host_programs import HESITATION, own
 from ipexctl.remote.run_files import run_folders
 

@@ -15,6 +15,7 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.hub import hub, judge
 from ipexctl.remote.own_process import no_core_dump, start_thread
+from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import (
     control,
     health_sampler,
@@ -22,7 +23,6 @@ from ipexctl.remote.run import (
     rank_look,
     rank_progress,
     rank_sockets,
-    rank_wrapper,
     traffic,
     watchers,
 )

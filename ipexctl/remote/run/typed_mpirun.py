@@ -16,7 +16,8 @@ import tempfile
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.run import host_programs, mpirun_bootstrap, rank_wrapper
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.run import host_programs, mpirun_bootstrap
 from ipexctl.remote.run_files import run_folders
 
 OUTPUT = 64 << 10  # bytes of a daemon's last words

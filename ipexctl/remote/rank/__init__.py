@@ -1,0 +1,1 @@
+"""A rank: the program that starts it, its sockets."""

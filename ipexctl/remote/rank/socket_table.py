@@ -1,0 +1,155 @@
+"""The kernel's table of TCP sockets, and which of them a process has.
+
+`ss -ti` reads the same counters: netlink's sock_diag, without root. A socket that closes between
+two looks reports its last numbers in a message of its own. Kernels before 4.1 have no counters.
+"""
+
+import collections
+import os
+import socket
+import struct
+
+SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
+GET = 18  # TCPDIAG_GETSOCK: of both families, in one walk through the kernel's table
+BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
+DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
+ERROR, DONE = 2, 3
+SYN_SENT = 2
+# SYN_SENT, ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING
+OPEN = 1 << SYN_SENT | 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11
+AGAIN = 1  # the timer after which bytes are sent again
+CLOSED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY
+INFO = 2  # INET_DIAG_INFO: a struct tcp_info
+ACKED = 120  # where tcpi_bytes_acked is in it; tcpi_bytes_received follows
+HEAD = struct.Struct("=IHHII")
+REQUEST = struct.Struct("=xxxB48xI4x")  # struct inet_diag_req: what is asked, in which states
+MESSAGE = struct.Struct("=BBBBHH16s16s12x4xIIII")  # struct inet_diag_msg; ports are big-endian
+COUNTERS = struct.Struct("=QQ")
+UNACKED, LAST_ACK = 24, 56  # segments that were sent; milliseconds since the other end answered
+# sent, received: None where the kernel does not count them; waiting: bytes that the program has not
+# read, and that the other end has not acknowledged; unanswered: for how many seconds
+Connection = collections.namedtuple(
+    "Connection", "key uid inode sent received state retries waiting unanswered"
+)
+MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
+BUFFER = 4 << 20  # bytes of messages about closed sockets that may wait, if the kernel allows it
+LATEST = 4000  # sockets that closed since the last look; the rest is dropped
+
+
+class Sockets:
+    """The TCP sockets of this network namespace, and what went through each."""
+
+    def __init__(self):
+        self.closing = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG)
+        self.closing.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        self.closing.bind((0, CLOSED))
+        self.closing.setblocking(False)
+        self.missed = False  # the kernel had more to tell than it keeps
+
+    def close(self):
+        self.closing.close()
+
+    @staticmethod
+    def open():
+        """A Connection for each; raises OSError."""
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
+            link.settimeout(5.0)
+            body = REQUEST.pack(1 << (INFO - 1), OPEN)
+            link.send(HEAD.pack(HEAD.size + len(body), GET, DUMP, 1, 0) + body)
+            while True:
+                for kind, data in messages(link.recv(1 << 17)):
+                    if kind == ERROR:
+                        code = -struct.unpack_from("=i", data)[0]
+                        raise OSError(code, os.strerror(code))
+                    if kind == DONE:
+                        return
+                    if kind == GET:
+                        yield read(data)
+
+    def closed(self):
+        """The same of those that closed since the last call."""
+        for _ in range(LATEST):
+            try:
+                packet = self.closing.recv(1 << 14)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.missed = True
+                continue
+            for kind, data in messages(packet):
+                if kind == BY_FAMILY:
+                    yield read(data)
+
+
+def messages(packet):
+    at = 0
+    while at + HEAD.size <= len(packet):
+        size, kind, _, _, _ = HEAD.unpack_from(packet, at)
+        if size < HEAD.size:
+            return
+        yield kind, packet[at + HEAD.size : at + size]
+        at += (size + 3) & ~3
+
+
+def read(data):
+    family, state, timer, retries, here, there, own, other, *rest = MESSAGE.unpack_from(data)
+    unread, unsent, uid, inode = rest
+    key = (text(family, own), socket.ntohs(here), text(family, other), socket.ntohs(there))
+    sent = received = None
+    repeats = retries if timer == AGAIN else 0
+    unanswered = 0.0
+    at = MESSAGE.size
+    while at + 4 <= len(data):
+        size, kind = struct.unpack_from("=HH", data, at)
+        if size < 4:
+            break
+        if kind == INFO and size - 4 >= ACKED + COUNTERS.size:
+            sent, received = COUNTERS.unpack_from(data, at + 4 + ACKED)
+            if state == SYN_SENT:  # each wait for an answer is twice as long as the one before
+                unanswered = 2.0**repeats - 1
+            elif struct.unpack_from("=I", data, at + 4 + UNACKED)[0]:
+                unanswered = struct.unpack_from("=I", data, at + 4 + LAST_ACK)[0] / 1000.0
+        at += (size + 3) & ~3
+    waiting = (unread, unsent)
+    return Connection(key, uid, inode, sent, received, state, repeats, waiting, unanswered)
+
+
+def text(family, address):
+    if family == socket.AF_INET6 and address[:12] == MAPPED:
+        family, address = socket.AF_INET, address[12:]
+    return socket.inet_ntop(family, address[: 4 if family == socket.AF_INET else 16])
+
+
+def own_sockets(pid, wrapper):
+    """The sockets of a rank that it did not inherit from its wrapper."""
+    return inodes_of(pid) - sockets_of(wrapper)
+
+
+def inodes_of(pid):
+    """The sockets of a process and of those that it started."""
+    found, todo = set(), [pid]
+    while todo:
+        pid = todo.pop()
+        found |= sockets_of(pid)
+        try:
+            for task in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/children" % (pid, task)) as f:
+                    todo.extend(int(word) for word in f.read().split())
+        except (OSError, ValueError):
+            continue  # it has ended, or the kernel keeps no list of children
+    return found
+
+
+def sockets_of(pid):
+    found = set()
+    try:
+        for name in os.listdir("/proc/%d/fd" % pid):
+            try:
+                target = os.readlink("/proc/%d/fd/%s" % (pid, name))
+            except OSError:
+                continue  # closed meanwhile
+            if target.startswith("socket:["):
+                found.add(int(target[8:-1]))
+    except OSError:
+        pass  # it has ended
+    return found
