@@ -341,8 +341,24 @@ CASES = [
         where="train.py:61 in train",
     ),
     Case(
+        "a worker process that was killed, where the rank reads its queue",
+        Kind.WORKER,
+        [3],
+        [
+            *OTHERS,
+            late(
+                3,
+                frames([LIB + "multiprocessing/queues.py", 103, "get"]),
+                zombies=1,
+                syscall=[0, 9],
+                blocked_on={"what": "pipe", "path": "", "fs": "", "peer": ""},
+            ),
+        ],
+        doing="exited",
+    ),
+    Case(
         "a subprocess",
-        Kind.OUTSIDE,
+        Kind.BLOCKED_IO,
         [3],
         [*OTHERS, late(3, frames([LIB + "subprocess.py", 2011, "_wait"]), syscall=[61, 9])],
         doing="subprocess",

@@ -6,7 +6,7 @@ import re
 
 from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Kind
-from ipexctl.run.hang.rank_activity import Activity
+from ipexctl.run.hang.rank_activity import SUBPROCESS, Activity
 
 _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|gluster|fuse|9p|orangefs|afs")
 
@@ -33,6 +33,8 @@ def advice(kind: Kind, does: Activity | None, look: RankLook | None, detail: str
 
 
 def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
+    if does.thing == SUBPROCESS:
+        return _OUTSIDE[SUBPROCESS]
     if kind is Kind.BLOCKED_IO or (kind is Kind.OUTSIDE and look.state == "D"):
         return f"Likely: {_disk(look, detail)}"
     if kind is Kind.STOPPED and look.state == "t":
@@ -40,7 +42,7 @@ def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
     if kind is Kind.STOPPED and look.pid:
         return f"Continue it: ssh {detail} kill -CONT {look.pid}"
     if kind is Kind.WORKER and "has exited" in does.action:
-        return "Likely: a data loader worker was killed for lack of memory: check dmesg."
+        return "Likely: the worker was killed for lack of memory: check dmesg."
     if does.action.startswith("waiting for the file lock"):
         return _OUTSIDE["file lock"]
     if kind is Kind.OUTSIDE and does.thing:
@@ -70,7 +72,7 @@ def _disk(look: RankLook, host: str) -> str:
 
 _OUTSIDE = {
     "stdin": "A run has no input: remove input() or breakpoint() from the script.",
-    "subprocess": "Likely: the command that it started hangs.",
+    SUBPROCESS: "Likely: the command that it started hangs.",
     "socket": "Likely: a server outside the run does not answer; set a timeout.",
     "file lock": "Likely: another process holds the lock file.",
 }

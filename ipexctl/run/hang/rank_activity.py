@@ -10,6 +10,7 @@ from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.output.short_paths import shortened
 
 BUSY = 0.5  # CPUs
+SUBPROCESS = "subprocess"  # what such a rank waits for
 # The numbers of x86-64 and those of aarch64.
 _SLEEP, _WAIT_CHILD, _FUTEX = {35, 230, 101, 115}, {61, 247, 95, 260}, {202, 98}
 _FLOCK = {73, 32}
@@ -74,11 +75,14 @@ def activity(look: RankLook, master: str) -> Activity:
         return _loader(look, where)
     found = _outside(look, inner)
     if found:
-        return Activity(Kind.OUTSIDE, found[0], where, thing=found[1])
+        kind = Kind.BLOCKED_IO if found[1] == SUBPROCESS else Kind.OUTSIDE
+        return Activity(kind, found[0], where, thing=found[1])
     if _is_busy(look):
         return _busy(look, inner, where)
     if _syscall_is(look, _SLEEP) or "nanosleep" in look.wchan or _sleeps(look, place):
         return Activity(Kind.SLEEPING, _asleep(look), where)
+    if _dead_children(look) and any("/multiprocessing/" in f.path for f in inner):
+        return Activity(Kind.WORKER, "waiting for a worker process that has exited", where)
     if look.blocked_on and look.blocked_on.what in ("file", "pipe"):
         return _blocked(look, where)
     if (look.cpu or 0) >= BUSY:
@@ -176,8 +180,7 @@ def _blocked(look: RankLook, where: str) -> Activity:
 
 
 def _loader(look: RankLook, where: str) -> Activity:
-    dead = look.zombies or sum(child.exited or child.state == "Z" for child in look.children)
-    if dead:
+    if _dead_children(look):
         return Activity(Kind.WORKER, "waiting for a data loader worker that has exited", where)
     workers = [c for c in look.children if "data_worker" in c.name] or [*look.children]
     slowest = max(workers, key=_how_blocked, default=None)
@@ -188,6 +191,10 @@ def _loader(look: RankLook, where: str) -> Activity:
     inside = f"in {where_text(frame).replace(' in ', ' ')}" if frame else ""
     does = f" ({' '.join(filter(None, (state, inside)))})" if state or inside else ""
     return Activity(Kind.WORKER, f"waiting for data loader worker {slowest.pid}{does}", where)
+
+
+def _dead_children(look: RankLook) -> bool:
+    return bool(look.zombies) or any(child.exited or child.state == "Z" for child in look.children)
 
 
 def _how_blocked(child: Child) -> tuple[bool, bool]:
@@ -205,7 +212,7 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
         return "waiting for input", "stdin"
     if any(f.path.endswith("/subprocess.py") for f in inner) or _syscall_is(look, _WAIT_CHILD):
         named = next((f" ({c.name})" for c in look.children if c.name and not c.exited), "")
-        return f"waiting for a subprocess{named}", "subprocess"
+        return f"waiting for a subprocess{named}", SUBPROCESS
     of_file = (on is None or on.what in ("file", "")) and "poll" not in look.wchan
     locks = (_syscall_is(look, _FLOCK) and of_file) or re.search(
         "flock|posix_lock|lock_inode", look.wchan
