@@ -64,10 +64,10 @@ _AREAS = (  # the first that fits
     ("user_code/launchers/", "run"),
     ("remote/run", "run"),
     ("doctor/", "doctor"),
-    ("bench/", "bench"),
     ("remote/facts/", "doctor"),
     ("play/", "play"),
     ("remote/play/", "play"),
+    ("bench/", "bench"),
     ("lab/", "lab"),
     ("", "Settings, files and others"),
 )

@@ -11,7 +11,7 @@ LARGEST = 256 << 20  # bytes
 
 @dataclass(frozen=True)
 class AllreduceOptions:
-    backend: str = option("--backend NAME", "torch.distributed backend: gloo or ccl.", "gloo")
+    backend: str = option("--backend NAME", "Backend of torch.distributed: gloo or ccl.", "gloo")
     max_size: int = option(
         "--max-size SIZE",
         "Largest message: 64k, 16M (default: 256M).",

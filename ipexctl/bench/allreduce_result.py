@@ -79,7 +79,7 @@ class Heard:
         if kind == "size":
             size, count = count_or_none(line.get("size")), count_or_none(line.get("iterations"))
             average = positive(line.get("average"))
-            if size in SIZES and count and average and average >= SHORTEST:
+            if size and size in SIZES and count and average and average >= SHORTEST:
                 self.times.setdefault(size, {})[rank] = average, count
         elif kind == "compute" and (gflops := positive(line.get("gflops"))):
             self.rates[rank] = _rate(gflops, line)

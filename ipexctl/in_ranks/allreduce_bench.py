@@ -15,6 +15,7 @@ MARK = "ipexctl-allreduce:"
 SMALLEST, FACTOR = 4, 4  # bytes; each size is so many times the one before
 MOST = ((8 << 10, 1000), (1 << 20, 100), (1 << 62, 20))  # iterations of sizes up to this one
 LATENCY_BOUND = 64 << 10  # bytes; below it a larger one hardly takes longer
+BRIEF = 0.02  # share of the time for each size that is bound by latency
 WARM_UP = 10  # else the first size would pay for connections that are not open yet
 PRODUCT = 1024  # rows of the matrices by whose product a host's speed is measured
 PART_OF_MEMORY = 8  # gloo needs buffers beside the tensor, and others need memory, too
@@ -129,7 +130,7 @@ class Bench(object):
     def __init__(self, torch, distributed, seconds):
         self.torch, self.distributed = torch, distributed
         self.rank = distributed.get_rank()
-        self.end = time.perf_counter() + seconds
+        self.seconds, self.end = seconds, time.perf_counter() + seconds
 
     def check(self):
         """Whether the sum is right: a fast wrong one is worth nothing."""
@@ -177,7 +178,9 @@ class Bench(object):
             if why:
                 say("left", sizes=sizes[place:], why=why)
                 return
-            last = self.measure(size, self.left() / (len(sizes) - place))
+            share = self.left() / (len(sizes) - place)
+            brief = BRIEF * self.seconds if size <= LATENCY_BOUND else share
+            last = self.measure(size, min(share, brief))
 
     def warm_up(self):
         for _ in range(WARM_UP):

@@ -82,7 +82,7 @@ def _rest(found: Benchmark) -> Iterator[Text]:
         best = max(found.rows, key=lambda row: row.bus)
         text = f"bus bandwidth  {bits(best.bus)} at best, with {best.size:,} bytes"
         if link := slowest_rate(found.links):
-            text += f"; one TCP stream on the slowest link: {bits(link)}"
+            text += f"; the slowest link: {bits(link)}"
         yield Text(text)
     yield from links_line(found.links)
     rates = sorted((h.gflops, h.host, h.threads) for h in found.hosts if h.gflops)
@@ -91,7 +91,7 @@ def _rest(found: Benchmark) -> Iterator[Text]:
         text = f"compute  {least:.0f} GFLOP/s fp32 on {plain(slowest)}"
         text += f", {most:.0f} on {plain(fastest)}" if len(rates) > 1 else ""
         count = f"{threads or '?'} thread{'s' * (threads != 1)}"
-        yield Text(f"{text}, all at the same time; {count} per rank")
+        yield Text(f"{text}; {count} per rank")
 
 
 def document(found: Benchmark) -> dict[str, Any]:

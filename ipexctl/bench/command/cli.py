@@ -35,7 +35,7 @@ def _ports(text: str | None) -> Ports | None:
 def allreduce(
     *, target: Any, root: Root = "~/.ipexctl", options: AllreduceOptions, json: Json = False
 ) -> None:
-    """Measure all_reduce on every host, and name the slow host or link.
+    """Measure all_reduce, and name the slow host or link.
 
     The exit code is 1 if a slow host or link was found.
     """
