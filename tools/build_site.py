@@ -22,8 +22,9 @@ CONTENTS = {  # caption -> pages, in order
         "README", "docs/README", "docs/comparison", "docs/lab", "docs/troubleshooting", "docs/faq",
     ),
     "Guides": (
-        "docs/hosts", "docs/ssh", "docs/doctor", "docs/install", "docs/packages", "docs/offline",
-        "docs/use-env", "docs/environments", "docs/run", "docs/hangs", "docs/pasted-lines",
+        "docs/hosts", "docs/ssh", "docs/doctor", "docs/bench", "docs/install", "docs/packages",
+        "docs/offline", "docs/use-env", "docs/environments", "docs/run", "docs/hangs",
+        "docs/pasted-lines",
         "docs/frameworks",
         "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/migrate",
         "docs/guides/*", "examples/README", "docs/files", "docs/support",

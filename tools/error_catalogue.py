@@ -67,6 +67,7 @@ _AREAS = (  # the first that fits
     ("remote/facts/", "doctor"),
     ("play/", "play"),
     ("remote/play/", "play"),
+    ("bench/", "bench"),
     ("lab/", "lab"),
     ("", "Settings, files and others"),
 )

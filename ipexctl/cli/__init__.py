@@ -62,6 +62,9 @@ class Root(LazyGroup):
         "lab": Entry(
             "lab.cli:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS
         ),
+        "bench": Entry(
+            "bench.command.cli:bench_app", "Measure how fast the hosts exchange data.", HOSTS
+        ),
         "stacks": Entry(
             "install.command.cli:stacks",
             "Show the supported versions: which fit, and why others do not.",

@@ -52,12 +52,14 @@ _BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of
 
 @dataclass(frozen=True)
 class Options:
-    """`python` is the interpreter whose torch the level std measures; "": that of the stack."""
+    """`python` is the interpreter whose torch the level std measures; "": that of the stack.
+    `compute`: False, where it measures only what is between the hosts."""
 
     root: str = ROOT
     level: str = "quick"
     python: str = ""
     env: EnvChoice | None = None
+    compute: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
     measured = Measured()
     if options.level != "quick":
         alive = {host: seen[host.name].facts for host in fleet.alive}
-        measured = measure(fleet, alive, options.python, env)
+        measured = measure(fleet, alive, options.python, env, compute=options.compute)
     facts = tuple(one.facts for one in seen.values())
     return facts, peers, measured
 

@@ -56,15 +56,20 @@ if TYPE_CHECKING:
 
 
 def run(
-    target: Target, options: RunOptions, view: View, interrupts: Interrupts
+    target: Target,
+    options: RunOptions,
+    view: View,
+    interrupts: Interrupts,
+    script: Script | None = None,
 ) -> RunResult | Left:
-    """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went."""
+    """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went.
+    `script`: one of ours, instead of the one that the options name."""
     trace.mark("imported")
     options = checked(options)
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
     with trace.span("script"):
-        script = script_of(options)
+        script = script or script_of(options)
     run_id, held = new_run_id(), dict[str, tuple[Held, ...]]()
 
     def prepare(host: Host) -> Node:

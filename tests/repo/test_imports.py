@@ -18,7 +18,8 @@ PACKAGE = Path(__file__).parents[2] / "ipexctl"
 PURE = tuple(
     f"ipexctl.{name}"
     for name in """
-    base facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
+    base bench.allreduce_options bench.allreduce_result
+    facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files user_code
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.plan
     run.preflight_rules run.script
@@ -42,7 +43,7 @@ ONLY_IN = {
 }
 # Every room stands on these; they know no command. `cli` finds the commands by their names.
 BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "terminal")
-ROOMS = ("data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
+ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
 ROOMS += ("remove", "run", "shell", "support")
 # Of the code for hosts, what both sides must compute alike.
 SHARED = ("ipexctl.remote.data.content_chunks",)

@@ -29,6 +29,14 @@ EXAMPLES = {
         "ipexctl run torchrun --nproc-per-node 2 train.py",
         "ipexctl run --explain -n 8 train.py      # show the plan only",
     ),
+    "bench": (
+        "ipexctl bench allreduce -f hosts",
+        "ipexctl bench allreduce -f hosts --json",
+    ),
+    "bench allreduce": (
+        "ipexctl bench allreduce -f hosts",
+        "ipexctl bench allreduce -f hosts --max-size 16M --time 10s",
+    ),
     "hosts": (
         "ipexctl hosts -f hosts",
         "ipexctl hosts -f hosts --to ansible",

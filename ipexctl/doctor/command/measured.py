@@ -19,7 +19,9 @@ _HEADS = ("fp32 GFLOP/s", "bf16 GFLOP/s", "ratio", "copy GB/s", "threads")
 def measured(report: Report, *, verbose: bool) -> list[Text]:
     if report.level == "quick":
         return []
-    return [*_compute(report.measured.hosts, verbose=verbose), *_links(report, verbose=verbose)]
+    text = _compute(report.measured.hosts, verbose=verbose)
+    links = links_line(report.measured.links, verbose=verbose)
+    return [*text, *([Text()] if links else []), *links]
 
 
 def _compute(hosts: Sequence[HostBench], *, verbose: bool) -> list[Text]:
@@ -54,8 +56,9 @@ def _one(number: float | None) -> str:
     return f"{number:.0f}" if number >= 20 else f"{number:.1f}"
 
 
-def _links(report: Report, *, verbose: bool) -> list[Text]:
-    good = [link for link in report.measured.links if link.rate and link.latency]
+def links_line(links: Sequence[Link], *, verbose: bool = False) -> list[Text]:
+    """None where no link was measured."""
+    good = [link for link in links if link.rate and link.latency]
     if not good:
         return []
     rate = median(link.rate or 0.0 for link in good)
@@ -64,7 +67,7 @@ def _links(report: Report, *, verbose: bool) -> list[Text]:
     words = f"{len(good)} links  {bit_rate(rate)} and {seconds(latency)} median"
     if len(good) > 1:
         words += f", slowest {_pair(slowest)} {bit_rate(slowest.rate or 0.0)}"
-    text = [Text(), Text(words)]
+    text = [Text(words)]
     if verbose:
         for link in sorted(good, key=lambda link: link.rate or 0.0):
             line = f"  {_pair(link)}  {bit_rate(link.rate or 0)}  {seconds(link.latency or 0)}"

@@ -1,0 +1,39 @@
+"""What the user asks of `bench allreduce`: its options."""
+
+from __future__ import annotations
+
+from ipexctl.base.option import Seconds, option
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.run_options import Ports
+
+LARGEST = 256 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class AllreduceOptions:
+    backend: str = option("--backend NAME", "Backend of torch.distributed: gloo or ccl.", "gloo")
+    max_size: int = option(
+        "--max-size SIZE",
+        "Largest message: 64k, 16M (default: 256M).",
+        LARGEST,
+        typed=str | None,
+        show_default=False,
+    )
+    seconds: Seconds = option(
+        "--time TIME",
+        "Time for the measurement; sizes that do not fit are left out (default: 20s).",
+        Seconds(20),
+        show_default=False,
+    )
+    ppn: int = option(
+        "--ppn --nproc-per-node N", "Number of ranks per host.", 1, group="Ranks", least=1
+    )
+    ports: Ports | None = option(
+        "--ports FIRST-LAST",
+        "Port range to use where possible, for example 40000-40100.",
+        None,
+        group="Ranks",
+        typed=str | None,
+    )
+
+    root: str = "~/.ipexctl"  # what the command adds

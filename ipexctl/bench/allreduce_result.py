@@ -1,0 +1,388 @@
+"""What the ranks of `bench allreduce` printed, as numbers: a table, and the slow hosts and links.
+
+Lines come from hosts, so everything in them is checked. Limits, words and the choice whom to blame
+are those of the doctor's checks: they judge the links that it measured, and the speeds of hosts
+that ranks measured while all of them computed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from ipexctl.base.values import count_or_none, listed, plain
+from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.checks.perf import EQUALS, SLOW
+from ipexctl.doctor.checks.registry import Check, run
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.errors import InputError
+from ipexctl.facts import host_facts
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.measurements import HostBench, Link
+from ipexctl.facts.reader import positive
+from ipexctl.quick_dataclass import dataclass
+
+MARK = "ipexctl-allreduce:"  # as in in_ranks/allreduce_bench.py
+LONGEST = 4096  # characters of a line
+SIZES = tuple(4**k for k in range(1, 16))  # bytes
+SHORTEST = 1e-3  # microseconds
+BACKENDS = ("gloo", "ccl")
+STARVED = 0.7  # of a rank's threads: with fewer CPUs than that, others had them
+PAUSED = 0.05  # of the time, by the quota of the control group
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+# --- what the ranks printed ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What one rank computed while all others did the same."""
+
+    gflops: float
+    threads: int | None = None
+    cpus: float | None = None  # that it had, on average
+    paused: float = 0.0  # share of the time, by its control group's quota
+    heat: int = 0  # times that cores were throttled meanwhile
+
+
+@dataclass
+class Heard:
+    """Lines of all ranks of a run with `ranks` ranks."""
+
+    ranks: int
+    torch: str = ""
+    backend: str = ""
+    error: str = ""  # a slug: no-ccl, wrong-sum
+    why: str = ""
+    rates: dict[int, Rate] = field(default_factory=dict)
+    times: dict[int, dict[int, tuple[float, int]]] = field(default_factory=dict)
+    left: tuple[int, ...] = ()  # sizes that were not measured
+    left_why: str = ""  # time, memory
+
+    def add(self, rank: int, text: str) -> bool:
+        """Whether it was a line of our script."""
+        if not text.startswith(MARK):
+            return False
+        line = _parsed(text[len(MARK) : LONGEST])
+        if 0 <= rank < self.ranks:
+            self._take(rank, line)
+        return True
+
+    def _take(self, rank: int, line: Mapping[str, Any]) -> None:
+        kind = line.get("kind")
+        if kind == "size":
+            size, count = count_or_none(line.get("size")), count_or_none(line.get("iterations"))
+            average = positive(line.get("average"))
+            if size and size in SIZES and count and average and average >= SHORTEST:
+                self.times.setdefault(size, {})[rank] = average, count
+        elif kind == "compute" and (gflops := positive(line.get("gflops"))):
+            self.rates[rank] = _rate(gflops, line)
+        elif kind == "left" and line.get("why") in ("time", "memory"):
+            named = listed(line.get("sizes"))
+            self.left = tuple(size for size in SIZES if size in named)
+            self.left_why = line["why"]
+        elif kind == "rank":
+            self.torch = plain(line.get("torch"), 60)
+            self.backend = plain(line.get("backend"), 20)
+        elif kind == "error" and not self.error:
+            self.error = "no-ccl" if line.get("slug") == "no-ccl" else "wrong-sum"
+            self.why = plain(line.get("why"), 200)
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _rate(gflops: float, line: Mapping[str, Any]) -> Rate:
+    throttled, seconds = positive(line.get("throttled")), positive(line.get("seconds"))
+    return Rate(
+        gflops,
+        count_or_none(line.get("threads")) or None,
+        positive(line.get("cpus")),
+        min(1.0, throttled / seconds) if throttled and seconds else 0.0,
+        count_or_none(line.get("heat")) or 0,
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size, in OSU's columns: microseconds, over the averages of the ranks."""
+
+    size: int
+    average: float
+    least: float
+    most: float
+    iterations: int
+    bus: float  # bits per second on each link
+    of_link: float | None = None  # share of what the slowest link carried alone
+
+
+def rows(heard: Heard, link: float | None) -> tuple[Row, ...]:
+    """Sizes that all ranks measured. `link`: bits per second of the slowest link."""
+    found = []
+    for size, by_rank in sorted(heard.times.items()):
+        if len(by_rank) != heard.ranks:
+            continue
+        times = [average for average, _ in by_rank.values()]
+        mean = math.fsum(times) / len(times)
+        bus = bus_rate(size, mean, heard.ranks)
+        count = min(count for _, count in by_rank.values())
+        share = bus / link if link else None
+        found.append(Row(size, mean, min(times), max(times), count, bus, share))
+    return tuple(found)
+
+
+def bus_rate(size: int, microseconds: float, ranks: int) -> float:
+    """Bits per second that each link carries: of an all_reduce in a ring, 2(n-1)/n of the size."""
+    return size * 8 * 2 * (ranks - 1) / ranks / (microseconds * 1e-6)
+
+
+def slowest_rate(links: Iterable[Link]) -> float | None:
+    return min((link.rate for link in links if link.rate), default=None)
+
+
+# --- who is slow, and why ------------------------------------------------------------------------
+
+_SLOW_HOST = "PERF-001"
+# what was measured -> what it is called here
+_SLOW = {
+    _SLOW_HOST: "slow-host",
+    "PERF-005": "slow-link",
+    "PERF-006": "far-link",
+    "PERF-009": "broken-link",
+    "PERF-010": "lossy-link",
+}
+_OF_HOST = {
+    "LOAD-001": "busy", "LOAD-002": "busy", "LOAD-003": "busy", "LOAD-004": "busy",
+    "CORE-001": "few-cpus", "CORE-002": "few-cpus", "CPU-008": "few-cpus", "CORE-003": "cpu-quota",
+    "PWR-001": "frequency", "PWR-002": "frequency", "PWR-004": "frequency", "PWR-005": "frequency",
+    "PWR-003": "throttled",
+}  # fmt: skip
+_OF_LINK = {
+    "NET-013": "mtu", "NET-014": "mtu", "NET-025": "mtu",
+    "NET-027": "link-speed", "NET-028": "link-speed",
+}  # fmt: skip
+_THREADS = "remove OMP_NUM_THREADS from run.env in ipexctl.toml   (ipexctl config --show-origin)"
+_USED = frozenset((*_SLOW, *_OF_HOST, *_OF_LINK))
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something is slow, in the words of the doctor's check."""
+
+    slug: str
+    check: str
+    title: str
+    evidence: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class SlowPart:
+    """A host or a link for which the others wait. `host` "": of the cluster."""
+
+    kind: str  # host, link
+    slug: str
+    host: str
+    check: str
+    title: str
+    evidence: str
+    fix: str
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What the doctor saw and measured of the hosts, and which ranks each of them had."""
+
+    cluster: Cluster
+    ranks: Mapping[str, Sequence[int]]
+
+    def rates(self, heard: Heard) -> dict[str, float]:
+        """1e9 operations per second of each host, all its ranks together."""
+        found = {}
+        for host, ranks in self.ranks.items():
+            own = [heard.rates[r].gflops for r in ranks if r in heard.rates]
+            if own and len(own) == len(ranks):
+                found[host] = math.fsum(own)
+        return found
+
+    def with_rates(self, heard: Heard) -> Cluster:
+        """Without a number of threads: all hosts have the same work, with whatever they have."""
+        rates = self.rates(heard).items()
+        hosts = tuple(HostBench(host, "ok", torch=heard.torch, fp32=rate) for host, rate in rates)
+        return replace(self.cluster, measured=replace(self.cluster.measured, hosts=hosts))
+
+
+def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
+    """Links first: they slow down every size, hosts only what is computed in between."""
+    used = [check for name, check in _known().items() if name in _USED]
+    found = run(used, placed.with_rates(heard))
+    reasons = [(f.host, _reason(_OF_HOST[f.id], f)) for f in found if f.id in _OF_HOST]
+    reasons += _seen_by_ranks(placed, heard)
+    hosts = [f for f in found if f.id == _SLOW_HOST]
+    slow = {f.host for f in hosts}
+    hosts += (f for f in _explained(placed, heard, reasons) if f.host not in slow)
+    parts = [_part(f, (r for host, r in reasons if host == f.host)) for f in hosts]
+    slow = {f.host for f in hosts}
+    parts += (
+        SlowPart("host", r.slug, host, r.check, r.title, r.evidence, r.fix)
+        for host, r in reasons
+        if r.slug == "one-thread" and host not in slow
+    )
+    return (*_slow_links(found, len(placed.cluster.measured.links)), *parts)
+
+
+def _known() -> dict[str, Check]:
+    return {check.id: check for check in catalogue()}
+
+
+def _reason(slug: str, f: Finding) -> Reason:
+    return Reason(slug, f.id, f.title, f.evidence, str(f.fix))
+
+
+def _part(f: Finding, reasons: Iterable[Reason]) -> SlowPart:
+    kind = "host" if f.id == _SLOW_HOST else "link"
+    slug = {**_SLOW, **_OF_LINK}[f.id]
+    first: dict[str, Reason] = {}
+    for reason in reasons:
+        first.setdefault(reason.slug, reason)
+    own = tuple(first.values())
+    return SlowPart(kind, slug, f.host, f.id, f.title, f.evidence, str(f.fix), own)
+
+
+def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
+    """What the kernel says of links explains slow ones. Without such, an MTU that does not fit is a
+    slow part, and different speeds are, where too few links were measured to compare them."""
+    facts = [f for f in found if f.id in _OF_LINK]
+    slow = [f for f in found if f.id in _SLOW and f.id != _SLOW_HOST]
+    for f in slow:
+        yield _part(f, (_reason(_OF_LINK[g.id], g) for g in facts if g.host in (f.host, "")))
+    for f in facts if not slow else ():
+        compared = _OF_LINK[f.id] == "link-speed" and links >= EQUALS
+        if f.severity is not Severity.NOTE and not compared:
+            yield _part(f, ())
+
+
+def _seen_by_ranks(placed: Placed, heard: Heard) -> Iterator[tuple[str, Reason]]:
+    """What a host's ranks noticed while all computed."""
+    known, facts_of = _known(), placed.cluster.facts_of
+    machines = [f.boot_id for f in placed.cluster.hosts if f.boot_id]
+    for host, ranks in placed.ranks.items():
+        rates = [heard.rates[r] for r in ranks if r in heard.rates]
+        facts = facts_of(host)
+        shared = facts is not None and machines.count(facts.boot_id) > 1
+        for slug, name, evidence in _noticed(rates, facts, shared=shared):
+            about = known[name]
+            fix = _THREADS if slug == "one-thread" else str(about.fix)
+            yield host, Reason(slug, name, about.title, evidence, fix)
+
+
+def _noticed(
+    rates: Sequence[Rate], facts: Facts | None, *, shared: bool
+) -> Iterator[tuple[str, str, str]]:
+    """(slug, check, evidence). `shared`: hosts on one machine keep each other busy."""
+    cores = host_facts.cores(facts) if facts else None
+    threads = max((r.threads or 0 for r in rates), default=0)
+    if threads == 1 and cores and cores >= 2 * len(rates):
+        yield "one-thread", "SOFT-018", f"1 thread in each rank, {cores} cores"
+    if paused := max((r.paused for r in rates if r.paused > PAUSED), default=0.0):
+        yield "cpu-quota", "CORE-003", f"paused for {paused:.0%} of the time"
+    elif not shared:
+        had = [(r.cpus, r.threads) for r in rates if r.cpus and r.threads]
+        cpus, wanted = min(had, key=lambda one: one[0] / one[1], default=(1.0, 1))
+        if cpus < STARVED * wanted:
+            yield "busy", "LOAD-001", f"{wanted} threads got {cpus:.1f} CPUs"
+    if hot := max((r.heat for r in rates), default=0):
+        yield "throttled", "PWR-003", f"throttled {hot} times while it computed"
+
+
+def _explained(
+    placed: Placed, heard: Heard, reasons: Sequence[tuple[str, Reason]]
+) -> Iterator[Finding]:
+    """Slow hosts among too few equal ones to tell: those with a reason that the fastest lacks."""
+    about, rates = _known()[_SLOW_HOST], placed.rates(heard)
+    slugs: dict[str, set[str]] = {host: set() for host in rates}
+    models: dict[str, list[str]] = {}
+    for host, reason in reasons:
+        slugs.setdefault(host, set()).add(reason.slug)
+    for facts in placed.cluster.hosts:
+        if facts.host in rates:
+            models.setdefault(facts.cpu.model_name, []).append(facts.host)
+    for hosts in models.values():
+        best = max(hosts, key=lambda host: rates[host])
+        for host in hosts:
+            if rates[host] < SLOW * rates[best] and slugs[host] - slugs[best]:
+                text = f"fp32 {rates[host]:.0f} GFLOP/s, {rates[best]:.0f} on {best}"
+                yield Finding(
+                    _SLOW_HOST, Severity.WARN, host, about.title, text, about.why, about.fix
+                )
+
+
+# --- the outcome ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HostRate:
+    host: str
+    ranks: int
+    gflops: float | None
+    threads: int | None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """`code`: of the run; 0 if all ranks ended well."""
+
+    run_id: str
+    code: int
+    backend: str
+    torch: str
+    ranks: int
+    rows: tuple[Row, ...]
+    left: tuple[int, ...]
+    left_why: str
+    hosts: tuple[HostRate, ...]
+    links: tuple[Link, ...]
+    slow: tuple[SlowPart, ...]
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        return self.code or int(bool(self.slow))
+
+
+def host_rates(placed: Placed, heard: Heard) -> tuple[HostRate, ...]:
+    rates = placed.rates(heard)
+    return tuple(
+        HostRate(host, len(ranks), rates.get(host), _threads(heard, ranks))
+        for host, ranks in placed.ranks.items()
+    )
+
+
+def _threads(heard: Heard, ranks: Iterable[int]) -> int | None:
+    found = {heard.rates[r].threads for r in ranks if r in heard.rates}
+    return min((n for n in found if n), default=None)
+
+
+def read_size(text: str) -> int:
+    """4, 64k, 16M, 1GiB. Raises InputError."""
+    found = re.fullmatch(r"(\d{1,10})([kmg]?)(?:i?b)?", text.strip().lower(), re.ASCII)
+    size = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not SIZES[0] <= size <= SIZES[-1]:
+        raise InputError(
+            f"--max-size {text}: not a size from 4 bytes to 1 GiB",
+            hint="--max-size 16M",
+            slug="size-invalid",
+        )
+    return size

@@ -1,0 +1,1 @@
+"""The options of bench, and what it prints."""

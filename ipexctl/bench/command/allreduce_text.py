@@ -1,0 +1,123 @@
+"""What `bench allreduce` prints: what is slow and why, OSU's table, what links and hosts can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from ipexctl.base.sizes import duration, size
+from ipexctl.bench.allreduce_result import Benchmark, Row, SlowPart, slowest_rate
+from ipexctl.doctor.command.measured import bits, links_line
+from ipexctl.errors import EXIT_INTERRUPTED
+from ipexctl.facts.host_facts import plain
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.terminal.console import print_lines, stdout_console
+
+_HEADS = ("Avg (us)", "Min (us)", "Max (us)", "Iterations", "Mbit/s")
+_LEFT = {"time": "they would take longer than --time", "memory": "the hosts lack memory for them"}
+
+
+def show(found: Benchmark) -> None:
+    console = stdout_console()
+    print_lines(console, _answer(found))
+    for row in _table(found):
+        console.print(row, soft_wrap=True)
+    print_lines(console, _rest(found))
+
+
+def _answer(found: Benchmark) -> Iterator[Text]:
+    ranks = f"{found.ranks} ranks on {len(found.hosts)} host{'s' * (len(found.hosts) != 1)}"
+    about = f" · {found.backend} · {ranks} · {duration(found.seconds)}"
+    if found.code:
+        words = "interrupted" if found.code == EXIT_INTERRUPTED else "the run failed"
+        yield Text(words, "bold red").append(about, "not bold default")
+    elif not found.slow:
+        yield Text("no slow host or link", "bold green").append(about, "not bold default")
+    else:
+        names = fold(dict.fromkeys(part.host for part in found.slow if part.host))
+        text = f"slow: {plain(names) or 'the network'}"
+        yield Text(text, "bold yellow").append(about, "not bold default")
+    for part in found.slow:
+        yield from _part(part)
+
+
+def _part(part: SlowPart) -> Iterator[Text]:
+    where = f"{plain(part.host)}: " if part.host else ""
+    yield Text(f"{where}{part.title} ({part.check}): {plain(part.evidence)}")
+    for reason in part.reasons:
+        yield Text(f"  why {reason.title} ({reason.check}): {plain(reason.evidence)}")
+    for fix in dict.fromkeys(f for f in (*(r.fix for r in part.reasons), part.fix) if f):
+        for line in fix.splitlines():
+            yield Text(f"  fix {plain(line)}")
+
+
+def _table(found: Benchmark) -> Iterator[Text]:
+    """Whoever reads OSU's output can read it: a # before the heads, then numbers."""
+    if not found.rows:
+        return
+    with_link = any(row.of_link is not None for row in found.rows)
+    heads = "".join(f"{head:>13}" if i < 3 else f"{head:>11}" for i, head in enumerate(_HEADS))
+    yield Text()
+    yield Text(f"{'# Size':<10}{heads}{'  % link' if with_link else ''}", "bold")
+    for row in found.rows:
+        yield Text(_numbers(row))
+    yield Text()
+
+
+def _numbers(row: Row) -> str:
+    times = "".join(f"{number:>13.2f}" for number in (row.average, row.least, row.most))
+    share = "" if row.of_link is None else f"{row.of_link * 100:>8.0f}"
+    rate = row.bus / 1e6
+    return f"{row.size:<10}{times}{row.iterations:>11}{rate:>11.{1 if rate < 100 else 0}f}{share}"
+
+
+def _rest(found: Benchmark) -> Iterator[Text]:
+    if found.left:
+        sizes = ", ".join(size(n) if n >= 1024 else f"{n} bytes" for n in found.left)
+        yield Text(f"not measured: {sizes}; {_LEFT.get(found.left_why, 'unknown reason')}", "dim")
+    if found.rows:
+        best = max(found.rows, key=lambda row: row.bus)
+        text = f"bus bandwidth  {bits(best.bus)} at best, with {best.size:,} bytes"
+        if link := slowest_rate(found.links):
+            text += f"; the slowest link: {bits(link)}"
+        yield Text(text)
+    yield from links_line(found.links)
+    rates = sorted((h.gflops, h.host, h.threads) for h in found.hosts if h.gflops)
+    if rates:
+        (least, slowest, threads), (most, fastest, _) = rates[0], rates[-1]
+        text = f"compute  {least:.0f} GFLOP/s fp32 on {plain(slowest)}"
+        text += f", {most:.0f} on {plain(fastest)}" if len(rates) > 1 else ""
+        count = f"{threads or '?'} thread{'s' * (threads != 1)}"
+        yield Text(f"{text}; {count} per rank")
+
+
+def document(found: Benchmark) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "benchmark": "allreduce",
+        "run_id": found.run_id,
+        "backend": found.backend,
+        "torch": found.torch,
+        "ranks": found.ranks,
+        "sizes": [
+            {
+                "size": row.size,
+                "average_us": round(row.average, 3),
+                "min_us": round(row.least, 3),
+                "max_us": round(row.most, 3),
+                "iterations": row.iterations,
+                "bus_bits_per_second": round(row.bus),
+                "share_of_link": None if row.of_link is None else round(row.of_link, 4),
+            }
+            for row in found.rows
+        ],
+        "not_measured": {"sizes": list(found.left), "reason": found.left_why or None},
+        "hosts": [asdict(host) for host in found.hosts],
+        "links": [asdict(link) for link in found.links],
+        "slow": [asdict(part) for part in found.slow],
+        "seconds": round(found.seconds, 3),
+        "exit_code": found.exit_code,
+    }

@@ -1,0 +1,49 @@
+"""The options of bench."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ipexctl.bench.allreduce_options import LARGEST, AllreduceOptions
+from ipexctl.cli.help.help_layout import CommandGroup
+from ipexctl.cli.options import Json, Root, end, note, on_hosts
+from ipexctl.run.plan.run_options import Ports
+
+bench_app = CommandGroup(name="bench", help="Measure how fast the hosts exchange data.")
+
+
+@bench_app.callback()
+def _bench() -> None:
+    """Measure how fast the hosts exchange data."""
+
+
+def _size(text: str | None) -> int:
+    from ipexctl.bench.allreduce_result import read_size
+
+    return LARGEST if text is None else read_size(text)
+
+
+def _ports(text: str | None) -> Ports | None:
+    from ipexctl.run.plan.port_plan import read_ports
+
+    return None if text is None else read_ports(text)
+
+
+@bench_app.command()
+@on_hosts(readers={"max_size": _size, "ports": _ports})
+def allreduce(
+    *, target: Any, root: Root = "~/.ipexctl", options: AllreduceOptions, json: Json = False
+) -> None:
+    """Measure all_reduce, and name the slow host or link.
+
+    The exit code is 1 if a slow host or link was found.
+    """
+    from ipexctl.bench.allreduce import bench
+    from ipexctl.bench.command.allreduce_text import document, show
+    from ipexctl.run.command.stream import PlainView
+    from ipexctl.run.watch.run_watchers import counted_interrupts
+
+    options = replace(options, root=root)
+    found = bench(target, options, PlainView(aside=True), counted_interrupts, note)
+    end(found, document, show, json=json)

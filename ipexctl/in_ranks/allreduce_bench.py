@@ -1,0 +1,233 @@
+"""The script that the ranks of `ipexctl bench allreduce` run: all_reduce of growing sizes.
+
+Its argument is a JSON object: backend, max_size (bytes), seconds, compute (seconds). Each rank
+prints one line of JSON after MARK for each result; ipexctl/bench/allreduce_result.py reads them.
+All ranks do the same steps: what depends on a clock, rank 0 decides for all.
+"""
+
+import glob
+import json
+import os
+import sys
+import time
+
+MARK = "ipexctl-allreduce:"
+SMALLEST, FACTOR = 4, 4  # bytes; each size is so many times the one before
+MOST = ((8 << 10, 1000), (1 << 20, 100), (1 << 62, 20))  # iterations of sizes up to this one
+LATENCY_BOUND = 64 << 10  # bytes; below it a larger one hardly takes longer
+BRIEF = 0.02  # share of the time for each size that is bound by latency
+WARM_UP = 10  # else the first size would pay for connections that are not open yet
+PRODUCT = 1024  # rows of the matrices by whose product a host's speed is measured
+PART_OF_MEMORY = 8  # gloo needs buffers beside the tensor, and others need memory, too
+BINDINGS = ("oneccl_bindings_for_pytorch", "torch_ccl")  # the second is older
+
+
+def say(kind, **fields):
+    fields["kind"] = kind
+    print(MARK + json.dumps(fields), flush=True)
+
+
+def load_backend(name):
+    """Importing the bindings adds the backend `ccl` to torch."""
+    for module in BINDINGS if name == "ccl" else ():
+        try:
+            __import__(module)
+            return
+        except ImportError:
+            continue
+    if name == "ccl":
+        say("error", slug="no-ccl", why="no oneCCL bindings in this environment")
+        sys.exit(1)
+
+
+# --- what a host computes while all are busy -----------------------------------------------------
+
+
+def throttled_seconds():
+    """For which the control group of this process, or one above it, was paused for its quota."""
+    found = None
+    for path in control_groups():
+        try:
+            with open(os.path.join(path, "cpu.stat")) as file:
+                values = dict(line.split()[:2] for line in file if len(line.split()) == 2)
+        except (OSError, ValueError):
+            continue
+        for name, unit in (("throttled_usec", 1e6), ("throttled_time", 1e9)):
+            if values.get(name, "").isdigit():
+                found = max(found or 0.0, int(values[name]) / unit)
+    return found
+
+
+def control_groups():
+    try:
+        with open("/proc/self/cgroup") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return
+    for parts in lines:
+        if len(parts) != 3 or not (parts[1] == "" or "cpu" in parts[1].split(",")):
+            continue
+        top = "/sys/fs/cgroup" if parts[1] == "" else "/sys/fs/cgroup/" + parts[1]
+        path = parts[2].rstrip("/")
+        while True:
+            yield top + path
+            if not path:
+                break
+            path = path.rpartition("/")[0]
+
+
+def heat():
+    """How often the cores were throttled since boot; None on machines that do not count it."""
+    pattern = "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
+    counts = []
+    for path in glob.glob(pattern)[:256]:
+        try:
+            with open(path) as file:
+                counts.append(int(file.read()))
+        except (OSError, ValueError):
+            continue
+    return sum(counts) if counts else None
+
+
+def since(now, before):
+    return None if now is None or before is None else max(0, now - before)
+
+
+def compute(torch, distributed, seconds):
+    a, b = torch.ones(PRODUCT, PRODUCT), torch.ones(PRODUCT, PRODUCT)
+    torch.mm(a, b)
+    distributed.barrier()
+    paused, hot, used = throttled_seconds(), heat(), time.process_time()
+    began, turns, took = time.perf_counter(), 0, 0.0
+    while took < seconds or not turns:
+        torch.mm(a, b)
+        turns += 1
+        took = max(time.perf_counter() - began, 1e-6)
+    say(
+        "compute",
+        gflops=2e-9 * PRODUCT**3 * turns / took,
+        threads=torch.get_num_threads(),
+        cpus=(time.process_time() - used) / took,
+        throttled=since(throttled_seconds(), paused),
+        seconds=took,
+        heat=since(heat(), hot),
+    )
+    distributed.barrier()
+
+
+# --- all_reduce ----------------------------------------------------------------------------------
+
+
+def available():
+    try:
+        with open("/proc/meminfo") as file:
+            return next(int(r.split()[1]) << 10 for r in file if r.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+class Bench(object):
+    def __init__(self, torch, distributed, seconds):
+        self.torch, self.distributed = torch, distributed
+        self.rank = distributed.get_rank()
+        self.seconds, self.end = seconds, time.perf_counter() + seconds
+
+    def check(self):
+        """Whether the sum is right: a fast wrong one is worth nothing."""
+        number = self.distributed.get_world_size()
+        value = self.torch.full((4,), float(self.rank + 1))
+        self.distributed.all_reduce(value)
+        if value.tolist() != [number * (number + 1) / 2.0] * 4:
+            say("error", slug="wrong-sum", why="all_reduce of 1..%d gave %s" % (number, value[0]))
+            sys.exit(1)
+
+    def least(self, number):
+        """The smallest of all ranks' numbers."""
+        value = self.torch.tensor([number], dtype=self.torch.int64)
+        self.distributed.all_reduce(value, op=self.distributed.ReduceOp.MIN)
+        return int(value[0])
+
+    def decided(self, number):
+        """Rank 0's number, for all."""
+        value = self.torch.tensor([number], dtype=self.torch.int64)
+        self.distributed.broadcast(value, 0)
+        return int(value[0])
+
+    def timed(self, tensor):
+        self.distributed.barrier()
+        began = time.perf_counter()
+        self.distributed.all_reduce(tensor)
+        return time.perf_counter() - began
+
+    def left(self):
+        return max(0.0, self.end - time.perf_counter())
+
+    def run(self, largest):
+        memory = self.least(available() // (PART_OF_MEMORY * local_ranks()))
+        sizes = []  # type: list
+        while SMALLEST * FACTOR ** len(sizes) <= largest:
+            sizes.append(SMALLEST * FACTOR ** len(sizes))
+        self.warm_up()
+        last, why = 0.0, ""
+        for place, size in enumerate(sizes):
+            expected = last * (FACTOR if size > LATENCY_BOUND else 1)
+            if size > memory:
+                why = "memory"
+            elif not self.decided(int(expected <= self.left())):
+                why = "time"
+            if why:
+                say("left", sizes=sizes[place:], why=why)
+                return
+            share = self.left() / (len(sizes) - place)
+            brief = BRIEF * self.seconds if size <= LATENCY_BOUND else share
+            last = self.measure(size, min(share, brief))
+
+    def warm_up(self):
+        for _ in range(WARM_UP):
+            self.timed(self.torch.zeros(1))
+
+    def measure(self, size, share):
+        """The mean of one all_reduce on this rank, in seconds. Few at a time: how many more fit
+        into this size's share of the time is seen again and again. The first one is left out."""
+        tensor = self.torch.zeros(size // 4).fill_(0)  # its pages are there now
+        most = next(count for limit, count in MOST if size <= limit)
+        began = time.perf_counter()
+        times = [self.timed(tensor)]
+        while True:
+            took = time.perf_counter() - began
+            more = int((share - took) / (took / len(times)) / 2)
+            more = self.decided(max(0, min(most + 1 - len(times), more)))
+            if not more:
+                break
+            times += [self.timed(tensor) for _ in range(more)]
+        times = times[1:] or times
+        mean = sum(times) / len(times)
+        say("size", size=size, iterations=len(times), average=mean * 1e6)
+        return mean
+
+
+def local_ranks():
+    try:
+        return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    except ValueError:
+        return 1
+
+
+def main():
+    asked = json.loads(sys.argv[1])
+    import torch  # type: ignore
+    import torch.distributed as distributed  # type: ignore
+
+    load_backend(asked["backend"])
+    distributed.init_process_group(asked["backend"])
+    bench = Bench(torch, distributed, asked["seconds"])
+    bench.check()
+    say("rank", torch=torch.__version__, backend=distributed.get_backend())
+    compute(torch, distributed, asked["compute"])
+    bench.run(asked["max_size"])
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""bench allreduce: what ranks print becomes numbers, and the slow host or link has a reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipexctl.bench import allreduce_result as core
+from ipexctl.bench.allreduce_result import MARK, Heard, Placed, read_size, rows, slow_parts
+from ipexctl.bench.command.allreduce_text import document, show
+from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.errors import InputError
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.measurements import Link, Losses, Measured
+from ipexctl.facts.system_facts import Load, Power
+from ipexctl.in_ranks import allreduce_bench
+from tests import made
+
+NAMES = ("n1", "n2", "n3", "n4")
+
+
+def line(kind: str, **fields: Any) -> str:
+    return MARK + json.dumps({"kind": kind, **fields})
+
+
+def host(name: str, *, quota: float | None = None, speed: int | None = None, **state: Any) -> Facts:
+    """A machine of its own with 4 cores."""
+    found = made.facts(name, address=f"10.0.0.{NAMES.index(name) + 1}")
+    nics = tuple(replace(n, speed=speed, mtu=state.pop("mtu", n.mtu)) for n in found.net.nics)
+    return replace(
+        found,
+        boot_id=state.pop("boot", f"boot of {name}"),
+        cpu=replace(found.cpu, quota=quota),
+        net=replace(found.net, nics=nics),
+        condition=replace(found.condition, **state),
+    )
+
+
+def ring(names: tuple[str, ...] = NAMES, **rates: float) -> tuple[Link, ...]:
+    pairs = zip(names, (*names[1:], names[0]), strict=True)
+    return tuple(Link(a, b, 1e-4, rates.get(a + b, 9.4e9)) for a, b in pairs)
+
+
+def told(
+    computed: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    facts: tuple[Facts, ...] = (),
+    links: tuple[Link, ...] = (),
+    losses: tuple[Losses, ...] = (),
+    names: tuple[str, ...] = NAMES,
+) -> list[tuple[str, str, str, tuple[str, ...]]]:
+    """Of one rank per host: (kind, slug, host, slugs of the reasons). `computed`: what differs."""
+    special = {f.host: f for f in facts}
+    hosts = tuple(special.get(name) or host(name) for name in names)
+    heard = Heard(len(names))
+    for rank, name in enumerate(names):
+        good = {"gflops": 100.0, "threads": 4, "cpus": 3.9, "throttled": 0.0, "seconds": 2.0}
+        assert heard.add(rank, line("compute", **{**good, **(computed or {}).get(name, {})}))
+    cluster = Cluster(hosts, measured=Measured(links=links or ring(names), losses=losses))
+    placed = Placed(cluster, {name: [rank] for rank, name in enumerate(names)})
+    return [
+        (p.kind, p.slug, p.host, tuple(r.slug for r in p.reasons))
+        for p in slow_parts(placed, heard)
+    ]
+
+
+SLOW = {"gflops": 40.0}
+BUSY = Load(average=(4.0, 4.0, 4.0), busy=3.5, top=(("burn", 3.5),))
+GIGABIT = tuple(host(n, speed=1000 if n == "n2" else 10000) for n in NAMES)
+FOUND = [
+    pytest.param(told(), [], id="nothing"),
+    pytest.param(
+        told(links=ring(n1n2=4e7, n2n3=4e7)),
+        [("link", "slow-link", "n2", ())],
+        id="one host's links",
+    ),
+    pytest.param(
+        told(links=ring(n1n2=9.4e8, n2n3=9.4e8), facts=GIGABIT),
+        [("link", "slow-link", "n2", ("link-speed",))],
+        id="gigabit in a faster cluster",
+    ),
+    pytest.param(
+        told(links=ring(("n1", "n2")), names=("n1", "n2"), facts=GIGABIT[:2]),
+        [("link", "link-speed", "", ())],
+        id="too few links to compare, and cards of different speeds",
+    ),
+    pytest.param(
+        told(links=ring(), facts=GIGABIT), [], id="different cards, and links that are equally fast"
+    ),
+    pytest.param(
+        told(facts=(host("n3", mtu=9000),)), [("link", "mtu", "", ())], id="different MTUs"
+    ),
+    pytest.param(
+        told(losses=(Losses("n1", "n2", 1000, 20),)),
+        [("link", "lossy-link", "n1", ())],
+        id="lost packets",
+    ),
+    pytest.param(
+        told(links=ring(n3n4=0.0) + (Link("n3", "n4", 0.012, 9e9),)),
+        [("link", "far-link", "n3", ())],
+        id="a high latency",
+    ),
+    pytest.param(told({"n3": SLOW}), [("host", "slow-host", "n3", ())], id="a slow host"),
+    pytest.param(
+        told({"n3": SLOW}, facts=(host("n3", load=BUSY),)),
+        [("host", "slow-host", "n3", ("busy",))],
+        id="a busy host, seen by the doctor",
+    ),
+    pytest.param(
+        told({"n3": {**SLOW, "cpus": 1.5}}),
+        [("host", "slow-host", "n3", ("busy",))],
+        id="a busy host, seen by its rank",
+    ),
+    pytest.param(
+        told({"n3": {**SLOW, "throttled": 0.8}}, facts=(host("n3", quota=1.5),)),
+        [("host", "slow-host", "n3", ("cpu-quota",))],
+        id="a quota",
+    ),
+    pytest.param(
+        told({"n2": SLOW}, facts=(host("n2", quota=1.5),), names=("n1", "n2")),
+        [("host", "slow-host", "n2", ("cpu-quota",))],
+        id="a quota on one of two hosts",
+    ),
+    pytest.param(told({"n2": SLOW}, names=("n1", "n2")), [], id="two hosts and no reason"),
+    pytest.param(
+        told({"n4": {**SLOW, "heat": 7}}),
+        [("host", "slow-host", "n4", ("throttled",))],
+        id="heat",
+    ),
+    pytest.param(
+        told({"n4": SLOW}, facts=(host("n4", power=Power(throttled=500)),)),
+        [("host", "slow-host", "n4", ("throttled",))],
+        id="heat since boot",
+    ),
+    pytest.param(
+        told({"n1": {"gflops": 25.0, "threads": 1, "cpus": 1.0}}),
+        [("host", "slow-host", "n1", ("one-thread",))],
+        id="OMP_NUM_THREADS=1 on one host",
+    ),
+    pytest.param(
+        told({n: {"threads": 1, "cpus": 1.0} for n in NAMES}),
+        [("host", "one-thread", n, ()) for n in NAMES],
+        id="OMP_NUM_THREADS=1 everywhere",
+    ),
+    pytest.param(
+        told({"n2": {"gflops": 40.0, "cpus": 1.0}}, facts=tuple(host(n, boot="1") for n in NAMES)),
+        [],
+        id="containers on one machine keep each other busy",
+    ),
+    pytest.param(
+        told({"n3": SLOW}, links=ring(n1n2=4e7, n2n3=4e7)),
+        [("link", "slow-link", "n2", ()), ("host", "slow-host", "n3", ())],
+        id="both",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "expected"), FOUND)
+def test_whom_the_others_wait_for_and_why(found: Any, expected: Any) -> None:
+    assert found == expected
+
+
+# --- the numbers ---------------------------------------------------------------------------------
+
+
+def test_a_row_is_over_the_averages_of_all_ranks() -> None:
+    heard = Heard(4)
+    for rank, average in enumerate((90.0, 100.0, 110.0, 100.0)):
+        heard.add(rank, line("size", size=1 << 20, iterations=10 + rank, average=average))
+    heard.add(0, line("size", size=4, iterations=10, average=1.0))  # the others have not ended it
+    (row,) = rows(heard, 2e11)
+    assert (row.size, row.average, row.least, row.most, row.iterations) == (
+        1 << 20, 100.0, 90.0, 110.0, 10
+    )  # fmt: skip
+    assert row.bus == pytest.approx((1 << 20) * 8 * 1.5 / 100e-6)
+    assert row.of_link == pytest.approx(row.bus / 2e11)
+    assert rows(heard, None)[0].of_link is None
+
+
+def test_a_ring_of_two_sends_each_byte_once() -> None:
+    assert core.bus_rate(1000, 1.0, 2) == pytest.approx(8e9)
+
+
+ODD = [
+    "", "null", "[]", "[" * 3000, "{}", '{"kind": []}', '{"kind": "size"}', "\0", "{" * 9000,
+    '{"kind": "size", "size": 5, "iterations": 1, "average": 1}',
+    '{"kind": "size", "size": 4, "iterations": 1, "average": 1e-320}',
+    '{"kind": "size", "size": 4, "iterations": 1, "average": NaN}',
+    '{"kind": "size", "size": 4, "iterations": true, "average": 1}',
+    '{"kind": "size", "size": 4, "iterations": 1, "average": -1}',
+    '{"kind": "compute", "gflops": Infinity}', '{"kind": "compute", "gflops": "fast"}',
+    '{"kind": "left", "why": {}, "sizes": 4}', '{"kind": "left", "why": "time", "sizes": [[], {}]}',
+    '{"kind": "rank", "torch": 3, "backend": null}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_nonsense_of_a_rank_is_no_number(text: str) -> None:
+    heard = Heard(1)
+    assert heard.add(0, MARK + text)
+    assert (heard.rates, heard.times, heard.left, heard.error) == ({}, {}, (), "")
+
+
+@given(st.text(), st.integers())
+def test_no_line_of_a_rank_is_a_bug_of_ours(text: str, rank: int) -> None:
+    heard = Heard(2)
+    assert heard.add(rank, MARK + text)
+    assert not heard.add(rank, f"x{text}")
+
+
+def test_a_rank_that_does_not_exist_is_not_counted() -> None:
+    heard = Heard(1)
+    heard.add(7, line("compute", gflops=1.0))
+    heard.add(-1, line("compute", gflops=1.0))
+    assert heard.rates == {}
+
+
+def test_an_error_of_a_rank_has_a_slug_of_ours() -> None:
+    heard = Heard(2)
+    heard.add(1, line("error", slug="no-ccl", why="no\x1b[2Jne"))
+    heard.add(0, line("error", slug="wrong-sum", why="later"))
+    assert (heard.error, "\x1b" in heard.why) == ("no-ccl", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4", 4),
+        ("64k", 65536),
+        ("16M", 16 << 20),
+        ("1GiB", 1 << 30),
+        ("8 b", 0),
+        ("256mb", 256 << 20),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
+    if size:
+        assert read_size(text) == size
+        return
+    with pytest.raises(InputError) as raised:
+        read_size(text)
+    assert raised.value.slug == "size-invalid"
+
+
+@pytest.mark.parametrize("text", ["", "3", "2G", "-4", "1.5M", "٤k", "9" * 20])
+def test_other_sizes_are_refused(text: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read_size(text)
+    assert raised.value.slug == "size-invalid"
+
+
+# --- the script of the ranks ---------------------------------------------------------------------
+
+
+def test_both_sides_agree_on_the_mark_and_on_the_sizes() -> None:
+    assert allreduce_bench.MARK == MARK
+    script = tuple(allreduce_bench.SMALLEST * allreduce_bench.FACTOR**k for k in range(15))
+    assert script == core.SIZES
+
+
+def test_what_the_kernel_counts_here_is_a_number_or_unknown() -> None:
+    assert allreduce_bench.throttled_seconds() is None or allreduce_bench.throttled_seconds() >= 0
+    assert allreduce_bench.heat() is None or allreduce_bench.heat() >= 0
+    assert allreduce_bench.available() > 0
+    assert allreduce_bench.since(5, None) is None
+    assert allreduce_bench.since(5, 3) == 2
+
+
+# --- what is printed -----------------------------------------------------------------------------
+
+
+def benchmark(**changes: Any) -> core.Benchmark:
+    heard = Heard(3)
+    for size in core.SIZES[:14]:
+        for rank in range(3):
+            heard.add(rank, line("size", size=size, iterations=1000, average=12345678.9 + rank))
+    part = core.SlowPart("link", "slow-link", "n2", "PERF-005", "a slow link", "seen", "fix it")
+    found = core.Benchmark(
+        "id", 0, "gloo", "2.13.0", 3, rows(heard, 4e7), (1 << 30,), "time",
+        tuple(core.HostRate(n, 1, 10.0, 4) for n in NAMES[:3]), ring(), (part,), 20.0,
+    )  # fmt: skip
+    return replace(found, **changes)
+
+
+@pytest.mark.parametrize("code", [0, 9])
+def test_the_exit_code_is_the_runs_or_1_if_something_is_slow(code: int) -> None:
+    assert benchmark(code=code).exit_code == (code or 1)
+    assert benchmark(code=code, slow=()).exit_code == code
+    assert document(benchmark(code=code))["exit_code"] == (code or 1)
+
+
+def test_the_screen_fits_80_columns_and_its_table_is_osus(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    show(benchmark())
+    lines = capsys.readouterr().out.splitlines()
+    assert [text for text in lines if len(text) > 100] == []
+    table = [text.split() for text in lines if re.match(r"\d+ ", text) and "links" not in text]
+    assert [int(row[0]) for row in table] == list(core.SIZES[:14])
+    assert {len(row) for row in table} == {7}
+    assert [text for text in lines if re.match(r"\d+ |#", text) and len(text) > 80] == []
+    json.dumps(document(benchmark()))
+
+
+def test_a_run_without_results_can_be_shown(capsys) -> None:
+    empty = benchmark(code=1, rows=(), hosts=(), links=(), slow=(), left=(), left_why="")
+    show(empty)
+    assert capsys.readouterr().out
+    assert document(empty)["sizes"] == []
