@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.text import Text
 
-from ipexctl.base.sizes import duration, size
+from ipexctl.base.sizes import bit_rate, duration, size
 from ipexctl.bench.allreduce_result import Benchmark, Row, SlowPart, slowest_rate
-from ipexctl.doctor.command.measured import bits, links_line
+from ipexctl.doctor.command.measured import links_line
 from ipexctl.errors import EXIT_INTERRUPTED
 from ipexctl.facts.host_facts import plain
 from ipexctl.inventory.hostfile_text import fold
@@ -80,9 +80,9 @@ def _rest(found: Benchmark) -> Iterator[Text]:
         yield Text(f"not measured: {sizes}; {_LEFT.get(found.left_why, 'unknown reason')}", "dim")
     if found.rows:
         best = max(found.rows, key=lambda row: row.bus)
-        text = f"bus bandwidth  {bits(best.bus)} at best, with {best.size:,} bytes"
+        text = f"bus bandwidth  {bit_rate(best.bus)} at best, with {best.size:,} bytes"
         if link := slowest_rate(found.links):
-            text += f"; the slowest link: {bits(link)}"
+            text += f"; the slowest link: {bit_rate(link)}"
         yield Text(text)
     yield from links_line(found.links)
     rates = sorted((h.gflops, h.host, h.threads) for h in found.hosts if h.gflops)
