@@ -1,4 +1,5 @@
-"""Since when the ranks of a host make no progress: no output, no bytes exchanged, no file I/O.
+"""Since when the ranks of a host make no progress: no output, no bytes exchanged, nothing
+read from or written to a disk.
 
 CPU use is no sign: a rank may wait for others in a loop, and one that computes for ten minutes says
 nothing. Whether a quiet rank computes is decided by a look at it (remote/hang).
@@ -14,7 +15,7 @@ from ipexctl.remote.run_files import journal, run_folders
 
 EVERY = 2.5
 LEAST_NETWORK = 512  # bytes per second: a logger's heartbeat is less
-LEAST_WRITTEN, LEAST_READ = 256, 4096  # the same, of files: a loop may read a small one again
+LEAST_DISK = 4096  # the same, to or from a disk
 
 
 class Progress:
@@ -60,12 +61,10 @@ class Progress:
         at, old_size, old_moved, old_files = self.before.get(rank, (now, size, moved, {}))
         self.before[rank] = (now, size, moved, files)
         seconds = max(now - at, 0.1)
-        read, written = grown(old_files, files)
         if (
             size != old_size
             or moved - old_moved > LEAST_NETWORK * seconds
-            or read > LEAST_READ * seconds
-            or written > LEAST_WRITTEN * seconds
+            or grown(old_files, files) > LEAST_DISK * seconds
         ):
             self.since[rank] = now
 
@@ -89,21 +88,17 @@ def process_trees(pids):
 
 
 def file_bytes(pid):
-    """(read, written) so far, with what went through pipes; None where that is closed to us."""
+    """To and from disks so far; None where that is closed to us. What is read and written in all
+    would count sockets, too, and who waits for the rendezvous polls one."""
     try:
         with open("/proc/%d/io" % pid) as f:
             counts = dict(line.split(":") for line in f)
-        return int(counts["rchar"]), int(counts["wchar"])
+        return int(counts["read_bytes"]) + int(counts["write_bytes"])
     except (OSError, ValueError, KeyError):
         return None
 
 
 def grown(before, now):
-    """Bytes read and written between two looks, by the processes that both have."""
-    read = written = 0
-    for pid, counts in now.items():
-        old = before.get(pid)
-        if counts is not None and old is not None:
-            read += counts[0] - old[0]
-            written += counts[1] - old[1]
-    return read, written
+    """Bytes between two looks, of the processes that both have."""
+    pairs = ((before.get(pid), count) for pid, count in now.items())
+    return sum(count - old for old, count in pairs if None not in (old, count))
