@@ -391,12 +391,8 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
                 f"hang.{n}"
                 for n in ("look", "collectives", "process_state", "python_stacks", "waiting_loop")
             }
-            | {
-                "rank.rank_wrapper",
-                "run.mpirun_bootstrap",
-                "run_files.run_folders",
-                "run.rank_sockets",
-            }
+            | {"rank.rank_wrapper", "run.mpirun_bootstrap", "run_files.run_folders"}
+            | {"run.rank_sockets"}
             | {"run.host_programs", "hub.hub", "hub.judge", "hub.mpi_launch", "hub.host_reports"}
             | {
                 f"connection.{name}"

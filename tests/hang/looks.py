@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
-from ipexctl.run.hang.diagnosis import Situation
+from ipexctl.run.hang.diagnosis import Kind, Situation, diagnose
+from ipexctl.run.hang.diagnosis_text import document, screen
 from ipexctl.run.hang.evidence import RankLook, read_look
 
 Raw = dict[str, Any]
@@ -107,3 +110,69 @@ def assert_fits(lines: list[str], width: int) -> None:
     assert lines
     assert len(lines) <= 23  # and the caller's line
     assert [line for line in lines if len(line) > width or "\n" in line] == []
+
+
+NFS = {"what": "file", "path": "/data/x.arrow", "fs": "nfs", "peer": ""}
+PEER = {"what": "poll", "path": "", "fs": "", "peer": "93.184.216.34:443"}
+READS = {"state": "D", "wchan": "folio_wait_bit", "syscall": [0, 7, 0, 4096], "blocked_on": NFS}
+OTHERS = [waits(0), waits(1), waits(2)]
+OLD = [row(rank, BACKWARD) for rank in range(3)]  # a torch that records nothing
+WAIT = [LIB + "threading.py", 327, "wait"]
+QUEUE = [[LIB + "queue.py", 171, "get"]]
+LOADER = [
+    [LIB + "selectors.py", 415, "select"],
+    [LIB + "multiprocessing/connection.py", 930, "wait"],
+    [LIB + "multiprocessing/queues.py", 113, "get"],
+    [SITE + "torch/utils/data/dataloader.py", 1291, "_try_get_data"],
+    [SITE + "torch/utils/data/dataloader.py", 725, "__next__"],
+]
+WORKER = [[WORK + "data.py", 9, "__getitem__"], [SITE + "torch/utils/data/fetch.py", 54, "fetch"]]
+STORE = [
+    [TORCH + "rendezvous.py", 199, "_create_c10d_store"],
+    [TORCH + "distributed_c10d.py", 1892, "init_process_group"],
+]
+CONNECT = {"state": "S", "wchan": "hrtimer_nanosleep", "syscall": [230, 0, 0, 0]}
+
+
+def joins(rank: int) -> Raw:
+    return row(rank, frames(*STORE), **CONNECT)
+
+
+def child(**more: Any) -> Raw:
+    given: Raw = {"pid": 9, "name": "pt_data_worker", "state": "S", "cpu": 0.0, "frames": []}
+    return given | {"exited": False} | more
+
+
+def linked(rank: int, other: int, **more: Any) -> Raw:
+    rows = [[f"10.0.0.{rank + 1}:40", f"10.0.0.{other + 1}:40", "ESTAB", 0, 0, 0, 0.0]]
+    for i, key in enumerate(("unsent", "unread", "retransmits", "unanswered"), 3):
+        rows[0][i] = more.get(key, 0)
+    return waits(rank, connections=rows)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    kind: Kind
+    suspects: list[int]
+    rows: list[Raw]
+    doing: str = ""  # in the first suspect's line
+    where: str = ""
+    what: str = ""  # the largest group
+    said: str = ""  # in `likely`
+    more: Raw = field(default_factory=dict)
+
+
+def assert_told(case: Case) -> None:
+    given = situation(case.rows, **case.more)
+    found = diagnose(given)
+    assert (found.kind, [s.rank for s in found.suspects]) == (case.kind, case.suspects)
+    assert 0 < len(found.headline) <= 100
+    first = found.suspects[0] if found.suspects else None
+    assert case.doing in (first.doing if first else "")
+    assert not case.where or (first and first.where == case.where)
+    assert not case.what or found.groups[0].what == case.what
+    assert case.said in found.likely
+    assert_fits(screen(found, given, 80), 80)
+    assert_fits(screen(found, given, 60), 60)
+    assert json.loads(json.dumps(document(found)))["kind"] == case.kind.value

@@ -7,6 +7,8 @@ from ipexctl.run.hang.diagnosis_text import screen
 
 from .looks import (
     BUSY,
+    OTHERS,
+    READS,
     SLEEP,
     WORK,
     Raw,
@@ -21,11 +23,6 @@ from .looks import (
     situation,
     waits,
 )
-
-NFS = {"what": "file", "path": "/data/x.arrow", "fs": "nfs", "peer": ""}
-PEER = {"what": "poll", "path": "", "fs": "", "peer": "93.184.216.34:443"}
-READS = {"state": "D", "wchan": "folio_wait_bit", "syscall": [0, 7, 0, 4096], "blocked_on": NFS}
-OTHERS = [waits(0), waits(1), waits(2)]
 
 
 def many(kind: str) -> Diagnosis:
