@@ -386,13 +386,18 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
             {"root_folder", "own_process", "scratch_folder", "hub.host_paths"}
             | {"connection.tcp_retries"}
             | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
-            | {"hub.stall", "run.rank_progress", "run.rank_look", "rank.socket_table"}
+            | {
+                "hub.stall",
+                "run.rank_sockets",
+                "run.rank_progress",
+                "run.rank_look",
+                "rank.socket_table",
+            }
             | {  # not imported before a run stands still
                 f"hang.{n}"
                 for n in ("look", "collectives", "process_state", "python_stacks", "waiting_loop")
             }
             | {"rank.rank_wrapper", "run.mpirun_bootstrap", "run_files.run_folders"}
-            | {"run.rank_sockets"}
             | {"run.host_programs", "hub.hub", "hub.judge", "hub.mpi_launch", "hub.host_reports"}
             | {
                 f"connection.{name}"
