@@ -69,11 +69,10 @@ def compress(ddp):
     import torch  # type: ignore
     import torch.distributed as dist  # type: ignore
 
-    name = NAMES[os.environ["IPEXCTL_COMPRESS"]]
     group = ddp.process_group
     if group.size() < 2:
         return
-    dtype = getattr(torch, name)
+    dtype = getattr(torch, NAMES[os.environ["IPEXCTL_COMPRESS"]])
     why = why_not(ddp, dtype, group)
     if why:
         say("not used, as %s" % why)
@@ -81,7 +80,6 @@ def compress(ddp):
     hook = Hook(ddp, dtype, group)
     dist._register_comm_hook(ddp.reducer, hook, compressed)
     registered[ddp] = hook
-    say("float32 gradients cross the network as %s" % name)
 
 
 def why_not(ddp, dtype, group):
@@ -150,6 +148,12 @@ def exchange(ours, bucket, dtype):
     half = None
     if dtype is not None and is_wide(wide) and not is_old_join(ours.ddp()):
         half = wide.to(dtype)  # wide stays what this rank contributes, for look_for_overflow
+    if dtype is not None:
+        kind = "sparse" if wide.is_sparse else named(wide)
+        say(
+            "%s gradients are sent %s"
+            % (kind, "uncompressed" if half is None else "as %s" % named(half))
+        )
 
     def received(future):
         found = result_of(future.value())
@@ -217,6 +221,10 @@ def say(text, rank=0):
 def whose(hook):
     name = getattr(hook, "__qualname__", None) or str(hook)
     return "the model has a communication hook of its own: %s" % name
+
+
+def named(tensor):
+    return str(tensor.dtype).rpartition(".")[2]
 
 
 def first_line(error):
