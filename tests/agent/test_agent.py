@@ -370,6 +370,17 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 
 # --- what is sent --------------------------------------------------------------------------------
 
+SUPERVISOR = """
+    root_folder own_process scratch_folder
+    run.stand_by run.guardian run.supervisor run.health_sampler run.traffic run.rank_sockets
+    run.rank_progress run.rank_look run.mpirun_bootstrap run.host_programs run.control run.watchers
+    rank.rank_wrapper rank.socket_table run_files.run_folders run_files.journal
+    hub.host_paths hub.stall hub.hub hub.judge hub.mpi_launch hub.host_reports
+    connection.tcp_retries connection.hub_link connection.link_stream connection.link_thread
+    connection.peer_tls connection.tls_channel
+    hang.look hang.collectives hang.process_state hang.python_stacks hang.waiting_loop
+"""  # hang: not imported before a run stands still
+
 
 @pytest.mark.parametrize(
     ("op", "modules"),
@@ -383,27 +394,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
         ),
         (
             "run.stand_by.begin",
-            {"root_folder", "own_process", "scratch_folder", "hub.host_paths"}
-            | {"connection.tcp_retries"}
-            | {f"run.{name}" for name in ("guardian", "supervisor", "health_sampler", "traffic")}
-            | {
-                "hub.stall",
-                "run.rank_sockets",
-                "run.rank_progress",
-                "run.rank_look",
-                "rank.socket_table",
-            }
-            | {  # not imported before a run stands still
-                f"hang.{n}"
-                for n in ("look", "collectives", "process_state", "python_stacks", "waiting_loop")
-            }
-            | {"rank.rank_wrapper", "run.mpirun_bootstrap", "run_files.run_folders"}
-            | {"run.host_programs", "hub.hub", "hub.judge", "hub.mpi_launch", "hub.host_reports"}
-            | {
-                f"connection.{name}"
-                for name in ("hub_link", "link_stream", "link_thread", "peer_tls", "tls_channel")
-            }
-            | {"run.control", "run_files.journal", "run.watchers", "run.stand_by"},
+            set(SUPERVISOR.split()),
         ),
         (
             "facts.benchmark.memory",
