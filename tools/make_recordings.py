@@ -43,17 +43,21 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--fail-at", type=int, default=-1)
 parser.add_argument("--slow-rank", type=int, default=-1)
+parser.add_argument("--hang-at", type=int, default=-1)
 args = parser.parse_args()
 torch.set_num_threads(1)
 
 
-def batch(size):
+def batch(size, number, rank):
+    if number == args.hang_at and rank == 4:
+        os.mkfifo("labels")
+        open("labels").read()
     x = torch.randn(size, 16)
     return x, x.sum(1, keepdim=True).tanh()
 
 
 def step(model, optimizer, number, rank):
-    x, y = batch(32)
+    x, y = batch(32, number, rank)
     if number == args.fail_at and rank == 5:
         y = y[:7]
     loss = F.mse_loss(model(x), y.squeeze(0))
@@ -143,6 +147,13 @@ SESSIONS = {
         (
             "ipexctl run -d --name bert -n 6 train.py --steps 200", "ipexctl ps",
             "ipexctl attach bert", ("\x1c", 15.0), "ipexctl metrics bert", "ipexctl stop bert",
+        ),
+    ),
+    "why": Session(
+        "ipexctl run and ipexctl why: a rank hangs",
+        (
+            "ipexctl run --stall 15 -n 6 train.py --hang-at 9", ("\x1c", 40.0), "clear",
+            "ipexctl why", "ipexctl stop @last",
         ),
     ),
     "play": Session(
