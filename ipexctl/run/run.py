@@ -133,7 +133,9 @@ class _Run:
             sent = each(self.fleet, self._send, used, typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
-        record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
+        record = Record(None)
+        if not self.options.trial:
+            record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
         orders, session = self._orders(plan), self._session(plan, record, sent)
         with trace.span("run"):
@@ -142,7 +144,8 @@ class _Run:
             wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
             return result
-        self.fleet.remember(_states(result), "run")
+        if not self.options.trial:
+            self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
         result = replace(result, kept=kept, again=again, left_out=left)
@@ -245,6 +248,8 @@ class _Run:
         def one(host: Host) -> None:
             asks = {**asked, "journal": host.name, "root": self.fleet.root_of(host)}
             self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
+            if self.options.trial:
+                self.fleet.call(host, "remove.prune_rules.remove_run", run_id=self.run_id)
 
         there = [host for host in self.fleet.agents if result.reachable(host.name)]
         apart = _apart({host: sent[host] for host in there if host in sent})

@@ -10,7 +10,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
-from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.plan.run_options import BUCKET, RunOptions
 from ipexctl.shipped_tables import rank_module
 
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
@@ -54,9 +54,13 @@ class Orders:
 
     def _modules(self) -> dict[str, str]:
         """What each rank's Python imports before the script: name -> text."""
-        if self.options.no_inspect:
+        names = ["step_meter"] if self.options.trial else []
+        if self.options.trial or BUCKET in self.options.env:
+            names.append("ddp_bucket")
+        if self.options.no_inspect and not names:
             return {}
-        return {"sitecustomize": rank_module("rank_site")}
+        site = rank_module("rank_site")
+        return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
     def of_all(self) -> dict[str, object]:
         """What the hub needs to know of all hosts."""
@@ -106,6 +110,7 @@ class Orders:
             "env": {
                 **rank_variables.environment(self.plan, host, place),
                 **self.options.secret_env,
+                **({"IPEXCTL_LOOK": "0"} if self.options.no_inspect else {}),
             },
             "argv": [f"{host.prefix}/bin/python3", *self.plan.argv],
         }
