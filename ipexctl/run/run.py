@@ -150,7 +150,8 @@ class _Run:
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
         result = replace(result, kept=kept, again=again, left_out=left)
         record.keep("result.json", result_document(result, failures))
-        self._conclude(result, sent)
+        if not self.options.trial:
+            self._conclude(result, sent)
         self.painter.result(result)
         return result
 
@@ -248,8 +249,6 @@ class _Run:
         def one(host: Host) -> None:
             asks = {**asked, "journal": host.name, "root": self.fleet.root_of(host)}
             self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
-            if self.options.trial:
-                self.fleet.call(host, "remove.prune_rules.remove_run", run_id=self.run_id)
 
         there = [host for host in self.fleet.agents if result.reachable(host.name)]
         apart = _apart({host: sent[host] for host in there if host in sent})

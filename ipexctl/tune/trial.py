@@ -1,14 +1,18 @@
-"""One trial: a run of the script that ends as soon as enough of its steps are measured."""
+"""Trials: each is a run of the script that ends as soon as enough of its steps are measured."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ipexctl.base.option import Seconds
 from ipexctl.errors import IpexctlError
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import Fleet, beside
 from ipexctl.machines.target import Target
+from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.outcome import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
@@ -35,6 +39,7 @@ class TrialView:
 
     def __post_init__(self) -> None:
         self.rates = Rates()
+        self.run_id = ""
         self.ended = ""  # why this view has ended the run
         self.hits = self.interrupts.hits
 
@@ -42,7 +47,7 @@ class TrialView:
         pass
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self.rates.ranks = plan.world_size
+        self.run_id, self.rates.ranks = run_id, plan.world_size
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         reports = [text for text in texts if self.rates.read(rank, text)]
@@ -88,36 +93,68 @@ class TrialView:
         self.interrupts.count += 2
 
 
-def trial(
-    target: Target, options: RunOptions, ask: Ask, deadline: float, interrupts: Interrupts,
-    seen: Callable[[str], None],
-) -> Trial:  # fmt: skip
-    """Raises KeyboardInterrupt after Ctrl-C. A run that fails is a trial without a rate."""
-    began = time.monotonic()
-    view = TrialView(ask, deadline - TEARDOWN, interrupts, seen)
-    interrupts.count = 0
-    ended, why = "", ""
-    try:
-        result = run(target, of_trial(options, ask), view, interrupts)
-    except IpexctlError as e:
-        if ask.part == NOISE:
-            raise  # the user's own run does not start
-        result, ended, why = None, "failed", e.what
-    if interrupts.hits > view.hits:
-        raise KeyboardInterrupt
-    rates = view.rates
-    if isinstance(result, RunResult) and not view.ended:
-        rates.end()
-        ended, why = _own_end(result, rates)
-    ended = ended or view.ended
-    steps, _ = rates.measured
-    if ended == "out-of-time" and steps >= LEAST:
+@dataclass
+class Trials:
+    """Runs them, and removes each from its hosts while the next one starts."""
+
+    target: Target
+    options: RunOptions
+    interrupts: Interrupts
+    moved: Callable[[str], None]  # how far the trial is
+
+    def __post_init__(self) -> None:
+        self.removed: Callable[[], object] = lambda: None
+
+    def run(self, ask: Ask, deadline: float) -> Trial:
+        """Raises KeyboardInterrupt after Ctrl-C, and IpexctlError where the user's own run does not
+        start. One that fails with a candidate is a trial without a rate."""
+        began = time.monotonic()
+        view = TrialView(ask, deadline - TEARDOWN, self.interrupts, self.moved)
+        self.interrupts.count = 0
+        result, ended, why = None, "", ""
+        try:
+            result = run(self.target, of_trial(self.options, ask), view, self.interrupts)
+        except IpexctlError as e:
+            if ask.part == NOISE:
+                raise
+            ended, why = "failed", e.what
+        finally:
+            self._remove(view.run_id)
+        if self.interrupts.hits > view.hits:
+            raise KeyboardInterrupt
+        self.options = replace(self.options, confirm=send_agreed.always)  # asked once
+        if isinstance(result, RunResult) and not view.ended:
+            view.rates.end()
+            ended, why = _own_end(result, view.rates)
+        return _trial(view, ended or view.ended, why, time.monotonic() - began)
+
+    def close(self) -> None:
+        with suppress(KeyboardInterrupt):
+            self.removed()
+
+    def _remove(self, run_id: str) -> None:
+        if run_id:
+            self.close()
+            self.removed = beside(lambda: _remove(self.target, self.options.root, run_id))
+
+
+def _remove(target: Target, root: str, run_id: str) -> None:
+    """Once the agents of the run have gone, which hold its folder. What fails is pruned later."""
+    with suppress(IpexctlError, OSError), Fleet(target, root) as fleet:
+
+        def one(host: Host) -> None:
+            fleet.connect(host)
+            fleet.call(host, "remove.prune_rules.remove_run", run_id=run_id)
+
+        fleet.each(one)
+
+
+def _trial(view: TrialView, ended: str, why: str, seconds: float) -> Trial:
+    rates, ask = view.rates, view.ask
+    if ended == "out-of-time" and rates.measured[0] >= LEAST:
         ended = "measured"
-    counts = ended in ("measured", "stopped")
-    return Trial(
-        ask.profile, ask.part, rates.rate if counts else None, time.monotonic() - began,
-        rates.seen, rates.steps, ended, why,
-    )  # fmt: skip
+    rate = rates.rate if ended in ("measured", "stopped") else None
+    return Trial(ask.profile, ask.part, rate, seconds, rates.seen, rates.steps, ended, why)
 
 
 def of_trial(options: RunOptions, ask: Ask) -> RunOptions:

@@ -17,13 +17,12 @@ from ipexctl.local.bounded_read import read_file
 from ipexctl.local.nearest_file import PROJECT_FILE, project_file
 from ipexctl.local.settings import load
 from ipexctl.machines.target import Target
-from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.gather_plan import Planned, planned
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.tune import settings_edit, tune_space
-from ipexctl.tune.trial import trial
+from ipexctl.tune.trial import Trials
 from ipexctl.tune.tune_options import TuneOptions
 from ipexctl.tune.tune_search import Ask, Found, Search, Trial
 from ipexctl.tune.tune_space import ALLOW, Profile
@@ -74,20 +73,21 @@ def tune(
         wanted.budget,
         spent=time.monotonic() - began,
     )
-    given = options
+    trials = Trials(quiet, options, interrupts, listener.moved)
 
     def do(ask: Ask) -> Trial:
-        nonlocal given
         known = kept.take(ask)
         if known is None:
             listener.began(ask)
             limit = wanted.budget if search.scores else wanted.budget / 2
-            known = trial(quiet, given, ask, began + limit, interrupts, listener.moved)
-            given = replace(given, confirm=send_agreed.always)  # asked once
+            known = trials.run(ask, began + limit)
             kept.add(known)
         return known
 
-    interrupted = _drive(search, do, listener)
+    try:
+        interrupted = _drive(search, do, listener)
+    finally:
+        trials.close()
     found = search.found()
     if not interrupted:
         _refuse_unmeasured(found, options, wanted)

@@ -18,6 +18,7 @@ NOISE, FINAL = "noise", "final"  # parts of a search; the others are dimensions
 SAME = 3  # trials of the unchanged run
 ROUNDS = 3
 LEAST_NOISE = 0.01  # what two trials never agree to
+OF_RANGE = 1.5  # a few trials show less of the noise than there is
 FAR = 0.05  # below the best, beyond twice the noise: it cannot win any more
 MEASURE = (2.0, 8.0)  # seconds of a trial
 STEPS = 20  # of a trial, where they are slow
@@ -71,6 +72,10 @@ class Found:
         return self.gain is not None and self.gain > self.least
 
     @property
+    def tried(self) -> bool:
+        return any(trial.profile != BASELINE for trial in self.trials)
+
+    @property
     def least(self) -> float:
         """The gain that is more than noise. Of one round alone twice as much is asked."""
         noise = self.noise or 0.0
@@ -102,7 +107,7 @@ class Search:
             if self.trials[-1].score is None:
                 return
         same = self.scores[BASELINE]
-        self.noise = max(LEAST_NOISE, (max(same) - min(same)) / _mean(same))
+        self.noise = max(LEAST_NOISE, OF_RANGE * (max(same) - min(same)) / _mean(same))
         for dimension in self.space(self.trials[0].seen):
             yield from self._dimension(dimension)
         if self.best != BASELINE:

@@ -12,7 +12,7 @@ from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.plan.run_options import BUCKET
 
 ALLOW = ("batch", "numerics")
-LEFT_OUT = ("torch.compile and autocast: they are changes of your code",)
+LEFT_OUT = ("torch.compile and autocast: they need changes to your code",)
 _JEMALLOC = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
 _MALLOCS = ("tcmalloc", "jemalloc")
 

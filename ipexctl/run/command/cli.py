@@ -67,6 +67,7 @@ def run(
             hint="ipexctl run -m MODULE",
             slug="module-missing",
         )
+    _note_configured(options)
     typed = _typed(sys.argv[1:], (options.script, *options.args))
     if not options.module:
         _refuse_hostfile(options, typed)
@@ -102,6 +103,19 @@ def run(
     elif options.detach and isinstance(result, Left):
         print(result.run_id)
     raise typer.Exit(result.exit_code)
+
+
+def _note_configured(options: RunOptions) -> None:
+    """Variables that a settings file sets, such as those that `tune` found."""
+    from ipexctl.cli.options import note
+    from ipexctl.local.settings import load
+    from ipexctl.run.plan.secret_env import looks_secret
+
+    setting = load().get("run.env")
+    used = setting.value.items() & options.env.items() if setting else set[tuple[str, str]]()
+    if setting and used:
+        shown = (k if looks_secret(k) else f"{k}={v}" for k, v in sorted(used))
+        note(f"variables from {setting.origin}: {', '.join(shown)}")
 
 
 def _forwarded(options: RunOptions) -> list[str]:

@@ -185,6 +185,6 @@ class RunOptions:
     # what the command or the play adds
     root: str = "~/.ipexctl"
     lives_on: bool = False  # the run, when its command is gone
-    trial: bool = False  # of `tune`: its ranks count their steps, and nothing of it is kept
+    trial: bool = False  # of `tune`: its ranks count their steps; `tune` removes it
     confirm: Callable[[str], bool] = field(default=lambda question: False, repr=False)
     typed: Typed = field(default=Typed(), repr=False)

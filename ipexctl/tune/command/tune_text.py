@@ -47,10 +47,10 @@ class Screen:
             f"tune {plan.plan.argv[0]}: {ranks} rank{'s' * (ranks != 1)} on {hosts}, "
             f"for at most {duration(options.budget)}"
         )
-        self._say(f"{'':3}  {'trial':{WIDE}}  {'steps/s':>9}  {'change':>8}  {'took':>6}")
+        self._say(f"{'':3}  {'trial':{WIDE}}  {'steps/s':>9}  {'change':>8}  {'took':>7}")
 
     def began(self, ask: Ask) -> None:
-        self.now = _cut(str(ask.profile), WIDE)
+        self.now = _label(ask)
 
     def moved(self, text: str) -> None:
         if self.live:
@@ -80,12 +80,12 @@ class Screen:
 def trial_line(number: int, trial: Trial, found: Found) -> str:
     rate = "" if trial.rate is None else _rate(trial.rate)
     change = _change(trial, found) if trial.profile != BASELINE else ""
-    took = "kept" if trial.kept else f"{trial.seconds:.0f} s"
+    took = "earlier" if trial.kept else f"{trial.seconds:.0f} s"
     said = _ENDED.get(trial.ended, "")
     if trial.profile == found.best != BASELINE and trial.part != FINAL:
         said = "best"
-    label = _cut(str(trial.profile), WIDE)
-    line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {took:>6}  {said}".rstrip()
+    label = _label(trial)
+    line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {took:>7}  {said}".rstrip()
     why = f"\n{'':5}{printable(trial.why)[:74]}" if trial.why and trial.rate is None else ""
     return line + why
 
@@ -99,9 +99,9 @@ def bars(found: Found) -> list[str]:
     if BASELINE in means and BASELINE not in dict(rows):
         rows[-1] = (BASELINE, means[BASELINE])
     most = max(means.values())
+    labels = {trial.profile: _label(trial) for trial in found.trials}
     shown = [
-        f"  {_cut(str(profile), WIDE):{WIDE}}  {'#' * max(1, round(BAR * rate / most)):{BAR}}"
-        f"  {_rate(rate)}"
+        f"  {labels[profile]:{WIDE}}  {'#' * max(1, round(BAR * rate / most)):{BAR}}  {_rate(rate)}"
         for profile, rate in rows
     ]
     return ["", *shown, ""]
@@ -119,16 +119,19 @@ def outcome(tuned: Tuned) -> list[str]:
         lines.append(f"nothing to gain here: {found.best} is {_gain(found)}, which may be noise")
     elif found.best != BASELINE:
         lines.append("no time was left to compare the best with the baseline: --budget 15m")
+    elif found.untried and not found.tried:
+        cost = duration(found.trials[0].seconds)
+        lines.append(f"no time was left for other settings: a trial takes {cost} (--budget 15m)")
     else:
         noise = f" by more than the noise of {found.noise:.1%}" if found.noise else ""
         lines.append(f"nothing to gain here: no setting was faster{noise}")
-    if found.untried:
-        lines.append(f"not tried for want of time: {', '.join(found.untried)} (--budget TIME)")
-    lines += [f"not tried: {text}" for text in tuned.left_out]
     if tuned.instead:
         lines.append(
             f"leave out {' and '.join(tuned.instead)}: the command line goes before ipexctl.toml"
         )
+    if found.untried:
+        lines.append(f"not tried for want of time: {', '.join(found.untried)} (--budget TIME)")
+    lines += [f"not tried: {text}" for text in tuned.left_out]
     return [*lines, f"took {duration(tuned.seconds)}"]
 
 
@@ -194,5 +197,11 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 2]}.."
+def _label(trial: Trial | Ask) -> str:
+    """What is new in it; `+`: beside the best so far."""
+    changes = dict(trial.profile.changes)
+    change = changes.get(trial.part)
+    if trial.part == FINAL and changes:
+        return "best"
+    label = f"{'+ ' * (len(changes) > 1)}{change.label}" if change else str(trial.profile)
+    return label if len(label) <= WIDE else f"{label[: WIDE - 2]}.."
