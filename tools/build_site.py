@@ -23,9 +23,10 @@ CONTENTS = {  # caption -> pages, in order
     ),
     "Guides": (
         "docs/hosts", "docs/ssh", "docs/doctor", "docs/install", "docs/packages", "docs/offline",
-        "docs/use-env", "docs/environments", "docs/run", "docs/pasted-lines", "docs/frameworks",
-        "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/migrate",
-        "docs/guides/*", "examples/README", "docs/files", "docs/support",
+        "docs/use-env", "docs/environments", "docs/run", "docs/tune", "docs/pasted-lines",
+        "docs/frameworks", "docs/plays", "docs/plays-and-ansible", "playbooks/README",
+        "docs/python", "docs/migrate", "docs/guides/*", "examples/README", "docs/files",
+        "docs/support",
     ),
     "Reference": (
         "docs/cli", "docs/screens", "docs/play-steps", "docs/checks", "docs/failures",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
 from ipexctl.base import toml
@@ -103,10 +102,9 @@ def _value(value: Any) -> str:
 def _wanted(
     before: Mapping[str, Any], env: Mapping[str, str | None], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    wanted: dict[str, Any] = deepcopy(dict(before))
-    run = {**wanted.get("run", {}), **options}
+    run = {**before.get("run", {}), **options}
     left = {n: v for n, v in {**run.get("env", {}), **env}.items() if v is not None}
-    return {**wanted, "run": {**run, "env": left}}
+    return {**before, "run": {**run, "env": left}}
 
 
 def _is(text: str, wanted: Mapping[str, Any]) -> bool:
