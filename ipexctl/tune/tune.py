@@ -71,6 +71,7 @@ def tune(
     search = Search(
         lambda seen: tune_space.space(setup, seen, wanted.allow),
         wanted.budget,
+        kept.knows,
         spent=time.monotonic() - began,
     )
     trials = Trials(quiet, options, interrupts, listener.moved)

@@ -92,6 +92,7 @@ class Search:
 
     space: Space
     budget: float  # seconds
+    known: Callable[[Profile, str], bool] = lambda profile, part: False  # from an earlier call
     spent: float = 0.0
     trials: list[Trial] = field(default_factory=list)
     scores: dict[Profile, list[float]] = field(default_factory=dict)
@@ -102,7 +103,7 @@ class Search:
 
     def run(self) -> Asking:
         for _ in range(SAME):
-            if len(self.trials) < 2 or self._fits():
+            if len(self.trials) < 2 or self._fits(BASELINE, NOISE):
                 yield from self._try(BASELINE, NOISE)
             if self.trials[-1].score is None:
                 return
@@ -124,14 +125,15 @@ class Search:
 
     def _dimension(self, dimension: Dimension) -> Asking:
         for change in dimension.candidates:
-            if not self._fits():
+            profile, best = self.best.replaced(dimension.name, change), self._best_score()
+            if not self._fits(profile, dimension.name):
                 self.untried.append(change.label)
                 continue
-            profile, best = self.best.replaced(dimension.name, change), self._best_score()
             floor = best * (1 - 2 * self._noise() - FAR)
             trial = yield from self._try(profile, dimension.name, floor)
             gain = self._gain(profile, trial, best)
-            if self._noise() < gain < 3 * self._noise() and self._fits():  # close: look again
+            close = self._noise() < gain < 3 * self._noise()
+            if close and self._fits(profile, dimension.name):  # look again
                 trial = yield from self._try(profile, dimension.name, floor)
                 gain = self._gain(profile, trial, best)
             if gain > self._noise():
@@ -139,10 +141,11 @@ class Search:
 
     def _final(self) -> Asking:
         for number in range(ROUNDS):
-            if self.spent + 2 * self._cost() > self.budget:
+            turns = (BASELINE, self.best) if number % 2 == 0 else (self.best, BASELINE)
+            new = sum(not self.known(profile, FINAL) for profile in turns)
+            if new and self.spent + new * self._cost() > self.budget:
                 return
             scores = {}
-            turns = (BASELINE, self.best) if number % 2 == 0 else (self.best, BASELINE)
             for profile in turns:
                 trial = yield from self._try(profile, FINAL)
                 scores[profile] = trial.score
@@ -182,8 +185,10 @@ class Search:
         full = [trial.seconds for trial in self.trials if trial.ended == "measured"]
         return _mean(full) if full else self._seconds()
 
-    def _fits(self) -> bool:
+    def _fits(self, profile: Profile, part: str) -> bool:
         """Whether there is time for one more trial, and for the turns at the end."""
+        if self.known(profile, part):
+            return True
         cost = self._cost()
         rounds = min(ROUNDS, max(1, int(self.budget / cost / 5)))
         return self.spent + (1 + 2 * rounds) * cost <= self.budget

@@ -14,7 +14,7 @@ from ipexctl.local.bounded_read import read_file
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.tune.tune_search import Ask, Trial
-from ipexctl.tune.tune_space import Seen
+from ipexctl.tune.tune_space import Profile, Seen
 
 KEEP = 50  # files
 MOST = 1 << 20  # bytes of one
@@ -46,14 +46,20 @@ class Kept:
     def __post_init__(self) -> None:
         self.left: list[dict[str, Any]] = []
 
+    def knows(self, profile: Profile, part: str) -> bool:
+        return bool(self._rows(profile, part))
+
     def take(self, ask: Ask) -> Trial | None:
         """One of an earlier call that answers this."""
-        for row in self.left:
-            if row.get("profile") == _key(ask) and row.get("part") == ask.part:
-                self.left.remove(row)
-                with suppress(KeyError, TypeError, ValueError):
-                    return _read(row, ask)
+        for row in self._rows(ask.profile, ask.part):
+            self.left.remove(row)
+            with suppress(KeyError, TypeError, ValueError):
+                return _read(row, ask)
         return None
+
+    def _rows(self, profile: Profile, part: str) -> list[dict[str, Any]]:
+        key = profile_document(profile.env, profile.options)
+        return [row for row in self.left if (row.get("profile"), row.get("part")) == (key, part)]
 
     def add(self, trial: Trial) -> None:
         if trial.score is None:
@@ -88,10 +94,6 @@ def document(trial: Trial) -> dict[str, Any]:
 
 def profile_document(env: Mapping[str, str | None], options: Mapping[str, Any]) -> dict[str, Any]:
     return {"env": dict(env), "options": dict(options)}
-
-
-def _key(ask: Ask) -> dict[str, Any]:
-    return profile_document(ask.profile.env, ask.profile.options)
 
 
 def _read(row: Mapping[str, Any], ask: Ask) -> Trial:

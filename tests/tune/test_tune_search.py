@@ -129,6 +129,23 @@ def test_a_search_goes_on_from_the_trials_of_an_earlier_one() -> None:
     assert again.spent == pytest.approx(second.seconds), "earlier trials cost nothing now"
 
 
+def test_all_earlier_trials_are_used_whatever_the_budget_is_now() -> None:
+    first = Cluster(planted(T8=1.6, B100=1.3)).search()
+    left = list(first.trials)
+
+    def known(profile, part) -> bool:
+        return any((t.profile, t.part) == (profile, part) for t in left)
+
+    def do(ask):
+        trial = next(t for t in left if (t.profile, t.part) == (ask.profile, ask.part))
+        left.remove(trial)
+        return replace(trial, kept=True)
+
+    again = drive(Search(lambda seen: SPACE, 20.0, known), do)
+    assert (again.best, again.gain, again.rounds) == (first.best, first.gain, 3)
+    assert left == []
+
+
 def test_slow_steps_are_measured_for_longer_within_the_budget() -> None:
     slow = Cluster(lambda env: 0.5)
     slow.search(budget=1800.0)
