@@ -46,12 +46,13 @@ def folder(tmp_path):
     return made
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.soak
 def test_a_wrong_number_of_threads_is_found_written_and_resumed(installed_lab, folder) -> None:
     (folder / "train.py").write_text(SCRIPT.replace("{steps}", "100000"))
     (folder / "ipexctl.toml").write_text(SETTINGS)
-    found = tuned(installed_lab, folder, "--budget", "110s", "-n", "2", "train.py")
-    assert found["seconds"] < 120
+    found = tuned(installed_lab, folder, "--budget", "200s", "-n", "2", "train.py")
+    assert found["seconds"] < 210
     assert found["wins"], found
     assert found["gain"] > 1
     assert found["profile"]["env"]["OMP_NUM_THREADS"] is None
