@@ -87,6 +87,12 @@ class Root(LazyGroup):
         "why": Entry(
             "run.command.jobs_cli:why", "Show which rank a run waits for, and where.", RUNS
         ),
+        "tune": Entry(
+            "tune.command.cli:tune",
+            "Find the settings with which a script trains fastest.",
+            RUNS,
+            keeps_rest=True,
+        ),
         "fetch": Entry("run.command.jobs_cli:fetch", "Fetch files that a run's ranks wrote.", RUNS),
         "stop": Entry("run.command.jobs_cli:stop", "Stop a run.", RUNS),
         "wait": Entry(
@@ -234,9 +240,13 @@ def _stand_somewhere() -> None:
 
 
 # what rewrites the words of a command before Click reads them
-_PASTED = {"run": "run.command.command_line_words:without_launcher"}
+_PASTED = {
+    "run": "run.command.command_line_words:without_launcher",
+    "tune": "run.command.command_line_words:without_launcher",
+}
 _SPELLED = {
     "run": "run.command.command_line_words:for_click",
+    "tune": "run.command.command_line_words:for_click",
     "install": "install.command.cli:bare_ipex",
     "stacks": "install.command.cli:bare_ipex",
     "bundle": "install.command.cli:bare_ipex",

@@ -92,7 +92,7 @@ def option_defaults(settings: Mapping[str, Setting], command: str) -> dict[str, 
         for key, setting in settings.items()
         if key.startswith("run.") and not isinstance(setting.value, dict)
     }
-    return {**common, **run} if command == "run" else common
+    return {**common, **run} if command in ("run", "tune") else common
 
 
 def _read(path: Path) -> dict[str, Setting]:

@@ -13,7 +13,7 @@ from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.plan import launch_script
-from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import each, prepare_on
@@ -35,11 +35,12 @@ def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> s
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and the facts from which it was made (in the order of its hosts)."""
+    """A plan, and what it was made from (in the order of its hosts)."""
 
     plan: LaunchPlan
     facts: tuple[Facts, ...]
     networks: NetworkChoice | None = None  # None: there is nothing to choose between
+    prepared: tuple[Prepared, ...] = ()
 
 
 def planned(target: Target, options: RunOptions) -> Planned:
@@ -66,5 +67,7 @@ def planned(target: Target, options: RunOptions) -> Planned:
         given = replace(options, confirm=send_agreed.always)
         files = script.files(given, target.note, contents=False)
         review_script(script.argv, script.sources, plan, files, those, target.note)
-        facts = {node.host.name: node.facts for node in nodes.values()}
-        return Planned(plan, tuple(facts[host.host] for host in plan.hosts), networks)
+        found = {node.host.name: node for node in nodes.values()}
+        those = [found[host.host] for host in plan.hosts]
+        facts, prepared = ([n.facts for n in those], [n.prepared for n in those])
+        return Planned(plan, tuple(facts), networks, tuple(prepared))

@@ -140,7 +140,9 @@ class _Run:
             sent = each(self.fleet, self._send, used, typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
-        record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
+        record = Record(None)
+        if not self.options.trial:
+            record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
         orders, session = self._orders(plan), self._session(plan, record, sent)
         with trace.span("run"):
@@ -149,12 +151,14 @@ class _Run:
             wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
             return result
-        self.fleet.remember(_states(result), "run")
+        if not self.options.trial:
+            self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
         result = replace(result, kept=kept, again=again, left_out=left)
         record.keep("result.json", result_document(result, failures))
-        self._conclude(result, sent)
+        if not self.options.trial:
+            self._conclude(result, sent)
         self.painter.result(result)
         return result
 

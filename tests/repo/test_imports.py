@@ -23,6 +23,7 @@ PURE = tuple(
     install.stack machines.openssh migrate.code play.text project.files user_code
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.plan
     run.preflight_rules run.script
+    tune.settings_edit tune.step_rate tune.tune_search tune.tune_space
     """.split()  # noqa: SIM905 - a list of words stays readable
 )
 PURE_MAY = frozenset(
@@ -44,7 +45,7 @@ ONLY_IN = {
 # Every room stands on these; they know no command. `cli` finds the commands by their names.
 BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "terminal")
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
-ROOMS += ("remove", "run", "shell", "support")
+ROOMS += ("remove", "run", "shell", "support", "tune")
 # Of the code for hosts, what both sides must compute alike.
 SHARED = ("ipexctl.remote.data.content_chunks",)
 # Slow to import, so `ipexctl --help` must not get to any of them.

@@ -76,6 +76,11 @@ EXAMPLES = {
         "ipexctl metrics                          # the newest run",
         "ipexctl metrics bert --ranks 0 --csv > bert.csv",
     ),
+    "tune": (
+        "ipexctl tune -f hosts -ppn 2 train.py --lr 0.1",
+        "ipexctl tune --budget 15m --allow numerics train.py",
+        "ipexctl tune -y train.py                 # write ipexctl.toml without asking",
+    ),
     "support": (
         "ipexctl support",
         "ipexctl support bert --logs              # add a run and its last lines",

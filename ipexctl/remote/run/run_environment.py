@@ -54,6 +54,7 @@ def op_find(call, h):
         "modules": modules(prefix) if installed else None,
         "port": free_port(h["run_id"], h.get("ports")),
         "preload": preload(prefix),
+        "allocators": allocators(),
         "accelerators": accelerators(),
         "path": os.environ.get("PATH", os.defpath),
         "setvars": setvars_script.read_variables(call, prefix)["set"],
@@ -151,6 +152,14 @@ def preload(prefix):
     names = ("libiomp5.so", "libtcmalloc.so", "libjemalloc.so")
     paths = (os.path.join(prefix, "lib", name) for name in names)
     return [path for path in paths if os.path.isfile(path)]
+
+
+def allocators():
+    """The host's own malloc libraries: `ipexctl tune` tries them, where all hosts have them."""
+    folders = ("/usr/lib64", "/usr/lib/*-linux-gnu")
+    names = ("libtcmalloc*.so.4", "libjemalloc.so.2")
+    found = (glob.glob(os.path.join(folder, name)) for folder in folders for name in names)
+    return sorted(path for paths in found for path in paths)
 
 
 def accelerators():

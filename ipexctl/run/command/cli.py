@@ -20,50 +20,14 @@ from ipexctl.cli.options import NoFold, Root, Verbose, json_option, on_hosts
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
 from ipexctl.project.send_agreed import send_agreed
-from ipexctl.run.plan.run_options import Ports, RunOptions
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.typed_values import READERS, Forwarded
 
 if TYPE_CHECKING:
     from ipexctl.run.watch.run_watchers import View
 
 
-class _Forwarded(str):
-    """The value of a variable on this machine."""
-
-
-def _variables(items: list[str] | None) -> dict[str, str]:
-    """Of the settings and of --env, which goes before them."""
-    from ipexctl.local.settings import configured_env
-
-    found = configured_env()
-    for item in items or ():
-        key, sign, value = item.partition("=")
-        if not key.isidentifier():
-            raise InputError(
-                f"--env {item}: expected NAME=VALUE or NAME", slug="not-a-variable-name"
-            )
-        if not sign and key not in environment():
-            raise InputError(
-                f"--env {key}: not set on this machine, so there is no value to forward",
-                hint=f"--env {key}=VALUE",
-                slug="variable-not-set",
-            )
-        found[key] = value if sign else _Forwarded(environment()[key])
-    return found
-
-
-def _secrets(names: list[str] | None) -> dict[str, str]:
-    from ipexctl.run.plan import secret_env
-
-    return secret_env.values(names or [], environment())
-
-
-def _ports(text: str | None) -> Ports | None:
-    from ipexctl.run.plan.port_plan import read_ports
-
-    return None if text is None else read_ports(text)
-
-
-@on_hosts(names=False, readers={"env": _variables, "secret_env": _secrets, "ports": _ports})
+@on_hosts(names=False, readers=READERS)
 def run(
     *,
     target: Any,
@@ -103,6 +67,7 @@ def run(
             hint="ipexctl run -m MODULE",
             slug="module-missing",
         )
+    _note_configured(options)
     typed = _typed(sys.argv[1:], (options.script, *options.args))
     if not options.module:
         _refuse_hostfile(options, typed)
@@ -142,9 +107,22 @@ def run(
     raise typer.Exit(result.exit_code)
 
 
+def _note_configured(options: RunOptions) -> None:
+    """Variables that a settings file sets, such as those that `tune` found."""
+    from ipexctl.cli.options import note
+    from ipexctl.local.settings import load
+    from ipexctl.run.plan.secret_env import looks_secret
+
+    setting = load().get("run.env")
+    used = setting.value.items() & options.env.items() if setting else set[tuple[str, str]]()
+    if setting and used:
+        shown = (k if looks_secret(k) else f"{k}={v}" for k, v in sorted(used))
+        note(f"variables from {setting.origin}: {', '.join(shown)}")
+
+
 def _forwarded(options: RunOptions) -> list[str]:
     """The variables whose values stay out of what is printed."""
-    return [name for name, value in options.env.items() if isinstance(value, _Forwarded)]
+    return [name for name, value in options.env.items() if isinstance(value, Forwarded)]
 
 
 def _lives_on(options: RunOptions) -> bool:

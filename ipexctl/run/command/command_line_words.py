@@ -1,4 +1,4 @@
-"""The words of `ipexctl run` before Click reads them: pasted launchers, and MPI's spellings."""
+"""The words of `run` and `tune` before Click reads them: pasted launchers, and MPI spellings."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _MPI_SPELLINGS = {
     "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
     "-hostfile": "-f", "-machinefile": "-f", "-genv": "--env", "-genvlist": "--env",
 }  # fmt: skip
+OTHERS = ("--help", "-h", "--fresh")  # flags that `run` does not declare; the last one is of `tune`
 _SAME = {
     "--np": "-n", "--nproc-per-node": "--ppn", "--hostfile": "-f", "--machinefile": "-f",
     "--hosts": "-H",
@@ -41,7 +42,7 @@ def without_launcher(args: list[str]) -> list[str]:
 
         line = pasted_line.read(words, launchers(), module=module)
     if not line:
-        return ["run", *_flat(groups), *rest]
+        return [args[0], *_flat(groups), *rest]
     from ipexctl.cli.options import note
     from ipexctl.user_code.launchers.translated_line import replacement
 
@@ -49,7 +50,7 @@ def without_launcher(args: list[str]) -> list[str]:
     typed = _flat([group for group in groups if group != ["-m"]])
     made = replacement(line, own, typed, _read(file) if file else None)
     note(made.note)
-    return ["run", *made.options, *made.script]
+    return [args[0], *made.options, *made.script]
 
 
 def _config(own: TypedOptions, line: Line) -> str:
@@ -72,7 +73,7 @@ def for_click(args: list[str]) -> list[str]:
         _note_after_script(rest[0], rest[1:])
     files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
     request = _split(_of_config(files[-1], own))[0] if files else []
-    return ["run", *(word for group in (*request, *groups) for word in _long(group)), *rest]
+    return [args[0], *(word for group in (*request, *groups) for word in _long(group)), *rest]
 
 
 def _is_config(group: Sequence[str]) -> bool:
@@ -187,5 +188,5 @@ def _options(kind: type | None = None) -> list[tuple[str, ...]]:
 
 @cache
 def _flags() -> frozenset[str]:
-    """The options of `run` that take no value."""
-    return frozenset({"--help", "-h", *(word for one in _options(bool) for word in one)})
+    """The options that take no value."""
+    return frozenset({*OTHERS, *(word for one in _options(bool) for word in one)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ipexctl.facts.facts import CpuFacts, Facts
@@ -47,10 +48,11 @@ class Places:
     crowded: bool = False  # too few cores for communication threads to have their own
 
 
-def place_ranks(facts: Facts, ranks: int, workers: int = 0) -> Places:
+def place_ranks(facts: Facts, ranks: int, workers: int = 0, asked: int | None = None) -> Places:
     """Whole cores, first thread each, neighbours together; `workers` cores of each for its comm.
 
-    All ranks of a host compute with equally many threads, so that none waits for another.
+    All ranks of a host compute with equally many threads, so that none waits for another. `asked`:
+    the user's own number of threads; for more than one per core a rank gets both threads of each.
     """
     cpu = facts.cpu
     mine = cores_per_rank(cpu, ranks)
@@ -60,9 +62,13 @@ def place_ranks(facts: Facts, ranks: int, workers: int = 0) -> Places:
     for part in mine:
         computing, comm = _for_comm(part, workers)
         crowded |= bool(set(comm) & {core[0] for core in computing})
-        cpus = tuple(core[0] for core in computing)
-        made.append(Part(cpus, comm, _node_of(facts, part)))
+        made.append(Part(tuple(core[0] for core in computing), comm, _node_of(facts, part)))
     threads = min(len(part.cpus) for part in made)
+    if asked and asked > threads and not workers:
+        made = [
+            replace(one, cpus=(*one.cpus, *(cpu for core in part for cpu in core[1:])))
+            for one, part in zip(made, mine, strict=True)
+        ]
     budget = threads if cpu.quota is None else max(1, int(cpu.quota / ranks) - workers)
     return Places(tuple(made), min(threads, budget), capped=budget < threads, crowded=crowded)
 

@@ -18,6 +18,7 @@ class Prepared:
     port: int
     mpi: Mpi | None = None  # None: our agents start the ranks
     preload: tuple[str, ...] = ()  # OpenMP and malloc libraries in the environment
+    allocators: tuple[str, ...] = ()  # malloc libraries of the host itself
     borrowed: bool = False  # nothing is installed; this is the user's own on this machine
     accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
     modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known

@@ -91,6 +91,7 @@ def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> P
         port,
         mpi=starter,
         preload=preload,
+        allocators=texts(done.get("allocators")),
         borrowed=done.get("borrowed") is True,
         accelerators=texts(done.get("accelerators")),
         modules=frozenset(texts(listed)) if isinstance(listed, list) else None,

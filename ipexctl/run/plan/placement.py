@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -44,7 +45,7 @@ def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
     cpu_only = not any(tuning_variables.usable_accelerators(node.prepared) for node, _ in used)
     sites = tuple(
         replace(
-            _site(node, count, backend, alone=alone),
+            _site(node, count, backend, _threads(request), alone=alone),
             frameworks=request.frameworks,
             cpu_only=cpu_only,
         )
@@ -101,8 +102,14 @@ def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _site(node: Node, count: int, backend: Backend, *, alone: bool) -> Site:
-    places = core_pinning.place_ranks(node.facts, count, backend.workers)
+def _threads(request: RunRequest) -> int | None:
+    """The user's own number of OpenMP threads, where it is one."""
+    text = dict(request.env).get("OMP_NUM_THREADS", "")
+    return int(text) if re.fullmatch(r"[0-9]{1,5}", text) else None
+
+
+def _site(node: Node, count: int, backend: Backend, threads: int | None, *, alone: bool) -> Site:
+    places = core_pinning.place_ranks(node.facts, count, backend.workers, threads)
     if alone:
         return Site(node, places, backend, "lo", "only one host, so loopback is used", alone=True)
     nic = interface_choice.nic(node)

@@ -13,6 +13,7 @@ from ipexctl.quick_dataclass import dataclass
 
 Ports = tuple[int, int]  # first and last
 STALL_ACTIONS = ("note", "stop")
+BUCKET = "IPEXCTL_BUCKET_MB"  # a variable that ipexctl/in_ranks/ddp_bucket.py reads
 ranks_option = partial(option, group="Ranks")
 run_option = partial(option, group="Run")
 files_option = partial(option, group="Files")
@@ -191,5 +192,6 @@ class RunOptions:
     # what the command or the play adds
     root: str = "~/.ipexctl"
     lives_on: bool = False  # the run, when its command is gone
+    trial: bool = False  # of `tune`: its ranks count their steps; `tune` removes it
     confirm: Callable[[str], bool] = field(default=lambda question: False, repr=False)
     typed: Typed = field(default=Typed(), repr=False)

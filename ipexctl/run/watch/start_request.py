@@ -10,7 +10,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
-from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.plan.run_options import BUCKET, RunOptions
 from ipexctl.run.script.gradient_compression import MODULE, OFF
 from ipexctl.shipped_tables import rank_module
 
@@ -55,13 +55,14 @@ class Orders:
 
     def _modules(self) -> dict[str, str]:
         """What each rank's Python imports before the script: name -> text."""
-        names = [] if self.options.compress == OFF else [MODULE]
-        if self.options.no_inspect and not names:
+        options = self.options
+        names = [] if options.compress == OFF else [MODULE]
+        names += ["step_meter"] if options.trial else []
+        names += ["ddp_bucket"] if options.trial or BUCKET in options.env else []
+        if options.no_inspect and not names:
             return {}
-        return {
-            "sitecustomize": rank_module("rank_site"),
-            **{name: rank_module(name) for name in names},
-        }
+        site = rank_module("rank_site")
+        return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
     def _module_env(self) -> dict[str, str]:
         return {"IPEXCTL_LOOK": "0"} if self.options.no_inspect and self._modules() else {}

@@ -1,0 +1,96 @@
+"""Counts the optimizer steps of a rank, for `ipexctl tune` only: runs of the user's do not have it.
+
+From time to time a line with MARK goes to stderr: how many steps of the first optimizer that
+stepped, and when, by this host's clock. `ddp`: how DistributedDataParallel got its bucket size.
+`libraries`: OpenMP runtimes and allocators of this process.
+"""
+
+import atexit
+import json
+import os
+import sys
+import time
+
+MARK = "ipexctl-steps "
+FIRST = 4  # steps that are reported one by one
+LIBRARIES = ("libiomp5", "libgomp", "libomp", "libtcmalloc", "libjemalloc")
+EVERY = 0.2  # seconds
+PER_SECOND = 1000  # lines of all ranks, at most
+
+
+class Meter(object):
+    def __init__(self, every):
+        self.every = every
+        self.optimizer = None  # type: object
+        self.steps = 0
+        self.at = 0.0
+        self.told = 0.0
+        self.told_steps = 0
+
+    def step(self, optimizer):
+        if self.optimizer is None:
+            self.optimizer = optimizer
+        elif self.optimizer is not optimizer:
+            return  # the second one of a GAN, or what a sharding optimizer has inside
+        self.steps += 1
+        self.at = time.monotonic()
+        if self.steps <= FIRST or self.at - self.told >= self.every:
+            self.tell()
+
+    def tell(self):
+        if self.steps == self.told_steps:
+            return
+        bucket = sys.modules.get("ddp_bucket")
+        said = {"steps": self.steps, "at": round(self.at, 6), "pid": os.getpid()}
+        said["ddp"] = bucket.built if bucket else []
+        if self.told_steps == 0:
+            said["libraries"] = libraries()
+        self.told, self.told_steps = self.at, self.steps
+        # one write: the lines of the script stay whole
+        os.write(2, ("\n%s%s\n" % (MARK, json.dumps(said))).encode("ascii"))
+
+
+def libraries():
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            names = {line.rpartition("/")[2] for line in maps}
+    except OSError:
+        return []
+    return sorted(kind for kind in LIBRARIES if any(name.startswith(kind) for name in names))
+
+
+def count(module, meter):
+    """`module`: torch.optim.optimizer."""
+    register = getattr(module, "register_optimizer_step_post_hook", None)
+    if register is not None:
+        register(lambda optimizer, args, kwargs: meter.step(optimizer))
+        return
+    made = module.Optimizer.__init__
+
+    def init(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+        kind = type(self)
+        if not getattr(kind.step, "is_counted", False):
+            kind.step = counted(kind.step, meter)
+
+    module.Optimizer.__init__ = init
+
+
+def counted(step, meter):
+    import functools
+
+    @functools.wraps(step)
+    def with_count(self, *args, **kwargs):
+        result = step(self, *args, **kwargs)
+        meter.step(self)
+        return result
+
+    with_count.is_counted = True  # type: ignore[attr-defined]
+    return with_count
+
+
+def begin(after_import):
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    meter = Meter(max(EVERY, float(ranks) / PER_SECOND))
+    atexit.register(meter.tell)
+    after_import("torch.optim.optimizer", lambda module: count(module, meter))

@@ -1,0 +1,55 @@
+"""The options of tune."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ipexctl.cli.options import Json, Root, on_hosts
+from ipexctl.run.typed_values import READERS
+from ipexctl.tune.tune_options import TrialOptions, TuneOptions, run_options
+
+
+@on_hosts(names=False, readers=READERS)
+def tune(
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    options: TrialOptions,
+    wanted: TuneOptions,
+    json: Json = False,
+) -> None:
+    """Find the settings with which a script trains fastest on these hosts.
+
+    Short trials measure optimizer steps per second. What is faster than noise is written to
+    ipexctl.toml after a question, and `ipexctl run` uses it.
+    """
+    import typer
+
+    from ipexctl.base.typed_command import Typed
+    from ipexctl.cli.options import print_json
+    from ipexctl.project.send_agreed import send_agreed
+    from ipexctl.run.watch.run_watchers import counted_interrupts
+    from ipexctl.tune.command.tune_text import Screen, document, offer
+    from ipexctl.tune.tune import tune as verb
+    from ipexctl.tune.tune import write, writing
+
+    own = (options.script, *options.args)
+    words = sys.argv[1:]
+    run = run_options(
+        options,
+        root=root,
+        confirm=send_agreed(yes=wanted.yes),
+        typed=Typed(tuple(words[: len(words) - len(own)]), own),
+    )
+    screen = Screen(as_json=json)
+    with counted_interrupts() as interrupts:
+        tuned = verb(target, run, wanted, screen, interrupts)
+    screen.show(tuned)
+    made = writing(tuned.found) if tuned.found.wins and not tuned.interrupted else None
+    written = made is not None and offer(made, yes=wanted.yes, as_json=json)
+    if made is not None and written:
+        write(made)
+    if json:
+        print_json(document(tuned, made, written=written))
+    raise typer.Exit(tuned.exit_code)

@@ -1,0 +1,207 @@
+"""What `tune` shows: a line for each trial, bars, the gain, and what is written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from ipexctl.base.sizes import duration
+from ipexctl.errors import printable
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.nearest_file import short_path
+from ipexctl.run.gather_plan import Planned
+from ipexctl.terminal.confirm import confirm
+from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
+from ipexctl.tune.tune import Tuned, Writing
+from ipexctl.tune.tune_options import TuneOptions
+from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Ask, Found, Trial
+from ipexctl.tune.tune_space import Profile
+from ipexctl.tune.tune_state import document as trial_document
+from ipexctl.tune.tune_state import profile_document
+
+WIDE, BARS, BAR = 36, 8, 24
+_ENDED = {
+    "stopped": "stopped early",
+    "failed": "failed",
+    "no-steps": "no steps",
+    "too-short": "too few steps",
+    "out-of-time": "out of time",
+}
+
+
+class Screen:
+    """The Listener of `tune`. With --json all of it is on stderr."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.console = stderr_console() if as_json else stdout_console()
+        self.live = self.console.is_terminal
+        self.number = 0
+        self.now = ""
+
+    def planned(self, plan: Planned, options: TuneOptions) -> None:
+        ranks, hosts = plan.plan.world_size, fold([host.host for host in plan.plan.hosts])
+        self._say(
+            f"tune {plan.plan.argv[0]}: {ranks} rank{'s' * (ranks != 1)} on {hosts}, "
+            f"for at most {duration(options.budget)}"
+        )
+        self._say(f"{'':3}  {'trial':{WIDE}}  {'steps/s':>9}  {'change':>8}  {'took':>7}")
+
+    def began(self, ask: Ask) -> None:
+        self.now = _label(ask)
+
+    def moved(self, text: str) -> None:
+        if self.live:
+            line = f"{self.number + 1:3}  {self.now:{WIDE}}  {text}"
+            self._raw(f"\r\x1b[2m{line[:78]}\x1b[0m\x1b[K")
+
+    def ended(self, trial: Trial, found: Found) -> None:
+        self.number += 1
+        if self.live:
+            self._raw("\r\x1b[K")
+        self._say(trial_line(self.number, trial, found))
+        if trial.part == NOISE and found.noise is not None:
+            self._say(f"{'':3}  noise: {found.noise:.1%}")
+
+    def show(self, tuned: Tuned) -> None:
+        lines = [*bars(tuned.found), *outcome(tuned)]
+        print_lines(self.console, map(Text, lines))
+
+    def _say(self, text: str) -> None:
+        print_lines(self.console, [Text(text)])
+
+    def _raw(self, text: str) -> None:
+        self.console.file.write(text)
+        self.console.file.flush()
+
+
+def trial_line(number: int, trial: Trial, found: Found) -> str:
+    rate = "" if trial.rate is None else _rate(trial.rate)
+    change = _change(trial, found) if trial.profile != BASELINE else ""
+    took = "earlier" if trial.kept else f"{trial.seconds:.0f} s"
+    said = _ENDED.get(trial.ended, "")
+    if trial.profile == found.best != BASELINE and trial.part != FINAL:
+        said = "best"
+    label = _label(trial)
+    line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {took:>7}  {said}".rstrip()
+    why = f"\n{'':5}{printable(trial.why)[:74]}" if trial.why and trial.rate is None else ""
+    return line + why
+
+
+def bars(found: Found) -> list[str]:
+    """The mean of each profile that was measured to its end, the fastest of them."""
+    means = _means(found.trials)
+    if len(means) < 2:
+        return []
+    rows = sorted(means.items(), key=lambda row: -row[1])[:BARS]
+    if BASELINE in means and BASELINE not in dict(rows):
+        rows[-1] = (BASELINE, means[BASELINE])
+    most = max(means.values())
+    labels = {trial.profile: _label(trial) for trial in found.trials}
+    shown = [
+        f"  {labels[profile]:{WIDE}}  {'#' * max(1, round(BAR * rate / most)):{BAR}}  {_rate(rate)}"
+        for profile, rate in rows
+    ]
+    return ["", *shown, ""]
+
+
+def outcome(tuned: Tuned) -> list[str]:
+    found = tuned.found
+    lines = []
+    if tuned.interrupted:
+        lines.append("interrupted; the trials so far are kept: run the same command again")
+    elif found.wins:
+        lines.append(f"{1 + (found.gain or 0):.2f}x as fast: {_gain(found)}")
+        lines += [f"  {change.label}" for _, change in found.best.changes]
+    elif found.gain is not None:
+        lines.append(f"nothing to gain here: {found.best} is {_gain(found)}, which may be noise")
+    elif found.best != BASELINE:
+        lines.append("no time was left to compare the best with the baseline: --budget 15m")
+    elif found.untried and not found.tried:
+        cost = duration(found.trials[0].seconds)
+        lines.append(f"no time was left for other settings: a trial takes {cost} (--budget 15m)")
+    else:
+        noise = f" by more than the noise of {found.noise:.1%}" if found.noise else ""
+        lines.append(f"nothing to gain here: no setting was faster{noise}")
+    if tuned.instead:
+        lines.append(
+            f"leave out {' and '.join(tuned.instead)}: the command line goes before ipexctl.toml"
+        )
+    if found.untried:
+        lines.append(f"not tried for want of time: {', '.join(found.untried)} (--budget TIME)")
+    lines += [f"not tried: {text}" for text in tuned.left_out]
+    return [*lines, f"took {duration(tuned.seconds)}"]
+
+
+def offer(made: Writing, *, yes: bool, as_json: bool) -> bool:
+    """Show what is to be written, and ask. Without a terminal only -y writes."""
+    to = sys.stderr if as_json else sys.stdout
+    name = short_path(made.path)
+    print(f"\n{name}:", *(f"  {line}" for line in made.lines.splitlines()), sep="\n", file=to)
+    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        print("not written: use -y (the trials are kept, so that is quick)", file=to)
+        return False
+    agreed = yes or confirm(f"Write this to {name}? [Y/n] ", sys.stdin, out=to)
+    print("written; `ipexctl run` uses it from now on" if agreed else "not written", file=to)
+    return agreed
+
+
+def document(tuned: Tuned, made: Writing | None, *, written: bool) -> dict[str, Any]:
+    found = tuned.found
+    return {
+        "schema_version": 1,
+        "command": "tune",
+        "wins": found.wins,
+        "gain": found.gain,
+        "spread": found.spread,
+        "noise": found.noise,
+        "rounds": found.rounds,
+        "profile": profile_document(found.best.env, found.best.options) if found.wins else None,
+        "trials": [trial_document(trial) for trial in found.trials],
+        "untried": list(found.untried),
+        "not_tried": list(tuned.left_out),
+        "leave_out": list(tuned.instead),
+        "interrupted": tuned.interrupted,
+        "seconds": round(tuned.seconds, 3),
+        "budget": tuned.budget,
+        "file": str(made.path) if made else None,
+        "written": written,
+        "exit_code": tuned.exit_code,
+    }
+
+
+def _gain(found: Found) -> str:
+    rounds = f"{found.rounds} round{'s' * (found.rounds != 1)}"
+    return f"{found.gain or 0:+.1%} ± {found.spread:.1%} steps/s in {rounds}"
+
+
+def _means(trials: Sequence[Trial]) -> dict[Profile, float]:
+    rates: dict[Profile, list[float]] = {}
+    for trial in trials:
+        if trial.rate is not None and trial.ended == "measured":
+            rates.setdefault(trial.profile, []).append(trial.rate)
+    return {profile: sum(found) / len(found) for profile, found in rates.items()}
+
+
+def _change(trial: Trial, found: Found) -> str:
+    """Against the baseline, in steps of the same size."""
+    same = [one.score for one in found.trials if one.profile == BASELINE and one.score]
+    if trial.score is None or not same:
+        return ""
+    return f"{trial.score / (sum(same) / len(same)) - 1:+.0%}"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
+
+
+def _label(trial: Trial | Ask) -> str:
+    """What is new in it; `+`: beside the best so far."""
+    changes = dict(trial.profile.changes)
+    change = changes.get(trial.part)
+    if trial.part == FINAL and changes:
+        return "best"
+    label = f"{'+ ' * (len(changes) > 1)}{change.label}" if change else str(trial.profile)
+    return label if len(label) <= WIDE else f"{label[: WIDE - 2]}.."

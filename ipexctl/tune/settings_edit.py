@@ -1,0 +1,115 @@
+"""ipexctl.toml with other [run] keys: only their lines change, comments and order stay."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ipexctl.base import toml
+from ipexctl.errors import InputError
+
+_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
+_INLINE = re.compile(r"(\s*env\s*=\s*)\{[^{}]*\}(\s*(?:#.*)?)$")
+
+
+def edited(
+    text: str, env: Mapping[str, str | None], options: Mapping[str, Any], comment: str
+) -> str:
+    """`env`: variables; None takes one out. Raises InputError where the file is written in a way
+    that this cannot change."""
+    before = toml.loads(text)
+    lines = text.splitlines()
+    for name, value in options.items():
+        _put(lines, "run", name, _value(value))
+    if env:
+        _variables(lines, env, before.get("run", {}).get("env", {}), comment)
+    made = "\n".join(lines) + "\n"
+    if _is(made, _wanted(before, env, options)):
+        return made
+    raise InputError(
+        "ipexctl.toml cannot be changed automatically: its [run] table has an unusual form",
+        hint="write these lines into it:\n" + shown(env, options),
+        slug="settings-not-editable",
+    )
+
+
+def shown(env: Mapping[str, str | None], options: Mapping[str, Any]) -> str:
+    """The lines as a new file would have them."""
+    lines = ["[run]", *(f"{name} = {_value(value)}" for name, value in options.items())]
+    lines = lines if options else []
+    if env:
+        lines.append("[run.env]")
+    for name, value in env.items():
+        lines.append(f"# without {name}" if value is None else f"{name} = {_value(value)}")
+    return "\n".join(lines)
+
+
+def _variables(
+    lines: list[str], env: Mapping[str, str | None], had: Mapping[str, Any], comment: str
+) -> None:
+    inline = next((i for i in _section(lines, "run") if _INLINE.match(lines[i])), None)
+    if inline is not None:
+        left = {name: value for name, value in {**had, **env}.items() if value is not None}
+        pairs = ", ".join(f"{name} = {_value(value)}" for name, value in left.items())
+        lines[inline] = _INLINE.sub(
+            lambda m: f"{m[1]}{{ {pairs} }}{m[2] or f'  # {comment}'}", lines[inline]
+        )
+        return
+    dotted = any(_assigns(lines[i], r"env\s*\.\s*\w+") for i in _section(lines, "run"))
+    section, prefix = ("run", "env.") if dotted else ("run.env", "")
+    for number, (name, value) in enumerate(env.items()):
+        said = comment if number == 0 else ""
+        _put(lines, section, f"{prefix}{name}", None if value is None else _value(value), said)
+
+
+def _put(lines: list[str], section: str, key: str, value: str | None, comment: str = "") -> None:
+    """One line of a section, which is made where it is missing. `value` None takes it out."""
+    inside = _section(lines, section)
+    at = next((i for i in inside if _assigns(lines[i], re.escape(key))), None)
+    line = f"{key} = {value}" + (f"  # {comment}" if comment else "")
+    if at is not None and value is None:
+        del lines[at]
+    elif at is not None:
+        lines[at] = line
+    elif value is not None and inside:
+        last = max(i for i in inside if lines[i].strip())
+        lines.insert(last + 1, line)
+    elif value is not None:
+        lines += [*([""] if lines and lines[-1].strip() else []), f"[{section}]", line]
+
+
+def _section(lines: list[str], name: str) -> list[int]:
+    """The lines of a table, its header included."""
+    found, current = [], ""
+    for i, line in enumerate(lines):
+        if head := _HEADER.match(line):
+            current = re.sub(r"\s*\.\s*", ".", head[1])
+        if current == name:
+            found.append(i)
+    return found
+
+
+def _assigns(line: str, key: str) -> bool:
+    return bool(re.match(rf"""\s*["']?{key}["']?\s*=""", line))
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _wanted(
+    before: Mapping[str, Any], env: Mapping[str, str | None], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    run = {**before.get("run", {}), **options}
+    left = {n: v for n, v in {**run.get("env", {}), **env}.items() if v is not None}
+    return {**before, "run": {**run, "env": left}}
+
+
+def _is(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        found = toml.loads(text)
+        return {**found, "run": {"env": {}, **found.get("run", {})}} == wanted
+    except ValueError:
+        return False

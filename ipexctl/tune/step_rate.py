@@ -1,0 +1,106 @@
+"""Lines of ipexctl/in_ranks/step_meter.py -> steps per second. Warm-up is left out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.tune.tune_space import Seen
+
+MARK = "ipexctl-steps "
+WARM_STEPS, WARM_SECONDS = 3, 1.0  # caches fill, DDP builds its buckets again, threads start
+LEAST = 8  # steps that make a rate
+PATIENCE = 4  # times the seconds that are wanted, for slow steps
+
+
+@dataclass
+class Steps:
+    """Of one process of a rank."""
+
+    first: tuple[int, float]
+    warm: tuple[int, float] | None = None  # where measuring begins
+    last: tuple[int, float] = (0, 0.0)
+
+    def add(self, steps: int, at: float) -> None:
+        self.last = (steps, at)
+        if not self.warm and steps >= WARM_STEPS and at - self.first[1] >= WARM_SECONDS:
+            self.warm = self.last
+
+    @property
+    def measured(self) -> tuple[int, float]:
+        """Steps, and the seconds that they took."""
+        if self.warm is None:
+            return 0, 0.0
+        return self.last[0] - self.warm[0], self.last[1] - self.warm[1]
+
+
+@dataclass
+class Rates:
+    """Of all ranks of a trial. What they count is taken from their own clocks."""
+
+    ranks: int = 0
+    found: dict[tuple[int, int], Steps] = field(default_factory=dict)  # rank, process
+    libraries: set[str] = field(default_factory=set)
+    ddp: set[str] = field(default_factory=set)
+
+    def read(self, rank: int, line: str) -> bool:
+        """Whether the line is one of these."""
+        if not line.startswith(MARK):
+            return False
+        try:
+            said = json.loads(line[len(MARK) :])
+            steps, at, key = int(said["steps"]), float(said["at"]), (rank, int(said["pid"]))
+            self.ddp |= set(map(str, said.get("ddp", ())))
+            self.libraries |= set(map(str, said.get("libraries", ())))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return False  # two processes have written at once
+        self.found.setdefault(key, Steps((steps, at))).add(steps, at)
+        return True
+
+    @property
+    def seen(self) -> Seen:
+        ddp = next((who for who in ("default", "script") if who in self.ddp), "")
+        return Seen(self.ranks, frozenset(self.libraries), ddp)
+
+    @property
+    def steps(self) -> int:
+        """That every rank has done, warm-up included."""
+        return min((one.last[0] for one in self._each()), default=0)
+
+    @property
+    def measured(self) -> tuple[int, float]:
+        """Of the rank that has measured least."""
+        return min((one.measured for one in self._each()), default=(0, 0.0))
+
+    @property
+    def rate(self) -> float | None:
+        """Steps per second of the slowest rank; None before there is one."""
+        rates = [n / seconds for n, seconds in (o.measured for o in self._each()) if seconds > 0]
+        return min(rates, default=None)
+
+    def is_enough(self, seconds: float) -> bool:
+        steps, took = self.measured
+        return (steps >= LEAST and took >= seconds) or (steps >= 2 and took >= PATIENCE * seconds)
+
+    def is_hopeless(self, seconds: float, floor: float) -> bool:
+        """After a quarter: `floor` is the least of rate x ranks that can still win."""
+        steps, took = self.measured
+        rate = self.rate
+        early = steps >= LEAST // 2 and took >= seconds / 4
+        slow = steps >= 1 and took >= seconds  # so slow that it has not done its steps
+        return (early or slow) and rate is not None and rate * self.ranks < floor
+
+    def end(self) -> None:
+        """The script has ended: what came after its first steps has to do."""
+        for one in self.found.values():
+            if one.measured[0] < LEAST and one.last[0] - one.first[0] >= LEAST:
+                one.warm = one.first
+
+    def _each(self) -> list[Steps]:
+        """One process of each rank: the one that has done most."""
+        best: dict[int, Steps] = {}
+        for (rank, _), one in self.found.items():
+            if rank not in best or one.last[0] > best[rank].last[0]:
+                best[rank] = one
+        return [*best.values()]

@@ -1,0 +1,184 @@
+"""Trials: each is a run of the script that ends as soon as enough of its steps are measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from ipexctl.base.option import Seconds
+from ipexctl.errors import IpexctlError
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import Fleet, beside
+from ipexctl.machines.target import Target
+from ipexctl.project import send_agreed
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.outcome import RunResult, Tally
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.run import run
+from ipexctl.run.watch.run_watchers import Interrupts
+from ipexctl.tune.step_rate import LEAST, Rates
+from ipexctl.tune.tune_search import NOISE, Ask, Trial
+
+TEARDOWN = 3.0  # seconds to end a run: kept free at the end of the budget
+BY = "the end of the trial"
+
+
+@dataclass
+class TrialView:
+    """The `View` of a trial: it reads what the ranks report, and ends the run."""
+
+    ask: Ask
+    deadline: float  # by time.monotonic
+    interrupts: Interrupts
+    tick_seen: Callable[[str], None] = lambda text: None
+    lossy: bool = False
+    as_data: bool = True  # no line is left out
+
+    def __post_init__(self) -> None:
+        self.rates = Rates()
+        self.run_id = ""
+        self.ended = ""  # why this view has ended the run
+        self.hits = self.interrupts.hits
+
+    def note(self, text: str) -> None:
+        pass
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.run_id, self.rates.ranks = run_id, plan.world_size
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        reports = [text for text in texts if self.rates.read(rank, text)]
+        if reports:
+            self._look()
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        pass
+
+    def dropped(self, lines: int) -> None:
+        pass
+
+    def tick(self, tally: Tally) -> None:
+        self._look()
+        steps = self.rates.steps
+        self.tick_seen(f"{steps:,} steps" if steps else f"{tally.alive} of {tally.ranks} ranks up")
+
+    def failed(self, rank: int) -> None:
+        pass
+
+    def result(self, result: RunResult) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _look(self) -> None:
+        if self.ended:
+            return
+        if self.interrupts.hits > self.hits:
+            self._end("interrupted")
+        elif self.rates.is_enough(self.ask.seconds):
+            self._end("measured")
+        elif self.rates.is_hopeless(self.ask.seconds, self.ask.floor):
+            self._end("stopped")
+        elif time.monotonic() > self.deadline:
+            self._end("out-of-time")
+
+    def _end(self, why: str) -> None:
+        """As two Ctrl-C do: the hub kills the ranks at once."""
+        self.ended = why
+        self.interrupts.last = BY
+        self.interrupts.count += 2
+
+
+@dataclass
+class Trials:
+    """Runs them, and removes each from its hosts while the next one starts."""
+
+    target: Target
+    options: RunOptions
+    interrupts: Interrupts
+    moved: Callable[[str], None]  # how far the trial is
+
+    def __post_init__(self) -> None:
+        self.removed: Callable[[], object] = lambda: None
+
+    def run(self, ask: Ask, deadline: float) -> Trial:
+        """Raises KeyboardInterrupt after Ctrl-C, and IpexctlError where the user's own run does not
+        start. One that fails with a candidate is a trial without a rate."""
+        began = time.monotonic()
+        view = TrialView(ask, deadline - TEARDOWN, self.interrupts, self.moved)
+        self.interrupts.count = 0
+        result, ended, why = None, "", ""
+        try:
+            result = run(self.target, of_trial(self.options, ask), view, self.interrupts)
+        except IpexctlError as e:
+            if ask.part == NOISE:
+                raise
+            ended, why = "failed", e.what
+        finally:
+            self._remove(view.run_id)
+        if self.interrupts.hits > view.hits:
+            raise KeyboardInterrupt
+        self.options = replace(self.options, confirm=send_agreed.always)  # asked once
+        if isinstance(result, RunResult) and not view.ended:
+            view.rates.end()
+            ended, why = _own_end(result, view.rates)
+        return _trial(view, ended or view.ended, why, time.monotonic() - began)
+
+    def close(self) -> None:
+        with suppress(KeyboardInterrupt):
+            self.removed()
+
+    def _remove(self, run_id: str) -> None:
+        if run_id:
+            self.close()
+            self.removed = beside(lambda: _remove(self.target, self.options.root, run_id))
+
+
+def _remove(target: Target, root: str, run_id: str) -> None:
+    """Once the agents of the run have gone, which hold its folder. What fails is pruned later."""
+    with suppress(IpexctlError, OSError), Fleet(target, root) as fleet:
+
+        def one(host: Host) -> None:
+            fleet.connect(host)
+            fleet.call(host, "remove.prune_rules.remove_run", run_id=run_id)
+
+        fleet.each(one)
+
+
+def _trial(view: TrialView, ended: str, why: str, seconds: float) -> Trial:
+    rates, ask = view.rates, view.ask
+    if ended == "out-of-time" and rates.measured[0] >= LEAST:
+        ended = "measured"
+    rate = rates.rate if ended in ("measured", "stopped") else None
+    return Trial(ask.profile, ask.part, rate, seconds, rates.seen, rates.steps, ended, why)
+
+
+def of_trial(options: RunOptions, ask: Ask) -> RunOptions:
+    """The user's run with the profile in it, of which nothing is kept."""
+    return replace(
+        options,
+        **ask.profile.options,
+        env=ask.profile.applied_to(options.env),
+        trial=True,
+        no_inspect=True,
+        stall=Seconds(0),
+        detach=False,
+        lives_on=False,
+        fetch=(),
+        outputs=(),
+        name="",
+    )
+
+
+def _own_end(result: RunResult, rates: Rates) -> tuple[str, str]:
+    """The script ended before the trial did."""
+    if result.exit_code:
+        last = next((text for text in reversed(result.last_words) if text.strip()), "")
+        return "failed", last or result.cause or f"exit code {result.exit_code}"
+    if rates.measured[0] >= LEAST:
+        return "measured", ""
+    return ("too-short", f"{rates.steps} steps") if rates.steps else ("no-steps", "")

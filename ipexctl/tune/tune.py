@@ -1,0 +1,223 @@
+"""tune: trials of a script on its hosts, until the fastest settings are known or time is up."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from ipexctl.base.option import options_of
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, IpexctlError, unknown_value
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.bounded_read import read_file
+from ipexctl.local.nearest_file import PROJECT_FILE, project_file
+from ipexctl.local.settings import load
+from ipexctl.machines.target import Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.gather_plan import Planned, planned
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.watch.run_watchers import Interrupts
+from ipexctl.tune import settings_edit, tune_space
+from ipexctl.tune.trial import Trials
+from ipexctl.tune.tune_options import TuneOptions
+from ipexctl.tune.tune_search import Ask, Found, Search, Trial
+from ipexctl.tune.tune_space import ALLOW, Profile
+from ipexctl.tune.tune_state import Kept
+
+MOST_SCRIPT = 16 << 20  # bytes
+
+
+class Listener(Protocol):
+    def planned(self, plan: Planned, options: TuneOptions) -> None: ...
+    def began(self, ask: Ask) -> None: ...
+    def moved(self, text: str) -> None: ...
+    def ended(self, trial: Trial, found: Found) -> None: ...
+
+
+@dataclass(frozen=True)
+class Tuned:
+    found: Found
+    seconds: float
+    budget: float
+    left_out: tuple[str, ...] = ()
+    interrupted: bool = False
+    instead: tuple[str, ...] = ()  # what to leave out of the command line, as it goes before a file
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_INTERRUPTED if self.interrupted else EXIT_OK
+
+
+def tune(
+    target: Target, options: RunOptions, wanted: TuneOptions, listener: Listener,
+    interrupts: Interrupts,
+) -> Tuned:  # fmt: skip
+    """Raises IpexctlError if the run cannot start, or reports no steps."""
+    began = time.monotonic()
+    for name in wanted.allow:
+        if name not in ALLOW:
+            raise unknown_value("--allow", name, ALLOW)
+    plan = planned(target, options)
+    listener.planned(plan, wanted)
+    setup = tune_space.setup_of(
+        plan.plan, plan.facts, plan.prepared, options.env, options_of(RunOptions), options.n
+    )
+    kept = Kept.of(_identity(plan, options), fresh=wanted.fresh)
+    quiet = replace(target, note=lambda text: None)  # `planned` has said all of it
+    search = Search(
+        lambda seen: tune_space.space(setup, seen, wanted.allow),
+        wanted.budget,
+        kept.knows,
+        spent=time.monotonic() - began,
+    )
+    trials = Trials(quiet, options, interrupts, listener.moved)
+
+    def do(ask: Ask) -> Trial:
+        known = kept.take(ask)
+        if known is None:
+            listener.began(ask)
+            limit = wanted.budget if search.scores else wanted.budget / 2
+            known = trials.run(ask, began + limit)
+            kept.add(known)
+        return known
+
+    try:
+        interrupted = _drive(search, do, listener)
+    finally:
+        trials.close()
+    found = search.found()
+    if not interrupted:
+        _refuse_unmeasured(found, options, wanted)
+    seen = found.trials[0].seen if found.trials else tune_space.Seen(plan.plan.world_size)
+    return Tuned(
+        found,
+        time.monotonic() - began,
+        wanted.budget,
+        tune_space.left_out(setup, seen, wanted.allow),
+        interrupted,
+        _instead(found.best, options) if found.wins else (),
+    )
+
+
+def _drive(search: Search, do: Callable[[Ask], Trial], listener: Listener) -> bool:
+    """Whether the user ended it."""
+    asking = search.run()
+    with suppress(StopIteration):
+        ask = next(asking)
+        while True:
+            try:
+                done = do(ask)
+            except KeyboardInterrupt:
+                return True
+            try:
+                ask = asking.send(done)
+            finally:
+                listener.ended(done, search.found())
+    return False
+
+
+def _identity(plan: Planned, options: RunOptions) -> dict[str, Any]:
+    """All that makes the trials of two calls comparable."""
+    text = b""
+    with suppress(OSError):
+        text = read_file(Path(options.script), MOST_SCRIPT)
+    return {
+        "folder": str(Path.cwd()),
+        "script": [options.script, hashlib.sha256(text).hexdigest()],
+        "argv": list(plan.plan.argv),
+        "hosts": [[host.host, host.nic, host.prefix, host.threads] for host in plan.plan.hosts],
+        "counts": [options.n, options.ppn],
+        "env": dict(options.env),
+        "data": list(options.data),
+    }
+
+
+def _refuse_unmeasured(found: Found, options: RunOptions, wanted: TuneOptions) -> None:
+    """Raises IpexctlError unless the unchanged run was measured twice."""
+    if found.noise is not None:
+        return
+    last = found.trials[-1]
+    if last.ended == "failed":
+        raise IpexctlError(
+            "the script failed in a trial",
+            why=last.why,
+            hint="run it first: ipexctl run, with the same options",
+            slug="trial-failed",
+        )
+    if last.ended == "no-steps":
+        raise IpexctlError(
+            "the script did no optimizer steps",
+            why="it ended without a call of step() of an optimizer of torch.optim",
+            hint="tune a script that trains; its arguments follow it: ipexctl tune train.py ARGS",
+            slug="no-steps",
+        )
+    if last.ended == "too-short":
+        raise IpexctlError(
+            f"the script ended after {last.why}, too few to measure",
+            hint="let it do more steps, for example with more epochs",
+            slug="too-few-steps",
+        )
+    raise IpexctlError(
+        f"the budget of {wanted.budget:.0f} s is too small: "
+        + ("no step was done in time" if not last.steps else f"{last.steps} steps in a trial"),
+        why="it must be enough for a few dozen trials, each with the start of the script",
+        hint="--budget 30m, or a smaller model or dataset that loads faster",
+        slug="budget-too-small",
+    )
+
+
+def _instead(best: Profile, options: RunOptions) -> tuple[str, ...]:
+    """Options that were typed and go before ipexctl.toml."""
+    settings = load()
+    configured = settings["run.env"].value if "run.env" in settings else {}
+    found = [
+        f"--env {name}"
+        for name in best.env
+        if name in options.env and options.env[name] != configured.get(name)
+    ]
+    for name in best.options:
+        typed = getattr(options, name, None)
+        setting = settings.get(f"run.{name}")
+        if typed and (setting is None or typed != setting.value):
+            found.append(f"--{name}" if name != "n" else "-n")
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What the settings file becomes."""
+
+    path: Path
+    text: str
+    lines: str  # that matter
+    mode: int | None
+
+
+def writing(found: Found) -> Writing | None:
+    """None if the best profile needs nothing in a file. Raises InputError."""
+    path = project_file(Path.cwd()) or Path.cwd() / PROJECT_FILE
+    setting = load().get("run.env")
+    usual: Mapping[str, str] = setting.value if setting else {}
+    changes = {
+        name: value for name, value in found.best.env.items()
+        if value is not None or name in usual
+    }  # fmt: skip
+    there = path.exists()
+    if changes and setting and not setting.project:  # the user's own: a project's goes before it
+        changes = {**usual, **changes}
+        changes = {name: value for name, value in changes.items() if value is not None}
+    if not changes and not found.best.options:
+        return None
+    comment = f"ipexctl tune: {1 + (found.gain or 0):.2f}x"
+    text = path.read_text("utf-8") if there else ""
+    made = settings_edit.edited(text, changes, found.best.options, comment)
+    mode = path.stat().st_mode & 0o777 if there else None
+    return Writing(path, made, settings_edit.shown(changes, found.best.options), mode)
+
+
+def write(made: Writing) -> None:
+    write_atomic(made.path, made.text, mode=made.mode)

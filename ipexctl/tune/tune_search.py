@@ -1,0 +1,198 @@
+"""Which trial comes next, and what all of them say. No clock and no I/O: it is given their costs.
+
+First trials of the unchanged run: how much their rates differ is the noise. Then one dimension
+after the other; a candidate is kept if it beats the best by more than the noise. At the end the
+unchanged run and the best take turns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.tune.tune_space import Dimension, Profile, Seen
+
+NOISE, FINAL = "noise", "final"  # parts of a search; the others are dimensions
+SAME = 3  # trials of the unchanged run
+ROUNDS = 3
+LEAST_NOISE = 0.01  # what two trials never agree to
+OF_RANGE = 1.5  # a few trials show less of the noise than there is
+FAR = 0.05  # below the best, beyond twice the noise: it cannot win any more
+MEASURE = (2.0, 8.0)  # seconds of a trial
+STEPS = 20  # of a trial, where they are slow
+BASELINE = Profile()
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A trial to do. `floor`: the score below which it may end early."""
+
+    profile: Profile
+    part: str
+    seconds: float
+    floor: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`rate` None: it did no steps; `why` says how it ended."""
+
+    profile: Profile
+    part: str
+    rate: float | None  # steps per second
+    seconds: float  # that all of it took
+    seen: Seen
+    steps: int = 0
+    ended: str = "measured"  # stopped: early. failed, no-steps, too-short, out-of-time
+    why: str = ""
+    kept: bool = False  # from an earlier call of `tune`
+
+    @property
+    def score(self) -> float | None:
+        """With more ranks, a step takes more samples."""
+        return None if self.rate is None else self.rate * self.seen.ranks
+
+
+@dataclass(frozen=True)
+class Found:
+    """`gain` None: the best is the unchanged run, or was not compared with it."""
+
+    trials: tuple[Trial, ...]
+    noise: float | None
+    best: Profile
+    gain: float | None = None  # 0.25: a quarter more steps (of the same size) per second
+    spread: float = 0.0
+    rounds: int = 0
+    untried: tuple[str, ...] = ()  # for want of time
+
+    @property
+    def wins(self) -> bool:
+        return self.gain is not None and self.gain > self.least
+
+    @property
+    def tried(self) -> bool:
+        return any(trial.profile != BASELINE for trial in self.trials)
+
+    @property
+    def least(self) -> float:
+        """The gain that is more than noise. Of one round alone twice as much is asked."""
+        noise = self.noise or 0.0
+        return max(noise * (2 if self.rounds == 1 else 1), self.spread)
+
+
+Space = Callable[[Seen], Sequence[Dimension]]
+Asking = Generator[Ask, Trial, None]
+
+
+@dataclass
+class Search:
+    """`run` yields the trials to do and is sent each of them; `found` is what is known so far."""
+
+    space: Space
+    budget: float  # seconds
+    known: Callable[[Profile, str], bool] = lambda profile, part: False  # from an earlier call
+    spent: float = 0.0
+    trials: list[Trial] = field(default_factory=list)
+    scores: dict[Profile, list[float]] = field(default_factory=dict)
+    noise: float | None = None
+    best: Profile = BASELINE
+    ratios: list[float] = field(default_factory=list)
+    untried: list[str] = field(default_factory=list)
+
+    def run(self) -> Asking:
+        for _ in range(SAME):
+            if len(self.trials) < 2 or self._fits(BASELINE, NOISE):
+                yield from self._try(BASELINE, NOISE)
+            if self.trials[-1].score is None:
+                return
+        same = self.scores[BASELINE]
+        self.noise = max(LEAST_NOISE, OF_RANGE * (max(same) - min(same)) / _mean(same))
+        for dimension in self.space(self.trials[0].seen):
+            yield from self._dimension(dimension)
+        if self.best != BASELINE:
+            yield from self._final()
+
+    def found(self) -> Found:
+        ratios = self.ratios
+        gain = _mean(ratios) - 1 if ratios else None
+        spread = (max(ratios) - min(ratios)) / 2 if ratios else 0.0
+        return Found(
+            tuple(self.trials), self.noise, self.best, gain, spread, len(ratios),
+            tuple(self.untried),
+        )  # fmt: skip
+
+    def _dimension(self, dimension: Dimension) -> Asking:
+        for change in dimension.candidates:
+            profile, best = self.best.replaced(dimension.name, change), self._best_score()
+            if not self._fits(profile, dimension.name):
+                self.untried.append(change.label)
+                continue
+            floor = best * (1 - 2 * self._noise() - FAR)
+            trial = yield from self._try(profile, dimension.name, floor)
+            gain = self._gain(profile, trial, best)
+            close = self._noise() < gain < 3 * self._noise()
+            if close and self._fits(profile, dimension.name):  # look again
+                trial = yield from self._try(profile, dimension.name, floor)
+                gain = self._gain(profile, trial, best)
+            if gain > self._noise():
+                self.best = profile
+
+    def _final(self) -> Asking:
+        for number in range(ROUNDS):
+            turns = (BASELINE, self.best) if number % 2 == 0 else (self.best, BASELINE)
+            new = sum(not self.known(profile, FINAL) for profile in turns)
+            if new and self.spent + new * self._cost() > self.budget:
+                return
+            scores = {}
+            for profile in turns:
+                trial = yield from self._try(profile, FINAL)
+                scores[profile] = trial.score
+            before, after = scores[BASELINE], scores[self.best]
+            if before and after is not None:
+                self.ratios.append(after / before)
+
+    def _try(self, profile: Profile, part: str, floor: float = 0.0) -> Generator[Ask, Trial, Trial]:
+        trial = yield Ask(profile, part, self._seconds(), floor)
+        self.trials.append(trial)
+        self.spent += 0.0 if trial.kept else trial.seconds
+        if trial.score is not None:
+            self.scores.setdefault(profile, []).append(trial.score)
+        return trial
+
+    def _gain(self, profile: Profile, trial: Trial, best: float) -> float:
+        if trial.score is None or trial.ended != "measured":
+            return -math.inf
+        return _mean(self.scores[profile]) / best - 1
+
+    def _best_score(self) -> float:
+        return _mean(self.scores[self.best])
+
+    def _noise(self) -> float:
+        return LEAST_NOISE if self.noise is None else self.noise
+
+    def _seconds(self) -> float:
+        """To measure: a few dozen trials shall fit the budget."""
+        least, most = MEASURE
+        usual = min(most, max(least, self.budget / 45))
+        rate = next((trial.rate for trial in self.trials if trial.rate), None)
+        wanted = usual if rate is None else max(usual, STEPS / rate)
+        return min(wanted, max(usual, self.budget / 15))
+
+    def _cost(self) -> float:
+        """Of one trial. An early end of one says nothing about the next."""
+        full = [trial.seconds for trial in self.trials if trial.ended == "measured"]
+        return _mean(full) if full else self._seconds()
+
+    def _fits(self, profile: Profile, part: str) -> bool:
+        """Whether there is time for one more trial, and for the turns at the end."""
+        if self.known(profile, part):
+            return True
+        cost = self._cost()
+        rounds = min(ROUNDS, max(1, int(self.budget / cost / 5)))
+        return self.spent + (1 + 2 * rounds) * cost <= self.budget
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,227 @@
+"""What `tune` tries: facts of the hosts and of a first trial -> settings, the likeliest first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.usable_cores import fast_cores
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.launch import LaunchPlan, Prepared
+from ipexctl.run.plan.run_options import BUCKET
+
+ALLOW = ("batch", "numerics")
+LEFT_OUT = ("torch.compile and autocast: they need changes to your code",)
+_JEMALLOC = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
+_MALLOCS = ("tcmalloc", "jemalloc")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One candidate. A variable without a value (None) is left to the plan of `run`."""
+
+    label: str
+    env: tuple[tuple[str, str | None], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()  # of `run`
+
+
+@dataclass(frozen=True)
+class Dimension:
+    name: str
+    candidates: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What differs from the run as the user typed it: one change of each dimension, by name."""
+
+    changes: tuple[tuple[str, Change], ...] = ()
+
+    def replaced(self, dimension: str, change: Change) -> Profile:
+        return Profile(tuple(sorted({**dict(self.changes), dimension: change}.items())))
+
+    @property
+    def env(self) -> dict[str, str | None]:
+        return {name: value for _, change in self.changes for name, value in change.env}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {name: value for _, change in self.changes for name, value in change.options}
+
+    def __str__(self) -> str:
+        return ", ".join(change.label for _, change in self.changes) or "baseline"
+
+    def applied_to(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The variables of a run that has this profile, in place of those in `env`."""
+        left = {name: value for name, value in env.items() if name not in self.env}
+        return left | {name: value for name, value in self.env.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the ranks of a trial reported about themselves."""
+
+    ranks: int
+    libraries: frozenset[str] = frozenset()  # OpenMP runtimes and allocators that they have loaded
+    ddp: str = ""  # who sets the bucket size of DistributedDataParallel: default, script; "": none
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The run before anything is changed."""
+
+    hosts: int
+    ppn: int  # on the host that has most
+    cores: int | None  # of the rank that has fewest; None: unknown
+    smt: int  # hardware threads of a core
+    quota: bool  # a control group limits the CPU time
+    nic: str  # "": hosts have different ones
+    backend: str
+    env: Mapping[str, str]  # as the user typed or configured it
+    preload: str  # LD_PRELOAD of the plan
+    variables: frozenset[str]  # that the plan sets on every host
+    allocators: tuple[str, ...]  # paths that exist on every host
+    options: frozenset[str]  # names of the options of `run`
+    n: int | None  # as the user typed it
+
+
+def setup_of(
+    plan: LaunchPlan, facts: Sequence[Facts], prepared: Sequence[Prepared],
+    env: Mapping[str, str], options: Collection[str], n: int | None,
+) -> Setup:  # fmt: skip
+    first = plan.hosts[0]
+    counts = [host.threads for host in plan.hosts]
+    nics, found = {host.nic for host in plan.hosts}, [dict(host.rank_env) for host in plan.hosts]
+    mallocs = [{*one.preload, *one.allocators} for one in prepared]
+    shared = set.intersection(*mallocs) if mallocs else set[str]()
+    return Setup(
+        hosts=len(plan.hosts),
+        ppn=max(len(host.ranks) for host in plan.hosts),
+        cores=None if None in counts else min(filter(None, counts), default=None),
+        smt=min((len(core) for one in facts for core in fast_cores(one.cpu)), default=1),
+        quota=any(one.cpu.quota is not None for one in facts),
+        nic=first.nic if len(nics) == 1 else "",
+        backend=plan.backend,
+        env=dict(env),
+        preload=found[0].get("LD_PRELOAD", ""),
+        variables=frozenset.intersection(*map(frozenset, found)),
+        allocators=tuple(sorted(path for path in shared if any(m in path for m in _MALLOCS))),
+        options=frozenset(options),
+        n=n,
+    )
+
+
+def space(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[Dimension, ...]:
+    """Ordered by what is gained most often; a dimension without candidates is left out."""
+    found = {
+        "threads": _threads(setup),
+        "compression": _compression(setup, seen) if "numerics" in allow else (),
+        "connections": _connections(setup),
+        "bucket": _bucket(setup, seen),
+        "ranks": _ranks(setup) if "batch" in allow else (),
+        "allocator": _allocator(setup, seen),
+        "openmp": _openmp(setup, seen),
+    }
+    made = (Dimension(name, tuple(candidates)) for name, candidates in found.items())
+    return tuple(one for one in made if one.candidates)
+
+
+def left_out(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[str, ...]:
+    """What is not tried at all, and why."""
+    found = []
+    if "batch" not in allow:
+        found.append("ranks per host: they change the global batch (--allow batch)")
+    if "numerics" not in allow and "compress" in setup.options and seen.ranks > 1:
+        found.append("compressed gradients: they change the results (--allow numerics)")
+    if setup.hosts > 1 and not setup.nic:
+        found.append("gloo connections: the hosts' network interfaces have different names")
+    if seen.ddp == "script":
+        found.append("bucket size: the script sets bucket_cap_mb")
+    own = [name for name in ("LD_PRELOAD", "GLOO_SOCKET_IFNAME") if name in setup.env]
+    found += [f"{name}: you have set it" for name in own]
+    return (*found, *LEFT_OUT)
+
+
+def _variable(name: str, value: str | None, note: str = "") -> Change:
+    shown = f"{name}={value}" if value else f"without {name}"
+    return Change(f"{shown} {note}".rstrip(), ((name, value),))
+
+
+def _threads(setup: Setup) -> Iterator[Change]:
+    """First what `run` computes, where the user has set something else."""
+    name, cores = "OMP_NUM_THREADS", setup.cores
+    asked = setup.env.get(name)
+    if asked is not None and asked != str(cores):
+        shown = f"{name}={cores} (computed)" if cores else f"{name} of torch"
+        yield Change(shown, ((name, None),))
+    if cores is None:
+        return
+    counts = [cores * setup.smt] if setup.smt > 1 and not setup.quota else []
+    counts += [max(1, cores // 2), cores - 1, cores // 4 if cores >= 16 else 0]
+    for count in dict.fromkeys(counts):
+        if count > 0 and count != cores and str(count) != asked:
+            yield _variable(name, str(count))
+
+
+def _compression(setup: Setup, seen: Seen) -> Iterator[Change]:
+    if "compress" in setup.options and seen.ranks > 1 and seen.ddp:
+        for kind in ("bf16", "fp16"):
+            yield Change(f"--compress {kind}", options=(("compress", kind),))
+
+
+def _connections(setup: Setup) -> Iterator[Change]:
+    name = "GLOO_SOCKET_IFNAME"
+    if setup.hosts > 1 and setup.nic and setup.backend == "gloo" and name not in setup.env:
+        for count in (2, 4):
+            value = ",".join([setup.nic] * count)
+            yield Change(f"{count} gloo connections", ((name, value),))
+
+
+def _bucket(setup: Setup, seen: Seen) -> Iterator[Change]:
+    if seen.ranks > 1 and seen.ddp == "default":
+        for size in ("100", "5", "400"):
+            if size != setup.env.get(BUCKET):
+                yield Change(f"{size} MB buckets", ((BUCKET, size),))
+
+
+def _ranks(setup: Setup) -> Iterator[Change]:
+    counts = [setup.ppn * 2] if (setup.cores or 0) > 1 else []
+    counts += [setup.ppn // 2] if setup.ppn > 1 else []
+    for count in counts:
+        of_all = (("n", count * setup.hosts),) if setup.n is not None else ()
+        words = f"{count} ranks per host" if count > 1 else "1 rank per host"
+        yield Change(words, options=(*of_all, ("ppn", count)))
+
+
+def _allocator(setup: Setup, seen: Seen) -> Iterator[Change]:
+    if "LD_PRELOAD" in setup.env:
+        return
+    loaded = {kind for kind in _MALLOCS if f"lib{kind}" in seen.libraries}
+    openmp = [path for path in setup.preload.split(":") if "libiomp5" in path]
+    for kind in _MALLOCS:
+        path = next((path for path in setup.allocators if kind in path), "")
+        if path and kind not in loaded:
+            more = (("MALLOC_CONF", _JEMALLOC),) if kind == "jemalloc" else ()
+            yield Change(kind, (("LD_PRELOAD", ":".join([*openmp, path])), *more))
+    if loaded:
+        yield Change("malloc of glibc", (("LD_PRELOAD", ":".join(openmp)),))
+
+
+def _openmp(setup: Setup, seen: Seen) -> Iterator[Change]:
+    """Settings of the runtime that the ranks have loaded; one thread alone has nothing to set."""
+    if setup.cores == 1:
+        return
+    if "libiomp5" in seen.libraries:
+        for time in ("0", "200"):
+            if setup.env.get("KMP_BLOCKTIME", "1") != time:
+                yield _variable("KMP_BLOCKTIME", time)
+        if "KMP_AFFINITY" in setup.variables and "KMP_AFFINITY" not in setup.env:
+            yield _variable("KMP_AFFINITY", "disabled")
+    elif "libgomp" in seen.libraries:
+        if "OMP_PROC_BIND" not in setup.env:
+            bound = (("OMP_PROC_BIND", "close"), ("OMP_PLACES", "cores"))
+            yield Change("OMP_PROC_BIND=close", bound)
+        if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & setup.env.keys():
+            yield _variable("GOMP_SPINCOUNT", "10000")
+            yield _variable("OMP_WAIT_POLICY", "passive")

@@ -1,0 +1,120 @@
+"""When a trial ends its run, what its run is, and what is kept of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.base.option import Seconds
+from ipexctl.run.outcome.outcome import Tally
+from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.watch.run_watchers import Interrupts
+from ipexctl.run.watch.start_request import Orders
+from ipexctl.tune import tune_state
+from ipexctl.tune.trial import TrialView, of_trial
+from ipexctl.tune.tune_options import OF_RUN, TrialOptions, run_options
+from ipexctl.tune.tune_search import Ask, Trial
+from ipexctl.tune.tune_space import Change, Profile, Seen
+from ipexctl.tune.tune_state import Kept
+from tests import made
+from tests.tune.test_step_rate import line
+
+BEST = Profile().replaced("threads", Change("8", (("A", "8"), ("B", None)), (("ppn", 4),)))
+
+
+def view(floor: float = 0.0, seconds: float = 60.0) -> TrialView:
+    shown = TrialView(Ask(Profile(), "noise", 2.0, floor), time.monotonic() + seconds, Interrupts())
+    shown.rates.ranks = 1
+    return shown
+
+
+def planned():
+    nodes = [Node(made.host(n), made.facts(n), made.prepared()) for n in ("n1", "n2")]
+    return plan(nodes, RunRequest(("t.py",)), "r1")
+
+
+def test_a_trial_ends_its_run_at_once_when_enough_is_measured() -> None:
+    shown = view()
+    shown.lines("n1", 0, [line(1, 0.0), line(50, 1.0), "loss 0.3"])
+    assert (shown.ended, shown.interrupts.count) == ("", 0)
+    shown.lines("n1", 0, [line(150, 3.0)])
+    assert (shown.ended, shown.interrupts.count, shown.interrupts.hits) == ("measured", 2, 0)
+    shown.lines("n1", 0, [line(250, 5.0)])
+    assert shown.interrupts.count == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "ended"), [({"floor": 60.0}, "stopped"), ({"seconds": -1.0}, "out-of-time")]
+)
+def test_a_trial_ends_early(more, ended) -> None:
+    shown = view(**more)
+    shown.lines("n1", 0, [line(1, 0.0), line(50, 1.0), line(80, 1.6)])
+    shown.tick(Tally(1, 1, 0, 0, 1.0))
+    assert (shown.ended, shown.interrupts.count) == (ended, 2)
+
+
+def test_a_users_interrupt_ends_it_too() -> None:
+    shown = view()
+    shown.interrupts.hits = shown.interrupts.count = 1
+    shown.tick(Tally(1, 1, 0, 0, 1.0))
+    assert (shown.ended, shown.interrupts.count) == ("interrupted", 3)
+
+
+def test_the_run_of_a_trial_has_the_profile_and_keeps_nothing() -> None:
+    typed = RunOptions("t.py", env={"B": "1", "C": "2"}, fetch=("x",), name="n", lives_on=True)
+    run = of_trial(typed, Ask(BEST, "threads", 2.0))
+    assert (run.env, run.ppn, run.trial, run.stall) == ({"A": "8", "C": "2"}, 4, True, Seconds(0))
+    assert (run.fetch, run.name, run.lives_on) == ((), "", False)
+
+
+def test_only_trials_and_chosen_buckets_bring_modules_of_tune() -> None:
+    def modules(**more) -> set[str]:
+        orders = Orders(planned(), "20260101-000000-abcdef", RunOptions("t.py", **more))
+        return set(orders.of("n1", "/w")["modules"])
+
+    usual = {"sitecustomize"}
+    assert modules() == usual
+    assert modules(no_inspect=True) == set()
+    assert modules(env={"IPEXCTL_BUCKET_MB": "100"}) == {*usual, "ddp_bucket"}
+    assert modules(trial=True, no_inspect=True) == {*usual, "ddp_bucket", "step_meter"}
+
+
+def test_the_options_of_run_pass_through() -> None:
+    part = TrialOptions("t.py", ("--lr", "1"), ppn=2, env={"A": "1"})
+    assert run_options(part, root="/r") == RunOptions(
+        "t.py", ("--lr", "1"), ppn=2, env={"A": "1"}, root="/r"
+    )
+    assert set(OF_RUN) - {"compress"} <= set(RunOptions.__dataclass_fields__)
+
+
+def test_trials_are_kept_for_the_same_run_and_bounded(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(tune_state, "KEEP", 3)
+    done = Trial(BEST, "threads", 12.5, 9.0, Seen(2, frozenset({"libgomp"}), "default"), 80)
+    kept = Kept.of({"script": 1}, fresh=False)
+    kept.add(done)
+    kept.add(replace(done, rate=None, ended="failed"))
+    again = Kept.of({"script": 1}, fresh=False)
+    ask = Ask(BEST, "threads", 2.0)
+    assert again.take(replace(ask, part="final")) is None
+    assert again.take(ask) == replace(done, kept=True)
+    assert again.take(ask) is None, "each is taken once"
+    assert Kept.of({"script": 1}, fresh=True).take(ask) is None
+    assert Kept.of({"script": 2}, fresh=False).take(ask) is None
+    for number in range(9):
+        Kept.of({"script": number}, fresh=True).add(done)
+    assert len([*tmp_path.glob("ipexctl/tune/*.json")]) == 3
+
+
+def test_a_damaged_file_of_trials_is_ignored(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kept = Kept.of({}, fresh=False)
+    kept.add(Trial(BEST, "threads", 12.5, 9.0, Seen(2), 80))
+    ask = Ask(BEST, "threads", 2.0)
+    for text in ("", "{", "[1]", '[{"profile": {"env": {"A": "8", "B": null}, '
+                 '"options": {"ppn": 4}}, "part": "threads"}]'):  # fmt: skip
+        kept.path.write_text(text)
+        assert Kept.of({}, fresh=False).take(ask) is None
