@@ -152,7 +152,7 @@ SESSIONS = {
     "why": Session(
         "ipexctl run and ipexctl why: a rank hangs",
         (
-            "ipexctl run --stall 15 -n 6 train.py --hang-at 9", ("\x1c", 40.0), "clear",
+            "ipexctl run --stall 15 -n 6 train.py --hang-at 9", ("\x1c", 75.0), "clear",
             "ipexctl why", "ipexctl stop @last",
         ),
     ),

@@ -17,7 +17,7 @@ from ipexctl.run.jobs.ps import NEWEST, find, look, reached
 from ipexctl.run.outcome.listed_runs import Run, number, read_ends
 from ipexctl.run.plan import shown_plan
 
-QUIET = 10.0  # seconds without progress from which a run may be stalled
+QUIET = 5.0  # seconds without progress from which a run may be stalled
 BUSY = (Kind.MOVING, Kind.COMPUTING)
 
 
