@@ -96,8 +96,9 @@ def record_collectives(distributed):
     ask = os.open(base + "ask", os.O_RDWR)
 
     def answer():
-        if stacks and hasattr(threading, "get_native_id"):  # the signal disturbs no other thread
-            stacks[0].write(("asked %d\n" % threading.get_native_id()).encode("ascii"))
+        own_id = getattr(threading, "get_native_id", None)  # not in Python 3.7
+        if stacks and own_id is not None:  # the signal then disturbs no other thread
+            stacks[0].write(("asked %d\n" % own_id()).encode("ascii"))
         while os.read(ask, 64):
             try:
                 text = _distributed_c10d._dump_fr_trace_json()

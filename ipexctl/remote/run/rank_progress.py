@@ -14,7 +14,7 @@ from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run_files import journal, run_folders
 
 EVERY = 2.5
-LEAST_NETWORK = 512  # bytes per second: a logger's heartbeat is less
+LEAST_FAR = 512  # bytes per second, with hosts of other networks: a logger's heartbeat is less
 LEAST_DISK = 4096  # the same, to or from a disk
 
 
@@ -52,7 +52,7 @@ class Progress:
             # a walk through all processes only where the cheap counts say nothing
             below = process_trees(pids) if quiet > EVERY else {}
             for rank in () if self.looks else pids:
-                self.count(rank, moved.get(rank, 0), below.get(rank), now)
+                self.count(rank, moved.get(rank, [0, 0]), below.get(rank), now)
             return now - max(self.since.values()) if self.since else 0.0
 
     def count(self, rank, moved, processes, now):
@@ -63,7 +63,8 @@ class Progress:
         seconds = max(now - at, 0.1)
         if (
             size != old_size
-            or moved - old_moved > LEAST_NETWORK * seconds
+            or moved[0] != old_moved[0]
+            or moved[1] - old_moved[1] > LEAST_FAR * seconds
             or grown(old_files, files) > LEAST_DISK * seconds
         ):
             self.since[rank] = now

@@ -85,12 +85,16 @@ class Traffic:
             time.sleep(0.02)
 
     def exchanged(self):
-        """rank -> bytes so far, without what the rendezvous took: waiting for it may poll."""
-        found = {}  # type: dict[int, int]
+        """rank -> bytes so far with hosts of its own networks, and with others; without what the
+        rendezvous took: waiting for it may poll."""
+        found = {}  # type: dict[int, list[int]]
         with self.lock:
-            for key, (rank, sent, received) in self.links.items():
-                if self.store not in (key[1], key[3]):
-                    found[rank] = found.get(rank, 0) + sent + received
+            links = list(self.links.items())
+        near = socket_table.near_networks()
+        for (here, port, there, other), (rank, sent, received) in links:
+            if self.store not in (port, other):
+                far = here != there and not socket_table.is_in(there, near)
+                found.setdefault(rank, [0, 0])[far] += sent + received
         return found
 
     def watched(self):
