@@ -66,6 +66,7 @@ def _now(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis]:
     def ask(host: Host) -> Answer:
         return fleet.call(host, "run.run_list.why", journal=names[host], run_id=run.id)
 
+    began = time.monotonic()
     answers = {names[host]: said for host, said in fleet.each(ask, list(names)).items()}
     plan = next((p for a in answers.values() if (p := shown_plan.read(a["plan"], run.id))), None)
     if plan is None:
@@ -75,7 +76,8 @@ def _now(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis]:
     looks = {name: said["look"] for name, said in answers.items() if said["look"]}
     quiet = min((number(answers[name]["quiet"]) for name in looks), default=0.0)
     alive = {name for name, said in answers.items() if said["alive"]}
-    silent = [(h.host, quiet) for h in plan.hosts if h.host not in alive]
+    waited = time.monotonic() - began
+    silent = [(h.host, waited) for h in plan.hosts if h.host not in alive]
     ends = {rank: how for said in answers.values() for rank, _, how in read_ends(said["ends"])}
     made = run_situation.situation(
         plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut
