@@ -288,9 +288,11 @@ def _removed(host: Host, done: Answer) -> HostRecap:
         size = done.whole("removed")
         return HostRecap(host.name, Recap.CHANGED, f"{human(size)} removed")
     if done.get("used"):
-        return HostRecap(host.name, Recap.FAILED, "stays: a run is using it")
+        return HostRecap(host.name, Recap.FAILED, "stays: a run is using it", slug="dataset-in-use")
     if done.get("pushed"):
-        return HostRecap(host.name, Recap.FAILED, "stays: it is being pushed")
+        return HostRecap(
+            host.name, Recap.FAILED, "stays: it is being pushed", slug="dataset-being-pushed"
+        )
     return HostRecap(host.name, Recap.OK, "was not there")
 
 

@@ -27,6 +27,7 @@ from ipexctl.machines.wire.frames import HEAD, BadFrame, Decoder, Frame, encode
 from ipexctl.machines.wire.transport import Channel, LocalTransport, PipeChannel
 from tests import made
 from tests.processes import gone
+from tests.refused import refused
 
 HERE = Host("here", local=True)
 
@@ -72,19 +73,20 @@ def impatient(monkeypatch):
 
 
 def test_a_shell_that_never_stops_printing_is_given_up(impatient):
-    with pytest.raises(HostFailed, match="printed more than 1 MiB before the command ran"):
+    with refused("login-shell-noisy"):
         connect(Through("head -c 2000000 /dev/zero | tr '\\0' x"), HERE)
 
 
 def test_a_shell_that_ends_first_is_told_with_its_own_words():
-    with pytest.raises(HostFailed, match="ended with exit code 3") as caught:
+    with refused("session-ended", "exit code 3", "this account is locked") as caught:
         connect(Through("echo this account is locked >&2; exit 3"), HERE)
-    assert caught.value.why.startswith("it printed: this account is locked; ")
+    assert type(caught.value) is HostFailed
 
 
 def test_a_shell_that_hangs_ends_at_the_deadline(impatient):
-    with pytest.raises(Unreachable, match="commands do not respond in time"):
+    with refused("login-no-answer") as caught:
         connect(Through("exec sleep 30 <&-"), HERE, timeout=0.5)
+    assert type(caught.value) is Unreachable
 
 
 def bare(home: Path, script: str = "") -> Facts:
@@ -175,10 +177,9 @@ def test_a_host_whose_pythons_all_hang_has_failed_and_is_not_unreachable(
 ):
     hanging = [write_script(tmp_path / name / "python3", "exec sleep 60") for name in "abc"]
     monkeypatch.setattr(agent_start, "PYTHONS", " ".join(map(str, hanging)))
-    with pytest.raises(HostFailed, match="no Python on this host responds: ") as caught:
+    with refused("python-no-answer", *hanging) as caught:
         connect(LocalTransport(), HERE, timeout=0.5)
-    assert not isinstance(caught.value, Unreachable)
-    assert all(str(path) in caught.value.what for path in hanging)
+    assert type(caught.value) is HostFailed
     monkeypatch.setattr(agent_start, "PYTHONS", str(hanging[0]))
     agent = connect(LocalTransport(), HERE, timeout=0.5)
     agent.close()
@@ -207,7 +208,7 @@ def test_where_nothing_else_is_what_it_says_is_quoted(tmp_path, monkeypatch):
     assert tried == ((str(stub), "use the module system"),)
     stubs = [write_script(tmp_path / name / "python3", ":") for name in "abcdef"]
     monkeypatch.setattr(agent_start, "PYTHONS", " ".join(map(str, stubs)))
-    with pytest.raises(HostFailed, match=r"python3 exited with code 0"):
+    with refused("python-ended", "python3", "code 0"):
         connect(LocalTransport(), HERE)
 
 
@@ -329,13 +330,15 @@ def test_the_agent_ends_in_the_middle_of_a_frame():
 def test_a_host_that_dies_in_a_call_is_unreachable(agent, signal):
     pid = agent.channel._process.pid
     threading.Timer(0.3, os.killpg, (pid, signal)).start()  # its own session: see PipeChannel
-    with pytest.raises(Unreachable, match="ended before the host answered"):
+    with refused("connection-lost") as caught:
         agent.wait(12345, timeout=30.0)
+    assert type(caught.value) is Unreachable
 
 
 def test_a_host_that_stays_silent_is_unreachable(agent):
-    with pytest.raises(Unreachable, match="no answer for 0 s"):
+    with refused("no-answer", "0 s") as caught:
         agent.wait(12345, timeout=0.2)
+    assert type(caught.value) is Unreachable
 
 
 # --- frames --------------------------------------------------------------------------------------

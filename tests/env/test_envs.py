@@ -6,6 +6,7 @@ import fcntl
 import json
 import mmap
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -76,7 +77,9 @@ def test_rollback_goes_back_and_forth_and_the_environments_still_work(shop: Shop
         back = rollback(shop, "--root", str(shop.root))
         assert (back.code, back.states) == (0, ["changed"]), back.err
         assert links(shop.root) == (now, before)
-        assert back.detail == f"now uses {now}, torch 2.13.0+cpu; before: {before}"
+        assert re.findall(r"[0-9a-f]{16}|torch [^;, ]+", back.detail) == [
+            now, "torch 2.13.0+cpu", before,
+        ]  # fmt: skip
         python = shop.root / "current" / "bin" / "python"
         assert subprocess.run([python, "-c", "import torch"], timeout=60).returncode == 0
     assert shop.install().states == ["ok"]
@@ -111,7 +114,7 @@ def test_ls_names_every_environment_and_makes_nothing(shop: Shop) -> None:
     listed = shop.ipexctl("env", "ls", "--root", str(root))
     assert listed.code == 0, listed.err
     head, *lines, _, remove = listed.out.splitlines()
-    assert head.endswith(f": 3 environments in {root}, 3.2 MB, and 3.0 kB of wheels"), head
+    assert f" 3 environments in {root}, " in head and "3.2 MB" in head and "3.0 kB" in head, head
     assert remove.startswith(f"ipexctl env rm --root {root} --unused")
     lines, marks = lines[::2], lines[1::2]
     assert [mark.endswith("project unknown") for mark in marks] == [True] * 3
@@ -163,7 +166,7 @@ def test_ls_counts_a_shared_file_once_and_names_what_was_requested(builder: Buil
     assert one["requested"][1] == {"package": "p1", "version": "1.1"}
     assert (len(one["requested"]), other["requested"]) == (8, [])
     text = shop.ipexctl("env", "ls", "--root", str(root)).out
-    assert text.count("\n    1.1 MB of it shared with other environments\n") == 2, text
+    assert sum("1.1 MB" in line and "shared" in line for line in text.splitlines()) == 2, text
     assert (
         text.count("\n    requested: p0 1.0, p1 1.1, p2 1.2, p3 1.3, p4 1.4, p5 1.5 and 2 more\n")
         == 1

@@ -86,7 +86,7 @@ def test_each_project_runs_in_the_environment_of_its_own_lock(projects: Projects
         assert said["lock"] == str(folder / "ipexctl.lock")
     assert projects.current == keys[b]  # a run switches nothing
     text = projects.run(a, "train.py").err
-    assert f"environment {keys[a]} (project alpha, 20" in text and "from ipexctl.lock" in text
+    assert f"{keys[a]} (project alpha," in text and "from ipexctl.lock" in text
     done = projects.call(a, "env", "exec", "--", "python", "-c", SCRIPT)
     assert f"envs/{keys[a]}" in done.out, done.err
 
@@ -170,7 +170,7 @@ def test_an_environment_from_before_the_marks_is_of_an_unknown_project(projects:
     listed = projects.call(a, "env", "ls")
     assert "project unknown" in listed.out
     c = projects.make("gamma")
-    assert f"environment {key} (project unknown, 20" in projects.run(c, "train.py").err
+    assert f"{key} (project unknown," in projects.run(c, "train.py").err
 
 
 def test_two_projects_with_one_name_and_one_lock_are_both_marked(projects: Projects) -> None:
@@ -368,7 +368,7 @@ def test_diff_compares_with_what_this_project_uses_and_says_so(projects: Project
     assert diff(a, *needs) == [f"3 packages to change, {nothing}", *first]
     own = projects.install(a)
     (line, *_) = diff(b, *needs)
-    assert line.endswith(f"{own}, the current one: this project has none there")
+    assert f" {own}," in line and "current" in line
     projects.install(b)
     # beta's is current
     make_wheel(projects.shop.wheels, "numpy", "2.1", {"numpy.py": b""})
@@ -395,7 +395,7 @@ def test_below_the_projects_folder_all_commands_find_its_lock(
     key = projects.install(a)
     again = projects.call(below, "install", "-y", "--stack", "stock", "--json")
     assert (again.document["environment"], again.states) == (key, ["ok"])
-    assert "note: the lock of this project is ../ipexctl.lock" in again.err
+    assert " ../ipexctl.lock\n" in again.err
     assert not (below / "ipexctl.lock").exists()
     assert projects.prefix(below)[0] == key
     assert ", from ../ipexctl.lock\n" in projects.run(below, "train.py").err
@@ -403,7 +403,7 @@ def test_below_the_projects_folder_all_commands_find_its_lock(
     assert "    ../ipexctl.lock names it; " in projects.call(below, "env", "ls").out
     shutil.copy(a / "needs.txt", own)  # a project of its own below it keeps its own lock
     (own / "ipexctl.lock").write_text((a / "ipexctl.lock").read_text())
-    assert "the lock of this project" not in projects.call(own, "install", "--check").err
+    assert "../ipexctl.lock" not in projects.call(own, "install", "--check").err
 
 
 def test_a_lock_above_the_project_is_not_its_lock(projects: Projects) -> None:

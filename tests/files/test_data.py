@@ -25,6 +25,7 @@ from ipexctl.machines.target import Target
 from ipexctl.project.files.project_files import PACKED, File, Ignore, Tree
 from ipexctl.project.folder_transfer import PACK
 from ipexctl.project.project_folder import Reader, Walk
+from ipexctl.terminal.confirm import DECLINED
 from tests.answering_terminal import answering
 
 REPO = Path(__file__).parents[2]
@@ -260,11 +261,12 @@ def test_what_is_not_whole_is_listed_and_removed(tmp_path: Path) -> None:
     assert [(d.name, d.version, d.bytes, d.old, d.parts) for d in listed(root)] == [
         ("other", "", 3, 0, 1), ("set", "", 1, 1, 0),
     ]  # fmt: skip
-    text = listed_text(data.listed(Target(), str(root)))
-    assert text == (
-        "other  incomplete        1 file, 3 bytes, 1 push not finished  localhost\n"
-        "set    incomplete        1 file, 1 byte, 1 older version  localhost\n"
-    )
+    other, whole = listed_text(data.listed(Target(), str(root))).splitlines()
+    assert [line.split()[::len(line.split()) - 1] for line in (other, whole)] == [
+        ["other", "localhost"], ["set", "localhost"],
+    ]  # fmt: skip
+    assert "incomplete" in other and "3 bytes" in other and "1 push " in other
+    assert "incomplete" in whole and "1 byte," in whole and "1 older " in whole
     assert (remove(root), remove(root, "other")[0]) == ((0, "1 byte removed"), 0)
     assert os.listdir(root / "data") == [".lock"]
 
@@ -376,7 +378,8 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         return done.stdout
 
     push = f"ipexctl data push --root {root} DIR"
-    assert run("ls") == f"no data on these hosts; {push} puts some there\n"
+    none = run("ls")
+    assert push in none and len(none.splitlines()) == 1
     refused = json.loads(run("push", "set", "--as", "", "--json", code=2))
     assert refused["errors"][0]["slug"] == "dataset-name-invalid"
     told = f"next: ipexctl run --root {root} --data small SCRIPT"
@@ -385,7 +388,7 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
     for typed in (b"\n", b"\x04"):
         with answering(typed) as terminal:
             said = run("rm", "small", stdin=terminal.fd, code=1)
-        assert said == "nothing was changed: you answered no\n"
+        assert (said, run("ls").split()[0]) == (f"{DECLINED}\n", "small")
     would = run("rm", "small", "--check")
     assert (would.splitlines()[0], f"{root}/data/small" in would) == (
         "would be removed:", True,

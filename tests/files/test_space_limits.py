@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ipexctl.data import data
-from ipexctl.errors import InputError
 from ipexctl.install.progress import Progress
 from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
@@ -25,6 +24,7 @@ from ipexctl.project.send_project import Project, Snapshot, always, take
 from ipexctl.remove.prune import prune_cache
 from ipexctl.remove.prune_limits import Amount, Limits, describe, read_limits
 from tests.cli import ipexctl
+from tests.refused import refused
 
 NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
 OP = "remove.prune_rules.prune"
@@ -247,7 +247,7 @@ def test_limits_are_settings_of_the_user_alone(tmp_path: Path) -> None:
     assert read_limits(found) == Limits(runs=0, spare_mb=1)
     assert read_limits({}) == Limits(copies=1, runs=20, days=14)
     (tmp_path / "ipexctl.toml").write_text("[prune]\nruns = 1\n")
-    with pytest.raises(InputError, match="prune.runs is not allowed in a project's file"):
+    with refused("setting-not-allowed", "prune.runs"):
         settings.load({"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path)
 
 

@@ -95,8 +95,9 @@ def test_a_list_without_end_ends_the_connection(tmp_path, ssh, kind: int, texts:
         with (tmp_path / "config").open("a") as config:
             config.write(f" IdentityFile {tmp_path}/id\n")
         began = time.process_time()
-        with pytest.raises(Unreachable, match="cannot log in|key exchange failed"):
+        with pytest.raises(Unreachable) as caught:
             ssh().open(Host("n"), "true", 30)
+        assert caught.value.slug in ("login-failed", "key-exchange-failed"), caught.value
         while paramiko_threads() and time.process_time() < began + 2:
             time.sleep(0.05)
         assert paramiko_threads() == []

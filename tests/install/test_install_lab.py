@@ -112,5 +112,5 @@ def test_a_cluster_with_a_host_too_old_for_every_row_ends_with_3(
 ) -> None:
     lab = make_lab(LabSpec(name="old", hosts=(HostSpec(), HostSpec(python=False))))
     outcome = over_ssh(shop, lab)
-    assert outcome.code == 3
-    assert "node02: Python none, but 3.10 to 3.14 is required" in outcome.err
+    assert (outcome.code, outcome.document["errors"][0]["slug"]) == (3, "no-row-fits")
+    assert "node02: Python none" in outcome.err

@@ -236,14 +236,15 @@ def test_what_cannot_be_is_refused_before_any_index_is_asked(
 
 def test_the_bindings_asked_for_with_2_8_are_those_of_2_7_says_the_hint(world: World) -> None:
     refused = world.install("--torch", "2.8", "--backend", "ccl")
-    assert " --backend ccl   # torch 2.7.0: the newest with the bindings" in refused.err
+    assert " --backend ccl   # torch 2.7.0" in refused.err
     row = of_table("ipex-2.7.0")
     python = fitting_python(world, row)
     world.stock(row, python)
     asked = ("--backend", "ccl", "--python", world.pythons[python], "--check")
     done = world.command("install", *asked, "-y", "--index-url", f"https://{DEFAULT}/simple")
     assert done.code == 0, done.err
-    assert f"{row.title}, ccl, Intel MPI {IMPI}, Python {python} " in done.err
+    (line,) = (text for text in done.err.splitlines() if f"{row.title}, ccl, " in text)
+    assert f" {IMPI}, " in line and f" Python {python} " in line
     assert f"not tested: {row.doubts[0]}; " in done.err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -101,7 +102,8 @@ def test_the_hosts_of_a_slurm_job_are_used_and_told_of(shell, job, hosts):
     done = shell("hosts", "--list", **job)
     names = [one.partition(":")[0] for one in hosts.split(",")]
     assert done.stdout.split() == names
-    assert done.stderr == f"ipexctl: note: hosts {hosts} (SLURM_JOB_NODELIST)\n"
+    (note,) = done.stderr.splitlines()
+    assert note.endswith(f" {hosts} (SLURM_JOB_NODELIST)")
     assert shell("hosts", "--list", "-H", "named", **job).stdout == "named\n"
     shell.write("env-hosts", "e\n")
     assert shell("hosts", "--list", IPEXCTL_HOSTFILE="env-hosts", **job).stdout == "e\n"
@@ -272,7 +274,7 @@ def test_init_asks_no_ssh_config_of_a_project_that_is_not_accepted(shell, cloned
 def test_what_was_accepted_counts_until_it_changes(shell, cloned, change):
     done = shell("config", "--accept")
     file = f"{shell.folder}/ipexctl.toml"
-    assert f": hostfile, ssh_config, root of {file}\n" in done.stderr
+    assert re.search(rf": hostfile, ssh_config, root \w+ {re.escape(file)}\n", done.stderr)
     used = shell("hosts", "--list")
     assert (used.returncode, used.stdout) == (0, "n1\n")
     (note,) = used.stderr.splitlines()
@@ -317,7 +319,8 @@ def test_a_file_that_is_too_large_to_be_looked_at_is_not_accepted(shell, cloned)
     config = shell.folder / "ssh_config"
     config.write_text(config.read_text() + f"# {'x' * 1000}\n" * 17000)
     done = shell("config", "--accept")
-    assert (done.returncode, f"{config}: larger than 16 MiB" in done.stderr) == (2, True)
+    assert (done.returncode, done.slug) == (2, "settings-file-unreadable")
+    assert f"{config}: " in done.stderr and "16 MiB" in done.stderr
     assert shell("trust").returncode == 2
     assert not cloned.exists()
 

@@ -46,7 +46,8 @@ def test_numbers_fold_and_the_status_line_has_the_progress(shown):
     tick(view)
     folded, status = read()
     assert folded == "all    x4  | step 3/10 loss 0.05..0.35"
-    assert "step 3/10  loss 0.2  |  4 of 4 ranks up" in status
+    progress, _, ranks = status.partition("|")
+    assert ("step 3/10" in progress, "loss 0.2" in progress, "4 of 4" in ranks) == (True,) * 3
 
 
 def test_without_folding_each_line_is_shown_at_once(shown):
@@ -79,7 +80,8 @@ def test_bars_are_in_the_status_line_and_no_lines(shown):
     view.bar("node01", 0, " 34%|###   | 340/1000 [01:40<03:12,  3.40it/s, loss=0.5]")
     tick(view)
     (status,) = read()
-    assert "step 340/1000  loss 0.5  3.4 it/s  eta 3 min 14 s" in status
+    told = ("step 340/1000", "loss 0.5", "3.4 it/s", "eta 3 min 14 s")
+    assert [part for part in told if part not in status] == []
 
 
 def test_panes_that_do_not_fit_have_pages():

@@ -43,7 +43,7 @@ def test_a_pasted_line_runs(here: Here, line: str, seen: str) -> None:
     assert done.returncode == 0, done.stderr
     got = [text[text.index("rank ") :] for text in done.stdout.splitlines() if "rank " in text]
     assert got == [seen] * int(seen.split()[1])
-    assert done.stderr.count("replaced by: ipexctl run") == (not line.startswith("--accelerate"))
+    assert done.stderr.count("replaced by: ") == (not line.startswith("--accelerate"))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_pasted_line_runs(here: Here, line: str, seen: str) -> None:
 def test_the_summary_says_how_to_start_it_again(here: Here, line: str, again: str) -> None:
     done = here.call("run", "--force", "--ui", "plain", *line.split())
     assert done.returncode == 3, done.stderr
-    assert f"again: ipexctl run {again}\n" in done.stderr
+    assert f": ipexctl run {again}\n" in done.stderr
     assert "MY_TOKEN=x" not in done.stderr
 
 

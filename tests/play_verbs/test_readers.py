@@ -70,7 +70,7 @@ def test_an_accelerate_config_fills_in_what_the_step_does_not_say(tmp_path):
     found = config_options(tmp_path / "c.yaml", {}, "", notes.append)
     assert (found.n, found.ppn) == (16, 4)
     assert found.env == {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_USE_CPU": "true"}
-    assert any("is overridden by the hosts of the play" in note for note in notes)
+    assert any("mpirun_hostfile" in note and "hosts of the play" in note for note in notes)
 
     notes.clear()
     own = {"ACCELERATE_MIXED_PRECISION": "no"}

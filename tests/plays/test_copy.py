@@ -1,5 +1,6 @@
 """`copy` of what is not a plain file or folder, to where other things are."""
 
+import errno
 import os
 import socket
 import stat
@@ -169,8 +170,8 @@ def test_a_hard_link_is_replaced_and_not_written_through(src: Path) -> None:
 
 def test_an_unreadable_source_is_named(src: Path, monkeypatch: Any) -> None:
     def refuse(self: LocalFiles, path: Path) -> str:
-        raise PermissionError(13, "Permission denied", str(path))
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(LocalFiles, "add", refuse)
-    with pytest.raises(Bad, match=f"cannot read {src}/a: Permission denied"):
+    with refused("local-file-unreadable", f"{src}/a: {os.strerror(errno.EACCES)}"):
         copy(src / "a", src.parent / "there")

@@ -70,7 +70,7 @@ def test_a_host_with_an_active_run_keeps_everything_and_names_the_run(
         done = call(shop, lab, "remove", "--all", "-y", "--json")
         document = json.loads(done.out)
         assert (done.code, [h["state"] for h in document["hosts"]]) == (1, ["failed", "changed"])
-        assert f"run {run_id} is active" in document["found"][0]["in_use"]
+        assert run_id in str(document["found"][0]["in_use"])
         assert running.poll() is None
         kept = lab.run_in("node01", ["sh", "-c", "ls ~trainer/.ipexctl"])
         assert "current" in str(kept.stdout)

@@ -84,7 +84,7 @@ def test_the_environment_that_ipexctl_is_in_is_used_where_no_other_has_torch(her
 def test_a_run_goes_on_when_the_disk_of_its_stdout_is_full(here):
     done = run(here, "train.py", "0", active=str(here / "env"), to=">/dev/full")
     assert (done.returncode, done.stderr.count(f"stdout: {os.strerror(errno.ENOSPC)}")) == (0, 1)
-    assert "done: 2 ranks on 1 host" in done.stderr
+    assert "done: 2 ranks " in done.stderr
 
 
 @pytest.mark.parametrize("ui", ["auto", "plain", "stream", "json"])
@@ -267,7 +267,8 @@ def test_a_folder_that_goes_during_the_run_costs_what_is_fetched_and_no_more(her
     words = ("-n", "1", "--fetch", "out", "tidy.py", str(here / "code" / gone))
     done = run(here, *words, active=str(here / "env"))
     assert done.returncode == 7, done.stderr
-    assert f"outputs: not fetched ({os.strerror(errno.ENOENT)})" in done.stderr
+    (outputs,) = (text for text in done.stderr.splitlines() if "outputs: " in text)
+    assert f"({os.strerror(errno.ENOENT)})" in outputs
     assert re.search(r"rank 0 on localhost .*code 7", done.stderr)
 
 

@@ -89,7 +89,8 @@ def test_a_run_is_listed_stopped_and_waited_for_from_another_terminal(here: Here
     assert (row["command"], row["hosts_alive"]) == ("train.py 1000 0", ["localhost"])
     assert row["last_line"].startswith("step ")
     text = here.call("ps").stdout
-    assert f"{row['run_id']}  running   2 of 2 ranks on localhost, " in text
+    (line,) = (line for line in text.splitlines() if line.startswith(row["run_id"]))
+    assert line.split()[1:5] == ["running", "2", "of", "2"] and " localhost, " in line
     assert "  bert: train.py 1000 0\n" in text
     waits = subprocess.Popen(
         here.argv("wait", "bert"), stdout=subprocess.PIPE, text=True, cwd=here.code, env=here.env

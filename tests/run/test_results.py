@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,7 +147,7 @@ def test_a_file_that_became_shorter_is_not_taken(brought, tmp_path):
 
     outputs, refusal, files = brought("*", cut, "a", "b")
     assert (outputs, files) == ("outputs: outputs (1 file, 1 byte)", {"a": "a"})
-    assert refusal.startswith("here: b ") and "(only 0 of its 1 bytes " in refusal
+    assert refusal.startswith("here: b ") and re.findall(r"\d+", refusal) == ["0", "1"]
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ipexctl.lab.cluster.rungs import FULL
-from tests.cli import ipexctl
+from tests.cli import Ended, ipexctl
 
 REPO = Path(__file__).parents[2]
 
@@ -101,7 +101,7 @@ class Runner:
         assert (result["exit_code"], result["ended_by"]) == (0, "ranks"), run.lines()
         return run, result
 
-    def plain(self, *options: str, **kwargs) -> subprocess.CompletedProcess:
+    def plain(self, *options: str, **kwargs) -> Ended:
         """In this process, which has imported all of it."""
         words = self.argv(*options)[3:]
         return ipexctl(*words, cwd=self.folder, env=self.environment(**kwargs))

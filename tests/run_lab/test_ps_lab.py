@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import ipexctl
+from tests.cli import Ended, ipexctl
 from tests.run_lab.test_run_faults import SLEEP, up
 
 
-def second(runner, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def second(runner, home: Path, *words: str) -> Ended:
     """From a controller with a home of its own."""
     return from_home(runner, home, runner.hostfile, runner.lab.ssh_config, *words)
 
 
-def from_home(
-    runner, home: Path, hostfile: Path, config: Path, *words: str
-) -> subprocess.CompletedProcess[str]:
+def from_home(runner, home: Path, hostfile: Path, config: Path, *words: str) -> Ended:
     home.mkdir(exist_ok=True)
     lab = ("--hostfile", str(hostfile), "-F", str(config), *runner.root)
     return ipexctl(*words, *lab, cwd=home, env=runner.environment(HOME=str(home)))

@@ -202,12 +202,13 @@ def test_piped_output_is_plain_and_everything_else_is_on_stderr(runner):
 
 def test_too_many_ranks_are_refused_before_anything_starts(runner):
     done = runner.plain("-n", "9", "-ppn", "2", str(runner.script("")))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "-n 9 ranks do not fit: 3 hosts have room for 6 (-ppn)" in done.stderr
+    assert (done.returncode, done.stdout, done.slug) == (2, "", "ranks-do-not-fit")
+    what = done.errors[0].what
+    assert what.startswith("-n 9 ") and what.endswith(" 6 (-ppn)") and " 3 hosts " in what
 
 
 def test_hosts_without_an_environment_are_told_how_to_get_one(namespaces, runner):
     done = runner.plain("--root", "~/empty", "-n", "3", str(runner.script("")))
-    assert done.returncode == 123
-    assert "no environment is installed in /home/trainer/empty" in done.stderr
+    assert (done.returncode, done.slug) == (123, "hosts-not-ready")
+    assert " /home/trainer/empty" in done.stderr
     assert f"ipexctl install -f {runner.lab.hostfile} -F " in done.stderr

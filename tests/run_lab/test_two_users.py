@@ -124,7 +124,7 @@ def test_each_sees_that_the_others_run_is_there_and_cannot_read_or_stop_it(
     assert 10_000_000 < other["memory"] < 10_000_000_000
     assert 0 <= other["seconds"] < 60
     text = bob.call("ps").stdout
-    assert "\nalso on localhost: daemon, 2 ranks, " in text
+    assert " localhost: daemon, 2 ranks, " in text
     assert [row["run_id"] for row in ann.ps()["runs"]] == [theirs]
     for words in (("stop", theirs), ("logs", theirs), ("rm", theirs, "-y"), ("wait", theirs)):
         done = bob.call(*words, "--json")

@@ -54,7 +54,8 @@ def test_init_writes_hosts_whose_keys_are_not_trusted_yet(sshd, tmp_path, own_st
     started = init(hosts, Options(folder=tmp_path), None)
     assert [d.host for d in started.untrusted] == ["a", "b"]
     text = (tmp_path / "hostfile").read_text()
-    assert text.startswith("a\nb\n# node7.invalid left out:")
+    first, second, left_out = text.splitlines()[:3]
+    assert (first, second, left_out.split()[:2]) == ("a", "b", ["#", "node7.invalid"])
     out, err = StringIO(), StringIO()
     show_started(started, out, err)
     assert out.getvalue().endswith("\nnext: ipexctl trust\n") and " a,b " in out.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -33,20 +34,19 @@ def test_the_whole_table_has_a_line_for_every_row_and_says_what_has_ended() -> N
     assert {row[0]: row[-1].startswith("ended") for row in rows} == {
         r.name: bool(r.ipex) for r in table()
     }
-    assert " ".join(shown.split()).count("no fixes since March 2026") == 1
+    assert " ".join(shown.split()).count(" March 2026") == 1
 
 
 def test_what_was_not_tested_is_shown_with_v_alone() -> None:
     brief, full = stacks().stdout, stacks("--verbose").stdout
     assert "?" not in brief and "private build" not in brief
-    assert "-v: what was not tested about each row\n" in brief
+    assert sum(line.startswith("-v: ") for line in brief.splitlines()) == 1
     assert full == stacks("-v").stdout
     words = " ".join(full.split())
-    assert "oneccl_bind_pt was run with a private build, not Intel's binary: ipex-2.7.0" in words, (
-        full
-    )
+    (row,) = (row for row in table() if row.name == "ipex-2.7.0")
+    assert f"{row.doubts[0]}: {row.name}" in words, full
     others = [r for r in table() if r.oneccl and not r.oneccl_run]
-    assert f"has never been run with ipexctl: {len(others)} rows with ONECCL" in words
+    assert f": {len(others)} rows with ONECCL" in words
     assert [line for line in full.splitlines() if len(line) > 80] == []
 
 
@@ -75,7 +75,8 @@ def test_the_question_of_the_handbook_names_two_rows_and_refuses_each_other_one(
     assert names == ["ipex-1.12.300", "ipex-1.12.100"]
     refused = [line.split()[0] for line in others.splitlines() if line[2:3] != " "]
     assert sorted([*refused, *names]) == sorted(r.name for r in table())
-    assert "  ipex-1.12.0    it has torch 1.12.0, not 1.12.1; needs avx512\n" in others
+    (near,) = (line for line in others.splitlines() if line.split()[0] == "ipex-1.12.0")
+    assert re.findall(r"\d[\w.]+|avx\w+", near) == ["1.12.0", "1.12.0", "1.12.1", "avx512"]
 
 
 def test_json_has_the_same_answer() -> None:
