@@ -167,7 +167,7 @@ def assert_told(case: Case) -> None:
     given = situation(case.rows, **case.more)
     found = diagnose(given)
     assert (found.kind, [s.rank for s in found.suspects]) == (case.kind, case.suspects)
-    assert 0 < len(found.headline) <= 100
+    assert 0 < len(found.headline) <= 200
     first = found.suspects[0] if found.suspects else None
     assert case.doing in (first.doing if first else "")
     assert not case.where or (first and first.where == case.where)

@@ -74,7 +74,7 @@ CASES = [
         Kind.SLEEPING,
         [3],
         [*OTHERS, late(3, **SLEEP, waits_in_loop=True, text="while not exists(flag):")],
-        doing="while not exists(flag):",
+        doing="while not exists(flag)",
     ),
     Case("sleeps, on aarch64", Kind.SLEEPING, [3], [*OTHERS, late(3, syscall=[115], wchan="")]),
     Case("a lock", Kind.LOCK, [3], [*OTHERS, late(3, frames(WAIT))], doing="a lock"),
@@ -90,7 +90,7 @@ CASES = [
         Kind.SPINNING,
         [3],
         [*OTHERS, late(3, **BUSY, waits_in_loop=True, text="while not done:")],
-        doing="spinning: while not done:, state R, 100 % CPU",
+        doing="spinning: while not done, state R, 100 % CPU",
     ),
     Case("computes", Kind.COMPUTING, [3], [*OTHERS, late(3, **BUSY)], doing="100 % CPU"),
     Case(

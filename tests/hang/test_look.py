@@ -175,7 +175,7 @@ def test_opening_a_fifo_names_its_path(site, start, tmp_path):
     wait_for_state(child.pid, "S")
     row = look_at(site, child)
     if row["syscall"]:
-        assert row["blocked_on"]["path"] == str(fifo) and row["blocked_on"]["fs"]
+        assert row["blocked_on"]["path"] == str(fifo) and row["blocked_on"]["what"] == "pipe"
 
 
 def test_a_busy_loop_uses_a_cpu_and_is_no_waiting_loop(site, start):

@@ -150,6 +150,8 @@ def test_stall_action_stop_ends_the_run() -> None:
         judge.take(host, {"event": "rank", "rank": rank, "started": 7}, 1.0)
     quiet(judge, 47.0)
     looked(judge, 48.0)
+    assert facts(judge)[-1] == "stalled"
+    judge.tick(50.5)
     assert facts(judge)[-2:] == ["stalled", "asked"]
     assert any("signal" in order for _, order in taken(judge))
 

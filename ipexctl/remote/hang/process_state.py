@@ -149,6 +149,8 @@ def blocked_on(pid, call, channel, peers):
             if not path and argument:
                 return open_file(pid, first, channel, peers)
             path = os.path.join(link_of("/proc/%d/cwd" % pid), path)
+            if re.search("wait_for_partner|fifo|pipe", channel):  # it opens one
+                return empty("pipe", path=path)
             return empty("file", path=path, fs=file_system(pid, path))
     return None
 

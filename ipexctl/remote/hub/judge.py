@@ -47,6 +47,7 @@ class Judge:
         self.lost = set()
         self.paths = host_paths.HostPaths([(h["host"], h["address"]) for h in run["hosts"]])
         self.stall = stall.Stall(run["stall"], set(self.hosts), now)
+        self.stop_at = None  # --stall-action stop
         self.last_look = None  # the signal that waits for it: (why, seconds)
         self.code = None  # of mpirun, when it has ended
         self.launches = 0  # that mpirun asked for
@@ -290,15 +291,19 @@ class Judge:
             return
         if self.decided:
             return
+        if self.stop_at is not None and now >= self.stop_at:
+            self.ask_to_end("--stall-action stop", self.run["grace"], now)
+            return
         what = self.stall.news(active, now)
         if what == "look":
             self.look(stall.LOOK_WAIT, now)
         elif what == "moving":
+            self.stop_at = None
             self.fact("moving")
         elif what:
             self.fact("stalled", seconds=quiet, number=self.stall.number)
             if self.run["stall_action"] == "stop":
-                self.ask_to_end("--stall-action stop", self.run["grace"], now)
+                self.stop_at = now + stall.NOTED
 
     def keep_stall(self, quiet):
         """So that `why` works when the run has ended."""

@@ -7,6 +7,7 @@ run is stalled. A rank that computes makes the next look come later.
 QUIET = 10.0  # seconds without progress from which a rank counts as quiet
 LOOK_WAIT = 4.0  # for the looks of all hosts
 LAST_LOOK_WAIT = 2.0  # the same, before the run is ended
+NOTED = 2.0  # between the report of a stall and the end of the run: who watches it says why first
 FRESH = 5.0  # seconds for which a look is good enough for the end
 
 

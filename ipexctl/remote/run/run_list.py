@@ -80,10 +80,10 @@ def op_plan(call, h):
 
 
 def op_why(call, h):
-    """{root, journal, run_id} -> {alive, quiet, look, plan, ends}: what its ranks here do now.
+    """{root, journal, run_id} -> {alive, quiet, computes, look, plan, ends}: what its ranks do.
 
-    `alive`: whether its supervisor answers; `quiet`: seconds without progress; `ends`: as in a row
-    of `list`.
+    `alive`: whether its supervisor answers; `quiet`: seconds without progress; `computes`: whether
+    a rank here uses its CPUs for more than waiting; `ends`: of ranks of the run.
     """
     run, root = run_folders.run_id(h), root_folder.existing(h["root"])
     path = journal.path_of(os.path.join(root, "runs", run), h["journal"])
@@ -93,9 +93,14 @@ def op_why(call, h):
     return {
         "alive": said.get("alive") is True,
         "quiet": said.get("quiet", 0.0),
+        "computes": said.get("computes") is True,
         "look": said.get("look"),
         "plan": go[-1]["plan"] if go else None,
-        "ends": summary(records)["ends"],
+        "ends": [
+            [fact.get("rank"), fact.get("host"), fact["ended"]]
+            for fact in (record.get("fact") for record in records)
+            if isinstance(fact, dict) and "ended" in fact
+        ],
     }
 
 
@@ -125,7 +130,7 @@ def summary(records):
     facts: those by which the run ended, the first first, own: the same of this host alone, which
     count where no host has the hub's, cut: [[which hosts do not reach each other, since], ...],
     stall: when the last progress of a stalled run was, look: at the ranks here, ends: [[rank, host,
-    how], ...]}
+    how], ...] until then: how ranks end later is how the run was ended}
     """
     found = {
         "format": None,
@@ -143,6 +148,7 @@ def summary(records):
         "ends": [],
     }  # type: dict[str, object]
     started, ended, ok, closing = set(), set(), 0, False
+    ends = []  # type: list[list[object]]
     for record in records:
         if "about" in record:
             found["about"], found["began"] = record["about"], record.get("began")
@@ -161,11 +167,14 @@ def summary(records):
         elif "over" in record:
             found["over"] = record["over"]
         elif "look" in record:
-            found["look"] = record.get("ranks")
+            found["look"], found["ends"] = record.get("ranks"), list(ends)
         elif "result" in record:
             found["result"] = record["result"]
         elif isinstance(record.get("fact"), dict):
-            take_fact(found, record["fact"], record.get("at", 0.0))
+            fact = record["fact"]
+            take_fact(found, fact, record.get("at", 0.0))
+            if "ended" in fact:
+                ends.append([fact.get("rank"), fact.get("host"), fact["ended"]])
             closing = closing or record["fact"].get("event") == "over"  # what ends now is ended
         found["seconds"] = record.get("at", found["seconds"])
     return dict(found, started=len(started), ok=ok)
@@ -173,8 +182,6 @@ def summary(records):
 
 def take_fact(found, fact, at):
     """A fact that the hub sent to all hosts."""
-    if "ended" in fact:
-        found["ends"].append([fact.get("rank"), fact.get("host"), fact["ended"]])
     if fact.get("event") == "go":
         found["begun"] = True
     elif fact.get("event") == "stalled":

@@ -200,7 +200,8 @@ class Supervisor:
             self.report({"event": "stop", "by": message["stop"], "seconds": message["seconds"]})
         elif "look" in message:
             quiet = self.progress.quiet()
-            return {"alive": True, "quiet": quiet, "look": rank_look.take(self)[0]}
+            found, computes = rank_look.take(self)
+            return {"alive": True, "quiet": quiet, "look": found, "computes": computes}
         return {"alive": True}
 
     def report(self, event):

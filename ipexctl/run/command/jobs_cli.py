@@ -150,8 +150,8 @@ def why(
 ) -> None:
     """Show which rank a run waits for, and where: rank, host, file, line and collective.
 
-    Works while the run goes on, and after it was stopped. Exits with 1 if the run makes no
-    progress, else with 0.
+    Works while the run goes on, and after it was stopped. Exits with 1 if the run is stalled, else
+    with 0.
     """
     from ipexctl.run.command.why_text import show_why, why_document
     from ipexctl.run.jobs.why import why as verb

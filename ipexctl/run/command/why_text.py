@@ -28,10 +28,12 @@ def _first_line(found: Why) -> str:
     name = f"run {run.about.name or run.id}"
     where = f"{run.about.ranks} ranks on {fold(run.about.hosts)}"
     if found.situation is None or found.diagnosis is None:
-        return f"ended, and was not stalled · {name} · {where}"
+        return f"{run.state.value}, and was not stalled · {name} · {where}"
     quiet = found.situation.quiet
     if found.diagnosis.kind is Kind.MOVING or quiet is None:
         state = "making progress"
+    elif found.computes:
+        state = f"quiet for {duration(quiet)}, but not stalled: a rank computes"
     elif run.over:
         state = f"ended after {duration(quiet)} without progress"
     else:

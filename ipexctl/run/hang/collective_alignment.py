@@ -106,7 +106,7 @@ def text(call: Collective, *, backward: bool = False) -> str:
 
 def name(call: Collective) -> str:
     """`all_reduce #412`, with its group if that is not the default one."""
-    group = "" if call.name in ("default_pg", "") else f" of group {call.name}"
+    group = "" if call.name in ("default_pg", "undefined", "") else f" of group {call.name}"
     return call.op if call.p2p else f"{call.op} #{call.seq}{group}"
 
 

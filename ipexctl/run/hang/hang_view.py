@@ -15,7 +15,7 @@ from ipexctl.run.hang.likely_cause import EVERY, HOST, advice
 from ipexctl.run.hang.rank_activity import Activity, activity, measured
 from ipexctl.run.output.merge_lines import ranges
 
-MOST = 100  # letters of a headline
+MOST = 200  # letters of a headline
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def limits(view: HangView) -> tuple[str, ...]:
     if view.unseen:
         said.append(f"no evidence from {view.named(view.unseen)}")
     whys = {
-        "none": "Python started without ipexctl",
+        "none": "Python was started without ipexctl (--no-inspect, -I)",
         "blocked": "the signal is blocked",
         "silent": "no answer in time",
     }

@@ -10,6 +10,7 @@ from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.output.short_paths import shortened
 
 BUSY = 0.5  # CPUs
+WORKS = 0.1  # CPUs of a process that is not only waiting, as remote/run/rank_look.py judges
 SUBPROCESS = "subprocess"  # what such a rank waits for
 # The numbers of x86-64 and those of aarch64.
 _SLEEP, _WAIT_CHILD, _FUTEX = {35, 230, 101, 115}, {61, 247, 95, 260}, {202, 98}
@@ -65,6 +66,8 @@ def activity(look: RankLook, master: str) -> Activity:
         return Activity(Kind.STOPPED, by, where)
     if look.state in ("Z", "X"):
         return Activity(Kind.LEFT_EARLY, "ended", where)
+    if any(f.path.endswith("/subprocess.py") for f in inner) and (look.cpu or 0) >= WORKS:
+        return Activity(Kind.COMPUTING, f"running a subprocess{_named_child(look)}", where)
     if _in_rendezvous(look, inner, master):
         return Activity(Kind.RENDEZVOUS, f"joining the run at {master or 'its master'}", where)
     if look.state == "D":
@@ -171,7 +174,10 @@ def _exchange(look: RankLook, inner: tuple[Frame, ...]) -> str | None:
 def _blocked(look: RankLook, where: str) -> Activity:
     on = look.blocked_on
     if on and on.what == "pipe":
-        return Activity(Kind.BLOCKED_IO, "reading or writing a pipe", where, thing=on.path)
+        named = f"the named pipe {on.path}" if on.path else "a pipe"
+        return Activity(
+            Kind.BLOCKED_IO, f"waiting for the other end of {named}", where, thing=on.path
+        )
     if on and on.path:
         verb = "writing" if _syscall_is(look, {1, 20, 64, 66, 18, 68}) else "reading"
         return Activity(Kind.BLOCKED_IO, f"{verb} {on.path}", where, thing=on.path)
@@ -193,6 +199,10 @@ def _loader(look: RankLook, where: str) -> Activity:
     return Activity(Kind.WORKER, f"waiting for data loader worker {slowest.pid}{does}", where)
 
 
+def _named_child(look: RankLook) -> str:
+    return next((f" ({c.name})" for c in look.children if c.name and not c.exited), "")
+
+
 def _dead_children(look: RankLook) -> bool:
     return bool(look.zombies) or any(child.exited or child.state == "Z" for child in look.children)
 
@@ -211,8 +221,7 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
     if (reads_stdin or (on and re.match(r"/dev/(?:pts/|tty)", on.path))) and not _is_busy(look):
         return "waiting for input", "stdin"
     if any(f.path.endswith("/subprocess.py") for f in inner) or _syscall_is(look, _WAIT_CHILD):
-        named = next((f" ({c.name})" for c in look.children if c.name and not c.exited), "")
-        return f"waiting for a subprocess{named}", SUBPROCESS
+        return f"waiting for a subprocess{_named_child(look)}", SUBPROCESS
     of_file = (on is None or on.what in ("file", "")) and "poll" not in look.wchan
     locks = (_syscall_is(look, _FLOCK) and of_file) or re.search(
         "flock|posix_lock|lock_inode", look.wchan
@@ -239,7 +248,7 @@ def _asleep(look: RankLook) -> str:
 
 
 def _line(look: RankLook) -> str:
-    return f": {look.source.text[:60]}" if look.source and look.source.text else ""
+    return f": {look.source.text[:60].rstrip(':')}" if look.source and look.source.text else ""
 
 
 def _lock(inner: tuple[Frame, ...]) -> str:

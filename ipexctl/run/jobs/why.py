@@ -31,10 +31,12 @@ class Why(PerHost):
     seconds: float  # that it took to look
     situation: Situation | None = None
     diagnosis: Diagnosis | None = None
+    computes: bool = False  # a rank uses its CPUs for more than waiting
 
     @property
     def stalled(self) -> bool:
-        return self.diagnosis is not None and self.diagnosis.kind not in BUSY
+        waits = self.diagnosis is not None and self.diagnosis.kind not in BUSY
+        return waits and not self.computes
 
     @property
     def exit_code(self) -> int:
@@ -59,7 +61,7 @@ def _kept(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis] | None:
     return made, diagnose(made)
 
 
-def _now(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis]:
+def _now(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis, bool]:
     """Every host looks at its ranks."""
     names = {host: name for name, host in reached(fleet, run).items()}
 
@@ -82,4 +84,4 @@ def _now(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis]:
     made = run_situation.situation(
         plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut
     )
-    return made, diagnose(made)
+    return made, diagnose(made), any(said["computes"] for said in answers.values())

@@ -38,7 +38,7 @@ class RunOutput:
         self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
         self._mpi_lines: dict[str, Lines] = {}
         self.teller = Teller(self.state, self.painter)
-        self.stall = StallNotes(self.state, self.painter, self.run.run_id)
+        self.stall = StallNotes(self.state, self.painter, options.name or self.run.run_id)
 
     @property
     def all_started(self) -> bool:

@@ -19,7 +19,7 @@ class StallNotes:
 
     state: RunState
     painter: Painter
-    run_id: str
+    run: str  # its name, or its ID
     looks: dict[str, tuple[int, Any]] = field(default_factory=dict)  # host -> the last one
     stalled: Stalled | None = None
     since: float = 0.0  # when this command learned of it
@@ -60,4 +60,4 @@ class StallNotes:
 
         ends = {rank: end.short for rank, end in self.state.ends.items()}
         found = diagnose(situation(self.state.plan, looks, ends, seconds, silent))
-        return f"no progress for {seconds:.0f} s: {found.headline} (ipexctl why {self.run_id})"
+        return f"no progress for {seconds:.0f} s: {found.headline} (ipexctl why {self.run})"
