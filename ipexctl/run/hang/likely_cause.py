@@ -40,7 +40,7 @@ def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
     if kind is Kind.STOPPED and look.state == "t":
         return "Detach the debugger or tracer (gdb, strace, py-spy)."
     if kind is Kind.STOPPED and look.pid:
-        return f"Continue it: ssh {detail} kill -CONT {look.pid}"
+        return f"Continue it: kill -CONT {look.pid} on {detail}"
     if kind is Kind.WORKER and "has exited" in does.action:
         return "Likely: the worker was killed for lack of memory: check dmesg."
     if does.action.startswith("waiting for the file lock"):
