@@ -74,11 +74,12 @@ class Seen:
 def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
     """Raises InputError for hosts that cannot be named; all else is in the report."""
     fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
-    from ipexctl.install.requirement_files import changed_note
-
     choice = choice_here()
-    if note := changed_note(target, choice, fleet.root):
-        target.note(note)
+    if choice and choice.newer:
+        from ipexctl.install.requirement_files import changed_note
+
+        if note := changed_note(target, choice, fleet.root):
+            target.note(note)
     report = examine_hosts(fleet, replace(options or Options(root), env=choice))
     fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
     return report
