@@ -65,8 +65,8 @@ class Side:
         self, words: tuple[str, ...], first: str = "", env: Mapping[str, str] | None = None,
         folder: str = ".",
     ) -> dict[str, float]:  # fmt: skip
-        """Seconds of wall clock and of CPU in user mode, with those of all children; `first`: until the last
-        line that ends with it. 1 is the exit code of a doctor that found something."""
+        """Seconds of wall clock and of CPU in user mode, with those of all children; `first`: until
+        the last line that ends with it. 1 is the exit code of a doctor that found something."""
         argv = (sys.executable, "-m", "ipexctl", *words)
         (self.home / folder).mkdir(exist_ok=True)
         began, seen = time.monotonic(), 0.0
