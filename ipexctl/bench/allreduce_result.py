@@ -1,7 +1,7 @@
 """What the ranks of `bench allreduce` printed, as numbers: a table, and the slow hosts and links.
 
-Lines come from hosts, so everything in them is checked. Limits, words and the choice whom to blame
-are those of the doctor's checks: they judge the links that it measured, and the speeds of hosts
+Lines come from hosts, so everything in them is checked. Limits, words and what is blamed are
+those of the doctor's checks: they judge the links that it measured, and the speeds of hosts
 that ranks measured while all of them computed.
 """
 

@@ -69,7 +69,7 @@ def _listener(ports):
 
 
 def _push(link, hello, seconds):
-    """What is still queued at the end is dropped, so that it is in nobody's way."""
+    """What is still queued at the end is dropped, so that it delays nothing else."""
     data = memoryview(bytes(CHUNK))
     end = time.monotonic() + seconds + LONGER
     try:

@@ -1,4 +1,4 @@
-"""What /proc tells of a process: its state, what its main thread waits for, what it used.
+"""What /proc has about a process: its state, what its main thread waits for, what it used.
 
 Nothing here opens a file that the process has open, or asks for its attributes: where a file
 server is dead, that would wait as the process does.

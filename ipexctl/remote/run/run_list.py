@@ -96,11 +96,7 @@ def op_why(call, h):
         "computes": said.get("computes") is True,
         "look": said.get("look"),
         "plan": go[-1]["plan"] if go else None,
-        "ends": [
-            [fact.get("rank"), fact.get("host"), fact["ended"]]
-            for fact in (record.get("fact") for record in records)
-            if isinstance(fact, dict) and "ended" in fact
-        ],
+        "ends": [end for record in records for end in rank_end(record.get("fact"))],
     }
 
 
@@ -173,11 +169,17 @@ def summary(records):
         elif isinstance(record.get("fact"), dict):
             fact = record["fact"]
             take_fact(found, fact, record.get("at", 0.0))
-            if "ended" in fact:
-                ends.append([fact.get("rank"), fact.get("host"), fact["ended"]])
+            ends += rank_end(fact)
             closing = closing or record["fact"].get("event") == "over"  # what ends now is ended
         found["seconds"] = record.get("at", found["seconds"])
     return dict(found, started=len(started), ok=ok)
+
+
+def rank_end(fact):
+    """[[rank, host, how]] if the fact is the end of a rank."""
+    if isinstance(fact, dict) and "ended" in fact:
+        return [[fact.get("rank"), fact.get("host"), fact["ended"]]]
+    return []
 
 
 def take_fact(found, fact, at):

@@ -1,4 +1,4 @@
-"""Who waits for whom: the collectives of all ranks, put side by side by group and number.
+"""Which ranks wait for which others: the collectives of all ranks, by group and number.
 
 A rank whose highest number in a group is lower than the one another waits in has not arrived.
 """

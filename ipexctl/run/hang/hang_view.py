@@ -1,4 +1,4 @@
-"""A situation in order: what each rank does, who waits for whom, and a diagnosis in words."""
+"""A situation in order: what each rank does, which ones it waits for, and a diagnosis in words."""
 
 from __future__ import annotations
 

@@ -24,12 +24,14 @@ class StallNotes:
     stalled: Stalled | None = None
     since: float = 0.0  # when this command learned of it
     noted: bool = False
+    ends: dict[int, str] = field(default_factory=dict)  # of ranks, before it: later ones were ended
 
     def looked(self, host: str, event: Looked) -> None:
         self.looks[host] = (event.number, event.ranks)
 
     def stands_still(self, event: Stalled, now: float) -> None:
         self.stalled, self.since, self.noted = event, now, False
+        self.ends = {rank: end.short for rank, end in self.state.ends.items()}
 
     def moves(self) -> None:
         if self.stalled and self.noted:
@@ -37,7 +39,7 @@ class StallNotes:
         self.stalled = None
 
     def tick(self, now: float, silent: tuple[tuple[str, float], ...]) -> None:
-        """`silent`: hosts that have not been heard for so many seconds."""
+        """`silent`: hosts that do not respond, and for how many seconds."""
         if self.stalled is None or self.noted:
             return
         number = self.stalled.number
@@ -58,6 +60,5 @@ class StallNotes:
         from ipexctl.run.hang.diagnosis import diagnose
         from ipexctl.run.hang.run_situation import situation
 
-        ends = {rank: end.short for rank, end in self.state.ends.items()}
-        found = diagnose(situation(self.state.plan, looks, ends, seconds, silent))
+        found = diagnose(situation(self.state.plan, looks, self.ends, seconds, silent))
         return f"no progress for {seconds:.0f} s: {found.headline} (ipexctl why {self.run})"
