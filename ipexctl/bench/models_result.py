@@ -42,7 +42,7 @@ LIMITS = {
     ("training", "fp32"): 0.02, ("training", "bf16"): 0.5,
 }  # fmt: skip
 SAME = 0.75
-GAIN = 1.05  # a smaller ratio is not called a gain
+GAIN = 1.05  # so much faster, and beyond the spreads, or it is not called a gain
 
 
 # --- what the ranks printed ----------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _disturbed(
 
 def _typical(seen: Sequence[Pressure]) -> Pressure:
     def median(name: str) -> float:
-        return statistics.median(getattr(one, name) for one in seen)
+        return float(statistics.median(getattr(one, name) for one in seen))
 
     heat = sum(one.heat for one in seen)
     return Pressure(None, median("paused"), heat, median("others"), median("stolen"))
@@ -296,17 +296,27 @@ class ModelsBenchmark:
         return self.code or int(any(row.state == "wrong" for row in self.rows))
 
 
-def fastest(found: Iterable[ModelRow]) -> Iterator[ModelRow]:
-    """The best row of each model and work on one host, fp32 eager where nothing is a gain."""
+def fastest(found: Iterable[ModelRow]) -> tuple[ModelRow, ...]:
+    """The best row of each model and work on one host: fp32 eager where nothing is a gain."""
     best: dict[tuple[str, str], ModelRow] = {}
-    for row in found:
+    for row in found:  # fp32 eager comes first
+        place = row.key.model, row.key.work
         if row.ratio is None or row.key.hosts > 1:
             continue
-        place = row.key.model, row.key.work
-        gain = row.ratio >= GAIN or (row.key.precision, row.key.engine) == ("fp32", "eager")
-        if gain and (place not in best or row.ratio > (best[place].ratio or 0.0)):
+        base = best.get(place)
+        plain_fp32 = (row.key.precision, row.key.engine) == ("fp32", "eager")
+        if plain_fp32 if base is None else _is_gain(row, base):
             best[place] = row
-    yield from best.values()
+    return tuple(best.values())
+
+
+def _is_gain(row: ModelRow, base: ModelRow) -> bool:
+    rate, known, spreads = (
+        row.rate or 0.0,
+        base.rate or 0.0,
+        (row.spread or 0.0, base.spread or 0.0),
+    )
+    return rate > max(GAIN * known, known + sum(spreads))
 
 
 def read_names(option: str, text: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
@@ -91,7 +92,7 @@ class RankScript:
     work: Mapping[str, object]
     seconds: float
     ppn: int = 1
-    env: Mapping[str, str] = {}
+    env: Mapping[str, str] = field(default_factory=dict)
     ports: Ports | None = None
     root: str = ""
 

@@ -91,7 +91,7 @@ class Pressure(object):
 
     def found(self):
         """As fields of a line."""
-        passed = [since(*pair) for pair in zip(self.counts(), self.before)]
+        passed = map(since, self.counts(), self.before)
         seconds, own, throttled, hot, busy, stolen, total = passed
         return {
             "seconds": seconds,

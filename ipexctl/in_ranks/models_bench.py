@@ -62,6 +62,7 @@ class Config(object):
         self.work, self.precision, self.engine, self.hosts = work, precision, engine, hosts
         self.module = self.step = None
         self.seconds = 0.0  # of a step
+        self.count = 1  # of steps in a round
 
     def row(self):
         return {
@@ -216,8 +217,8 @@ class Model(object):
         return float((found - expected).norm() / expected.norm()), float(same)
 
     def gradient_error(self, found, expected):
-        difference = sum(float((a.float() - b).norm()) ** 2 for a, b in zip(found, expected))
-        return (difference / sum(float(b.norm()) ** 2 for b in expected)) ** 0.5
+        differences = map(lambda a, b: float((a.float() - b).norm()) ** 2, found, expected)
+        return (sum(differences) / sum(float(b.norm()) ** 2 for b in expected)) ** 0.5
 
     def turn(self, config, count):
         import host_pressure  # type: ignore  # beside this script
@@ -237,26 +238,29 @@ class Model(object):
 class Bench(object):
     def __init__(self, torch, distributed, asked):
         self.torch, self.distributed, self.asked = torch, distributed, asked
-        self.rank, self.world = distributed.get_rank(), distributed.get_world_size()
+        self.rank, self.world = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
         self.end = time.perf_counter() + asked["seconds"]
         self.groups = {n: distributed.new_group(range(n)) for n in counts(self.world)}
 
     def shared(self, *numbers):
         """Rank 0's numbers, on all ranks."""
+        if self.world == 1:
+            return numbers
         values = self.torch.tensor(numbers or (0, 0, 0), dtype=self.torch.int64)
         self.distributed.broadcast(values, 0)
-        return values.tolist()
+        return tuple(values.tolist())
 
     def follow(self):
         """What the other ranks do: what rank 0 says."""
-        model = None  # type: Any
+        models = []  # type: list
         while True:
             work, place, count = self.shared()
             if work == END:
                 return
             if work == MODEL:
-                model = Model(self, self.asked["models"][place])
+                models[:] = [Model(self, self.asked["models"][place])]
                 continue
+            model = models[0]
             config = model.configs[place]
             if self.rank < config.hosts:
                 model.prepare(config) if work == PREPARE else model.turn(config, count)
@@ -334,16 +338,17 @@ class Bench(object):
     def rounds(self, model, chosen, end):
         """All configurations in turns, so that what disturbs a host for a while disturbs all."""
         share = (end - time.perf_counter()) / ROUNDS / max(1, len(chosen))
-        steps = [max(1, int(min(TURN, share) / config.seconds)) for config in chosen]
-        longest = sum(n * config.seconds for n, config in zip(steps, chosen))
+        for config in chosen:
+            config.count = max(1, int(min(TURN, share) / config.seconds))
+        longest = sum(config.count * config.seconds for config in chosen)
         for _ in range(ROUNDS):
             began = time.perf_counter()
             if began + longest > end:
                 return
-            for count, config in zip(steps, chosen):
+            for config in chosen:
                 if config.hosts > 1:
-                    self.shared(MEASURE, model.configs.index(config), count)
-                model.turn(config, count)
+                    self.shared(MEASURE, model.configs.index(config), config.count)
+                model.turn(config, config.count)
             longest = max(longest, time.perf_counter() - began)
 
 
@@ -374,14 +379,17 @@ def main():
     import torch.distributed as distributed  # type: ignore
 
     say_what_is_used(torch)
-    distributed.init_process_group("gloo", timeout=timedelta(seconds=asked["seconds"] + 1800))
+    several = int(os.environ["WORLD_SIZE"]) > 1
+    if several:
+        distributed.init_process_group("gloo", timeout=timedelta(seconds=asked["seconds"] + 1800))
     bench = Bench(torch, distributed, asked)
     if bench.rank == 0:
         bench.lead()
     else:
         bench.follow()
-    distributed.barrier()
-    distributed.destroy_process_group()
+    if several:
+        distributed.barrier()
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
