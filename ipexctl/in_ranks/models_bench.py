@@ -25,10 +25,10 @@ SMALL = {
     "bert": {"batch": 2, "length": 64, "layers": 2, "memory": 2 << 30},
 }
 WORKS = ("inference", "training")
-PREPARING = 0.6  # share of a model's time in which it is built, checked and compiled
-ROUNDS, FEWEST = 15, 3
+PREPARING = 0.75  # share of a model's time, at most, in which it is built, checked and compiled
+ROUNDS, ENOUGH, FEWEST = 15, 5, 3
 TURN = 2.0  # seconds, at most, of one configuration in one round
-CHECKED = 8  # samples, at least, of which the outputs are compared
+CHECKED = 4  # samples, at least, of which the outputs are compared
 END, MODEL, PREPARE, MEASURE = range(4)  # what rank 0 has the others do
 
 
@@ -285,7 +285,8 @@ class Bench(object):
         say("model", model=name, **{k: v for k, v in model.size.items() if k != "memory"})
         limit = began + PREPARING * (end - began)
         for number, config in enumerate(model.configs):
-            self.prepare(model, number, config, limit)
+            measuring = ENOUGH * sum(one.seconds for one in model.configs)
+            self.prepare(model, number, config, min(limit, end - measuring))
         self.rounds(model, self.chosen(model, end), end)
 
     def prepare(self, model, number, config, limit):

@@ -15,7 +15,7 @@ from ipexctl.facts.host_facts import plain
 from ipexctl.terminal.console import print_lines, stdout_console
 
 _HEADS = (
-    f"{'# Work':<10}{'Hosts':>6} {'Type':<5}{'Engine':<8}{'Samples/s':>10}{'+/-':>8}"
+    f"{'# Work':<10}{'Hosts':>6} {'Type':<5}{'Engine':<8}{'Samples/s':>10}{'+/-':>7}"
     f"{'x fp32':>8}{'Scaling':>8}{'Error':>8}{'Same':>6}"
 )
 _SIZES = {"resnet50": "{0} images of {1} px", "bert": "{0} sequences of {1} tokens, {2} layers"}
@@ -68,7 +68,7 @@ def _numbers(row: ModelRow) -> str:
     mark = "!" * (row.state == "wrong") + "~" * bool(row.disturbed)
     return (
         f"{key.work:<10}{key.hosts:>6} {key.precision:<5}{key.engine:<8}{_number(row.rate):>10}"
-        f"{_number(row.spread):>8}{_number(row.ratio, 2):>8}{_number(row.scaling, 2):>8}"
+        f"{_number(row.spread):>7}{_number(row.ratio, 2):>8}{_number(row.scaling, 2):>8}"
         f"{f'{row.error:.0e}' if row.error else '-':>8}"
         f"{'-' if row.same is None else f'{row.same:.0%}':>6} {mark}"
     ).rstrip()
