@@ -6,11 +6,13 @@ Rank 0 decides everything, and tells the others what to do next.
 """
 
 import copy
+import fcntl
 import json
 import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from datetime import timedelta
@@ -353,6 +355,20 @@ class Bench(object):
             longest = max(longest, time.perf_counter() - began)
 
 
+@contextmanager
+def compiled_files():
+    """A folder for what compilers write. If this rank is killed, nothing locks it any more, and its
+    host removes it (ipexctl/remote/scratch_folder.py)."""
+    folder = tempfile.mkdtemp(prefix="ipexctl-")
+    try:
+        with open(os.path.join(folder, "lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["TMPDIR"] = folder
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def stop_compilers():
     """Processes that still compile what is not needed any more."""
     try:
@@ -385,7 +401,8 @@ def main():
         distributed.init_process_group("gloo", timeout=timedelta(seconds=asked["seconds"] + 1800))
     bench = Bench(torch, distributed, asked)
     if bench.rank == 0:
-        bench.lead()
+        with compiled_files():
+            bench.lead()
     else:
         bench.follow()
     if several:

@@ -92,7 +92,7 @@ def _rest(found: ModelsBenchmark) -> Iterator[Text]:
     for why, names in _missing(found).items():
         yield Text(f"not measured, {why}: {'; '.join(names)}", "dim")
     if found.one_machine and len(found.machines) > 1:
-        yield Text("the hosts share one machine, so Scaling cannot reach 1")
+        yield Text("the hosts share one machine: Scaling is not that of a cluster")
     for machine in found.machines:
         about = f"{machine.cores or '?'} cores, {machine.threads or '?'} threads per rank"
         uses = machine.onednn_level or plain(machine.onednn) or "unknown"
