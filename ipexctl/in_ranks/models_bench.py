@@ -357,7 +357,7 @@ class Bench(object):
 
 @contextmanager
 def compiled_files():
-    """A folder for what compilers write. If this rank is killed, nothing locks it any more, and its
+    """A folder for what torch compiles. If this rank is killed, nothing locks it any more, and its
     host removes it (ipexctl/remote/scratch_folder.py)."""
     folder = tempfile.mkdtemp(prefix="ipexctl-")
     try:
@@ -390,8 +390,7 @@ def say_what_is_used(torch):
     say("rank", torch=torch.__version__, threads=torch.get_num_threads())
 
 
-def main():
-    asked = json.loads(sys.argv[1])
+def main(asked):
     import torch  # type: ignore
     import torch.distributed as distributed  # type: ignore
 
@@ -401,8 +400,7 @@ def main():
         distributed.init_process_group("gloo", timeout=timedelta(seconds=asked["seconds"] + 1800))
     bench = Bench(torch, distributed, asked)
     if bench.rank == 0:
-        with compiled_files():
-            bench.lead()
+        bench.lead()
     else:
         bench.follow()
     if several:
@@ -411,4 +409,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with compiled_files():
+        main(json.loads(sys.argv[1]))
