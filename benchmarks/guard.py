@@ -31,7 +31,7 @@ from ipexctl.base import toml  # noqa: E402
 from ipexctl.errors import NotHere  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
 from ipexctl.lab.cluster.machine_support import check  # noqa: E402
-from ipexctl.lab.cluster.rungs import FULL  # noqa: E402
+from ipexctl.lab.cluster.rung_limits import FULL  # noqa: E402
 from ipexctl.packages.uv import find_uv  # noqa: E402
 from tests.install import over_ssh  # noqa: E402
 from tests.install.conftest import Shop  # noqa: E402

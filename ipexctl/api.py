@@ -53,8 +53,9 @@ from ipexctl.play.steps.sh_step import Sh
 from ipexctl.play.steps.sysctl_step import Sysctl
 from ipexctl.play.steps.user_step import User
 from ipexctl.play.steps.wait_step import Wait
+from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
 from ipexctl.play.text.play_reader import read_play
-from ipexctl.play.text.play_values import Play, PlayReport, PlayStep, State, StepOutcome
+from ipexctl.play.text.play_values import Play, PlayStep
 from ipexctl.play.text.step_schema import Code, Seconds, Step
 
 __all__ = [

@@ -12,7 +12,7 @@ import pytest
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.lab.cluster import rungs
+from ipexctl.lab.cluster import rung_limits
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import LocalTransport
@@ -68,7 +68,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     made: a host of that rung is this machine."""
     if "lab_root" not in getattr(item, "fixturenames", ()) or item.get_closest_marker("any_rung"):
         return
-    if rung(item.config) == rungs.FLAT:
+    if rung(item.config) == rung_limits.FLAT:
         pytest.skip(ONE_MACHINE)
 
 
@@ -80,14 +80,14 @@ def lab_root(request, tmp_path_factory: pytest.TempPathFactory) -> LabRoot:
 @pytest.fixture(scope="session")
 def namespaces(lab_root) -> None:
     """For tests among others that run on any rung."""
-    if lab_root.rung == rungs.FLAT:
+    if lab_root.rung == rung_limits.FLAT:
         pytest.skip(ONE_MACHINE)
 
 
 @pytest.fixture(scope="session")
 def full_rung(lab_root) -> None:
     """For tests that need what only root can make: other accounts, loop devices, direct ways in."""
-    if lab_root.rung != rungs.FULL:
+    if lab_root.rung != rung_limits.FULL:
         pytest.skip(f"needs practice hosts of the full rung, not of the {lab_root.rung} one")
 
 

@@ -24,7 +24,7 @@ from ipexctl.install.progress import Progress
 from ipexctl.install.stack.version_table import Request
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster.machine_support import check
-from ipexctl.lab.cluster.rungs import FLAT, FULL
+from ipexctl.lab.cluster.rung_limits import FLAT, FULL
 from ipexctl.machines.target import Target
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "train_ddp.py"

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import pytest
 
 SEED, COUNT = 20261121, 100
-PARTS = ("core", "hosts", "packages", "local", "verbs", "ui", "cli", "remote")
 BUDGET = 15.0  # seconds of tests for one mutant in one tree, the fastest tests first
 LEFT_OUT = {"lab", "soak", "shop", "builder", "world", "here"}  # markers, fixtures
 ISOLATED = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -130,7 +129,7 @@ def choose(trees: list[Path]) -> list[Mutant]:
     sizes = Counter(path.parts[1] for path in files for _ in (trees[1] / path).open("rb"))
     pick = random.Random(SEED)
     ranked: list[tuple[float, Mutant]] = []
-    for part in PARTS:
+    for part in sorted(sizes):
         lines = sorted(line for line in by_line if line[0] == part)
         pick.shuffle(lines)
         share = max(sizes[part], sizes.total() / 30)  # some of a small part, too

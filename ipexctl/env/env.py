@@ -9,6 +9,7 @@ from dataclasses import replace
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.env.choice import env_list as core
+from ipexctl.env.choice import unused_envs
 from ipexctl.env.choice.env_changes import Drift, read_drift
 from ipexctl.env.choice.env_choice import EnvChoice, Project
 from ipexctl.env.choice.env_list import HostEnvs
@@ -93,7 +94,11 @@ def list_envs(target: Target, root: str = ROOT) -> Kept:
     choice = choice_here()
     with Fleet(target, root) as fleet:
         found = tuple(fleet.each(lambda host: _host_envs(fleet, host, sizes=True)).values())
-        uses = {core.use_of(on_host, env.key, choice) for on_host in found for env in on_host.envs}
+        uses = {
+            unused_envs.use_of(on_host, env.key, choice)
+            for on_host in found
+            for env in on_host.envs
+        }
         remove = command(target, "env rm", root) + " --unused" if "unused" in uses else ""
         return Kept(found, fleet.recaps(), choice, remove)
 
@@ -219,7 +224,7 @@ def remove(
             on_host = all_hosts[host]
             if not on_host.envs and not on_host.blobs:
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
-            spared = {} if keys else core.spared(on_host, choice)
+            spared = {} if keys else unused_envs.spared(on_host, choice)
             going = [
                 key for key in keys or on_host.unused if on_host.env(key) and key not in spared
             ]
@@ -227,7 +232,7 @@ def remove(
                 host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check
             )
             removed = _removal(host.name, done, spared)
-            wanted = core.spared(on_host, choice)
+            wanted = unused_envs.spared(on_host, choice)
             titles = tuple(
                 (env.key, "; ".join(filter(None, (env.title, wanted.get(env.key)))))
                 for env in on_host.envs

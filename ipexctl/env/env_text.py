@@ -9,8 +9,9 @@ from ipexctl.base.host_outcome import Recap
 from ipexctl.base.sizes import human
 from ipexctl.env.choice.env_changes import Drift, most_common_env
 from ipexctl.env.choice.env_choice import EnvChoice
-from ipexctl.env.choice.env_list import Env, HostEnvs, use_of
+from ipexctl.env.choice.env_list import Env, HostEnvs
 from ipexctl.env.choice.package_changes import between
+from ipexctl.env.choice.unused_envs import use_of
 from ipexctl.env.env import Back, Compared, Kept, Removal, Removed
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console

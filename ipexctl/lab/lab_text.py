@@ -8,7 +8,7 @@ from typing import Any
 from ipexctl.base.quoting import quote
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
-from ipexctl.lab.cluster import rungs
+from ipexctl.lab.cluster import rung_limits
 from ipexctl.lab.cluster.practice_cluster import Lab
 from ipexctl.machines.openssh import login_command
 
@@ -18,7 +18,7 @@ def lab_text(lab: Lab) -> str:
     status, first = lab.status(), lab.targets[0]
     width = max(map(len, lab.hosts))
     lines = [f"lab '{lab.name}' is up, log in as {lab.user}"]
-    lines += [f"  isolation {lab.rung!r}: {rungs.SENTENCES[lab.rung]}"]
+    lines += [f"  isolation {lab.rung!r}: {rung_limits.SENTENCES[lab.rung]}"]
     if lab.left_out:
         lines += [f"  not simulated with this isolation: {' '.join(lab.left_out)}"]
     lines += [

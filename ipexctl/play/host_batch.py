@@ -19,7 +19,8 @@ from ipexctl.machines.wire.frames import Frame
 from ipexctl.play.steps.step_kinds import HostStep, LocalFiles, Result
 from ipexctl.play.text.check_prediction import Looked, predict
 from ipexctl.play.text.interpolation import Scope, as_written
-from ipexctl.play.text.play_values import PlayStep, State, StepOutcome
+from ipexctl.play.text.play_outcome import State, StepOutcome
+from ipexctl.play.text.play_values import PlayStep
 from ipexctl.quick_dataclass import dataclass
 
 OP = "play.batch.steps"

@@ -9,7 +9,7 @@ from ipexctl.errors import Interrupted
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.machines.suggested_commands import command
 from ipexctl.play.steps.step_kinds import Acting, Result
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 from ipexctl.run.outcome.outcome import Left, RunResult, Tally, known_cause
 from ipexctl.run.outcome.rank_exchange import sentence
 from ipexctl.run.outcome.run_state import without_colour

@@ -11,7 +11,7 @@ from ipexctl.base.host_outcome import HostRecap, Recap, without_host
 from ipexctl.base.typed_command import Typed
 from ipexctl.machines.target import Target
 from ipexctl.play.steps.step_kinds import Acting, Result
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 
 if TYPE_CHECKING:
     from ipexctl.install.install_plan import Chosen

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.lab.cluster import rungs
+from ipexctl.lab.cluster import rung_limits
 from ipexctl.shipped_tables import failures
 from tests.doctor.corpus import FAULTS, HOSTS, TOGETHER, Seed
 from tests.made import OF_MACHINE
@@ -56,7 +56,7 @@ def plant(lab: Lab) -> None:
         home = lab.hosts[name].home
         if planted.script:
             script = f"H={home} PLAIN={plain}\nset -e\n{planted.script}\n"
-            if lab.rung == rungs.FULL:  # elsewhere the host's root is its user
+            if lab.rung == rung_limits.FULL:  # elsewhere the host's root is its user
                 script += f"\nchown -hR trainer: {home}"
             done = lab.run_in(name, ["bash", "-c", script])
             assert done.returncode == 0, (name, done.stderr)

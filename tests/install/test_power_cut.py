@@ -21,7 +21,7 @@ import pytest
 
 from ipexctl.lab import LabSpec
 from ipexctl.lab.cluster.machine_support import why_not
-from ipexctl.lab.cluster.rungs import FULL
+from ipexctl.lab.cluster.rung_limits import FULL
 from ipexctl.machines.openssh.known_hosts import Standing, Verdict, entry_line
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.known_hosts_files import HostKey, remember

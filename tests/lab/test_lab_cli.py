@@ -178,9 +178,9 @@ def test_a_machine_that_cannot_hold_a_lab_gets_one_sentence(spec, machine, what,
 WHY_NOT = """
 import os, sys
 from ipexctl.lab import LabSpec
-from ipexctl.lab.cluster import machine_support, rungs
+from ipexctl.lab.cluster import machine_support, rung_limits
 if sys.argv[1:]: os.setuid(int(sys.argv[1]))
-print(machine_support.why_not(rungs.FULL, LabSpec.plain(1)))
+print(machine_support.why_not(rung_limits.FULL, LabSpec.plain(1)))
 """
 
 

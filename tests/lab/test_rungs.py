@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster import machine_support
-from ipexctl.lab.cluster.rungs import FLAT, USER, fit
+from ipexctl.lab.cluster.rung_limits import FLAT, USER, fit
 from tests.cli import ipexctl
 from tests.refused import refused
 

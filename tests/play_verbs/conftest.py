@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
-from ipexctl.lab.cluster.rungs import FLAT
+from ipexctl.lab.cluster.rung_limits import FLAT
 from tests.cli import ipexctl
 from tests.practice_hosts import Homes, Installed, LabRoot, start_lab
 

@@ -14,7 +14,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.play.accelerate_options import config_options
 from ipexctl.play.steps.fleet_steps.ansible_step import AnsibleHost, read_recap
 from ipexctl.play.steps.fleet_steps.doctor_step import Doctor
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 from ipexctl.run.watch.fetch_outputs import move_into
 
 # as ansible-core 2.19 prints it

@@ -26,7 +26,7 @@ from ipexctl.run.outcome.outcome import (
 )
 from ipexctl.run.outcome.run_events import Sample
 from ipexctl.run.outcome.run_state import RankEnd, RunState, Usage
-from ipexctl.run.outcome.stall_watch import Health
+from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.fetch_outputs import check_patterns, is_inside

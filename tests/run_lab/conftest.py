@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.lab.cluster.rungs import FULL
+from ipexctl.lab.cluster.rung_limits import FULL
 from tests.cli import Ended, ipexctl
 
 REPO = Path(__file__).parents[2]

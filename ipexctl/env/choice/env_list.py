@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ipexctl.env.choice.env_choice import EnvChoice, EnvUser, read_date, read_users
+from ipexctl.env.choice.env_choice import EnvUser, read_date, read_users
 from ipexctl.env.choice.package_changes import Change, read_changes, rows
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.quick_dataclass import dataclass
@@ -58,26 +58,6 @@ class HostEnvs:
     @property
     def unused(self) -> tuple[str, ...]:
         return tuple(e.key for e in self.envs if e.key not in (self.current, self.previous))
-
-
-def spared(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
-    """Unused environments that somebody still wants, and who."""
-    found = {}
-    for env in (e for e in on_host.envs if e.key in on_host.unused):
-        others = [u for u in env.users if u.project.id != choice.project.id]
-        if why := choice.names(env.key):
-            found[env.key] = why
-        elif others:
-            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-            found[env.key] = f"requested by {others[0]}{more}"
-    return found
-
-
-def use_of(on_host: HostEnvs, key: str, choice: EnvChoice) -> str:
-    """current, previous, kept, or unused: that is what `env rm --unused` removes."""
-    if key in (on_host.current, on_host.previous):
-        return "current" if key == on_host.current else "previous"
-    return "kept" if key in spared(on_host, choice) else "unused"
 
 
 def is_key(text: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl.errors import HostFailed, InputError, NotHere
-from ipexctl.lab.cluster import host_boot, lab_network, plain_hosts, rungs
+from ipexctl.lab.cluster import host_boot, lab_network, plain_hosts, rung_limits
 from ipexctl.lab.cluster.host_boot import Running
 from ipexctl.lab.cluster.lab_plan import HostPlan
 from ipexctl.lab.cluster.lab_spec import lab_command
@@ -107,7 +107,7 @@ def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 def _sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
     enter = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "--"]
-    as_user = rungs.as_user(dog.plan.rung, host_boot.free_uid())
+    as_user = rung_limits.as_user(dog.plan.rung, host_boot.free_uid())
     sshd = [sshd_path(), "-E", "/run/lab/sshd.log"]
     run([*enter, *as_user, *sshd], what=f"sshd failed on {host.name}")
     _wait(Path(f"/proc/{pid}/root/run/sshd.pid").exists)

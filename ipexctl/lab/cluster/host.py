@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from ipexctl.lab.cluster import host_tree, linux, rungs
+from ipexctl.lab.cluster import host_tree, linux, rung_limits
 from ipexctl.lab.cluster.processes import run, wait_until
 from ipexctl.quick_dataclass import dataclass
 
@@ -37,7 +37,7 @@ class Boot:
     @property
     def owner(self) -> int:
         """Whose the account's files are, in the user namespace of the lab."""
-        return self.uid if self.rung == rungs.FULL else 0
+        return self.uid if self.rung == rung_limits.FULL else 0
 
 
 def be_host(boot: Boot, go: int) -> None:
@@ -49,7 +49,7 @@ def be_host(boot: Boot, go: int) -> None:
     _write_files(root, boot)
     for path, source in boot.covers.items():
         linux.bind(str(source), f"{root}{path}")
-    if boot.rung == rungs.FULL:
+    if boot.rung == rung_limits.FULL:
         os.chroot(root)
         os.chdir("/")
     else:
@@ -57,9 +57,9 @@ def be_host(boot: Boot, go: int) -> None:
     if os.read(go, 1) != b"g":
         raise OSError("the lab disappeared")
     run(["ip", "-batch", "-"], boot.network)
-    if boot.rung == rungs.USER:  # sshd is an ordinary user there
+    if boot.rung == rung_limits.USER:  # sshd is an ordinary user there
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("22")
-    start_sshd([*rungs.as_user(boot.rung, boot.uid), boot.sshd])
+    start_sshd([*rung_limits.as_user(boot.rung, boot.uid), boot.sshd])
 
 
 def start_sshd(sshd: list[str]) -> None:

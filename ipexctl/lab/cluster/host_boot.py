@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed
-from ipexctl.lab.cluster import config_text, connect, lab_network, linux, rungs, shapes
+from ipexctl.lab.cluster import config_text, connect, lab_network, linux, rung_limits, shapes
 from ipexctl.lab.cluster import host as inner
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
 from ipexctl.lab.cluster.processes import run, sshd_path
@@ -37,7 +37,7 @@ class Running:
 
 def write_client_files(folder: Path, plan: LabPlan) -> None:
     """Keys, hostfile, ssh_config and known_hosts: all that plain ssh needs."""
-    proxy = _proxy(os.getpid()) if plan.rung == rungs.USER else ""
+    proxy = _proxy(os.getpid()) if plan.rung == rung_limits.USER else ""
     make_key(folder / "id_ed25519")
     keys = {}
     for host in plan.hosts:
@@ -189,7 +189,7 @@ def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
     """Fresh folders for the host and everything its process 1 has to know."""
     home, spec = folder / "hosts" / host.name, host.spec
     uid = free_uid()
-    _fresh_folders(home, host, uid if plan.rung == rungs.FULL else 0)
+    _fresh_folders(home, host, uid if plan.rung == rung_limits.FULL else 0)
     covers = shapes.write(home / "shapes", shapes.covers(spec, shapes.read_machine()))
     return inner.Boot(
         name=host.name,
@@ -226,7 +226,7 @@ def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:
 
 
 def unmount_disks(folder: Path, plan: LabPlan) -> None:
-    if plan.rung == rungs.USER:
+    if plan.rung == rung_limits.USER:
         for host in plan.hosts:
             if host.spec.disk:
                 with suppress(OSError):
@@ -247,7 +247,7 @@ def _files(folder: Path, plan: LabPlan, host: HostPlan, uid: int) -> dict[str, s
         uid=uid,
         home=host.spec.home or "/home/trainer",
         # sshd gives terminals to this group, which an ordinary user may not
-        without="tty" if plan.rung == rungs.USER else "",
+        without="tty" if plan.rung == rung_limits.USER else "",
     )
     return {
         **{f"/etc/{name}": content for name, content in accounts.items()},

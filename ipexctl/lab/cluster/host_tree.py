@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl.facts.system_facts import PRACTICE
-from ipexctl.lab.cluster import config_text, linux, rungs
+from ipexctl.lab.cluster import config_text, linux, rung_limits
 from ipexctl.lab.cluster.processes import run
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def make(boot: Boot) -> str:
     linux.mount("lab", str(top), "tmpfs", data="mode=755")
     (top / "root").mkdir()
     root = str(top / "root")
-    if boot.rung == rungs.FULL:
+    if boot.rung == rung_limits.FULL:
         _overlay(top, "/", 0)
         _bring_disks(top, boot.folder)
     else:
@@ -123,7 +123,7 @@ def _disks(folder: Path) -> list[str]:
 
 
 def _devices(root: str, boot: Boot) -> None:
-    dev, full = f"{root}/dev", boot.rung == rungs.FULL
+    dev, full = f"{root}/dev", boot.rung == rung_limits.FULL
     linux.mount("dev", dev, "tmpfs", linux.MS_NOSUID, "mode=755")
     for name, device in _NODES.items():
         if full:
@@ -167,7 +167,7 @@ def _own_folders(root: str, boot: Boot) -> None:
     if not boot.disk:
         linux.bind(str(boot.folder / "home"), root + boot.home)
         return
-    if boot.rung == rungs.FULL:
+    if boot.rung == rung_limits.FULL:
         _mount_image(str(boot.folder / "disk.img"), root + boot.home)
     else:
         linux.bind(str(boot.folder / "disk"), root + boot.home)
@@ -193,7 +193,7 @@ def remove_python(root: str, rung: str) -> None:
         path = root + folder
         if os.path.isdir(path):
             names = [name for name in os.listdir(path) if _PYTHON.fullmatch(name)]
-            if names and rung != rungs.FULL:
+            if names and rung != rung_limits.FULL:
                 _replace_by_links(root, folder)
             for name in names:
                 Path(path, name).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
-from ipexctl.lab.cluster import rungs
+from ipexctl.lab.cluster import rung_limits
 from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec
 from ipexctl.quick_dataclass import dataclass
 
@@ -44,7 +44,7 @@ class LabPlan:
     gateway: str
     names: bool
     hosts: tuple[HostPlan, ...]
-    rung: str = rungs.FULL
+    rung: str = rung_limits.FULL
     port: int = 22
     flat: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ def places(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
             yield block  # type: ignore[misc]
 
 
-def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rungs.FULL) -> LabPlan:
+def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rung_limits.FULL) -> LabPlan:
     """Card k of host i lives at block + k*256 + 11 + i, so each card has its own network."""
     first = str(block.network_address).split(".")
     common = {
@@ -86,7 +86,7 @@ def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) ->
         for host, place in zip(spec.hosts, places, strict=True)
     )
     nothing = {"uplink": "", "link": "", "gateway": "", "names": False}
-    return LabPlan(name=spec.name, user=user, hosts=hosts, rung=rungs.FLAT, **nothing)  # type: ignore[arg-type]
+    return LabPlan(name=spec.name, user=user, hosts=hosts, rung=rung_limits.FLAT, **nothing)  # type: ignore[arg-type]
 
 
 def with_port(plan: LabPlan, port: int) -> LabPlan:

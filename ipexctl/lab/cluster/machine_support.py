@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ipexctl.errors import InputError, NotHere
-from ipexctl.lab.cluster import rungs
+from ipexctl.lab.cluster import rung_limits
 from ipexctl.lab.cluster.config_text import PATH
 from ipexctl.lab.cluster.lab_spec import LabSpec
 
@@ -48,7 +48,7 @@ finally:
 
 def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: str = PATH) -> str:
     """The best rung for a lab like `spec`, or the one asked for; NotHere where it cannot start."""
-    rungs.check_rung(rung)
+    rung_limits.check_rung(rung)
     if not platform.startswith("linux"):
         raise NotHere(
             "a lab needs Linux",
@@ -64,7 +64,7 @@ def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: 
         )
     if not os.path.exists("/proc/self"):
         raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc", slug="proc-missing")
-    for each in [rung] if rung else rungs.RUNGS:
+    for each in [rung] if rung else rung_limits.RUNGS:
         if not (reason := why_not(each, spec, path)):
             return each
     raise NotHere(
@@ -74,16 +74,16 @@ def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: 
 
 def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
     """Why the rung cannot be had here; "" where it can."""
-    if rung == rungs.FLAT:
+    if rung == rung_limits.FLAT:
         return ""
-    if rung == rungs.FULL and os.geteuid():
+    if rung == rung_limits.FULL and os.geteuid():
         return "it needs root"
-    if rung == rungs.FULL and not _has_rights():
+    if rung == rung_limits.FULL and not _has_rights():
         return "this root lacks CAP_SYS_ADMIN or CAP_NET_ADMIN, as in a container"
     missing, packages = _missing(_tools(spec), path)
     if missing:
         return f"it needs {missing} (apt-get install -y {packages})"
-    if rung == rungs.USER:
+    if rung == rung_limits.USER:
         return _refusal(_TRY)
     if "overlay" not in Path("/proc/filesystems").read_text().split():
         return "the kernel has no overlay file system (modprobe overlay)"
@@ -93,7 +93,7 @@ def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
 @lru_cache
 def _refusal(script: str) -> str:
     """The last line of what a process says that tries it and fails."""
-    package = str(Path(rungs.__file__).parents[3])
+    package = str(Path(rung_limits.__file__).parents[3])
     env = {"PATH": PATH, "PYTHONPATH": package, "LANG": "C.UTF-8"}
     try:
         done = subprocess.run(

@@ -18,7 +18,14 @@ from ipexctl.base.located_errors import nearest
 from ipexctl.base.quoting import quote
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.lab.cluster import config_text, folders, lab_network, machine_support, rungs, shapes
+from ipexctl.lab.cluster import (
+    config_text,
+    folders,
+    lab_network,
+    machine_support,
+    rung_limits,
+    shapes,
+)
 from ipexctl.lab.cluster.folders import state_root
 from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
 from ipexctl.lab.cluster.processes import wait_until
@@ -75,7 +82,7 @@ class Lab:
         when that process does."""
         wanted = spec.checked()
         rung = machine_support.check(wanted, rung)
-        spec, _ = rungs.fit(wanted, rung)
+        spec, _ = rung_limits.fit(wanted, rung)
         machine = shapes.read_machine()
         for host in spec.hosts:
             shapes.covers(host, machine)
@@ -198,8 +205,8 @@ class Lab:
                 hint=f"{lab_command('heal', self.name, host)}   # starts it again",
                 slug="lab-host-down",
             )
-        user = self.user if self.rung == rungs.FLAT else user or self.user
-        apart = user == "root" and self.rung != rungs.FLAT
+        user = self.user if self.rung == rung_limits.FLAT else user or self.user
+        apart = user == "root" and self.rung != rung_limits.FLAT
         home = "/root" if apart else self.hosts[host].home
         clean = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
         clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
@@ -209,7 +216,7 @@ class Lab:
     def login_argv(self, host: str, argv: Sequence[str] = (), *, root: bool = False) -> list[str]:
         """A command that logs in over SSH and runs `argv`, or a shell; with `root` as
         `shell_argv`, and also where this lab's sshd may be unable to allocate a terminal."""
-        if root or self.rung == rungs.FLAT:
+        if root or self.rung == rung_limits.FLAT:
             return self.shell_argv(host, argv, user="root")
         if host not in self.addresses:
             self._known(host)
@@ -217,13 +224,13 @@ class Lab:
         return ["ssh", "-F", str(self.ssh_config), target, *([quote(argv)] if argv else ())]
 
     def _way_in(self, pid: int, uid: int) -> list[str]:
-        if self.rung == rungs.FLAT:
+        if self.rung == rung_limits.FLAT:
             return []
         spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
-        if self.rung == rungs.FULL:
+        if self.rung == rung_limits.FULL:
             return [*spaces, "-S", str(uid), "-G", str(uid), "--"]
         spaces += ["-U", "--preserve-credentials", "--"]
-        return [*spaces, *(rungs.as_user(self.rung, uid) if uid else ())]
+        return [*spaces, *(rung_limits.as_user(self.rung, uid) if uid else ())]
 
     def run_in(
         self, host: str, argv: Sequence[str], *, user: str = "root", timeout: float = 60

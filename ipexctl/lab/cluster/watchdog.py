@@ -27,7 +27,7 @@ from ipexctl.lab.cluster import (
     linux,
     machine_support,
     plain_hosts,
-    rungs,
+    rung_limits,
 )
 from ipexctl.lab.cluster import host_boot as boots
 from ipexctl.lab.cluster.host_boot import Running
@@ -124,7 +124,7 @@ class FlatWatchdog(Watchdog):
     breaks, mends = faults.FLAT_BREAK, faults.FLAT_MEND
 
     def __init__(self, folder: Path, spec: LabSpec, left_out: Sequence[str]) -> None:
-        self.folder, self.rung, self.left_out = folder, rungs.FLAT, left_out
+        self.folder, self.rung, self.left_out = folder, rung_limits.FLAT, left_out
         self.switch, self.hosts = 0, {}
         self.plan = plain_hosts.claim(spec, folder)
 
@@ -183,9 +183,9 @@ def _document(error: IpexctlError) -> dict[str, object]:
 
 
 def _watchdog(folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -> Watchdog:
-    if rung == rungs.FLAT:
+    if rung == rung_limits.FLAT:
         return FlatWatchdog(folder, spec, left_out)
-    if rung == rungs.USER:
+    if rung == rung_limits.USER:
         linux.own_user(0)
         linux.unshare(linux.CLONE_NEWNET)
         linux.own_mounts()  # for the disks of hosts
@@ -204,14 +204,14 @@ def main(folder: Path, ready: int, owner: int) -> int:
     os.umask(0o022)
     wanted = json.loads((folder / "spec.json").read_text())
     rung = wanted.pop("rung")
-    if rung == rungs.FLAT:
+    if rung == rung_limits.FLAT:
         plain_hosts.keep(folder)
     listener = socket.socket(socket.AF_UNIX)
     # Names relative to the folder: a socket's path may have 107 letters at most.
     os.chdir(folder)
     listener.bind("control.sock")
     listener.listen(16)
-    spec, left_out = rungs.fit(LabSpec.from_json(wanted), rung)
+    spec, left_out = rung_limits.fit(LabSpec.from_json(wanted), rung)
     dog = None
     try:
         watch = machine_support.process(owner) if owner else 0

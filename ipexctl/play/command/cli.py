@@ -16,7 +16,7 @@ from ipexctl.cli.options import Json, Root, on_hosts, print_json
 from ipexctl.errors import InputError, reason_of
 
 if TYPE_CHECKING:
-    from ipexctl.play.text.play_values import PlayReport
+    from ipexctl.play.text.play_outcome import PlayReport
 
 PLAYS = Annotated[
     list[str] | None,

@@ -17,7 +17,8 @@ from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.play.host_batch import Listener
 from ipexctl.play.play import PlayStart
-from ipexctl.play.text.play_values import PlayStep, State, StepOutcome
+from ipexctl.play.text.play_outcome import State, StepOutcome
+from ipexctl.play.text.play_values import PlayStep
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.terminal.console import is_dumb, print_lines
 

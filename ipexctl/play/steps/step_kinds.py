@@ -13,7 +13,7 @@ from ipexctl.base.located_errors import Bad
 from ipexctl.machines.fleet import Fleet
 from ipexctl.play.text.check_prediction import ANY
 from ipexctl.play.text.interpolation import Scope
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import Step
 from ipexctl.quick_dataclass import dataclass
 

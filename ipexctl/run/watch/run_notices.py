@@ -10,7 +10,7 @@ from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.outcome import Left, Tally
 from ipexctl.run.outcome.run_state import RunState
-from ipexctl.run.outcome.stall_watch import Health
+from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.watch.run_watchers import Painter
 
 BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds: where they are lines, and where they are redrawn

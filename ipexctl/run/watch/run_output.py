@@ -9,7 +9,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange
 from ipexctl.run.outcome.run_events import Output
 from ipexctl.run.outcome.run_state import Lines, RankEnd, RunState
-from ipexctl.run.outcome.stall_watch import SHOWN_AFTER, Health
+from ipexctl.run.outcome.silent_hosts import SHOWN_AFTER, Health
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.placement_check import Placed, Where
 from ipexctl.run.watch.host_link import WatchedRun

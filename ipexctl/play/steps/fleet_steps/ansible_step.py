@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import arg
 from ipexctl.play.verb_calls import target_of
 from ipexctl.quick_dataclass import dataclass

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import arg
 from ipexctl.play.verb_calls import progress_of, results_of, target_of
 from ipexctl.quick_dataclass import dataclass

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from ipexctl.base.host_outcome import without_host
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import arg
 from ipexctl.play.verb_calls import target_of
 from ipexctl.quick_dataclass import dataclass

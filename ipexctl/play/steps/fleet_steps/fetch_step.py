@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import arg
 from ipexctl.play.verb_calls import results_of, target_of
 from ipexctl.quick_dataclass import dataclass

@@ -8,7 +8,7 @@ from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import SILENCE, fan_out
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
-from ipexctl.play.text.play_values import State
+from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import Seconds, arg
 from ipexctl.quick_dataclass import dataclass
 
