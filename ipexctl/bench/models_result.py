@@ -6,7 +6,6 @@ Lines come from hosts, so everything in them is checked.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -28,7 +27,7 @@ from ipexctl.doctor.checks.registry import run
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.errors import unknown_value
 from ipexctl.facts import host_facts, isa
-from ipexctl.facts.measurements import onednn_level
+from ipexctl.facts.measurements import median, onednn_level
 from ipexctl.facts.reader import positive
 from ipexctl.quick_dataclass import dataclass
 
@@ -179,7 +178,7 @@ def _row(key: Key, heard: Heard, cluster: Cluster, hosts: Sequence[str]) -> Mode
     if not rates:
         why, text = heard.left[key]
         return ModelRow(key, "not-measured", why, text)
-    rate = statistics.median(rates)
+    rate = median(rates)
     error, same = heard.checks.get(key, (math.nan, math.nan))
     limits = GRADIENTS[key.model] if key.work == "training" else OUTPUTS
     right = error <= limits.get(key.precision, 0.0) and same >= SAME
@@ -202,14 +201,21 @@ def _row(key: Key, heard: Heard, cluster: Cluster, hosts: Sequence[str]) -> Mode
 def _rate(heard: Heard, key: Key, precision: str, engine: str = "eager") -> float | None:
     """The same work on one host."""
     rates = heard.rates.get(Key(key.model, key.work, precision, engine, 1))
-    return statistics.median(rates) if rates else None
+    return median(rates) if rates else None
 
 
 def _spread(rates: Sequence[float]) -> float | None:
     if len(rates) < 2:
         return None
-    first, _, third = statistics.quantiles(rates, n=4, method="inclusive")
-    return (third - first) / 2
+    ordered = sorted(rates)
+    return (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / 2
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
 def _disturbed(
@@ -224,11 +230,12 @@ def _disturbed(
 
 
 def _typical(seen: Sequence[Pressure]) -> Pressure:
-    def median(name: str) -> float:
-        return float(statistics.median(getattr(one, name) for one in seen))
-
-    heat = sum(one.heat for one in seen)
-    return Pressure(None, median("paused"), heat, median("others"), median("stolen"))
+    return Pressure(
+        paused=median(one.paused for one in seen),
+        heat=sum(one.heat for one in seen),
+        others=median(one.others for one in seen),
+        stolen=median(one.stolen for one in seen),
+    )
 
 
 def on_one_machine(cluster: Cluster) -> bool:

@@ -64,7 +64,7 @@ class Root(LazyGroup):
         ),
         "bench": Entry(
             "bench.command.cli:bench_app",
-            "Measure how fast the hosts exchange data, and train models.",
+            "Measure all_reduce and the speed of models.",
             HOSTS,
         ),
         "stacks": Entry(

@@ -11,14 +11,12 @@ from ipexctl.cli.help.help_layout import CommandGroup
 from ipexctl.cli.options import Json, Root, end, note, on_hosts
 from ipexctl.run.plan.run_options import Ports
 
-bench_app = CommandGroup(
-    name="bench", help="Measure how fast the hosts exchange data, and train models."
-)
+bench_app = CommandGroup(name="bench", help="Measure all_reduce and the speed of models.")
 
 
 @bench_app.callback()
 def _bench() -> None:
-    """Measure how fast the hosts exchange data, and train models."""
+    """Measure all_reduce and the speed of models."""
 
 
 def _size(text: str | None) -> int:
