@@ -364,7 +364,7 @@ def compiled_files():
     try:
         with open(os.path.join(folder, "lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["TMPDIR"] = folder
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["TMPDIR"] = tempfile.tempdir = folder
             yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
