@@ -44,6 +44,7 @@ from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.shipped_tables import failures
 from ipexctl.user_code.frameworks import Frameworks
+from ipexctl.user_code.source import SHARE
 
 CONCLUDED = 10.0  # seconds for a host to write it down
 
@@ -169,7 +170,8 @@ class _Run:
             self.painter.note(note)
 
     def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
-        nodes = networked(self.fleet, nodes, self.options, self.script, self.painter.note)[0]
+        asked = (self.options, self.script, self.painter.note)
+        nodes = with_shares(self.fleet, networked(self.fleet, nodes, *asked)[0], *asked)
         return plan_of(nodes, self.options, self.script, self.held, self.run_id)
 
     def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
@@ -401,6 +403,19 @@ def networked(
 
     found = measure_networks.choose(fleet, nodes, request_of(options, script), note)
     return (found.nodes(nodes) if found else nodes), found
+
+
+def with_shares(
+    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
+    note: Callable[[str], None],
+) -> Sequence[Node]:  # fmt: skip
+    """The hosts with their ranks' parts of the global batch, if the script asks for them."""
+    asks = any(source.reads_share for source in script.sources)
+    if not asks or SHARE in {*options.env, *options.secret_env}:
+        return nodes
+    from ipexctl.run.shares import measure_speeds
+
+    return measure_speeds.with_shares(fleet, nodes, request_of(options, script), note)
 
 
 def plan_of(
