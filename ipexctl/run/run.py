@@ -21,7 +21,7 @@ from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import project_of
 from ipexctl.local.settings import load
 from ipexctl.machines.fleet import Fleet, beside
-from ipexctl.machines.suggested_commands import other_pythons, spelled
+from ipexctl.machines.suggested_commands import command, other_pythons, spelled
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
@@ -156,7 +156,9 @@ class _Run:
             self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
-        result = replace(result, kept=kept, again=again, left_out=left)
+        result = replace(result, kept=kept, again=again, left_out=left).spelled(
+            lambda name: command(self.fleet.target, name, self.fleet.root)
+        )
         record.keep("result.json", result_document(result, failures))
         if not self.options.trial:
             self._conclude(result, sent)
@@ -432,6 +434,10 @@ def plan_of(
     plan = rank_capacity.checked(plan, facts, force=options.force)
     notes = gradient_compression.notes(options.compress, plan)
     plan = replace(plan, notes=(*plan.notes, *notes))
+    if interface_choice.is_chosen(nodes, {*options.env, *options.secret_env}):
+        from ipexctl.run.network import measure_networks
+
+        plan = replace(plan, faster=measure_networks.faster(nodes, request_of(options, script)))
     if options.data:
         from ipexctl.data import data
 

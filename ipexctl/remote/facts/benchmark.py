@@ -168,7 +168,7 @@ def op_speed(call, args):
     process = child_processes.start(
         command, _environment(args), subprocess.DEVNULL, stdin=subprocess.PIPE
     )
-    with child_processes.ends_with(call, process), process.stdin:
+    with child_processes.ends_with(call, process):
         found = _next_of(process)
         if found["status"] == "ready":
             call.emit({"event": "ready"})
