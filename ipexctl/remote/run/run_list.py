@@ -83,8 +83,8 @@ def op_why(call, h):
     """{root, journal, run_id} -> {alive, quiet, computes, look, pace, plan, ends}
 
     `alive`: whether its supervisor answers; `quiet`: seconds without progress; `computes`: whether
-    a rank here uses its CPUs for more than waiting; `look`: what its ranks do; `pace`: what they
-    did in the last minute (last_minute.py), also of one that has ended; `ends`: of ranks of the run.
+    a rank here uses its CPUs for more than waiting; `look`: what its ranks do; `pace`: the same
+    of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
     """
     run, root = run_folders.run_id(h), root_folder.existing(h["root"])
     path = journal.path_of(os.path.join(root, "runs", run), h["journal"])

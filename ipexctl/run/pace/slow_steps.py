@@ -123,12 +123,13 @@ class _Judge:
         if most >= COMPUTES:
             return Wait.COMPUTING, self._says(f"the ranks compute {_percent(most)} of the time"), ()
         crowded = any((pace.cpu or 0.0) >= CROWDED for pace in self.paces.values())
+        use = f"the ranks use {_percent(most)} of their CPUs"
         begun = self.rate is not None or any(rank.sent for rank in ranks)
         seen = sending is not None or len(self.plan.hosts) == 1
         if most <= IDLE and begun and seen and not crowded:
-            text = f"the ranks use {_percent(most)} of their CPUs, and wait neither for the network nor "
-            return Wait.IDLE, self._says(text + "for a slow host"), (self._tune(),)
-        return Wait.MIXED, self._says(f"the ranks use {_percent(most)} of their CPUs"), ()
+            text = f"{use}, and wait neither for the network nor for a slow host"
+            return Wait.IDLE, self._says(text), (self._tune(),)
+        return Wait.MIXED, self._says(use), ()
 
     def _computing(self, host: HostPlan) -> float | None:
         """The mean of its ranks: the share of the CPU time that they can have."""
