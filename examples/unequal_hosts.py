@@ -3,10 +3,10 @@
     ipexctl run -f hosts -ppn 1 examples/unequal_hosts.py
     ipexctl run -n 2 examples/unequal_hosts.py --shares 0.2,0.8    # to try it with equal hosts
 
-This script reads IPEXCTL_SHARE, so ipexctl measures how fast the hosts compute and sets it: a number
-for each rank, 1 for all together. DistributedDataParallel averages the gradients of the ranks with
-equal weight, so each rank divides its sum of losses by the global batch and multiplies it by the
-number of ranks: its mean loss, times its share, times the number of ranks.
+This script reads IPEXCTL_SHARE, so ipexctl measures how fast the hosts compute and sets it: a
+number for each rank, 1 for all together. DistributedDataParallel averages the gradients of the
+ranks with equal weight, so each rank divides its sum of losses by the global batch and multiplies
+it by the number of ranks: its mean loss, times its share, times the number of ranks.
 """
 
 import argparse
