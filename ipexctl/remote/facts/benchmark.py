@@ -106,7 +106,7 @@ def told(out):
     print("\nMARK" + json.dumps(out), flush=True)
 
 out = {"status": "no-torch", "amx": amx(), "cpuinfo_mounted": mounted()}
-asked = json.loads(sys.argv[1]) if len(sys.argv) > 1 else None
+asked = json.loads(os.environ.get("IPEXCTL_SPEED", "null"))
 if asked is None:
     told(out)
 elif asked["cpus"]:
@@ -164,10 +164,11 @@ def op_speed(call, args):
     Emits `ready` once torch is loaded, and begins when it hears of it: all hosts at the same time.
     """
     asked = json.dumps({"cpus": args["cpus"], "seconds": args["seconds"]})
-    command = [args["python"], "-I", "-c", CHILD, asked]
-    process = child_processes.start(
-        command, _environment(args), subprocess.DEVNULL, stdin=subprocess.PIPE
+    command, env = (
+        [args["python"], "-I", "-c", CHILD],
+        dict(_environment(args), IPEXCTL_SPEED=asked),
     )
+    process = child_processes.start(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
     with child_processes.ends_with(call, process):
         found = _next_of(process)
         if found["status"] == "ready":

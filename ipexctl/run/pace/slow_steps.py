@@ -122,13 +122,16 @@ class _Judge:
             return Wait.FEW_THREADS, *few
         if most >= COMPUTES:
             return Wait.COMPUTING, self._says(f"the ranks compute {_percent(most)} of the time"), ()
-        crowded = any((pace.cpu or 0.0) >= CROWDED for pace in self.paces.values())
+        busiest = max(self.paces.values(), key=lambda pace: pace.cpu or 0.0)
+        crowded = busiest.cpu is not None and busiest.cpu >= CROWDED
         use = f"the ranks use {_percent(most)} of their CPUs"
         begun = self.rate is not None or any(rank.sent for rank in ranks)
         seen = sending is not None or len(self.plan.hosts) == 1
         if most <= IDLE and begun and seen and not crowded:
             text = f"{use}, and wait neither for the network nor for a slow host"
             return Wait.IDLE, self._says(text), (self._tune(),)
+        if crowded:
+            use += f"; all programs together keep those of {busiest.host} busy"
         return Wait.MIXED, self._says(use), ()
 
     def _computing(self, host: HostPlan) -> float | None:
