@@ -78,10 +78,12 @@ class RankLoads:
         return Slow(*found) if found else None
 
 
-def apart(busy: Mapping[_Who, float]) -> tuple[tuple[_Who, ...], float] | None:
+def apart(
+    busy: Mapping[_Who, float], least: float = COMPUTES
+) -> tuple[tuple[_Who, ...], float] | None:
     """The few that are busy while the others wait, and for which share of their time these do."""
     most = max(busy.values(), default=0.0)
-    if most < COMPUTES:
+    if most < least:
         return None
     slow = [who for who, cpus in sorted(busy.items()) if cpus * APART > most]
     others = [cpus for cpus in busy.values() if cpus * APART <= most]

@@ -22,6 +22,7 @@ MUCH = 0.25  # of the time: an exchange that long is worth shortening
 WAITS = 0.15  # of the time: all ranks do, or the exchange is hidden behind what they compute
 LEAST = 500e3  # bytes per second; many small messages are not shortened by halving them
 COMPUTES = 0.8  # of the CPUs that the plan gives to ranks
+LATE = 0.7  # the same, of a host that the others wait for: it exchanges, too
 IDLE = 0.5
 CROWDED = 0.85  # of a host's CPUs: other programs may be why its ranks do not get theirs
 FEW = 0.5  # of the threads that the plan would have given
@@ -116,7 +117,7 @@ class _Judge:
         most = max(computing.values())
         if sending is not None and sending >= MUCH and most <= 1 - WAITS:
             return Wait.EXCHANGE, self._exchange(ranks), self._faster(ranks)
-        if slow := apart(computing):
+        if slow := apart(computing, LATE):
             return Wait.SLOW_HOST, *self._slow_host(*slow)
         if few := self._few_threads(computing):
             return Wait.FEW_THREADS, *few
