@@ -17,6 +17,8 @@ from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
 from ipexctl.run.pace.slow_steps import Wait, judge
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
+from ipexctl.user_code.frameworks import of_run
+from ipexctl.user_code.source_reader import read_source
 
 MB = 1e6
 
@@ -189,3 +191,17 @@ def test_steps_per_second_from_the_end_of_a_log():
             sizes.append((number * 0.5, size))
     assert of_lines(sizes, b"".join(lines[40:])) == pytest.approx(2.0, rel=0.1)
     assert of_lines(sizes, b"nothing\n") is None and of_lines([], b"") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "ddp"),
+    [
+        ("from torch.nn.parallel import DistributedDataParallel as DDP\nDDP(model)\n", True),
+        ("from accelerate import Accelerator\nAccelerator().prepare(model)\n", True),
+        ("from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n", False),
+        ("import accelerate, deepspeed\ndeepspeed.initialize(model)\n", False),
+        ("import torch.distributed as dist\ndist.all_reduce(x)\n", False),
+    ],
+)
+def test_whose_gradients_go_through_ddp(text, ddp):
+    assert of_run([read_source("train.py", text, main=True)], ("train.py",), {}).ddp is ddp
