@@ -180,7 +180,7 @@ class _Judge:
 
     def _slow_host(self, slow: Sequence[str], waits: float) -> tuple[str, tuple[Proposal, ...]]:
         name = fold(slow)
-        text = f"the other hosts wait {_percent(waits)} of the time for {name}"
+        text = f"the other ranks wait {_percent(waits)} of the time for {name}"
         limits = {h.quota for h in self.plan.hosts if h.host in slow and h.quota}
         if limits:
             text += f", whose control group allows {min(limits):g} CPUs' worth of time"
