@@ -138,7 +138,7 @@ TORCH = """
 import contextlib, time
 float32 = 0
 inference_mode = contextlib.nullcontext
-def ones(*sizes): return None
+def ones(*sizes, dtype): return None
 def mm(a, b): time.sleep(0.01)
 def set_num_threads(count): pass
 __version__ = "0"
@@ -163,7 +163,7 @@ def test_a_host_begins_when_it_is_told_and_reports_its_mean_speed(agent, tmp_pat
     number = agent.start("facts.benchmark.speed", asked(str(python)))
     done = agent.wait(number, on_event=told).done
     assert events == ["ready"] and done["status"] == "ok"
-    assert 20 < done["fp32"] < 220  # 2.1 GFLOP in 0.01 s or more
+    assert 0.1 < done["fp32"] < 3.4  # a product of 256 x 256 in 0.01 s or more
 
 
 def test_a_host_without_torch_says_so(agent):

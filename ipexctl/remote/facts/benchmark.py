@@ -62,17 +62,19 @@ def best(work, seconds):
         if now > end and turn:
             return least
 
-def product(torch, dtype, seconds):
+def sized(torch, dtype):
     size = 256
     while True:  # the largest product that takes some hundredths of a second
         a = torch.ones(size, size, dtype=dtype)
         b = torch.ones(size, size, dtype=dtype)
         took = best(lambda: torch.mm(a, b), 0)
         if took > 0.004 or size >= 8192:
-            break
+            return a, b, 2e-9 * size ** 3, took
         size *= 2
-    took = min(took, best(lambda: torch.mm(a, b), seconds))
-    return 2.0 * size ** 3 / took / 1e9
+
+def product(torch, dtype, seconds):
+    a, b, work, took = sized(torch, dtype)
+    return work / min(took, best(lambda: torch.mm(a, b), seconds))
 
 def available():
     try:
@@ -90,8 +92,7 @@ def copied(torch, seconds):
     return 8.0 * count / best(lambda: b.copy_(a), seconds) / 1e9
 
 def steady(torch, seconds):  # on average, with the pauses that a control group's limit makes
-    a, b = torch.ones(1024, 1024), torch.ones(1024, 1024)
-    torch.mm(a, b)
+    a, b, work, _ = sized(torch, torch.float32)
     told({"status": "ready"})
     sys.stdin.readline()
     began, turns, took = time.perf_counter(), 0, 0.0
@@ -99,7 +100,7 @@ def steady(torch, seconds):  # on average, with the pauses that a control group'
         torch.mm(a, b)
         turns += 1
         took = time.perf_counter() - began
-    return 2e-9 * 1024 ** 3 * turns / took
+    return work * turns / took
 
 def told(out):
     sys.stdout.flush()
