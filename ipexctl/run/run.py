@@ -15,6 +15,7 @@ from ipexctl import __version__, trace
 from ipexctl.base import quoting
 from ipexctl.data.rules.dataset_rules import Held, checked_names
 from ipexctl.errors import InputError, IpexctlError, unknown_value
+from ipexctl.inventory.host_patterns import select
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
@@ -122,10 +123,12 @@ class _Run:
         threading.Thread(target=_load, args=(several,), daemon=True).start()
         with trace.span("hosts"):
             nodes = connecting()
+        spares = spares_of(self.options, self.fleet.hosts)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):
-            plan = self._plan(list(nodes.values()))
+            nodes = self._networked(nodes)
+            plan = self._plan([node for host, node in nodes.items() if host not in spares])
         for one in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {one.name}: {one}")
         line_filter.check(chosen, plan)
@@ -137,16 +140,21 @@ class _Run:
         if self.options.detach:  # at its end nobody may be here
             self._prune(used)
         with trace.span("sync"):
-            sent = each(self.fleet, self._send, used, typed=self.script.typed)
+            sent = each(self.fleet, self._send, [*used, *spares], typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
         record = Record(None)
         if not self.options.trial:
             record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
-        orders, session = self._orders(plan), self._session(plan, record, sent)
+        keys, session = self._keys(plan, spares), self._session(plan, record, sent)
+        orders = self._orders(plan, keys)
+        if self.options.restarts:
+            orders = self._with_keepers(orders, [nodes[h] for h in (*used, *spares)], sent)
         with trace.span("run"):
             result = session.drive(orders, {h.name: (agents[h], sent[h].cwd) for h in used})
+            if self.options.restarts:
+                result = self._further(result)
         if isinstance(result, Left):
             wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
@@ -169,8 +177,45 @@ class _Run:
             self.painter.note(note)
 
     def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
-        nodes = networked(self.fleet, nodes, self.options, self.script, self.painter.note)[0]
         return plan_of(nodes, self.options, self.script, self.held, self.run_id)
+
+    def _networked(self, nodes: Mapping[Host, Node]) -> dict[Host, Node]:
+        note, each_of = self.painter.note, list(nodes.values())
+        found = networked(self.fleet, each_of, self.options, self.script, note)[0]
+        return {node.host: node for node in found}
+
+    def _with_keepers(
+        self, orders: Orders, nodes: Sequence[Node], sent: Mapping[Host, send_project.Sent]
+    ) -> Orders:
+        """Those of a run that its hosts start again; its spares stand by from now on."""
+        from ipexctl.run.restart.host_sheets import Cast, nights
+
+        ppn = len(orders.plan.hosts[0].ranks) if self.options.n or self.options.ppn else None
+        options = replace(self.options, n=None, ppn=ppn)
+
+        def plan(chosen: Sequence[Node]) -> LaunchPlan:
+            return plan_of(chosen, options, self.script, self.held, self.run_id)
+
+        cwd = {node.host.name: sent[node.host].cwd for node in nodes}
+        made = nights(Cast(orders.plan, nodes, plan, lambda p: self._orders(p, {}), cwd))
+        of_all = replace(self._orders(plan(nodes), orders.keys), nights=made)
+
+        def stand_by(host: Host) -> None:
+            asked = {**of_all.of(host.name, cwd[host.name]), "spare": True, "run": None}
+            asked |= {"root": self.fleet.root_of(host), "host": host.name}
+            self.fleet.agents[host].call("restart.attempts.spare", asked)
+
+        taking_part = {host.host for host in orders.plan.hosts}
+        spares = [node.host for node in nodes if node.host.name not in taking_part]
+        if spares:
+            each(self.fleet, stand_by, spares, typed=self.script.typed)
+        return replace(orders, nights=made)
+
+    def _further(self, result: RunResult | Left) -> RunResult | Left:
+        from ipexctl.run.restart.follow_attempts import Attempts
+
+        view, note = self.painter.view, self.painter.note
+        return Attempts(self.fleet, self.run_id, view, self.interrupts, note).followed(result)
 
     def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
         """What would break it is told before anything is sent."""
@@ -208,7 +253,7 @@ class _Run:
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
         )
 
-    def _orders(self, plan: LaunchPlan) -> Orders:
+    def _orders(self, plan: LaunchPlan, keys: Keys) -> Orders:
         from ipexctl.run.watch.start_request import Orders
 
         return Orders(
@@ -221,19 +266,20 @@ class _Run:
                 name: [f"data/{one.name}/{one.version}" for one in held if one.version]
                 for name, held in self.held.items()
             },
-            keys=self._keys(plan),
+            keys=keys,
         )
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
 
-    def _keys(self, plan: LaunchPlan) -> Keys:
+    def _keys(self, plan: LaunchPlan, spares: Sequence[Host]) -> Keys:
         """For the link between the hosts."""
-        if len(plan.hosts) == 1:
+        names = [*(host.host for host in plan.hosts), *(host.name for host in spares)]
+        if len(names) == 1:
             return {}
         from ipexctl.blobs.peer_certificates import certificates
 
-        return certificates(self.run_id, [host.host for host in plan.hosts])
+        return certificates(self.run_id, names)
 
     def _about(self, plan: LaunchPlan) -> dict[str, object]:
         """For `ipexctl ps`."""
@@ -369,6 +415,22 @@ def checked(options: RunOptions) -> RunOptions:
     return replace(options, data=checked_names(options.data))
 
 
+def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
+    """Raises InputError."""
+    if not options.spares:
+        return ()
+    if not options.restarts:
+        raise InputError(
+            "--spares needs --restarts", hint="--restarts 3", slug="spares-without-restarts"
+        )
+    spares = select(hosts, options.spares, option="--spares").hosts
+    if len(spares) == len(hosts.hosts):
+        raise InputError(
+            "--spares selects every host, which leaves none to start on", slug="spares-select-all"
+        )
+    return spares
+
+
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     """What is shown of the run. Raises InputError for it and for what is to be brought back."""
     chosen = line_filter.read(options, hosts, last_states(hosts) if options.show_hosts else {})
@@ -416,7 +478,7 @@ def plan_of(
     facts = {node.host.name: node.facts for node in nodes}
     plan = rank_capacity.checked(plan, facts, force=options.force)
     notes = gradient_compression.notes(options.compress, plan)
-    plan = replace(plan, notes=(*plan.notes, *notes))
+    plan = replace(plan, notes=(*plan.notes, *notes), restarts=options.restarts)
     if options.data:
         from ipexctl.data import data
 

@@ -198,6 +198,8 @@ class Supervisor:
         """Answer a question or an order from this host (control.py)."""
         if "stop" in message:
             self.report({"event": "stop", "by": message["stop"], "seconds": message["seconds"]})
+        elif "end" in message:
+            self.stop(str(message["end"]))
         elif "look" in message:
             quiet = self.progress.quiet()
             found, computes = rank_look.take(self)

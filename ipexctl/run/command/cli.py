@@ -135,6 +135,13 @@ def _lives_on(options: RunOptions) -> bool:
             hint="leave one of them out",
             slug="options-conflict",
         )
+    if options.restarts and options.die_with_me:
+        raise InputError(
+            "--restarts and --die-with-me cannot be combined",
+            why="the hosts start the run again without this command",
+            hint="leave one of them out",
+            slug="options-conflict",
+        )
     fetched = shlex.join(typed_words(options))
     if options.detach and fetched:
         raise InputError(
@@ -144,7 +151,7 @@ def _lives_on(options: RunOptions) -> bool:
             slug="options-conflict",
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
-    return options.detach or (terminal and not options.die_with_me)
+    return options.detach or options.restarts > 0 or (terminal and not options.die_with_me)
 
 
 def _check_output(ui: str, *, explain: bool, print_cmd: bool, json: bool) -> None:

@@ -23,6 +23,7 @@ class Prepared:
     accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
     modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
     environment: EnvUsed | None = None  # None: not created by ipexctl
+    keeper_port: int = 0  # free, as `port` is: for --restarts
 
     @property
     def command_env(self) -> tuple[tuple[str, str], ...]:
@@ -72,6 +73,7 @@ class LaunchPlan:
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
     run_id: str = ""
     environment: EnvUsed | None = None
+    restarts: int = 0
 
     @property
     def world_size(self) -> int:

@@ -97,6 +97,28 @@ class RunOptions:
         "note",
         in_plays="What to do with a stalled run: note or stop.",
     )
+    restarts: int = run_option(
+        "--restarts N",
+        "Start again up to N times if a host is lost or a rank fails.",
+        0,
+        least=0,
+        in_plays="How often to start again if a host is lost or a rank fails.",
+        in_settings=True,
+    )
+    spares: tuple[str, ...] = run_option(
+        "--spares PATTERN",
+        "Hosts that replace lost ones; same patterns as --limit.",
+        (),
+        in_plays="Hosts that replace lost ones.",
+    )
+    min_hosts: int | None = run_option(
+        "--min-hosts N",
+        "Continue with N hosts if spares are used up (default: as many as before).",
+        None,
+        least=1,
+        show_default=False,
+        in_plays="Fewest hosts to continue with.",
+    )
     compress: str = run_option(
         "--compress off|fp16|bf16",
         "Precision of DDP gradients on the network.",

@@ -19,17 +19,17 @@ def document(plan: LaunchPlan) -> dict[str, object]:
         "master": [plan.master_addr, plan.master_port],
         "argv": list(plan.argv),
         "mpi": plan.mpi,
-        "hosts": [
-            {
-                "name": host.host,
-                "nic": host.nic,
-                "env": {key: value for key, value in host.rank_env if key in _SHOWN},
-                "ranks": [
-                    [place.rank, place.local_rank, cpu_list(place.cpus), place.node]
-                    for place in host.ranks
-                ],
-            }
-            for host in plan.hosts
+        "hosts": [of_host(host) for host in plan.hosts],
+    }
+
+
+def of_host(host: HostPlan) -> dict[str, object]:
+    return {
+        "name": host.host,
+        "nic": host.nic,
+        "env": {key: value for key, value in host.rank_env if key in _SHOWN},
+        "ranks": [
+            [place.rank, place.local_rank, cpu_list(place.cpus), place.node] for place in host.ranks
         ],
     }
 

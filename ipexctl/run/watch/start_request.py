@@ -28,6 +28,7 @@ class Orders:
     reached: Mapping[str, Host] = field(default_factory=dict)  # how: for --launcher ssh
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
+    nights: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
 
     def of(self, name: str, work: str) -> dict[str, object]:
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
@@ -50,6 +51,8 @@ class Orders:
             "data": list(self.data.get(name, ())),
             "modules": self._modules(),
             "run": self.of_all() if host is first else None,
+            "night": self.nights.get(name),  # for its keeper: --restarts
+            "spare": False,
             "keys": dict(self.keys.get(name, {})),
         }
 
@@ -73,7 +76,7 @@ class Orders:
         ports = self.options.ports
         low_high = (ports[0], port_plan.top(ports)[0] - 1) if ports else None
         return {
-            "hosts": [self._host(h) for h in self.plan.hosts],
+            "hosts": [self.row(h) for h in self.plan.hosts],
             "mpirun": list(self.plan.mpirun),
             "mpi": {
                 "daemons": sorted(row.daemons),
@@ -91,7 +94,7 @@ class Orders:
             "shown": shown_plan.document(self.plan),
         }  # fmt: skip
 
-    def _host(self, host: HostPlan) -> dict[str, object]:
+    def row(self, host: HostPlan) -> dict[str, object]:
         to = self.reached.get(host.host, Host(host.host))
         return {
             "host": host.host,
