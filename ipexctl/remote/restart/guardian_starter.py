@@ -40,8 +40,11 @@ class Starter:
 def serve(link):
     while True:
         ready = select.select([link], [], [], LOOK)[0]
-        for _ in guardian.collected():
-            pass
+        try:
+            for _ in guardian.collected():
+                pass
+        except ChildProcessError:
+            pass  # it has started none, or none is left
         if not ready:
             continue
         fd = received(link)

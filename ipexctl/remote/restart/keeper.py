@@ -11,6 +11,7 @@ import time
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.connection import hub_link
+from ipexctl.remote.failure import bug
 from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -57,9 +58,9 @@ def run(asked):
     try:
         keeper.keep()
     except Exception:
-        keeper.note({"end": "the keeper on %s failed" % keeper.name, "well": False})
-        keeper.end_part("its keeper failed")
-        raise
+        what = bug()["what"]
+        keeper.note({"broken": what})  # another one leads then
+        keeper.end_part(what)
 
 
 def keeper_of(host):
@@ -151,25 +152,25 @@ class Keeper:
             pass
         now = time.monotonic()
         if self.leader is not None:
-            self.lead(now)
+            self.lead(self.leader, now)
         elif self.spoke is not None:
-            self.look_at_leader(now)
+            self.look_at_leader(self.spoke, now)
         self.look_at_part(now)
 
-    def lead(self, now):
-        self.leader.tick(now, self.hub.connected() if self.hub else set())
-        orders, self.leader.orders = self.leader.orders, []
+    def lead(self, leads, now):
+        leads.tick(now, self.hub.connected() if self.hub else set())
+        orders, leads.orders = leads.orders, []
         for name, order in orders:
             if name == self.name:
                 self.obey(order)
             elif self.hub is not None:
                 self.hub.send(name, order)
 
-    def look_at_leader(self, now):
-        met = self.spoke.met()
-        silence = now - self.spoke.heard() if met else now - self.followed
+    def look_at_leader(self, spoke, now):
+        met = spoke.met()
+        silence = now - spoke.heard() if met else now - self.followed
         limit = self.night["lease"] if met else MEET
-        if silence > limit or (met and self.spoke.absent() > GONE):
+        if silence > limit or (met and spoke.absent() > GONE):
             self.follow(self.at + 1)
 
     def hear(self, name, message):
@@ -259,7 +260,7 @@ class Part:
 
     def begin(self, starter):
         self.link = starter.begin()
-        start_thread(self.listen)
+        start_thread(self.listen, self.link)
         self.write(self.asked)
 
     def write(self, header):
@@ -269,11 +270,11 @@ class Part:
         except OSError:
             pass  # it has ended: `look` sees it
 
-    def listen(self):
+    def listen(self, link):
         """What the guardian and the supervisor say, of an attempt that was started here."""
         keeper = self.keeper
         while True:
-            frame = self.link.read()
+            frame = link.read()
             if frame is None:
                 return
             header = frame[0]

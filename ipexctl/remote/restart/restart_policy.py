@@ -12,6 +12,7 @@ _INCURABLE = re.compile(
     r"^(?:\[rank\d+\]: )?(SyntaxError|IndentationError|TabError|ModuleNotFoundError|ImportError"
     r"|NameError|FileNotFoundError|argparse\.ArgumentError)\b"
 )
+_ERROR = re.compile(r"^(?:\[rank\d+\]: )?[\w.]+(?:Error|Exception|Exit|Interrupt)\b")
 _USAGE = re.compile(r"^\S+: error: ")  # argparse
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
@@ -48,11 +49,12 @@ NAMES = {"frozen": "a rank was stopped", "program": "a program of MPI ended"}
 def of_rank(fact, seconds):
     how = fact["ended"]
     lines = [line for line in str(fact.get("tail", "")).splitlines() if line.strip()]
-    last = lines[-1].strip()[:200] if lines else ""
+    said = lines[-1].strip()[:200] if lines else ""
+    last = said if _ERROR.match(said) else ""
     end = "signal %s" % how["signal"] if how.get("signal") else "exit code %s" % how.get("code")
     end = "killed" if how.get("lost") else end
     why = "rank %s on %s: %s" % (fact.get("rank"), fact.get("host"), last or end)
-    if _INCURABLE.match(last) or _USAGE.match(last):
+    if _INCURABLE.match(last) or _USAGE.match(said):
         return Ending(False, "%s: a restart does not change that" % why)
     if seconds < AT_ONCE and "oom-rank" in (how.get("hints") or []):
         return Ending(False, "%s: its memory ran out at once" % why)

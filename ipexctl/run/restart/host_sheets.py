@@ -7,6 +7,7 @@ puts the orders of an attempt together from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ipexctl.errors import InputError
@@ -85,13 +86,11 @@ def _common(plan: LaunchPlan, orders: Orders) -> dict[str, Any]:
 
 def _sheet(host: HostPlan, lead: LaunchPlan, orders: Orders, cwd: str) -> dict[str, Any]:
     asked = {**orders.of(host.host, cwd), "host": host.host, "run": None, "keys": {}}
-    words = ("", *lead.mpirun)
+    mpirun = [N if before == "-n" else word for before, word in pairwise(("", *lead.mpirun))]
     return {
         "asked": asked,
         "row": orders.row(host),
-        "mpirun": [
-            N if before == "-n" else word for before, word in zip(words, lead.mpirun, strict=False)
-        ],
+        "mpirun": mpirun,
         "line": mpi.machinefile([host], lead.mpi),
         "address": lead.master_addr,
         "port": lead.master_port,
