@@ -27,7 +27,13 @@ KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
 
 
 def attach(
-    target: Target, text: str, view: View, interrupts: Interrupts, root: str = ROOT
+    target: Target,
+    text: str,
+    view: View,
+    interrupts: Interrupts,
+    root: str = ROOT,
+    *,
+    tell_result: bool = True,
 ) -> RunResult | Left:
     """Everything that the ranks have printed comes first. Ends with the run, or when left."""
     with Fleet(target, root) as fleet:
@@ -59,7 +65,8 @@ def attach(
                 painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
             for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
                 painter.output(name, rank, texts, 0)
-            painter.result(result)
+            if tell_result:
+                painter.result(result)
             return result
         finally:
             painter.close()

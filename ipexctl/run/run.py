@@ -410,9 +410,16 @@ def checked(options: RunOptions) -> RunOptions:
     mpi.check_launcher(options.launcher)
     if options.stall_action not in STALL_ACTIONS:
         raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
+    if options.stall_action == "restart" and not options.restarts:
+        raise InputError(
+            "--stall-action restart needs --restarts",
+            hint="--restarts 3",
+            slug="option-needs-restarts",
+        )
     gradient_compression.check_mode(options.compress)
     checked_name(options.name)
-    return replace(options, data=checked_names(options.data))
+    lives_on = options.lives_on or options.restarts > 0
+    return replace(options, data=checked_names(options.data), lives_on=lives_on)
 
 
 def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
@@ -421,7 +428,7 @@ def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
         return ()
     if not options.restarts:
         raise InputError(
-            "--spares needs --restarts", hint="--restarts 3", slug="spares-without-restarts"
+            "--spares needs --restarts", hint="--restarts 3", slug="option-needs-restarts"
         )
     spares = select(hosts, options.spares, option="--spares").hosts
     if len(spares) == len(hosts.hosts):

@@ -7,7 +7,8 @@ N = "{n}"  # in mpirun's words: the number of ranks
 
 
 def run_id_of(base, attempt):
-    return base if attempt == 1 else "%s-r%d" % (base, attempt)
+    """run/outcome/listed_runs.py reads it."""
+    return base if attempt == 1 else "%s-r%02d" % (base, attempt)
 
 
 def compose(common, sheets, attempt, checkpoint=""):

@@ -35,11 +35,11 @@ def op_story(call, h):
             found = [json.loads(line) for line in lines if line.endswith("\n")]
     except (OSError, ValueError):
         pass  # it stands by no more, or has not begun
-    return {"story": found, "alive": control.is_alive(run, keeper.keeper_of(h["journal"]))}
+    return {"story": found, "alive": control.is_alive(run, control.keeper_of(h["journal"]))}
 
 
 def op_stop(call, h):
     """{journal, run_id, by} -> {asked}: there is to be no further attempt."""
-    name = keeper.keeper_of(h["journal"])
+    name = control.keeper_of(h["journal"])
     said = control.ask(run_folders.run_id(h), name, {"stop": h["by"]})
     return {"asked": said is not None}

@@ -63,10 +63,6 @@ def run(asked):
         keeper.end_part(what)
 
 
-def keeper_of(host):
-    return "keeper of " + host
-
-
 class Keeper:
     def __init__(self, asked, starter):
         self.night, self.name, self.keys = asked["night"], asked["host"], asked["keys"]
@@ -89,7 +85,9 @@ class Keeper:
 
     def keep(self):
         self.note(self.story[0])
-        control.serve(self.night["run_id"], keeper_of(self.name), self.answer, lambda link: None)
+        control.serve(
+            self.night["run_id"], control.keeper_of(self.name), self.answer, lambda link: None
+        )
         names = [place[0] for place in self.places]
         others = [name for name in self.night["hosts"] if name != self.name]
         if self.name in names and others:

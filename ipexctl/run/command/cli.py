@@ -85,6 +85,12 @@ def run(
         from ipexctl.run.script.gradient_compression import check_printed
 
         check_printed(options.compress)
+        if options.restarts:
+            raise InputError(
+                "--restarts cannot be combined with --print-cmd",
+                hint="leave one of them out",
+                slug="options-conflict",
+            )
         made = as_script(target, options, left_out(_forwarded(options)))
         streams.check_spells(made)
         print(made, end="")

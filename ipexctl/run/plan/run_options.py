@@ -12,7 +12,7 @@ from ipexctl.base.typed_command import Typed
 from ipexctl.quick_dataclass import dataclass
 
 Ports = tuple[int, int]  # first and last
-STALL_ACTIONS = ("note", "stop")
+STALL_ACTIONS = ("note", "stop", "restart")
 BUCKET = "IPEXCTL_BUCKET_MB"  # a variable that ipexctl/in_ranks/ddp_bucket.py reads
 ranks_option = partial(option, group="Ranks")
 run_option = partial(option, group="Run")
@@ -93,9 +93,9 @@ class RunOptions:
     )
     stall_action: str = run_option(
         "--stall-action NAME",
-        "What to do with a stalled run: note or stop.",
+        "What to do with a stalled run: note, stop or restart.",
         "note",
-        in_plays="What to do with a stalled run: note or stop.",
+        in_plays="What to do with a stalled run: note, stop or restart.",
     )
     restarts: int = run_option(
         "--restarts N",

@@ -101,7 +101,9 @@ class Attempts:
         until = time.monotonic() + SHOWS
         while time.monotonic() < until:
             with suppress(InputError):  # its journals are not there yet
-                root = self.fleet.root
-                return attach(self.fleet.target, line.run_id, self.view, self.interrupts, root)
+                target, root = self.fleet.target, self.fleet.root
+                return attach(
+                    target, line.run_id, self.view, self.interrupts, root, tell_result=False
+                )
             time.sleep(LOOK)
         return None
