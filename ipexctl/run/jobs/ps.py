@@ -124,11 +124,12 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
         kept = {part.host for part in run.seen if part.kept}
 
         def ask(host: Host) -> None:
-            asked = {"journal": names[host], "by": by}
-            if names[host] in kept:
-                fleet.call(host, "restart.attempts.stop", run_id=run.first_id, **asked)
+            name = names[host]
+            if name in kept:
+                op = "restart.attempts.stop"
+                fleet.call(host, op, journal=name, run_id=run.first_id, by=by)
             op = "run.run_list.stop"
-            fleet.call(host, op, run_id=run.id, seconds=seconds, **asked)
+            fleet.call(host, op, journal=name, run_id=run.id, by=by, seconds=seconds)
 
         names = {h: n for n, h in reached(fleet, run).items() if n in run.alive or n in kept}
         fleet.each(ask, list(names))
