@@ -1,0 +1,62 @@
+"""The supervisor's end of the process that copies checkpoints (shelf_worker.py).
+
+A process of its own at the lowest priority: hashing and TLS would delay the supervisor. It is
+forked before the supervisor has threads, and ends with it.
+"""
+
+import os
+import socket
+
+from ipexctl.remote import frame_stream
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.rank import rank_wrapper
+
+ENDED = "the process that copies them has ended; what is complete stays"
+
+
+def start(asked, run_folder):
+    """The frames to it; None where no checkpoints are copied."""
+    if not asked.get("checkpoints"):
+        return None
+    folder = os.path.join(run_folder, "shelf", os.path.basename(asked["host"]) or "-")
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    if os.fork() == 0:
+        try:
+            rank_wrapper.die_with_parent(parent)
+            rank_wrapper.set_name("ipexctl-shelf")
+            os.nice(19)
+            for name in os.listdir("/proc/self/fd"):
+                if int(name) > 2 and int(name) != theirs.fileno():
+                    try:
+                        os.close(int(name))
+                    except OSError:
+                        pass  # the listing's own
+            from ipexctl.remote.shelf import shelf_worker
+
+            shelf_worker.work(asked, folder, theirs)
+        finally:
+            os._exit(1)
+    theirs.close()
+    return frame_stream.of_socket(ours)
+
+
+def listen(frames, report):
+    """What it says goes to the hub."""
+
+    def loop():
+        while True:
+            frame = frames.read()
+            if frame is None:
+                report({"event": "shelf", "shelf": "note", "text": ENDED})
+                return
+            report(dict(frame[0], event="shelf"))
+
+    start_thread(loop)
+
+
+def tell(frames, order):
+    try:
+        frames.write(order)
+    except (OSError, AttributeError):
+        pass  # it has ended, or no checkpoints are copied
