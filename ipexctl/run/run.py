@@ -26,6 +26,7 @@ from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, Limits, read_limits
+from ipexctl.run import resume_run
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
@@ -133,18 +134,24 @@ class _Run:
         used = [known[p.host] for p in plan.hosts]
         with trace.span("preflight"):
             self._look(plan, {h: nodes[h] for h in used})
+        resumed = self._resumed()
         self.painter.planned(self.run_id, plan)
         if self.options.detach:  # at its end nobody may be here
             self._prune(used)
         with trace.span("sync"):
             sent = each(self.fleet, self._send, used, typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
+        if resumed:
+            works = {host: sent[host].cwd for host in _apart(sent)}
+            with trace.span("resume"):
+                lay_out = resume_run.layer(self.fleet, resumed, nodes, works)
+                each(self.fleet, lay_out, list(works), typed=self.script.typed)
         log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
         record = Record(None)
         if not self.options.trial:
             record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
-        orders, session = self._orders(plan), self._session(plan, record, sent)
+        orders, session = self._orders(plan, resumed), self._session(plan, record, sent)
         with trace.span("run"):
             result = session.drive(orders, {h.name: (agents[h], sent[h].cwd) for h in used})
         if isinstance(result, Left):
@@ -208,7 +215,15 @@ class _Run:
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
         )
 
-    def _orders(self, plan: LaunchPlan) -> Orders:
+    def _resumed(self) -> resume_run.Resumed | None:
+        if not self.options.resume:
+            return None
+        found = resume_run.find_checkpoint(self.fleet, self.options.resume)
+        for note in found.notes:
+            self.painter.note(note)
+        return found
+
+    def _orders(self, plan: LaunchPlan, resumed: resume_run.Resumed | None) -> Orders:
         from ipexctl.run.watch.start_request import Orders
 
         return Orders(
@@ -222,6 +237,7 @@ class _Run:
                 for name, held in self.held.items()
             },
             keys=self._keys(plan),
+            resumed=resumed.checkpoint.name if resumed else "",
         )
 
     def _reach(self, name: str) -> Agent:
@@ -366,6 +382,7 @@ def checked(options: RunOptions) -> RunOptions:
         raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
     gradient_compression.check_mode(options.compress)
     checked_name(options.name)
+    resume_run.check(options)
     return replace(options, data=checked_names(options.data))
 
 

@@ -126,8 +126,8 @@ class Hub:
     def take_checkpoint(self, host, event, now):
         try:
             if event.get("shelf") == "serves":
-                known = self.run["address"] if host == self.name else self.link.address(host)
-                event = dict(event, address=known)
+                known = self.link.address(host) if self.link and host in self.others else ""
+                event = dict(event, address=known or self.run["address"])
             self.checkpoints.take(host, event, now)
         except Exception:  # an invalid message: the run goes on
             what = "checkpoints: %s sent an invalid message (%s)" % (host, bug()["what"])

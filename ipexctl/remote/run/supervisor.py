@@ -98,7 +98,7 @@ class Supervisor:
             start_thread(self.traffic.loop, lambda: self.over)
             start_thread(self.progress.loop, lambda: self.over)
             if self.shelf is not None:
-                shelf_link.listen(self.shelf, self.report)
+                shelf_link.listen(self.shelf, self.report, lambda: self.over)
             sizes = journal.SizeHistory(journal.sizes_path(self.dir, self.plan["host"]))
             logs = {p["rank"]: run_folders.log_of(self.dir, p["rank"]) for p in self.plan["ranks"]}
             start_thread(sizes.loop, logs, lambda: self.over)

@@ -94,7 +94,7 @@ def why_unfinished(path, size):
 
 def needed(top, files):
     """Files that an index in these names, wherever they are."""
-    found = set()
+    found = set()  # type: set[str]
     for below in files:
         folder, base = os.path.split(below)
         names = []  # type: list[str]

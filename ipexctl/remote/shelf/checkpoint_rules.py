@@ -15,7 +15,10 @@ ENDS = tuple(
     for pattern, last in (
         (r"__[0-9]+_[0-9]+\.distcp", ".metadata"),  # torch.distributed.checkpoint
         (r"training_args\.bin|rng_state(_[0-9]+)?\.pth", "trainer_state.json"),  # Trainer
-        (r"random_states_[0-9]+\.pkl|optimizer(_[0-9]+)?\.bin", "random_states_0.pkl"),  # Accelerate
+        (
+            r"random_states_[0-9]+\.pkl|optimizer(_[0-9]+)?\.bin",
+            "random_states_0.pkl",
+        ),  # Accelerate
     )
 )
 STEP = re.compile(r"step[-_=]?([0-9]+)")

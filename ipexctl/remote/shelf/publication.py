@@ -23,10 +23,12 @@ class Publication:
         self.facts = []
         self.places = {}  # host -> [address, port] where it gives its parts
         self.answers = {}  # name -> {host: its part as it was found; None: it has none}
+        self.seen = {}  # (host, name) -> its stamp when it was found last
+        self.since = {}  # name -> when a part was found first
         self.order = []  # those names, the one that was found last at the end
         self.writers = {}  # name -> hosts with a part of it, for each time that it was published
         self.series = {}  # family of names -> hosts that wrote parts
-        self.current = None  # Attempt
+        self.current = None  # an Attempt
         self.number = 0
         self.tried = -AGAIN  # when the last copy failed
         self.waits = {}  # name -> why it is not copied yet, as its hosts were told
@@ -40,13 +42,20 @@ class Publication:
     # -- what hosts say --
 
     def on_serves(self, host, said, now):
+        """Once, or again where its process was killed."""
+        if host in self.places and self.current:
+            self.try_again(now)
         self.places[host] = [str(said["address"]), int(said["port"])]
 
     def on_note(self, host, said, now):
         self.note("checkpoints on %s: %s" % (host, str(said["text"])[:300]))
 
     def on_ready(self, host, said, now):
-        name = str(said["name"])
+        name, stamp = str(said["name"]), str(said["stamp"])
+        again = self.seen.get((host, name)) == stamp and name not in self.answers
+        if again and not (self.current and self.current.name == name):
+            return
+        self.seen[host, name] = stamp
         before = self.writers.get(name, [])  # of each time that it was published
         writers = set().union({host}, *before)
         if len(writers) > 1:
@@ -56,13 +65,14 @@ class Publication:
                 return
             self.withdraw(name)  # a part of it came late
         if self.current and self.current.name == name and self.current.wanted() != {host}:
-            self.abandon()
+            self.abandon(self.current)
         self.answers.setdefault(name, {})[host] = {
-            "stamp": str(said["stamp"]),
+            "stamp": stamp,
             "names": [str(one) for one in said["names"]],
             "needs": [str(one) for one in said["needs"]],
         }
         self.order = [one for one in self.order if one != name] + [name]
+        self.since.setdefault(name, now)
         for other in self.hosts:
             if other not in self.answers[name]:
                 self.tell(other, {"seek": name})
@@ -82,12 +92,12 @@ class Publication:
             if to:
                 self.tell(to, {"copy": self.current.number, "of": host, "part": part,
                                "at": self.places[host]})  # fmt: skip
-            self.publish()
+            self.publish(self.current)
 
     def on_copied(self, host, said, now):
         if self.current and said["number"] == self.current.number:
             self.current.copied.add(said["of"])
-            self.publish()
+            self.publish(self.current)
 
     def on_published(self, host, said, now):
         current = self.current
@@ -106,15 +116,12 @@ class Publication:
     def on_failed(self, host, said, now):
         """`why` is empty where the script has written to it meanwhile."""
         if self.current and said["number"] == self.current.number:
-            name, why = self.current.name, str(said["why"])[:300]
+            why = str(said["why"])[:300]
             if why:
-                self.note("%s is not copied: %s: %s" % (name, host, why))
-                self.tried = now
-            again = self.current.found
-            self.abandon()
-            if why and name not in self.order:
-                self.answers[name] = again
-                self.order.insert(0, name)  # after those that are newer
+                self.note("%s is not copied: %s: %s" % (self.current.name, host, why))
+                self.try_again(now)
+            else:
+                self.abandon(self.current)
 
     # -- what follows --
 
@@ -126,25 +133,25 @@ class Publication:
             found = self.answers[name]
             parts = {host: part for host, part in found.items() if part}
             lacks = lacking(parts.values())
-            if len(found) < len(self.hosts) or lacks:
-                self.wait(name, "%s is missing" % lacks[0] if lacks else "a host has to answer")
+            if lacks:
+                self.wait(name, "%s is missing" % lacks[0])
+            if lacks or len(found) < len(self.hosts):
                 continue
             skipped = self.order[: self.order.index(name) + 1]
             self.order = self.order[len(skipped) :]
             for one in skipped:
                 del self.answers[one]
             self.number += 1
-            self.current = Attempt(self.number, name, found, now)
+            self.current = Attempt(self.number, name, found, self.since.pop(name, now))
             for host, part in sorted(parts.items()):
                 order = {"keep": self.number, "name": name, "stamp": part["stamp"]}
                 self.tell(host, order)
             return
 
-    def publish(self):
+    def publish(self, current):
         """Once every part is on two hosts."""
-        current = self.current
         alone = len(self.hosts) == 1
-        if not current.wanted() == set(current.parts) or not (alone or current.is_copied()):
+        if current.wanted() != set(current.parts) or not (alone or current.is_copied()):
             return
         manifest = {
             "number": current.number,
@@ -156,6 +163,15 @@ class Publication:
         for host in sorted(current.holders(self.hosts)):
             self.tell(host, {"publish": manifest})
 
+    def try_again(self, now):
+        """Later, unless a newer one is finished by then."""
+        failed = self.current
+        self.abandon(failed)
+        self.tried = now
+        if failed.name not in self.order:
+            self.answers[failed.name] = failed.found
+            self.order.insert(0, failed.name)
+
     def wait(self, name, why):
         if self.waits.get(name) != why:
             self.waits[name] = why
@@ -163,10 +179,10 @@ class Publication:
                 if part:
                     self.tell(host, {"waits": name, "why": why})
 
-    def abandon(self):
+    def abandon(self, current):
         """A manifest that some hosts have by now goes."""
-        for host in sorted(self.current.holders(self.hosts)):
-            self.tell(host, {"withdraw": self.current.number, "name": self.current.name})
+        for host in sorted(current.holders(self.hosts)):
+            self.tell(host, {"withdraw": current.number, "name": current.name})
         self.current = None
 
     def withdraw(self, name):

@@ -158,14 +158,13 @@ class Shelf:
                     blobs.unlink(os.path.join(folder, name))
 
 
-def fetch_blob(root, sha, size, peer, url):
-    """Into ROOT/blobs, with its hash verified, if it is not there."""
-    work = blob_download.Work(Silent(), root, peer)
+def fetch_blob(root, sha, size, peer, url, call=None):
+    """Into ROOT/blobs, with its hash verified, if it is not there. `call`: who hears of it."""
+    root_folder.subfolder(root, "blobs", "parts")
+    work = blob_download.Work(call or Silent(), root, peer)
     work.one(blob_download.File(sha[:16], sha, size, "%s/%s" % (url, sha)))
 
 
 class Silent:
-    """Who is told of nothing."""
-
     def emit(self, event, body=b""):
-        pass
+        """Nothing is told."""

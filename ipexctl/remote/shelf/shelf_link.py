@@ -6,11 +6,14 @@ forked before the supervisor has threads, and ends with it.
 
 import os
 import socket
+import time
 
 from ipexctl.remote import frame_stream
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 
+NAME = "ipexctl-shelf"
+PAUSE = 2.0  # seconds before the next one
 ENDED = "the process that copies them has ended; what is complete stays"
 
 
@@ -24,31 +27,53 @@ def start(asked, run_folder):
     if os.fork() == 0:
         try:
             rank_wrapper.die_with_parent(parent)
-            rank_wrapper.set_name("ipexctl-shelf")
             os.nice(19)
-            for name in os.listdir("/proc/self/fd"):
-                if int(name) > 2 and int(name) != theirs.fileno():
-                    try:
-                        os.close(int(name))
-                    except OSError:
-                        pass  # the listing's own
-            from ipexctl.remote.shelf import shelf_worker
-
-            shelf_worker.work(asked, folder, theirs)
+            close_others(theirs)
+            nurse(asked, folder, theirs)
         finally:
             os._exit(1)
     theirs.close()
     return frame_stream.of_socket(ours)
 
 
-def listen(frames, report):
-    """What it says goes to the hub."""
+def nurse(asked, folder, link):
+    """Start another one where it was killed, for lack of memory say."""
+    from ipexctl.remote.shelf import shelf_worker
+
+    parent = os.getpid()
+    worker = shelf_worker.Worker(asked, folder, link)
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                rank_wrapper.die_with_parent(parent)
+                rank_wrapper.set_name(NAME)
+                worker.work()
+            finally:
+                os._exit(1)
+        if not os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
+            return
+        time.sleep(PAUSE)
+
+
+def close_others(link):
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != link.fileno():
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the listing's own
+
+
+def listen(frames, report, over):
+    """What it says goes to the hub, until `over`."""
 
     def loop():
         while True:
             frame = frames.read()
             if frame is None:
-                report({"event": "shelf", "shelf": "note", "text": ENDED})
+                if not over():
+                    report({"event": "shelf", "shelf": "note", "text": ENDED})
                 return
             report(dict(frame[0], event="shelf"))
 

@@ -25,19 +25,13 @@ LONGEST_LIST = 1 << 19  # bytes of the names in one message
 TRIES, PAUSE = 3, 1.0  # of a fetch
 
 
-def work(asked, folder, link):
-    worker = Worker(asked, Shelf(folder), link)
-    try:
-        worker.serve()
-    except Exception:
-        worker.say("note", text=bug()["what"])
-
-
 class Worker:
-    def __init__(self, asked, shelf, link):
+    """What was there before the ranks is not a checkpoint of this run."""
+
+    def __init__(self, asked, folder, link):
         self.host, self.keys = asked["host"], asked["keys"]
-        self.work, self.patterns = asked["cwd"], asked["checkpoints"]
-        self.shelf = shelf
+        self.folder, self.patterns = asked["cwd"], asked["checkpoints"]
+        self.shelf = Shelf(folder)
         self.link = link
         self.frames = frame_stream.of_socket(link)
         self.before = {}  # name -> its stamp at the last look
@@ -49,13 +43,19 @@ class Worker:
         self.pending = []  # parts of the checkpoint that is being copied
         self.number = 0  # of that
 
+        found = checkpoint_files.found_in(self.folder, self.patterns)
+        self.told.update((name, checkpoint_files.stamp(f)) for name, f in found.items() if f)
+
+    def work(self):
+        try:
+            self.serve()
+        except Exception:
+            self.say("note", text=bug()["what"])
+
     def serve(self):
         try:
             self.shelf.make()
-            found = checkpoint_files.found_in(self.work, self.patterns)
-            self.told = {name: checkpoint_files.stamp(f) for name, f in found.items() if f}
-            if self.keys:
-                self.say("serves", port=self.listen())
+            self.say("serves", port=self.listen() if self.keys else 0)
         except (Failure, OSError, ImportError) as e:
             self.say("note", text="cannot copy them: %s" % in_words(e))
             return
@@ -86,7 +86,7 @@ class Worker:
     # -- looking --
 
     def look(self):
-        found = checkpoint_files.found_in(self.work, self.patterns)
+        found = checkpoint_files.found_in(self.folder, self.patterns)
         stamps = {name: checkpoint_files.stamp(files or {}) for name, files in found.items()}
         for name in sorted(found, key=lambda one: last_change(found[one])):
             if self.told.get(name) != stamps[name]:
@@ -104,7 +104,7 @@ class Worker:
 
     def look_at(self, name, files, stamp, odd):
         why = "it is being written"
-        top = os.path.join(self.work, name)
+        top = os.path.join(self.folder, name)
         names, needs = sorted(files), []
         if self.before.get(name) == stamp:
             why = checkpoint_files.unfinished(top, None if odd else files)
@@ -160,12 +160,12 @@ class Worker:
     def keep(self, order):
         self.begin(order["keep"])
         name, stamp = order["name"], order["stamp"]
-        files = checkpoint_files.entries(os.path.join(self.work, name))
+        files = checkpoint_files.entries(os.path.join(self.folder, name))
         if not files or checkpoint_files.stamp(files) != stamp:
             raise Changed
         size = sum(size for size, _, _ in files.values())
         self.shelf.need_room(size)
-        sha = self.shelf.keep(self.work, name, files)
+        sha = self.shelf.keep(self.folder, name, files)
         self.pending.append(sha)
         self.say(
             "kept", number=self.number, sha=sha, bytes=size, stamp=stamp,
@@ -217,7 +217,7 @@ class Given:
     """The files of a shelf by content, as blob_server looks them up."""
 
     def __init__(self, shelf):
-        self.shelf = shelf
+        self.shelf = Shelf(folder)
 
     def get(self, sha):
         return self.shelf.path(sha) if blobs.SHA.match(sha) else None

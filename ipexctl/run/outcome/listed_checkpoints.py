@@ -1,4 +1,4 @@
-"""The checkpoints of a run that its hosts report, merged: which are complete, and where they are."""
+"""The checkpoints of a run, as its hosts report them: which are complete, and where they are."""
 
 from __future__ import annotations
 
