@@ -44,7 +44,7 @@ class Publication:
     def on_serves(self, host, said, now):
         """Once, or again where its process was killed."""
         if host in self.places and self.current:
-            self.try_again(now)
+            self.try_again(self.current, now)
         self.places[host] = [str(said["address"]), int(said["port"])]
 
     def on_note(self, host, said, now):
@@ -119,7 +119,7 @@ class Publication:
             why = str(said["why"])[:300]
             if why:
                 self.note("%s is not copied: %s: %s" % (self.current.name, host, why))
-                self.try_again(now)
+                self.try_again(self.current, now)
             else:
                 self.abandon(self.current)
 
@@ -163,9 +163,8 @@ class Publication:
         for host in sorted(current.holders(self.hosts)):
             self.tell(host, {"publish": manifest})
 
-    def try_again(self, now):
+    def try_again(self, failed, now):
         """Later, unless a newer one is finished by then."""
-        failed = self.current
         self.abandon(failed)
         self.tried = now
         if failed.name not in self.order:

@@ -35,7 +35,8 @@ class Worker:
         self.link = link
         self.frames = frame_stream.of_socket(link)
         self.before = {}  # name -> its stamp at the last look
-        self.told = {}  # name -> the stamp that the hub knows, or that was there at the start
+        # name -> the stamp that the hub knows, or that was there at the start
+        self.told = {}  # type: dict[str, str]
         self.sought = {}  # name -> looks until the hub is told that it is not here
         self.waiting = {}  # name -> [bytes, why it is not copied]
         self.ready = []  # names as the hub was told that they are finished
@@ -217,7 +218,7 @@ class Given:
     """The files of a shelf by content, as blob_server looks them up."""
 
     def __init__(self, shelf):
-        self.shelf = Shelf(folder)
+        self.shelf = shelf
 
     def get(self, sha):
         return self.shelf.path(sha) if blobs.SHA.match(sha) else None
