@@ -31,14 +31,19 @@ def found_in(folder, patterns):
     return {name: entries(os.path.join(top, name)) for name in outer}
 
 
+def place(top, below):
+    """Of a file of a checkpoint; "" is a checkpoint that is a file itself."""
+    return os.path.join(top, below) if below else top
+
+
 def entries(path):
     found, todo = {}, [""]
     while todo:
         below = todo.pop()
         try:
-            info = os.lstat(os.path.join(path, below))
+            info = os.lstat(place(path, below))
             if stat.S_ISDIR(info.st_mode):
-                names = os.listdir(os.path.join(path, below))
+                names = os.listdir(place(path, below))
                 todo += [os.path.join(below, name) for name in names]
             elif stat.S_ISREG(info.st_mode):
                 found[below] = info.st_size, info.st_mtime_ns, info.st_ino
@@ -61,7 +66,7 @@ def unfinished(top, files):
     if not any(size for size, _, _ in files.values()):
         return "it is empty"
     for below in sorted(files):
-        path = os.path.join(top, below) if below else top
+        path = place(top, below)
         try:
             why = why_unfinished(path, files[below][0])
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:

@@ -60,7 +60,7 @@ class Shelf:
         """Copy `files` of the checkpoint; returns the part's sha256. Raises Changed."""
         rows = []
         for below in sorted(files):
-            path = os.path.join(top, name, below) if below else os.path.join(top, name)
+            path = checkpoint_files.place(os.path.join(top, name), below)
             rows.append([below, self.copy(path, files[below]), files[below][0]])
         if checkpoint_files.entries(os.path.join(top, name)) != files:
             raise Changed

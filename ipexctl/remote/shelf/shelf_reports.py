@@ -20,7 +20,7 @@ FRESH = ".resumed-"  # begins the name of a folder in which a checkpoint is laid
 
 def op_list(call, h):
     """{root, run_id} -> {shelves: [{host, manifests: [...], held: [sha256, ...], pending: [[name,
-    bytes, why, seconds], ...]}, ...]}: several where hosts share a home.
+    step, bytes, age, why], ...]}, ...]}: several where hosts share a home.
 
     A manifest is {number, name, step, age, parts: {host: {sha256, list, bytes}}}.
     """
@@ -36,7 +36,6 @@ def report(name, shelf):
     now = time.time()
     try:
         manifests = list(shelf.manifests().values())
-        age = max(0.0, now - os.lstat(pending).st_mtime) if os.path.exists(pending) else 0.0
         rows = checkpoint_files.read_json(pending) if os.path.exists(pending) else []
     except (OSError, ValueError, KeyError) as e:
         raise Failure("cannot read %s" % shelf.folder, str(e), slug="shelf-unreadable") from None
@@ -45,7 +44,7 @@ def report(name, shelf):
         "host": name,
         "manifests": [dict(m, age=max(0.0, now - m["time"])) for m in manifests],
         "held": sorted(sha for sha in shas if shelf.holds(sha)),
-        "pending": [row + [age] for row in rows],
+        "pending": [[*row[:3], max(0.0, now - row[3]), row[4]] for row in rows],
     }
 
 

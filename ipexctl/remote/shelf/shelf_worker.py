@@ -15,7 +15,7 @@ from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.shelf import checkpoint_files
+from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
 from ipexctl.remote.shelf.shelf_folder import Changed, Shelf
 
 EVERY = 2.0  # seconds between two looks
@@ -38,7 +38,7 @@ class Worker:
         # name -> the stamp that the hub knows, or that was there at the start
         self.told = {}  # type: dict[str, str]
         self.sought = {}  # name -> looks until the hub is told that it is not here
-        self.waiting = {}  # name -> [bytes, why it is not copied]
+        self.waiting = {}  # name -> [step, bytes, when it was written, why it is not copied]
         self.ready = []  # names as the hub was told that they are finished
         self.written = None  # as `waiting` is in the file
         self.pending = []  # parts of the checkpoint that is being copied
@@ -113,10 +113,12 @@ class Worker:
                 needs = checkpoint_files.needed(top, files)
                 if sum(map(len, names + needs)) > LONGEST_LIST:
                     why = "it has too many files"
-        self.waiting[name] = [sum(size for size, _, _ in files.values()), why]
+        size = sum(size for size, _, _ in files.values())
+        row = [checkpoint_rules.step_of(name), size, last_change(files) / 1e9, why]
+        self.waiting[name] = row
         if not why:
             self.told[name] = stamp
-            self.waiting[name][1] = "it is not copied yet"
+            row[-1] = "it is not copied yet"
             self.ready.append(name)
             self.say("ready", name=name, stamp=stamp, names=names, needs=needs)
 
@@ -151,7 +153,7 @@ class Worker:
 
     def waits(self, order):
         if order["waits"] in self.waiting:
-            self.waiting[order["waits"]][1] = order["why"]
+            self.waiting[order["waits"]][-1] = order["why"]
 
     def begin(self, number):
         if number != self.number:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ipexctl.base.quoting import quote
@@ -69,7 +70,7 @@ class OnHost:
     shelf: str
     manifests: tuple[Mapping[str, Any], ...]
     held: frozenset[str]  # sha256 of the parts that are intact there
-    pending: tuple[tuple[str, int, str, float], ...]  # name, bytes, why, seconds
+    pending: tuple[Checkpoint, ...]  # what is not published
 
 
 def read_on_host(target: str, row: Mapping[str, Any]) -> OnHost:
@@ -79,7 +80,10 @@ def read_on_host(target: str, row: Mapping[str, Any]) -> OnHost:
         plain(row["host"]),
         tuple(m for m in listed(row["manifests"]) if isinstance(m, dict)),
         frozenset(texts(row["held"])),
-        tuple((plain(n), int(size), plain(why), float(s)) for n, size, why, s in row["pending"]),
+        tuple(
+            Checkpoint(plain(name), plain(why), int(size), float(age), count_or_none(step))
+            for name, step, size, age, why in row["pending"]
+        ),
     )
 
 
@@ -90,11 +94,8 @@ def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
         for manifest in report.manifests:
             manifests.setdefault(int(manifest["number"]), manifest)
     done = [_complete(manifests[n], reports) for n in sorted(manifests, reverse=True)]
-    open_ = [
-        Checkpoint(name, why if alive else "the run ended before it was copied", size, age)
-        for report in reports
-        for name, size, why, age in report.pending
-    ]
+    ended = "the run ended before it was copied"
+    open_ = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
     return (*open_, *done)
 
 
@@ -133,9 +134,10 @@ def chosen(found: Sequence[Checkpoint], name: str, run: str) -> Checkpoint:
     )
 
 
-def left_behind(found: Iterable[Checkpoint], used: Checkpoint) -> tuple[str, ...]:
+def left_behind(found: Sequence[Checkpoint], used: Checkpoint) -> tuple[str, ...]:
     """What is newer than `used` and not complete."""
-    return tuple(f"{c.told}: {c.why}" for c in found if not c.complete and c.number >= used.number)
+    newer = found[: found.index(used)]
+    return tuple(f"{c.told}: {c.why}" for c in newer if not c.complete)
 
 
 def patterns_of(text: str) -> tuple[str, ...]:
