@@ -46,6 +46,9 @@ class Publication:
         if host in self.places and self.current:
             self.try_again(self.current, now)
         self.places[host] = [str(said["address"]), int(said["port"])]
+        for name in self.order:
+            if host not in self.answers[name]:
+                self.tell(host, {"seek": name})
 
     def on_note(self, host, said, now):
         self.note("checkpoints on %s: %s" % (host, str(said["text"])[:300]))

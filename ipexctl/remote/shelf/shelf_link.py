@@ -4,36 +4,38 @@ A process of its own at the lowest priority: hashing and TLS would delay the sup
 forked before the supervisor has threads, and ends with it.
 """
 
+import json
 import os
 import socket
 import time
 
-from ipexctl.remote import frame_stream
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 
-NAME = "ipexctl-shelf"
+NURSE, WORKER = "ipexctl-shelf", "ipexctl-copy"  # as `ps -o comm` shows them
+LIMIT = 1 << 18  # bytes of a message; a packet is read by one process only, also when it is killed
 PAUSE = 2.0  # seconds before the next one
 ENDED = "the process that copies them has ended; what is complete stays"
 
 
 def start(asked, run_folder):
-    """The frames to it; None where no checkpoints are copied."""
+    """The socket to it, one message a packet; None where no checkpoints are copied."""
     if not asked.get("checkpoints"):
         return None
     folder = os.path.join(run_folder, "shelf", os.path.basename(asked["host"]) or "-")
-    ours, theirs = socket.socketpair()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     if os.fork() == 0:
         try:
             rank_wrapper.die_with_parent(parent)
+            rank_wrapper.set_name(NURSE)
             os.nice(19)
             close_others(theirs)
             nurse(asked, folder, theirs)
         finally:
             os._exit(1)
     theirs.close()
-    return frame_stream.of_socket(ours)
+    return ours
 
 
 def nurse(asked, folder, link):
@@ -47,7 +49,7 @@ def nurse(asked, folder, link):
         if pid == 0:
             try:
                 rank_wrapper.die_with_parent(parent)
-                rank_wrapper.set_name(NAME)
+                rank_wrapper.set_name(WORKER)
                 worker.work()
             finally:
                 os._exit(1)
@@ -65,23 +67,30 @@ def close_others(link):
                 pass  # the listing's own
 
 
-def listen(frames, report, over):
+def listen(link, report, over):
     """What it says goes to the hub, until `over`."""
 
     def loop():
         while True:
-            frame = frames.read()
-            if frame is None:
+            said = receive(link)
+            if said is None:
                 if not over():
                     report({"event": "shelf", "shelf": "note", "text": ENDED})
                 return
-            report(dict(frame[0], event="shelf"))
+            report(dict(said, event="shelf"))
 
     start_thread(loop)
 
 
-def tell(frames, order):
+def receive(link):
+    """None at the end."""
+    data = link.recv(LIMIT)
+    return json.loads(data.decode("ascii")) if data else None
+
+
+def tell(link, message):
+    """What does not fit is lost: the supervisor never waits for it."""
     try:
-        frames.write(order)
+        link.send(json.dumps(message).encode("ascii"), socket.MSG_DONTWAIT)
     except (OSError, AttributeError):
         pass  # it has ended, or no checkpoints are copied

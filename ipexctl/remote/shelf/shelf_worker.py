@@ -10,18 +10,18 @@ import select
 import socket
 import time
 
-from ipexctl.remote import durable, frame_stream
+from ipexctl.remote import durable
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
+from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_link
 from ipexctl.remote.shelf.shelf_folder import Changed, Shelf
 
 EVERY = 2.0  # seconds between two looks
 PACE = 32 << 20  # bytes per second to the partner: a quarter of 1 Gbit/s
 SO_MAX_PACING_RATE = 47
-LONGEST_LIST = 1 << 19  # bytes of the names in one message
+LONGEST_LIST = 1 << 16  # bytes of the names in one message
 TRIES, PAUSE = 3, 1.0  # of a fetch
 
 
@@ -33,7 +33,6 @@ class Worker:
         self.folder, self.patterns = asked["cwd"], asked["checkpoints"]
         self.shelf = Shelf(folder)
         self.link = link
-        self.frames = frame_stream.of_socket(link)
         self.before = {}  # name -> its stamp at the last look
         # name -> the stamp that the hub knows, or that was there at the start
         self.told = {}  # type: dict[str, str]
@@ -64,10 +63,10 @@ class Worker:
         while True:
             wait = max(0.0, due - time.monotonic())
             if select.select([self.link], [], [], wait)[0]:
-                frame = self.frames.read()
-                if frame is None:
+                order = shelf_link.receive(self.link)
+                if order is None:
                     return
-                self.obey(frame[0])
+                self.obey(order)
             if time.monotonic() >= due:
                 try:
                     self.look()
@@ -76,7 +75,7 @@ class Worker:
                 due = time.monotonic() + EVERY
 
     def say(self, what, **more):
-        self.frames.write(dict(more, shelf=what))
+        self.link.send(json.dumps(dict(more, shelf=what)).encode("ascii"))
 
     def listen(self):
         server = blob_server.Server(peer_tls.context(self.keys, True), Given(self.shelf))
