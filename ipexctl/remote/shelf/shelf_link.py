@@ -4,22 +4,21 @@ A process of its own at the lowest priority: hashing and TLS would delay the sup
 forked before the supervisor has threads, and ends with it.
 """
 
-import json
 import os
 import socket
 import time
 
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.shelf import shelf_messages
 
 NURSE, WORKER = "ipexctl-shelf", "ipexctl-copy"  # as `ps -o comm` shows them
-LIMIT = 1 << 18  # bytes of a message; a packet is read by one process only, also when it is killed
 PAUSE = 2.0  # seconds before the next one
 ENDED = "the process that copies them has ended; what is complete stays"
 
 
 def start(asked, run_folder):
-    """The socket to it, one message a packet; None where no checkpoints are copied."""
+    """The socket to it (shelf_messages.py); None where no checkpoints are copied."""
     if not asked.get("checkpoints"):
         return None
     folder = os.path.join(run_folder, "shelf", os.path.basename(asked["host"]) or "-")
@@ -72,7 +71,7 @@ def listen(link, report, over):
 
     def loop():
         while True:
-            said = receive(link)
+            said = shelf_messages.receive(link)
             if said is None:
                 if not over():
                     report({"event": "shelf", "shelf": "note", "text": ENDED})
@@ -82,15 +81,9 @@ def listen(link, report, over):
     start_thread(loop)
 
 
-def receive(link):
-    """None at the end."""
-    data = link.recv(LIMIT)
-    return json.loads(data.decode("ascii")) if data else None
-
-
 def tell(link, message):
     """What does not fit is lost: the supervisor never waits for it."""
     try:
-        link.send(json.dumps(message).encode("ascii"), socket.MSG_DONTWAIT)
+        shelf_messages.send(link, message, socket.MSG_DONTWAIT)
     except (OSError, AttributeError):
         pass  # it has ended, or no checkpoints are copied

@@ -15,7 +15,7 @@ from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_link
+from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_messages
 from ipexctl.remote.shelf.shelf_folder import Changed, Shelf
 
 EVERY = 2.0  # seconds between two looks
@@ -63,7 +63,7 @@ class Worker:
         while True:
             wait = max(0.0, due - time.monotonic())
             if select.select([self.link], [], [], wait)[0]:
-                order = shelf_link.receive(self.link)
+                order = shelf_messages.receive(self.link)
                 if order is None:
                     return
                 self.obey(order)
@@ -75,7 +75,7 @@ class Worker:
                 due = time.monotonic() + EVERY
 
     def say(self, what, **more):
-        self.link.send(json.dumps(dict(more, shelf=what)).encode("ascii"))
+        shelf_messages.send(self.link, dict(more, shelf=what))
 
     def listen(self):
         server = blob_server.Server(peer_tls.context(self.keys, True), Given(self.shelf))

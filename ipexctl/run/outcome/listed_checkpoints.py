@@ -15,6 +15,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 
 LAST = "last"
+EXAMPLE = "--resume-arg '--resume_from_checkpoint {checkpoint}'"
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def resume_words(text: str, path: str) -> tuple[str, ...]:
     except ValueError as e:
         raise InputError(
             f"--resume-arg {quote((text,))}: {e}",
-            hint="--resume-arg '--resume_from_checkpoint {checkpoint}'",
+            hint=EXAMPLE,
             slug="resume-arg-invalid",
         ) from None
     return tuple(word.replace("{checkpoint}", path) for word in words) if path else ()
