@@ -64,11 +64,8 @@ class Cluster:
             self.manifests[host][manifest["number"]] = manifest
             self.say(host, "published", number=manifest["number"])
         elif "withdraw" in order:
-            self.manifests[host] = {
-                n: m
-                for n, m in self.manifests[host].items()
-                if n != order["withdraw"] and (order["withdraw"] or m["name"] != order["name"])
-            }
+            mine = self.manifests[host].items()
+            self.manifests[host] = {n: m for n, m in mine if m["name"] != order["withdraw"]}
 
     def run(self, chance: random.Random | None = None) -> None:
         while self.orders:
@@ -183,6 +180,18 @@ def test_what_failed_is_tried_again_later():
     made.hub.begin(made.now)
     made.orders, made.hub.orders = made.hub.orders, []
     made.run()
+    assert made.complete == ["c-1"]
+
+
+def test_what_is_complete_on_one_host_is_published_on_the_other_after_its_process_was_killed():
+    made = Cluster()
+    made.write("a", "c-1")
+    while not made.manifests["a"]:
+        made.obey(*made.orders.pop(0))
+    made.orders.clear()
+    made.say("b", "serves", address="b", port=2)
+    made.run()
+    assert [list(made.manifests[host]) for host in HOSTS] == [[1], [1], []]
     assert made.complete == ["c-1"]
 
 

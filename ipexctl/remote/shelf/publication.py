@@ -44,7 +44,10 @@ class Publication:
     def on_serves(self, host, said, now):
         """Once, or again where its process was killed."""
         if host in self.places and self.current:
-            self.try_again(self.current, now)
+            if self.current.manifest:
+                self.tell(host, {"publish": self.current.manifest})
+            else:
+                self.try_again(self.current, now)
         self.places[host] = [str(said["address"]), int(said["port"])]
         for name in self.order:
             if host not in self.answers[name]:
@@ -66,9 +69,11 @@ class Publication:
                 self.writers[name] = [writers]
                 self.note(OVERWRITTEN % name)
                 return
-            self.withdraw(name)  # a part of it came late
+            self.withdraw(name, self.writers.pop(name)[-1])  # a part of it came late
         if self.current and self.current.name == name and self.current.wanted() != {host}:
-            self.abandon(self.current)
+            if self.current.manifest:
+                self.withdraw(name, self.current.wanted())
+            self.current = None
         self.answers.setdefault(name, {})[host] = {
             "stamp": stamp,
             "names": [str(one) for one in said["names"]],
@@ -84,7 +89,9 @@ class Publication:
         """It has nothing of that name."""
         name = said["name"]
         late = host in self.series.get(family(name), ())  # it usually has: that is to come
-        if name in self.answers and not late:
+        if name in self.answers and late:
+            self.wait(name, "the part of %s is missing" % host)
+        elif name in self.answers:
             self.answers[name].setdefault(host, None)
 
     def on_kept(self, host, said, now):
@@ -122,9 +129,9 @@ class Publication:
             why = str(said["why"])[:300]
             if why:
                 self.note("%s is not copied: %s: %s" % (self.current.name, host, why))
+            if why and not self.current.manifest:
                 self.try_again(self.current, now)
-            else:
-                self.abandon(self.current)
+            self.current = None
 
     # -- what follows --
 
@@ -142,10 +149,11 @@ class Publication:
                 continue
             skipped = self.order[: self.order.index(name) + 1]
             self.order = self.order[len(skipped) :]
+            began = [self.since.pop(one) for one in skipped]
             for one in skipped:
                 del self.answers[one]
             self.number += 1
-            self.current = Attempt(self.number, name, found, self.since.pop(name, now))
+            self.current = Attempt(self.number, name, found, began[-1])
             for host, part in sorted(parts.items()):
                 order = {"keep": self.number, "name": name, "stamp": part["stamp"]}
                 self.tell(host, order)
@@ -156,7 +164,7 @@ class Publication:
         alone = len(self.hosts) == 1
         if current.wanted() != set(current.parts) or not (alone or current.is_copied()):
             return
-        manifest = {
+        current.manifest = {
             "number": current.number,
             "name": current.name,
             "step": step_of(current.name),
@@ -164,15 +172,15 @@ class Publication:
             "holders": {host: holders(self.hosts, host) for host in current.parts},
         }
         for host in sorted(current.holders(self.hosts)):
-            self.tell(host, {"publish": manifest})
+            self.tell(host, {"publish": current.manifest})
 
     def try_again(self, failed, now):
         """Later, unless a newer one is finished by then."""
-        self.abandon(failed)
-        self.tried = now
+        self.current, self.tried = None, now
         if failed.name not in self.order:
             self.answers[failed.name] = failed.found
             self.order.insert(0, failed.name)
+            self.since[failed.name] = failed.began
 
     def wait(self, name, why):
         if self.waits.get(name) != why:
@@ -181,17 +189,10 @@ class Publication:
                 if part:
                     self.tell(host, {"waits": name, "why": why})
 
-    def abandon(self, current):
-        """A manifest that some hosts have by now goes."""
-        for host in sorted(current.holders(self.hosts)):
-            self.tell(host, {"withdraw": current.number, "name": current.name})
-        self.current = None
-
-    def withdraw(self, name):
+    def withdraw(self, name, writers):
         """It was published without a part that was found later."""
-        for writer in sorted(self.writers.pop(name)[-1]):
-            for host in holders(self.hosts, writer):
-                self.tell(host, {"withdraw": 0, "name": name})
+        for host in sorted({holder for one in writers for holder in holders(self.hosts, one)}):
+            self.tell(host, {"withdraw": name})
         self.facts.append({"event": "checkpoint", "name": name, "withdrawn": True})
 
     def tell(self, host, order):
@@ -215,6 +216,7 @@ class Attempt:
         self.parts = {}  # host -> its part, on its disk
         self.copied = set()  # hosts whose part is on the disk of their partner
         self.published = set()
+        self.manifest = None  # once all parts are on two disks: from then on it is complete
 
     def wanted(self):
         return {host for host, part in self.found.items() if part}

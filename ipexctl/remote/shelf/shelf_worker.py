@@ -139,7 +139,7 @@ class Worker:
                 if what in order:
                     getattr(self, what)(order)
                     return
-        except Changed:
+        except (Changed, FileNotFoundError):  # the script has removed it
             self.say("failed", number=self.number, why="")
         except (Failure, OSError) as e:
             self.say("failed", number=self.number, why=in_words(e))
@@ -209,9 +209,7 @@ class Worker:
 
     def withdraw(self, order):
         for number, manifest in self.shelf.manifests().items():
-            if number == order["withdraw"] or (
-                not order["withdraw"] and manifest["name"] == order["name"]
-            ):
+            if manifest["name"] == order["withdraw"]:
                 blobs.unlink(self.shelf.manifest_path(number))
 
 
