@@ -27,6 +27,7 @@ from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, Limits, read_limits
+from ipexctl.run import resume_run
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
@@ -136,19 +137,25 @@ class _Run:
         used = [known[p.host] for p in plan.hosts]
         with trace.span("preflight"):
             self._look(plan, {h: nodes[h] for h in used})
+        resumed = self._resumed()
         self.painter.planned(self.run_id, plan)
         if self.options.detach:  # at its end nobody may be here
             self._prune(used)
         with trace.span("sync"):
             sent = each(self.fleet, self._send, [*used, *spares], typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
+        if resumed:
+            works = {host: sent[host].cwd for host in _apart(sent)}
+            with trace.span("resume"):
+                lay_out = resume_run.layer(self.fleet, resumed, nodes, works)
+                each(self.fleet, lay_out, list(works), typed=self.script.typed)
         log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
         record = Record(None)
         if not self.options.trial:
             record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
         record.keep("plan.json", kept_plan(self.run_id, plan))
         keys, session = self._keys(plan, spares), self._session(plan, record, sent)
-        orders = self._orders(plan, keys)
+        orders = self._orders(plan, keys, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
             orders = self._with_keepers(orders, [nodes[h] for h in (*used, *spares)], sent)
         with trace.span("run"):
@@ -197,7 +204,10 @@ class _Run:
             return plan_of(chosen, options, self.script, self.held, self.run_id)
 
         cwd = {node.host.name: sent[node.host].cwd for node in nodes}
-        made = nights(Cast(orders.plan, nodes, plan, lambda p: self._orders(p, {}), cwd))
+        cast = Cast(
+            orders.plan, nodes, plan, lambda p: self._orders(p, {}), cwd, orders.resumed
+        )  # fmt: skip
+        made = nights(cast)
         of_all = replace(self._orders(plan(nodes), orders.keys), nights=made)
 
         def stand_by(host: Host) -> None:
@@ -253,7 +263,15 @@ class _Run:
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
         )
 
-    def _orders(self, plan: LaunchPlan, keys: Keys) -> Orders:
+    def _resumed(self) -> resume_run.Resumed | None:
+        if not self.options.resume:
+            return None
+        found = resume_run.find_checkpoint(self.fleet, self.options.resume)
+        for note in found.notes:
+            self.painter.note(note)
+        return found
+
+    def _orders(self, plan: LaunchPlan, keys: Keys, resumed: str = "") -> Orders:
         from ipexctl.run.watch.start_request import Orders
 
         return Orders(
@@ -267,6 +285,7 @@ class _Run:
                 for name, held in self.held.items()
             },
             keys=keys,
+            resumed=resumed,
         )
 
     def _reach(self, name: str) -> Agent:
@@ -418,6 +437,7 @@ def checked(options: RunOptions) -> RunOptions:
         )
     gradient_compression.check_mode(options.compress)
     checked_name(options.name)
+    resume_run.check(options)
     lives_on = options.lives_on or options.restarts > 0
     return replace(options, data=checked_names(options.data), lives_on=lives_on)
 

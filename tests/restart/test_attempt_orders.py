@@ -53,7 +53,7 @@ def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, .
 def test_the_checkpoint_is_a_variable_of_each_rank() -> None:
     given = night()["node01"]
     common = {**given["common"], "resume": ["--resume", "{checkpoint}"]}
-    made = attempt_orders.compose(common, [given["sheets"]["node02"]], 2, "/work/out/c-20")
+    made = attempt_orders.compose(common, [given["sheets"]["node02"]], 2, "out/c-20")
     for rank in made[0][1]["ranks"]:
         assert rank["env"]["IPEXCTL_CHECKPOINT"] == "/work/out/c-20"
         assert rank["argv"][-2:] == ["--resume", "/work/out/c-20"]

@@ -13,7 +13,7 @@ LEASE = 15.0
 def sheet(name: str) -> dict[str, Any]:
     one = {"rank": 0, "local_rank": 0, "env": {}, "argv": ["python3", "train.py"]}
     return {
-        "asked": {"host": name, "ranks": [one], "starts": []},
+        "asked": {"host": name, "cwd": "/work", "ranks": [one], "starts": []},
         "row": {"host": name, "ranks": [0], "starter": ["sh", "0:0"]},
         "mpirun": [],
         "line": "",
@@ -33,7 +33,7 @@ def leader(first: str = "abc", every: str = "abcx", **more: Any) -> Leader:
         "lease": LEASE,
         "common": {
             "run_id": "run-1", "about": {}, "of_all": {}, "shown": {}, "varies": {"RANK": "rank"},
-            "resume": [],
+            "resume": [], "resumed": "",
         },
         "sheets": {name: sheet(name) for name in every},
         **more,

@@ -99,7 +99,24 @@ def test_spares_take_the_places_of_lost_hosts(there: str, least: int, found: str
     assert restart_policy.chosen([*"abc"], [*"abcxy"], {*there}, least) == [*found]
 
 
-def test_the_newest_checkpoint_that_any_host_has() -> None:
-    old, new = {"name": "c-10", "at": 5.0}, {"name": "c-20", "at": 9.0}
-    assert restart_policy.newest({"a": [old], "b": [old, new], "c": []}) == new
-    assert restart_policy.newest({"a": []}) is None
+def kept(order: list[int], held: str, parts: str = "ab") -> dict[str, Any]:
+    """`held`: whose parts this host has."""
+    made = {writer: {"sha": f"{writer}{order}", "list": 9} for writer in parts}
+    return {
+        "name": f"c-{order[1]}",
+        "order": order,
+        "parts": made,
+        "held": [made[writer]["sha"] for writer in held],
+    }
+
+
+def test_the_newest_checkpoint_is_one_of_which_all_parts_are_there() -> None:
+    old, new = [1, 7], [2, 1]
+    told = {"b": [kept(old, "ab"), kept(new, "b")], "c": [kept(new, "a"), kept(old, "b")]}
+    found = restart_policy.newest(told)
+    assert found and (found["name"], found["order"]) == ("c-1", new)
+    assert [(part[0], part[3]) for part in found["parts"]] == [("a", ["c"]), ("b", ["b"])]
+    told["c"] = []  # lost: no host has what `a` wrote last
+    found = restart_policy.newest(told)
+    assert found and found["order"] == old
+    assert restart_policy.newest({"b": []}) is None

@@ -92,6 +92,11 @@ EXAMPLES = {
     "fetch": (
         "ipexctl fetch bert 'out/*.pt'",
         "ipexctl fetch @last checkpoints --merge",
+        "ipexctl fetch bert --checkpoint last -o ckpt",
+    ),
+    "checkpoints": (
+        "ipexctl checkpoints bert",
+        "ipexctl checkpoints @last --json",
     ),
     "stop": (
         "ipexctl stop bert",

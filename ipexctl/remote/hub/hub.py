@@ -11,6 +11,7 @@ from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.hub import host_paths, host_reports, judge
 from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.shelf import publication
 
 CUT = "the connection ended"
 LOOK = 0.25  # seconds between looks at the clock
@@ -37,6 +38,7 @@ class Hub:
         self.name = run["hosts"][0]["host"]
         self.others = [h["host"] for h in run["hosts"][1:]]
         self.judge = judge.Judge(run, time.monotonic())
+        self.checkpoints = publication.Publication([self.name] + self.others)
         self.inbox = queue.Queue()  # type: queue.Queue
         self.link = None
         self.next_look = 0.0
@@ -96,6 +98,7 @@ class Hub:
             self.next_look = now + LOOK
             self.look_at_hosts(now)
         self.judge.tick(now)
+        self.checkpoints.begin(now)
         self.pass_on()
 
     def waiting(self):
@@ -113,10 +116,22 @@ class Hub:
             left = event.get("survivors")
             self.swept[host] = left if type(left) is int and left >= 0 else None
             self.count_swept()
+        elif event.get("event") == "shelf":
+            self.take_checkpoint(host, event, now)
         else:
             if is_failure(event):
                 self.blame(host, now)
             self.judge.take(host, event, now)
+
+    def take_checkpoint(self, host, event, now):
+        try:
+            if event.get("shelf") == "serves":
+                known = self.link.address(host) if self.link and host in self.others else ""
+                event = dict(event, address=known or self.run["address"])
+            self.checkpoints.take(host, event, now)
+        except Exception:  # an invalid message: the run goes on
+            what = "checkpoints: %s sent an invalid message (%s)" % (host, bug()["what"])
+            self.publish([{"event": "note", "text": what}])
 
     def count_swept(self):
         if set(self.swept) | self.judge.lost >= set(self.others):
@@ -163,6 +178,8 @@ class Hub:
     def pass_on(self):
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []
+        orders, self.checkpoints.orders = orders + self.checkpoints.orders, []
+        facts, self.checkpoints.facts = facts + self.checkpoints.facts, []
         if self.judge.over and not self.over_sent:
             well = self.judge.all_well()
             facts.append({"event": "over", "why": self.judge.over, "well": well})

@@ -354,6 +354,6 @@ class Judge:
 def is_decisive(fact):
     """Whether this fact ends the run, if no other has before."""
     if fact.get("event") != "rank":
-        return fact.get("event") not in ("note", "go", "stalled", "moving")
+        return fact.get("event") not in ("note", "go", "stalled", "moving", "checkpoint")
     how = fact.get("ended")
     return "refused" in fact or (isinstance(how, dict) and failed(how))

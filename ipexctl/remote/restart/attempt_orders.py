@@ -3,6 +3,8 @@
 A sheet has what does not depend on who else takes part: run/restart/host_sheets.py makes it.
 """
 
+import os
+
 N = "{n}"  # in mpirun's words: the number of ranks
 
 
@@ -12,7 +14,9 @@ def run_id_of(base, attempt):
 
 
 def compose(common, sheets, attempt, checkpoint=""):
-    """[(host, orders), ...]. `sheets`: of the hosts that take part, that of rank 0 first."""
+    """[(host, orders), ...]. `sheets`: of the hosts that take part, that of rank 0 first.
+    `checkpoint`: its path below the folder of the ranks."""
+    checkpoint = checkpoint or common["resumed"]
     first = sheets[0]
     world = sum(len(sheet["asked"]["ranks"]) for sheet in sheets)
     facts = {
@@ -53,15 +57,16 @@ def moved(word, base, facts):
 def of_host(common, sheet, facts, checkpoint):
     """(its orders, its row in those of the hub)"""
     template = sheet["asked"]
+    path = os.path.join(template["cwd"], checkpoint) if checkpoint else ""
     ranks = []
     for local, rank in enumerate(template["ranks"]):
         values = dict(facts, rank=facts["begin"] + local)
         env = {name: str(values[what]) for name, what in common["varies"].items()}
         env = dict(rank["env"], **env)
         argv = list(rank["argv"])
-        if checkpoint:
-            env["IPEXCTL_CHECKPOINT"] = checkpoint
-            argv += [word.replace("{checkpoint}", checkpoint) for word in common["resume"]]
+        if path:
+            env["IPEXCTL_CHECKPOINT"] = path
+            argv += [word.replace("{checkpoint}", path) for word in common["resume"]]
         ranks.append(dict(rank, rank=values["rank"], env=env, argv=argv))
     numbers = [rank["rank"] for rank in ranks]
     starter = list(sheet["row"]["starter"])

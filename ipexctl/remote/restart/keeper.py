@@ -11,11 +11,11 @@ import time
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.connection import hub_link
-from ipexctl.remote.failure import bug
+from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.restart import guardian_starter, leader
+from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
 
@@ -71,6 +71,7 @@ class Keeper:
         self.runs = os.path.join(top, "runs")
         self.folder = root_folder.subfolder(top, "runs", self.night["run_id"])
         run_folders.hold(self.folder)
+        self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
         self.places = self.night["places"]  # of the candidates: [name, address, port]
         self.at = 0  # whom it follows
         self.inbox = queue.Queue()  # type: queue.Queue
@@ -201,10 +202,26 @@ class Keeper:
             self.end_part("the run has ended")
             self.over = True
 
+    def attempts(self):
+        return {one["run_id"]: one["attempt"] for one in self.story}
+
     def start(self, asked, attempt, lay):
         asked = dict(asked, keys=self.keys, root=self.asked["root"])
+        run_folders.hold(root_folder.subfolder(os.path.dirname(self.runs), "runs", asked["run_id"]))
         self.part = Part(self, asked, attempt)
-        self.part.begin(self.starter)
+        start_thread(self.begin_part, self.part, lay, self.attempts())
+
+    def begin_part(self, part, lay, attempts):
+        """First the checkpoint, which may take a while."""
+        try:
+            if lay:
+                self.shelves.lay_out(part.asked, lay, attempts)
+                self.shelves.forget(attempts, lay["order"][0])
+        except (Failure, OSError) as e:
+            what = e.what if isinstance(e, Failure) else str(e)
+            self.take(self.name, {"part": part.attempt, "failed": what})
+            return
+        part.begin(self.starter)
 
     def look_at_part(self, now):
         part = self.part
@@ -214,7 +231,7 @@ class Keeper:
             part.reported = True
             self.report(part.end())
         if self.clearing is not None and (part is None or part.ended):
-            self.report({"cleared": self.clearing, "checkpoints": []})
+            self.report(dict(self.shelves.report(self.attempts()), cleared=self.clearing))
             self.clearing = None
 
     def end_part(self, why):

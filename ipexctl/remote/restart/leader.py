@@ -131,8 +131,8 @@ class Leader:
     def start(self, chosen, found, now):
         self.state, self.since, self.next = "begin", now, chosen
         sheets = [self.night["sheets"][name] for name in chosen]
-        path = found["path"] if found else ""
-        error, name = self.errors[-1]
+        name = found["name"] if found else ""
+        error = self.errors[-1][0]
         self.tell({
             "story": {
                 "attempt": self.attempt + 1, "hosts": chosen, "why": self.end.why, "error": error,
@@ -140,10 +140,21 @@ class Leader:
                 "run_id": attempt_orders.run_id_of(self.night["run_id"], self.attempt + 1),
             }
         })  # fmt: skip
-        made = attempt_orders.compose(self.night["common"], sheets, self.attempt + 1, path)
+        lay = found and dict(
+            found, parts=[part[:3] + [self.urls(part[3])] for part in found["parts"]]
+        )
+        made = attempt_orders.compose(self.night["common"], sheets, self.attempt + 1, name)
         for host, asked in made:
-            lay = {"name": found["name"], "from": found["hosts"]} if found else None
             self.tell({"start": self.attempt + 1, "asked": asked, "lay": lay}, [host])
+
+    def urls(self, hosts):
+        """[[host, where it gives files], ...]"""
+        found = []
+        for host in hosts:
+            address = self.night["sheets"][host]["address"]
+            place = "[%s]" % address if ":" in address else address
+            found.append([host, "https://%s:%d" % (place, self.cleared[host]["port"])])
+        return found
 
     def in_begin(self, now, there):
         gone = [name for name in self.next if name not in there]

@@ -99,9 +99,19 @@ def chosen(last, every, there, least):
 
 
 def newest(told):
-    """The newest checkpoint that is complete. `told`: host -> its list of {name, at, ...}."""
-    known = {}  # type: dict[str, dict]
-    for each in told.values():
-        for one in each:
-            known.setdefault(one["name"], one)
-    return max(known.values(), key=lambda one: one["at"]) if known else None
+    """The newest checkpoint of which every part is on a host that is there; None: there is none.
+
+    `told`: host -> what checkpoint_transfer.py reports of it. Returns {name, order, parts:
+    [[writer, sha, size of its list, hosts], ...]}.
+    """
+    known = {}  # type: dict[tuple, dict]
+    for one in (one for each in told.values() for one in each):
+        known.setdefault(tuple(one["order"]), one)
+    for order in sorted(known, reverse=True):
+        one, parts = known[order], []
+        for writer, part in sorted(one["parts"].items()):
+            hosts = [h for h, each in told.items() if any(part["sha"] in o["held"] for o in each)]
+            parts.append([writer, part["sha"], part["list"], hosts])
+        if all(part[3] for part in parts):
+            return {"name": one["name"], "order": list(order), "parts": parts}
+    return None

@@ -126,6 +126,25 @@ class RunOptions:
         in_plays="Precision of DDP gradients on the network: off, fp16 or bf16.",
         in_settings=True,
     )
+    checkpoints: str = run_option(
+        "--checkpoints GLOB",
+        "Checkpoints to copy to a second host during the run: 'out/checkpoint-*' (or a,b).",
+        "",
+        in_plays="Glob patterns of checkpoints to copy to a second host, with commas between them.",
+        in_settings=True,
+    )
+    resume: str = run_option(
+        "--resume RUN[:NAME]",
+        "Start with the last complete checkpoint of this run, or with that one.",
+        "",
+        in_plays="Start with the last complete checkpoint of this run: RUN, or RUN:NAME.",
+    )
+    resume_arg: str = run_option(
+        "--resume-arg TEXT",
+        "Script arguments to add with --resume; {checkpoint} stands for its path.",
+        "",
+        in_plays="Script arguments to add with resume; {checkpoint} stands for its path.",
+    )
     no_inspect: bool = run_option(
         "--no-inspect",
         "Do not prepare the ranks' Python for `ipexctl why`.",

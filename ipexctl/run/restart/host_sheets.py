@@ -12,6 +12,7 @@ from typing import Any
 
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.listed_checkpoints import resume_words
 from ipexctl.run.plan import mpi, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 from ipexctl.run.plan.plan_request import Node
@@ -31,6 +32,7 @@ class Cast:
     plan: Callable[[Sequence[Node]], LaunchPlan]
     orders: Callable[[LaunchPlan], Orders]
     cwd: Mapping[str, str]
+    resumed: str = ""  # the checkpoint of the first attempt
 
 
 def nights(cast: Cast) -> dict[str, dict[str, Any]]:
@@ -58,7 +60,7 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
         "lease": options.host_timeout,
     }
     more = {
-        "common": _common(whole, orders),
+        "common": _common(whole, orders, cast.resumed),
         "sheets": {
             host.host: _sheet(host, leads[host.host], orders, cast.cwd[host.host])
             for host in whole.hosts
@@ -72,7 +74,7 @@ def _as_first(cast: Cast, node: Node) -> LaunchPlan:
     return cast.plan([node, *(other for other in cast.nodes if other is not node)])
 
 
-def _common(plan: LaunchPlan, orders: Orders) -> dict[str, Any]:
+def _common(plan: LaunchPlan, orders: Orders, resumed: str) -> dict[str, Any]:
     shown = shown_plan.document(plan)
     return {
         "run_id": orders.run_id,
@@ -80,7 +82,8 @@ def _common(plan: LaunchPlan, orders: Orders) -> dict[str, Any]:
         "of_all": orders.of_all(),
         "shown": {name: shown[name] for name in ("argv", "mpi")},
         "varies": rank_variables.VARIES,
-        "resume": [],
+        "resume": list(resume_words(orders.options.resume_arg, "{checkpoint}")),
+        "resumed": resumed,
     }
 
 
