@@ -117,9 +117,9 @@ def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
 
 
 def test_nothing_is_started_by_half_of_the_hosts() -> None:
-    leads = ended([LOST], there="ac", reports="ac")
+    leads = ended([LOST], there="acx", reports="ac")
     taken(leads)
-    cleared(leads, "ac", 105.0)
+    cleared(leads, "acx", 105.0)
     leads.tick(104.0 + FENCE, {*"c"})
     assert taken(leads) == []  # two of four
     leads.tick(300.0, {*"c"})
