@@ -63,7 +63,9 @@ class Root(LazyGroup):
             "lab.cli:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS
         ),
         "bench": Entry(
-            "bench.command.cli:bench_app", "Measure how fast the hosts exchange data.", HOSTS
+            "bench.command.cli:bench_app",
+            "Measure all_reduce and the speed of models.",
+            HOSTS,
         ),
         "stacks": Entry(
             "install.command.cli:stacks",

@@ -27,15 +27,22 @@ EXAMPLES = {
         "ipexctl run -f hosts -ppn 2 train.py --lr 0.1",
         "ipexctl run -d --name bert train.py      # return when all ranks have started",
         "ipexctl run torchrun --nproc-per-node 2 train.py",
+        "ipexctl run --restarts 3 --spares node05 train.py",
         "ipexctl run --explain -n 8 train.py      # show the plan only",
     ),
     "bench": (
         "ipexctl bench allreduce -f hosts",
         "ipexctl bench allreduce -f hosts --json",
+        "ipexctl bench models -f hosts --small",
     ),
     "bench allreduce": (
         "ipexctl bench allreduce -f hosts",
         "ipexctl bench allreduce -f hosts --max-size 16M --time 10s",
+    ),
+    "bench models": (
+        "ipexctl bench models -f hosts",
+        "ipexctl bench models -f hosts --models bert --precision bf16 --time 10m",
+        "ipexctl bench models -H node01 --small   # in 2 minutes, on one host",
     ),
     "hosts": (
         "ipexctl hosts -f hosts",
