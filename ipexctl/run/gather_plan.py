@@ -11,13 +11,14 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target, inventory
 from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.plan import launch_script
 from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import each, prepare_on
-from ipexctl.run.run import checked, choice_of, networked, new_run_id, plan_of, spares_of
+from ipexctl.run.run import checked, choice_of, networked, new_run_id, plan_of
 from ipexctl.run.run_script import script_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def planned(target: Target, options: RunOptions) -> Planned:
             typed=script.typed,
         )
         on_network, networks = networked(fleet, [*nodes.values()], options, script, target.note)
-        spares = spares_of(options, fleet.hosts)
+        spares = start_keepers.spares_of(options, fleet.hosts)
         first = [node for node in on_network if node.host not in spares]
         plan = plan_of(first, options, script, held, run_id)
         line_filter.check(chosen, plan)

@@ -15,7 +15,6 @@ from ipexctl import __version__, trace
 from ipexctl.base import quoting
 from ipexctl.data.rules.dataset_rules import Held, checked_names
 from ipexctl.errors import InputError, IpexctlError, unknown_value
-from ipexctl.inventory.host_patterns import select
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
@@ -27,7 +26,7 @@ from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, Limits, read_limits
-from ipexctl.run import resume_run
+from ipexctl.run import resume_run, start_keepers
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
@@ -124,12 +123,13 @@ class _Run:
         threading.Thread(target=_load, args=(several,), daemon=True).start()
         with trace.span("hosts"):
             nodes = connecting()
-        spares = spares_of(self.options, self.fleet.hosts)
+        spares = start_keepers.spares_of(self.options, self.fleet.hosts)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):
             nodes = self._networked(nodes)
-            plan = self._plan([node for host, node in nodes.items() if host not in spares])
+            first = [node for host, node in nodes.items() if host not in spares]
+            plan = self._plan(first, self.options)
         for one in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {one.name}: {one}")
         line_filter.check(chosen, plan)
@@ -145,19 +145,14 @@ class _Run:
             sent = each(self.fleet, self._send, [*used, *spares], typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         if resumed:
-            works = {host: sent[host].cwd for host in _apart(sent)}
-            with trace.span("resume"):
-                lay_out = resume_run.layer(self.fleet, resumed, nodes, works)
-                each(self.fleet, lay_out, list(works), typed=self.script.typed)
-        log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
-        record = Record(None)
-        if not self.options.trial:
-            record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
-        record.keep("plan.json", kept_plan(self.run_id, plan))
+            self._lay_out(resumed, nodes, sent)
+        record = self._record(plan)
         keys, session = self._keys(plan, spares), self._session(plan, record, sent)
         orders = self._orders(plan, keys, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
-            orders = self._with_keepers(orders, [nodes[h] for h in (*used, *spares)], sent)
+            cwd = {host.name: sent[host].cwd for host in (*used, *spares)}
+            those = [nodes[host] for host in (*used, *spares)]
+            orders = start_keepers.kept_going(self.fleet, orders, those, cwd, self._plan)
         with trace.span("run"):
             result = session.drive(orders, {h.name: (agents[h], sent[h].cwd) for h in used})
             if self.options.restarts:
@@ -183,46 +178,33 @@ class _Run:
         if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
             self.painter.note(note)
 
-    def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
-        return plan_of(nodes, self.options, self.script, self.held, self.run_id)
+    def _plan(self, nodes: Sequence[Node], options: RunOptions) -> LaunchPlan:
+        return plan_of(nodes, options, self.script, self.held, self.run_id)
+
+    def _record(self, plan: LaunchPlan) -> Record:
+        """What is kept here of the run."""
+        limit = self.options.log_limit and self.options.log_limit * 1_000_000
+        trial = self.options.trial
+        record = Record(None) if trial else Record.make(Path.cwd(), self.run_id, limit=limit)
+        record.keep("plan.json", kept_plan(self.run_id, plan))
+        return record
+
+    def _lay_out(
+        self, resumed: resume_run.Resumed, nodes: Mapping[Host, Node],
+        sent: Mapping[Host, send_project.Sent],
+    ) -> None:  # fmt: skip
+        works = {host: sent[host].cwd for host in _apart(sent)}
+        with trace.span("resume"):
+            lay_out = resume_run.layer(self.fleet, resumed, nodes, works)
+            each(self.fleet, lay_out, list(works), typed=self.script.typed)
 
     def _networked(self, nodes: Mapping[Host, Node]) -> dict[Host, Node]:
         note, each_of = self.painter.note, list(nodes.values())
         found = networked(self.fleet, each_of, self.options, self.script, note)[0]
         return {node.host: node for node in found}
 
-    def _with_keepers(
-        self, orders: Orders, nodes: Sequence[Node], sent: Mapping[Host, send_project.Sent]
-    ) -> Orders:
-        """Those of a run that its hosts start again; its spares stand by from now on."""
-        from ipexctl.run.restart.host_sheets import Cast, nights
-
-        ppn = len(orders.plan.hosts[0].ranks) if self.options.n or self.options.ppn else None
-        options = replace(self.options, n=None, ppn=ppn)
-
-        def plan(chosen: Sequence[Node]) -> LaunchPlan:
-            return plan_of(chosen, options, self.script, self.held, self.run_id)
-
-        cwd = {node.host.name: sent[node.host].cwd for node in nodes}
-        cast = Cast(
-            orders.plan, nodes, plan, lambda p: self._orders(p, {}), cwd, orders.resumed
-        )  # fmt: skip
-        made = nights(cast)
-        of_all = replace(self._orders(plan(nodes), orders.keys), nights=made)
-
-        def stand_by(host: Host) -> None:
-            asked = {**of_all.of(host.name, cwd[host.name]), "spare": True, "run": None}
-            asked |= {"root": self.fleet.root_of(host), "host": host.name}
-            self.fleet.agents[host].call("restart.attempts.spare", asked)
-
-        taking_part = {host.host for host in orders.plan.hosts}
-        spares = [node.host for node in nodes if node.host.name not in taking_part]
-        if spares:
-            each(self.fleet, stand_by, spares, typed=self.script.typed)
-        return replace(orders, nights=made)
-
     def _further(self, result: RunResult | Left) -> RunResult | Left:
-        from ipexctl.run.restart.follow_attempts import Attempts
+        from ipexctl.run.follow_attempts import Attempts
 
         view, note = self.painter.view, self.painter.note
         return Attempts(self.fleet, self.run_id, view, self.interrupts, note).followed(result)
@@ -429,33 +411,12 @@ def checked(options: RunOptions) -> RunOptions:
     mpi.check_launcher(options.launcher)
     if options.stall_action not in STALL_ACTIONS:
         raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
-    if options.stall_action == "restart" and not options.restarts:
-        raise InputError(
-            "--stall-action restart needs --restarts",
-            hint="--restarts 3",
-            slug="option-needs-restarts",
-        )
+    start_keepers.check(options)
     gradient_compression.check_mode(options.compress)
     checked_name(options.name)
     resume_run.check(options)
     lives_on = options.lives_on or options.restarts > 0
     return replace(options, data=checked_names(options.data), lives_on=lives_on)
-
-
-def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
-    """Raises InputError."""
-    if not options.spares:
-        return ()
-    if not options.restarts:
-        raise InputError(
-            "--spares needs --restarts", hint="--restarts 3", slug="option-needs-restarts"
-        )
-    spares = select(hosts, options.spares, option="--spares").hosts
-    if len(spares) == len(hosts.hosts):
-        raise InputError(
-            "--spares selects every host, which leaves none to start on", slug="spares-select-all"
-        )
-    return spares
 
 
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:

@@ -3,7 +3,7 @@
 A sheet has what does not depend on who else takes part: run/restart/host_sheets.py makes it.
 """
 
-import os
+import posixpath
 
 N = "{n}"  # in mpirun's words: the number of ranks
 
@@ -57,7 +57,7 @@ def moved(word, base, facts):
 def of_host(common, sheet, facts, checkpoint):
     """(its orders, its row in those of the hub)"""
     template = sheet["asked"]
-    path = os.path.join(template["cwd"], checkpoint) if checkpoint else ""
+    path = posixpath.join(template["cwd"], checkpoint) if checkpoint else ""
     ranks = []
     for local, rank in enumerate(template["ranks"]):
         values = dict(facts, rank=facts["begin"] + local)
