@@ -106,6 +106,13 @@ def test_a_spare_takes_the_place_of_a_lost_host_once_that_must_have_ended_its_ra
     assert (story["attempt"], story["hosts"]) == (2, ["a", "x", "c"])
 
 
+def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:
+    leads = ended([], there="acx", reports="ac")
+    assert hosts(taken(leads), "clear") == "abcx"
+    leads = ended([])
+    assert leads.over and not leads.well
+
+
 def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
     leads = ended([rank("RuntimeError: closed")], there="acx", reports="ac")
     taken(leads)
@@ -147,7 +154,16 @@ def test_the_number_of_restarts_is_limited() -> None:
     assert leads.over and not leads.well
 
 
-def test_a_user_who_stops_the_run_ends_it() -> None:
+def test_a_run_that_a_user_stops_is_not_started_again() -> None:
     leads = leader()
     leads.take("b", {"stop": "me"}, 10.0)
+    leads.tick(10.0, {*"bcx"})
+    assert not leads.over  # its hub ends what runs
+    leads.take("a", over([rank("RuntimeError: closed")]), 11.0)
+    leads.tick(11.0, {*"bcx"})
+    leads.tick(15.0, {*"bcx"})
     assert leads.over and not leads.well
+    between = ended([rank("RuntimeError: closed")])
+    between.take("x", {"stop": "me"}, 104.5)
+    between.tick(105.0, {*"bcx"})
+    assert between.over and not between.well

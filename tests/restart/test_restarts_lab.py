@@ -25,7 +25,7 @@ TRAIN = (
 # all that a user has on a host but its sshd, as when it loses power
 POWER_OFF = (
     "for p in /proc/[0-9]*; do "
-    "if [ -O $p ] && grep -qa 'ipexctl\\|rank.pyc\\|python3' $p/comm $p/cmdline 2>/dev/null; "
+    "if [ -O $p ] && [ $p != /proc/$$ ] && grep -qa 'ipexctl\\|rank.pyc\\|python3' $p/comm $p/cmdline 2>/dev/null; "
     "then kill -9 ${p#/proc/} 2>/dev/null; fi; done; true"
 )
 
@@ -84,7 +84,7 @@ def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
 def test_an_error_that_a_restart_does_not_change_ends_the_run(runner):
     run = runner.start("-ppn", "1", "--restarts", "2", str(runner.script(TRAIN)), "10", "wrong")
     result = run.finish()
-    assert (result["exit_code"], result["ended_by"]) == (1, "rank")
+    assert (result["exit_code"], result["ended_by"]) == (1, "rank-failed")
     assert not any("attempt 1" in line for line in run.lines())
 
 

@@ -25,6 +25,7 @@ class Leader:
         self.orders = []  # type: list[tuple[str, dict]]
         self.over = ""  # why there is no further attempt
         self.well = False
+        self.stopped = ""  # by whom; what runs is ended by its own hub
         self.majority_at, self.majority = now, False
         self.watch(now)
 
@@ -40,7 +41,7 @@ class Leader:
 
     def take(self, name, message, now):
         if "stop" in message:
-            self.finish(False, "stopped by %s" % message["stop"])
+            self.stopped = "stopped by %s" % message["stop"]
         elif message.get("over") == self.attempt and self.state in ("watch", "gather"):
             self.reports.setdefault(name, message)
         elif message.get("cleared") == self.attempt and self.state == "clear":
@@ -78,6 +79,8 @@ class Leader:
             self.majority_at = now
         elif now - self.majority_at > self.night["lease"] + ALONE:
             self.finish(False, "fewer than half of the hosts are reached from %s" % self.name)
+        if self.stopped and self.state in ("clear", "begin"):
+            self.finish(False, self.stopped)
         if self.over:
             return
         getattr(self, "in_%s" % self.state)(now, there)
@@ -92,16 +95,18 @@ class Leader:
         if any(report.get("well") for report in self.reports.values()):
             self.finish(True, "done")
         elif set(self.hosts) & there <= set(self.reports) or now - self.since > GATHER:
-            self.decide(now)
+            self.decide(now, [name for name in self.hosts if name not in there])
 
-    def decide(self, now):
+    def decide(self, now, gone):
         reports = [self.reports[name] for name in self.names if name in self.reports]
         most = max(reports, key=lambda report: len(report["facts"]))
         lasted = max(report["seconds"] for report in reports)
         self.lasted.append(lasted)
-        self.end = restart_policy.ending(most["facts"], lasted)
-        if not self.end.again:
-            self.finish(False, self.end.why)
+        # those who watched the run may have ended the rest of it before that was noted
+        lost = [{"event": "lost", "host": name} for name in gone]
+        self.end = restart_policy.ending(most["facts"] or lost, lasted)
+        if self.stopped or not self.end.again:
+            self.finish(False, self.stopped or self.end.why)
             return
         self.pause = restart_policy.pause(self.lasted)
         self.state, self.since = "clear", now
