@@ -25,7 +25,8 @@ TRAIN = (
 # all that a user has on a host but its sshd, as when it loses power
 POWER_OFF = (
     "for p in /proc/[0-9]*; do "
-    "if [ -O $p ] && [ $p != /proc/$$ ] && grep -qa 'ipexctl\\|rank.pyc\\|python3' $p/comm $p/cmdline 2>/dev/null; "
+    "if [ -O $p ] && [ $p != /proc/$$ ] "
+    "&& grep -qa 'ipexctl\\|rank.pyc\\|python3' $p/comm $p/cmdline 2>/dev/null; "
     "then kill -9 ${p#/proc/} 2>/dev/null; fi; done; true"
 )
 
