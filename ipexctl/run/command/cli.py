@@ -85,6 +85,13 @@ def run(
         from ipexctl.run.script.gradient_compression import check_printed
 
         check_printed(options.compress)
+        if options.resume:
+            raise InputError(
+                "--resume cannot be combined with --print-cmd",
+                why="the printed script does not lay out the checkpoint",
+                hint="leave one of them out",
+                slug="options-conflict",
+            )
         made = as_script(target, options, left_out(_forwarded(options)))
         streams.check_spells(made)
         print(made, end="")
