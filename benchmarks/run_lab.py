@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import bytecode
@@ -64,14 +64,13 @@ class Hosts:
 
 
 @contextmanager
-def hosts(count: int, prefix: str) -> Iterator[Hosts]:
+def hosts(count: int, prefix: str, rate: str = "") -> Iterator[Hosts]:
     bytecode.make()
     with tempfile.TemporaryDirectory(prefix="ipexctl-bench-") as folder:
         work = Path(folder)
         (work / "project").mkdir()
-        spec = LabSpec(
-            name=f"run{count}", hosts=LabSpec.plain(count).hosts, names=True
-        )  # the peers need names
+        plain = [replace(host, rate=rate) for host in LabSpec.plain(count).hosts]
+        spec = LabSpec(name=f"run{count}", hosts=tuple(plain), names=True)  # the peers need names
         lab = Lab.up(spec, owner=os.getpid(), root=work / "labs")
         try:
             for name in lab.hosts:

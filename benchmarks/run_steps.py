@@ -37,7 +37,7 @@ Adam.step = lambda self, *args, **kw: (step(self, *args, **kw), taken.append(tim
 train_ddp.main()
 warm = len(taken) // 4
 rate = (len(taken) - 1 - warm) / (taken[-1] - taken[warm])
-print("steps/s %.2f threads %d" % (rate, torch.get_num_threads()), flush=True)
+print("steps/s %.3f threads %d" % (rate, torch.get_num_threads()), flush=True)
 """
 
 

@@ -339,15 +339,17 @@ def test_a_run_under_nohup_outlives_its_terminal(handler, counted):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_folder_that_is_gone_is_told_of(tmp_path):
+def test_a_folder_that_is_gone_is_reported_also_as_json(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     script = f'rmdir {gone}; exec "$@"'
     argv = ["sh", "-c", script, "sh", sys.executable, "-m", "ipexctl", "config"]
+    argv += ["--json"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(argv, cwd=gone, env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("ipexctl: the current folder no longer exists")
+    assert done.returncode == EXIT_INPUT
+    assert [e["slug"] for e in json.loads(done.stdout)["errors"]] == ["folder-gone"]
+    assert done.stderr.startswith("ipexctl: ")
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_that_folder(tmp_path):

@@ -25,17 +25,11 @@ def short(number: float) -> str:
     return f"{number:.1f} GB" if number < 100 else f"{number:.0f} GB"
 
 
-def bits(rate: float) -> str:
-    """Bytes per second as a network's speed: 1.2 Gb/s."""
-    for unit, one in (("Gb/s", 1e9), ("Mb/s", 1e6)):
-        if (number := rate * 8 / one) >= 1:
-            return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
-    return f"{rate * 8 / 1e3:.0f} kb/s"
-
-
 def bit_rate(rate: float) -> str:
-    """Bits per second of a link: 94 Mbit/s, 2.5 Gbit/s."""
-    return f"{rate / 1e9:.1f} Gbit/s" if rate >= 1e9 else f"{rate / 1e6:.0f} Mbit/s"
+    """Bits per second of a network: 94 Mbit/s, 2.5 Gbit/s."""
+    if rate >= 1e9:
+        return f"{rate / 1e9:.1f} Gbit/s"
+    return f"{rate / 1e6:.0f} Mbit/s" if rate >= 1e6 else f"{rate / 1e3:.0f} kbit/s"
 
 
 def duration(seconds: float) -> str:

@@ -5,14 +5,9 @@ The ranks are started as `ipexctl run` starts them, with a script of ours in pla
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import field
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
-from ipexctl.base.option import Seconds
 from ipexctl.bench.allreduce_options import AllreduceOptions
 from ipexctl.bench.allreduce_result import (
     BACKENDS,
@@ -24,94 +19,31 @@ from ipexctl.bench.allreduce_result import (
     slow_parts,
     slowest_rate,
 )
-from ipexctl.doctor.doctor import Options as DoctorOptions
-from ipexctl.doctor.doctor import examine_hosts
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.bench.rank_script import Interruptible, RankLines, RankScript, examined, run_in_ranks
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NothingFits, unknown_value
-from ipexctl.local.project_lock import choice_here
-from ipexctl.local.settings import configured_env
-from ipexctl.machines.fleet import GRACE, Fleet
 from ipexctl.machines.target import Target, inventory
-from ipexctl.project.send_agreed import always
-from ipexctl.project.send_project import Project
-from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.outcome import RunResult, Tally
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run import run
-from ipexctl.run.run_script import Script
-from ipexctl.run.watch.run_watchers import Interrupts, View
+from ipexctl.run.watch.run_watchers import View
 
 SCRIPT = "allreduce_bench.py"
 COMPUTE = 0.1  # share of the time in which the hosts compute
-PATIENCE = 300.0  # seconds beside the measured ones: imports of torch from a slow disk
-_FOLDER = Path(__file__).parents[1] / "in_ranks"
-
-
-@dataclass
-class RankLines:
-    """A view that keeps what our script prints, and shows how the run goes where it fails."""
-
-    shown: View
-    ranks: Heard = field(default_factory=lambda: Heard(0))
-    plan: LaunchPlan | None = None
-    lossy = False
-    as_data = True
-
-    def note(self, text: str) -> None:
-        if not text.startswith(f"{_FOLDER} "):  # how much of our own script was sent
-            self.shown.note(text)
-
-    def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self.plan, self.ranks = plan, Heard(plan.world_size)
-        self.shown.planned(run_id, plan)
-
-    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
-        """What torch prints beside that is in the run's logs."""
-        for text in texts:
-            self.ranks.add(rank, text)
-
-    def bar(self, host: str, rank: int, text: str) -> None:
-        return None
-
-    def dropped(self, lines: int) -> None:
-        return None
-
-    def tick(self, tally: Tally) -> None:
-        return None
-
-    def failed(self, rank: int) -> None:
-        return None
-
-    def result(self, result: RunResult) -> None:
-        if result.exit_code and not self.ranks.error:
-            self.shown.result(result)
-
-    def close(self) -> None:
-        self.shown.close()
 
 
 def bench(
     target: Target,
     asked: AllreduceOptions,
     view: View,
-    interrupts: Callable[[], AbstractContextManager[Interrupts]],
+    interrupts: Interruptible,
     note: Callable[[str], None],
 ) -> Benchmark:
     """`interrupts` count while there are ranks. Raises IpexctlError where there is no result."""
     _check(target, asked)
     began = time.monotonic()
     note("measuring the links between the hosts")
-    cluster = _examined(target, asked)
+    cluster = examined(target, asked.root, "std")
     note(f"measuring all_reduce, about {asked.seconds:.0f} s")
-    lines = RankLines(view)
-    options = _run_options(target, asked)
-    script = Script(
-        Project(_FOLDER), (SCRIPT, *options.args), env=choice_here(), typed=target.typed
-    )
-    with interrupts() as counted:
-        result = run(target, options, lines, counted, script)
-    heard = lines.ranks
+    heard = Heard(0)
+    lines = RankLines(view, heard)
+    result = run_in_ranks(target, _script(asked), lines, interrupts)
     if heard.error:
         raise _refusal(heard)
     plan = lines.plan
@@ -146,35 +78,15 @@ def _check(target: Target, asked: AllreduceOptions) -> None:
         )
 
 
-def _examined(target: Target, asked: AllreduceOptions) -> Cluster:
-    """What the doctor sees and measures between the hosts. Hosts that are down the run reports."""
-    env = choice_here()
-    fleet = Fleet(target, asked.root, grace=GRACE)
-    options = DoctorOptions(asked.root, level="std", env=env, compute=False)
-    report = examine_hosts(fleet, options)
-    return Cluster(report.facts, report.peers, measured=report.measured)
-
-
-def _run_options(target: Target, asked: AllreduceOptions) -> RunOptions:
-    """Nothing of ours in the ranks' Python, which would be measured too."""
+def _script(asked: AllreduceOptions) -> RankScript:
     work: Mapping[str, object] = {
         "backend": asked.backend,
         "max_size": asked.max_size,
         "seconds": asked.seconds,
         "compute": COMPUTE * asked.seconds,
     }
-    return RunOptions(
-        script=SCRIPT,
-        args=(json.dumps(work),),
-        ppn=asked.ppn,
-        env={**configured_env(), "IPEXCTL_BACKEND": asked.backend},
-        no_inspect=True,
-        timeout=Seconds(asked.seconds + PATIENCE),
-        ports=asked.ports,
-        root=asked.root,
-        confirm=always,
-        typed=target.typed,
-    )
+    env = {"IPEXCTL_BACKEND": asked.backend}
+    return RankScript(SCRIPT, work, asked.seconds, asked.ppn, env, asked.ports, asked.root)
 
 
 def _refusal(heard: Heard) -> IpexctlError:

@@ -7,7 +7,6 @@ that ranks measured while all of them computed.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,9 +14,18 @@ from dataclasses import field, replace
 from typing import Any
 
 from ipexctl.base.values import count_or_none, listed, plain
-from ipexctl.doctor.checks import catalogue
+from ipexctl.bench.host_reasons import (
+    OF_HOST,
+    Pressure,
+    Reason,
+    known_checks,
+    line_of,
+    noticed,
+    pressure_of,
+    reason_of,
+)
 from ipexctl.doctor.checks.perf import EQUALS, SLOW
-from ipexctl.doctor.checks.registry import Check, run
+from ipexctl.doctor.checks.registry import run
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.errors import InputError
@@ -28,12 +36,10 @@ from ipexctl.facts.reader import positive
 from ipexctl.quick_dataclass import dataclass
 
 MARK = "ipexctl-allreduce:"  # as in in_ranks/allreduce_bench.py
-LONGEST = 4096  # characters of a line
 SIZES = tuple(4**k for k in range(1, 16))  # bytes
 SHORTEST = 1e-3  # microseconds
 BACKENDS = ("gloo", "ccl")
 STARVED = 0.7  # of a rank's threads: with fewer CPUs than that, others had them
-PAUSED = 0.05  # of the time, by the quota of the control group
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -45,10 +51,8 @@ class Rate:
     """What one rank computed while all others did the same."""
 
     gflops: float
-    threads: int | None = None
-    cpus: float | None = None  # that it had, on average
-    paused: float = 0.0  # share of the time, by its control group's quota
-    heat: int = 0  # times that cores were throttled meanwhile
+    threads: int | None
+    pressure: Pressure
 
 
 @dataclass
@@ -67,9 +71,9 @@ class Heard:
 
     def add(self, rank: int, text: str) -> bool:
         """Whether it was a line of our script."""
-        if not text.startswith(MARK):
+        line = line_of(text, MARK)
+        if line is None:
             return False
-        line = _parsed(text[len(MARK) : LONGEST])
         if 0 <= rank < self.ranks:
             self._take(rank, line)
         return True
@@ -82,7 +86,8 @@ class Heard:
             if size and size in SIZES and count and average and average >= SHORTEST:
                 self.times.setdefault(size, {})[rank] = average, count
         elif kind == "compute" and (gflops := positive(line.get("gflops"))):
-            self.rates[rank] = _rate(gflops, line)
+            threads = count_or_none(line.get("threads")) or None
+            self.rates[rank] = Rate(gflops, threads, pressure_of(line))
         elif kind == "left" and line.get("why") in ("time", "memory"):
             named = listed(line.get("sizes"))
             self.left = tuple(size for size in SIZES if size in named)
@@ -93,25 +98,6 @@ class Heard:
         elif kind == "error" and not self.error:
             self.error = "no-ccl" if line.get("slug") == "no-ccl" else "wrong-sum"
             self.why = plain(line.get("why"), 200)
-
-
-def _parsed(text: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _rate(gflops: float, line: Mapping[str, Any]) -> Rate:
-    throttled, seconds = positive(line.get("throttled")), positive(line.get("seconds"))
-    return Rate(
-        gflops,
-        count_or_none(line.get("threads")) or None,
-        positive(line.get("cpus")),
-        min(1.0, throttled / seconds) if throttled and seconds else 0.0,
-        count_or_none(line.get("heat")) or 0,
-    )
 
 
 @dataclass(frozen=True)
@@ -162,29 +148,12 @@ _SLOW = {
     "PERF-009": "broken-link",
     "PERF-010": "lossy-link",
 }
-_OF_HOST = {
-    "LOAD-001": "busy", "LOAD-002": "busy", "LOAD-003": "busy", "LOAD-004": "busy",
-    "CORE-001": "few-cpus", "CORE-002": "few-cpus", "CPU-008": "few-cpus", "CORE-003": "cpu-quota",
-    "PWR-001": "frequency", "PWR-002": "frequency", "PWR-004": "frequency", "PWR-005": "frequency",
-    "PWR-003": "throttled",
-}  # fmt: skip
 _OF_LINK = {
     "NET-013": "mtu", "NET-014": "mtu", "NET-025": "mtu",
     "NET-027": "link-speed", "NET-028": "link-speed",
 }  # fmt: skip
 _THREADS = "remove OMP_NUM_THREADS from run.env in ipexctl.toml   (ipexctl config --show-origin)"
-_USED = frozenset((*_SLOW, *_OF_HOST, *_OF_LINK))
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why something is slow, in the words of the doctor's check."""
-
-    slug: str
-    check: str
-    title: str
-    evidence: str
-    fix: str
+_USED = frozenset((*_SLOW, *OF_HOST, *_OF_LINK))
 
 
 @dataclass(frozen=True)
@@ -226,9 +195,9 @@ class Placed:
 
 def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
     """Links first: they slow down every size, hosts only what is computed in between."""
-    used = [check for name, check in _known().items() if name in _USED]
+    used = [check for name, check in known_checks().items() if name in _USED]
     found = run(used, placed.with_rates(heard))
-    reasons = [(f.host, _reason(_OF_HOST[f.id], f)) for f in found if f.id in _OF_HOST]
+    reasons = [(f.host, reason_of(f)) for f in found if f.id in OF_HOST]
     reasons += _seen_by_ranks(placed, heard)
     hosts = [f for f in found if f.id == _SLOW_HOST]
     slow = {f.host for f in hosts}
@@ -241,14 +210,6 @@ def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
         if r.slug == "one-thread" and host not in slow
     )
     return (*_slow_links(found, len(placed.cluster.measured.links)), *parts)
-
-
-def _known() -> dict[str, Check]:
-    return {check.id: check for check in catalogue()}
-
-
-def _reason(slug: str, f: Finding) -> Reason:
-    return Reason(slug, f.id, f.title, f.evidence, str(f.fix))
 
 
 def _part(f: Finding, reasons: Iterable[Reason]) -> SlowPart:
@@ -267,7 +228,7 @@ def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
     facts = [f for f in found if f.id in _OF_LINK]
     slow = [f for f in found if f.id in _SLOW and f.id != _SLOW_HOST]
     for f in slow:
-        yield _part(f, (_reason(_OF_LINK[g.id], g) for g in facts if g.host in (f.host, "")))
+        yield _part(f, (reason_of(g, _OF_LINK) for g in facts if g.host in (f.host, "")))
     for f in facts if not slow else ():
         compared = _OF_LINK[f.id] == "link-speed" and links >= EQUALS
         if f.severity is not Severity.NOTE and not compared:
@@ -276,7 +237,7 @@ def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
 
 def _seen_by_ranks(placed: Placed, heard: Heard) -> Iterator[tuple[str, Reason]]:
     """What a host's ranks noticed while all computed."""
-    known, facts_of = _known(), placed.cluster.facts_of
+    known, facts_of = known_checks(), placed.cluster.facts_of
     machines = [f.boot_id for f in placed.cluster.hosts if f.boot_id]
     for host, ranks in placed.ranks.items():
         rates = [heard.rates[r] for r in ranks if r in heard.rates]
@@ -296,22 +257,21 @@ def _noticed(
     threads = max((r.threads or 0 for r in rates), default=0)
     if threads == 1 and cores and cores >= 2 * len(rates):
         yield "one-thread", "SOFT-018", f"1 thread in each rank, {cores} cores"
-    if paused := max((r.paused for r in rates if r.paused > PAUSED), default=0.0):
-        yield "cpu-quota", "CORE-003", f"paused for {paused:.0%} of the time"
-    elif not shared:
-        had = [(r.cpus, r.threads) for r in rates if r.cpus and r.threads]
+    seen = [r.pressure for r in rates]
+    slugs = [one[0] for one in noticed(seen)]
+    if not shared and "cpu-quota" not in slugs:
+        had = [(r.pressure.cpus, r.threads) for r in rates if r.pressure.cpus and r.threads]
         cpus, wanted = min(had, key=lambda one: one[0] / one[1], default=(1.0, 1))
         if cpus < STARVED * wanted:
             yield "busy", "LOAD-001", f"{wanted} threads got {cpus:.1f} CPUs"
-    if hot := max((r.heat for r in rates), default=0):
-        yield "throttled", "PWR-003", f"throttled {hot} times while it computed"
+    yield from noticed(seen)
 
 
 def _explained(
     placed: Placed, heard: Heard, reasons: Sequence[tuple[str, Reason]]
 ) -> Iterator[Finding]:
     """Slow hosts among too few equal ones to tell: those with a reason that the fastest lacks."""
-    about, rates = _known()[_SLOW_HOST], placed.rates(heard)
+    about, rates = known_checks()[_SLOW_HOST], placed.rates(heard)
     slugs: dict[str, set[str]] = {host: set() for host in rates}
     models: dict[str, list[str]] = {}
     for host, reason in reasons:

@@ -63,7 +63,9 @@ class Root(LazyGroup):
             "lab.cli:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS
         ),
         "bench": Entry(
-            "bench.command.cli:bench_app", "Measure how fast the hosts exchange data.", HOSTS
+            "bench.command.cli:bench_app",
+            "Measure all_reduce and the speed of models.",
+            HOSTS,
         ),
         "stacks": Entry(
             "install.command.cli:stacks",
@@ -180,6 +182,12 @@ def _asks_for_help() -> bool:
     return any(word in HELP for word in sys.argv)
 
 
+def _asks_for_json(args: list[str]) -> bool:
+    """For errors before Click reads the words. Those after a script are the script's own."""
+    own = args[: args.index("--")] if "--" in args else args
+    return "--json" in own and args[0] not in _PASTED
+
+
 def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[Setting, ...]:
     """Settings of a project that the user has not accepted, asked here if there is a terminal."""
     from ipexctl.local.accepted_settings import accept, proposal, withheld
@@ -199,7 +207,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
 def main() -> None:
     """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
     streams.prepare()
-    streams.errors_as_json = False
+    streams.errors_as_json = _asks_for_json(sys.argv[1:])
     try:
         try:
             _stand_somewhere()

@@ -231,6 +231,8 @@ class Agent:
 
     def close(self) -> None:
         self.channel.close()
+        if self._outbox:
+            self._outbox.close()
 
     def _write(self, header: Mapping[str, Any], body: bytes) -> None:
         try:
@@ -307,7 +309,7 @@ class Outbox:
 
     def __init__(self, channel: Channel, patience: float) -> None:
         self._channel, self._patience = channel, patience
-        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0
         self._since: float | None = None  # when the write began that has not ended
@@ -326,9 +328,12 @@ class Outbox:
             self._waiting += len(data)
         self._queue.put(data)
 
+    def close(self) -> None:
+        """The thread ends once it has written what waits."""
+        self._queue.put(None)
+
     def _write_all(self) -> None:
-        while True:
-            data = self._queue.get()
+        while (data := self._queue.get()) is not None:
             with self._lock:
                 self._since = time.monotonic()
             try:

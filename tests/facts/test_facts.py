@@ -13,7 +13,7 @@ from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.errors import HostFailed
 from ipexctl.facts import host_facts as of
-from ipexctl.facts import isa
+from ipexctl.facts import isa, reader
 from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, Node, Python
 from ipexctl.facts.reader import cpu_list
 from ipexctl.inventory.inventory import Host
@@ -27,6 +27,8 @@ from tests import made
 from tests.checks.hosts import GIB, clean, part, two_nodes
 from tests.facts.machines import AMX, AVX2, AVX512, MACHINES, V2, Machine, regular
 
+# of hosts that connect to each other, or found on this machine
+WITH_LISTENERS = {"NetFacts.name_servers", "NetFacts.open_ports", "NetFacts.range_port"}
 RECORDED = Path(__file__).parents[3] / "shared" / "machines"
 
 
@@ -50,6 +52,24 @@ def counts(facts: Facts) -> tuple[int, int, int, int, int]:
         len({c.socket for c in facts.cpu.cpus}),
         len(facts.nodes),
     )
+
+
+def test_a_host_sends_every_fact_that_is_declared(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that is spelled differently on both sides would never be read."""
+    missing: set[str] = set()
+    record = reader.record
+
+    def noted(kind: Any, raw: Any, **given: Any) -> Any:
+        known = [f for f in reader._fields(kind) if f.name not in given]
+        missing.update(f"{kind.__name__}.{f.key}" for f in known if raw and f.key not in raw)
+        return record(kind, raw, **given)
+
+    monkeypatch.setattr(reader, "record", noted)
+    monkeypatch.setattr(of, "record", noted)
+    probe(agent)
+    assert missing <= WITH_LISTENERS
 
 
 # --- machines of our own -------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def _golden() -> dict[str, str]:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_said_of_a_wrong_play(name: str, tmp_path: Path) -> None:
-    assert _said(name, tmp_path) == _golden()[name]
+    assert _said(name, tmp_path) == _golden()[name], "python -m tests.plays.test_errors"
 
 
 def test_each_error_has_a_place_and_fits_a_screen() -> None:

@@ -18,7 +18,8 @@ PACKAGE = Path(__file__).parents[2] / "ipexctl"
 PURE = tuple(
     f"ipexctl.{name}"
     for name in """
-    base bench.allreduce_options bench.allreduce_result
+    base bench.allreduce_options bench.allreduce_result bench.host_reasons
+    bench.models_options bench.models_result
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files user_code
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.plan

@@ -27,7 +27,8 @@ def test_no_two_modules_have_one_name() -> None:
 @pytest.mark.parametrize("top", ["ipexctl", "tests"])
 def test_no_folder_has_too_many_files(top: str) -> None:
     counted = Counter(p.parent for p in (ROOT / top).rglob("*.py"))
-    assert [str(folder) for folder, n in counted.items() if n > FILES] == []
+    full = [f"{path}: {n} Python files" for path, n in counted.items() if n > FILES]
+    assert full == [], f"at most {FILES} with __init__.py; make a folder in it"
 
 
 def test_no_function_is_too_long_but_those_that_declare_options() -> None:

@@ -174,9 +174,12 @@ def test_ranks_that_the_run_does_not_have_are_refused():
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (86, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gb/s  mem 50..80 % (node02)"),
-        (79, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gb/s  mem 50..80 %"),
-        (60, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gb/s"),
+        (
+            89,
+            " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gbit/s  mem 50..80 % (node02)",
+        ),
+        (82, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gbit/s  mem 50..80 %"),
+        (63, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gbit/s"),
         (40, " 12 s  3 of 4 ranks up  1 done"),
         (12, " 12 s  3 of "),
     ],

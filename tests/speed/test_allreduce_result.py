@@ -20,7 +20,7 @@ from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.measurements import Link, Losses, Measured
 from ipexctl.facts.system_facts import Load, Power
-from ipexctl.in_ranks import allreduce_bench
+from ipexctl.in_ranks import allreduce_bench, host_pressure
 from tests import made
 
 NAMES = ("n1", "n2", "n3", "n4")
@@ -266,11 +266,12 @@ def test_both_sides_agree_on_the_mark_and_on_the_sizes() -> None:
 
 
 def test_what_the_kernel_counts_here_is_a_number_or_unknown() -> None:
-    assert allreduce_bench.throttled_seconds() is None or allreduce_bench.throttled_seconds() >= 0
-    assert allreduce_bench.heat() is None or allreduce_bench.heat() >= 0
-    assert allreduce_bench.available() > 0
-    assert allreduce_bench.since(5, None) is None
-    assert allreduce_bench.since(5, 3) == 2
+    assert host_pressure.available() > 0
+    assert host_pressure.since(5, None) is None
+    assert host_pressure.since(5, 3) == 2
+    found = host_pressure.Pressure().found()
+    assert {type(value) for value in found.values()} <= {int, float, type(None)}
+    assert found["seconds"] > 0 and 0 <= (found["others"] or 0) <= 1
 
 
 # --- what is printed -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from ipexctl.base.sizes import bits, duration
+from ipexctl.base.sizes import bit_rate, duration
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.outcome.outcome import Load, Tally
 from ipexctl.run.output.merge_lines import Group, ranges
@@ -153,7 +153,7 @@ def _loads(tally: Tally, room: int) -> str:
     mems = sorted((m, host) for host, load in tally.loads if (m := _memory(load)) is not None)
     nets = [load.net for _, load in tally.loads if load.net is not None]
     parts = [f"  cpu {_span(min(tally.busy), max(tally.busy))}"] if tally.busy else []
-    parts += [f"  net {bits(max(nets))}"] if nets else []
+    parts += [f"  net {bit_rate(8 * max(nets))}"] if nets else []
     parts += [f"  mem {_span(mems[0][0], mems[-1][0])}"] if mems else []
     parts += [f" ({mems[-1][1]})"] if len(mems) > 1 else []
     while parts and sum(map(len, parts)) > room:
