@@ -39,7 +39,9 @@ def prepare_on(
     """The questions go with the agent: two round trips less."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
     facts_asked = replace(
-        question(root, listen=False, env=env, load=False), fork="run.stand_by.begin"
+        question(root, listen=False, env=env, load=False),
+        fork="run.stand_by.begin",
+        also=("shelf.shelf_worker.work",) * bool(options.checkpoints),
     )
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
