@@ -41,6 +41,7 @@ def prepare_on(
     facts_asked = replace(
         question(root, listen=False, env=env, load=False),
         fork="restart.attempts.begin" if options.restarts else "run.stand_by.begin",
+        also=("shelf.shelf_worker.work",) * bool(options.checkpoints),
     )
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}

@@ -378,6 +378,7 @@ SUPERVISOR = """
     run.stand_by run.guardian run.supervisor run.health_sampler run.traffic run.rank_sockets
     run.rank_progress run.rank_look run.mpirun_bootstrap run.host_programs run.control run.watchers
     rank.rank_wrapper rank.socket_table run_files.run_folders run_files.journal
+    shelf.shelf_link shelf.shelf_messages shelf.publication shelf.checkpoint_rules
     hub.host_paths hub.stall hub.hub hub.judge hub.mpi_launch hub.host_reports
     connection.tcp_retries connection.hub_link connection.link_stream connection.link_thread
     connection.peer_tls connection.tls_channel

@@ -18,6 +18,8 @@ LOOK = 0.25  # seconds between looks at the clock
 AT_ONCE = 256  # events processed before orders and facts are sent
 STOP_WAIT = 8.0  # seconds for the last messages of the other hosts
 LAST_WORD = 2.0  # seconds for the hub to receive the last message
+LAST_LOOKS = 8.0  # seconds for hosts to find what ranks wrote last: four looks
+LAST_COPY = 60.0  # seconds for it to be copied
 GONE = 2.0  # seconds until a host counts as lost once another sign says so
 ENDED = "the supervisor of the run was killed there, or the host shut down"
 
@@ -44,6 +46,8 @@ class Hub:
         self.next_look = 0.0
         self.doubts = {}  # host -> since when the watcher does not reach it, and why
         self.over_sent = False
+        self.over_since = None
+        self.hurried = False  # asked to end while the last checkpoint is copied
         self.swept = {}  # host -> processes that would not go
         self.all_swept = threading.Event()
 
@@ -99,7 +103,16 @@ class Hub:
             self.look_at_hosts(now)
         self.judge.tick(now)
         self.checkpoints.begin(now)
-        self.pass_on()
+        self.pass_on(self.has_ended(now))
+
+    def has_ended(self, now):
+        """A run that ended well waits for the copies of its last checkpoint."""
+        copies = self.supervisor.plan.get("checkpoints") and self.judge.all_well()
+        if not (self.judge.over and copies) or self.hurried:
+            return bool(self.judge.over)
+        self.over_since = self.over_since or now
+        waits = now - self.over_since
+        return waits > LAST_COPY or (waits > LAST_LOOKS and self.checkpoints.is_idle())
 
     def waiting(self):
         found = []
@@ -121,6 +134,7 @@ class Hub:
         else:
             if is_failure(event):
                 self.blame(host, now)
+            self.hurried = self.hurried or event.get("event") == "stop"
             self.judge.take(host, event, now)
 
     def take_checkpoint(self, host, event, now):
@@ -147,6 +161,7 @@ class Hub:
                     self.judge.host_lost(other, CUT, now)
 
     def take_request(self, header, now):
+        self.hurried = self.hurried or "interrupt" in header
         if "interrupt" in header:
             self.judge.ask_to_end(header["interrupt"], header["seconds"], now)
         elif "doubt" in header:
@@ -175,19 +190,19 @@ class Hub:
                 else:
                     del self.doubts[host]  # only the watcher does not reach it
 
-    def pass_on(self):
+    def pass_on(self, ended):
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []
         orders, self.checkpoints.orders = orders + self.checkpoints.orders, []
         facts, self.checkpoints.facts = facts + self.checkpoints.facts, []
-        if self.judge.over and not self.over_sent:
+        if ended and not self.over_sent:
             well = self.judge.all_well()
             facts.append({"event": "over", "why": self.judge.over, "well": well})
         for host, order in orders:
             self.send(host, order)
         if facts:
             self.publish(facts)
-        if self.judge.over and not self.over_sent:
+        if ended and not self.over_sent:
             self.over_sent = True
             self.supervisor.stopped = self.judge.over
             self.tell_all({"stop": True, "why": self.judge.over})

@@ -133,6 +133,11 @@ class Publication:
                 self.try_again(self.current, now)
             self.current = None
 
+    def is_idle(self):
+        """Nothing is copied, and no host has to answer."""
+        waits = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
+        return not (self.current or waits)
+
     # -- what follows --
 
     def begin(self, now):

@@ -4,6 +4,7 @@ A process of its own at the lowest priority: hashing and TLS would delay the sup
 forked before the supervisor has threads, and ends with it.
 """
 
+import importlib
 import os
 import socket
 import time
@@ -39,8 +40,8 @@ def start(asked, run_folder):
 
 def nurse(asked, folder, link):
     """Start another one where it was killed, for lack of memory say."""
-    from ipexctl.remote.shelf import shelf_worker
-
+    # by name: hosts get it only for such a run (run/prepare_hosts.py)
+    shelf_worker = importlib.import_module("ipexctl.remote.shelf.shelf_worker")
     parent = os.getpid()
     worker = shelf_worker.Worker(asked, folder, link)
     while True:

@@ -34,17 +34,15 @@ class Worker:
         self.shelf = Shelf(folder)
         self.link = link
         self.before = {}  # name -> its stamp at the last look
-        # name -> the stamp that the hub knows, or that was there at the start
-        self.told = {}  # type: dict[str, str]
+        self.told = {}  # name -> the stamp that the hub knows
         self.sought = {}  # name -> looks until the hub is told that it is not here
         self.waiting = {}  # name -> [step, bytes, when it was written, why it is not copied]
         self.ready = []  # names as the hub was told that they are finished
         self.written = None  # as `waiting` is in the file
         self.pending = []  # parts of the checkpoint that is being copied
         self.number = 0  # of that
-
         found = checkpoint_files.found_in(self.folder, self.patterns)
-        self.told.update((name, checkpoint_files.stamp(f)) for name, f in found.items() if f)
+        self.old = {name: checkpoint_files.stamp(files or {}) for name, files in found.items()}
 
     def work(self):
         try:
@@ -88,6 +86,7 @@ class Worker:
     def look(self):
         found = checkpoint_files.found_in(self.folder, self.patterns)
         stamps = {name: checkpoint_files.stamp(files or {}) for name, files in found.items()}
+        found = {name: f for name, f in found.items() if self.old.get(name) != stamps[name]}
         for name in sorted(found, key=lambda one: last_change(found[one])):
             if self.told.get(name) != stamps[name]:
                 self.look_at(name, found[name] or {}, stamps[name], found[name] is None)

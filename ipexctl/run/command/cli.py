@@ -85,12 +85,14 @@ def run(
         from ipexctl.run.script.gradient_compression import check_printed
 
         check_printed(options.compress)
-        if options.restarts:
-            raise InputError(
-                "--restarts cannot be combined with --print-cmd",
-                hint="leave one of them out",
-                slug="options-conflict",
-            )
+        for option, given in (("--restarts", options.restarts), ("--resume", options.resume)):
+            if given:
+                raise InputError(
+                    f"{option} cannot be combined with --print-cmd",
+                    why="the printed script knows nothing of other attempts",
+                    hint="leave one of them out",
+                    slug="options-conflict",
+                )
         made = as_script(target, options, left_out(_forwarded(options)))
         streams.check_spells(made)
         print(made, end="")
