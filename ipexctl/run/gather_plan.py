@@ -18,7 +18,8 @@ from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import each, prepare_on
-from ipexctl.run.run import checked, choice_of, networked, new_run_id, plan_of
+from ipexctl.run.run import checked, choice_of, new_run_id
+from ipexctl.run.run_plan import networked, plan_of, with_shares
 from ipexctl.run.run_script import script_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def planned(target: Target, options: RunOptions) -> Planned:
         on_network, networks = networked(fleet, [*nodes.values()], options, script, target.note)
         spares = start_keepers.spares_of(options, fleet.hosts)
         first = [node for node in on_network if node.host not in spares]
-        plan = plan_of(first, options, script, held, run_id)
+        shared = with_shares(fleet, first, options, script, target.note)
+        plan = plan_of(shared, options, script, held, run_id)
         line_filter.check(chosen, plan)
         used = {host.host for host in plan.hosts}
         those = [node for node in nodes.values() if node.host.name in used]

@@ -21,7 +21,7 @@ from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import project_of
 from ipexctl.local.settings import load
 from ipexctl.machines.fleet import Fleet, beside
-from ipexctl.machines.suggested_commands import other_pythons, spelled
+from ipexctl.machines.suggested_commands import command, other_pythons, spelled
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
@@ -32,11 +32,12 @@ from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.outcome import Kept, Left, LeftOut, RunResult, kept_plan, result_document
 from ipexctl.run.outcome.run_state import without_colour
-from ipexctl.run.plan import interface_choice, launch_plan, mpi
+from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.plan.launch_plan import Node
 from ipexctl.run.plan.run_options import STALL_ACTIONS, RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on
+from ipexctl.run.run_plan import networked, plan_of, request_of, with_shares
 from ipexctl.run.run_script import Script, script_of
 from ipexctl.run.script import gradient_compression
 from ipexctl.run.watch import fetch_outputs
@@ -44,14 +45,12 @@ from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.shipped_tables import failures
-from ipexctl.user_code.frameworks import Frameworks
 
 CONCLUDED = 10.0  # seconds for a host to write it down
 
 if TYPE_CHECKING:
     from ipexctl.blobs.peer_certificates import Keys
     from ipexctl.machines.agent import Agent
-    from ipexctl.run.network.network_choice import NetworkChoice
     from ipexctl.run.watch.session import Session
     from ipexctl.run.watch.start_request import Orders
 
@@ -128,7 +127,7 @@ class _Run:
             self.painter.note(text)
         with trace.span("plan"):
             nodes = self._networked(nodes)
-            first = [node for host, node in nodes.items() if host not in spares]
+            first = self._shared([node for host, node in nodes.items() if host not in spares])
             plan = self._plan(first, self.options)
         for one in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {one.name}: {one}")
@@ -151,7 +150,7 @@ class _Run:
         orders = self._orders(plan, keys, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
             cwd = {host.name: sent[host].cwd for host in (*used, *spares)}
-            those = [nodes[host] for host in (*used, *spares)]
+            those = self._shared([nodes[host] for host in (*used, *spares)])
             orders = start_keepers.kept_going(self.fleet, orders, those, cwd, self._plan)
         with trace.span("run"):
             result = session.drive(orders, {h.name: (agents[h], sent[h].cwd) for h in used})
@@ -165,7 +164,9 @@ class _Run:
             self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
-        result = replace(result, kept=kept, again=again, left_out=left)
+        result = replace(result, kept=kept, again=again, left_out=left).spelled(
+            lambda name: command(self.fleet.target, name, self.fleet.root)
+        )
         record.keep("result.json", result_document(result, failures))
         if not self.options.trial:
             self._conclude(result, sent)
@@ -199,9 +200,11 @@ class _Run:
             each(self.fleet, lay_out, list(works), typed=self.script.typed)
 
     def _networked(self, nodes: Mapping[Host, Node]) -> dict[Host, Node]:
-        note, each_of = self.painter.note, list(nodes.values())
-        found = networked(self.fleet, each_of, self.options, self.script, note)[0]
-        return {node.host: node for node in found}
+        asked = (self.options, self.script, self.painter.note)
+        return {node.host: node for node in networked(self.fleet, [*nodes.values()], *asked)[0]}
+
+    def _shared(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        return with_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
 
     def _further(self, result: RunResult | Left) -> RunResult | Left:
         from ipexctl.run.follow_attempts import Attempts
@@ -437,56 +440,6 @@ def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
 
 def _dest(options: RunOptions) -> Path | None:
     return Path(options.dest) if options.dest else None
-
-
-def networked(
-    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
-    note: Callable[[str], None],
-) -> tuple[Sequence[Node], NetworkChoice | None]:  # fmt: skip
-    """The hosts with the network that their ranks use; None: there is no other one."""
-    named = {*options.env, *options.secret_env}
-    if not interface_choice.may_choose(nodes, named):
-        return nodes, None
-    from ipexctl.run.network import measure_networks
-
-    found = measure_networks.choose(fleet, nodes, request_of(options, script), note)
-    return (found.nodes(nodes) if found else nodes), found
-
-
-def plan_of(
-    nodes: Sequence[Node],
-    options: RunOptions,
-    script: Script,
-    held: Mapping[str, tuple[Held, ...]],
-    run_id: str,
-) -> LaunchPlan:
-    from ipexctl.run.plan import rank_capacity
-
-    plan = launch_plan.plan(nodes, request_of(options, script), run_id)
-    facts = {node.host.name: node.facts for node in nodes}
-    plan = rank_capacity.checked(plan, facts, force=options.force)
-    notes = gradient_compression.notes(options.compress, plan)
-    plan = replace(plan, notes=(*plan.notes, *notes), restarts=options.restarts)
-    if options.data:
-        from ipexctl.data import data
-
-        plan = data.planned(plan, held, options.data, options.env)
-    mpi.check_launcher(options.launcher, plan.mpi)
-    return plan
-
-
-def request_of(options: RunOptions, script: Script) -> RunRequest:
-    return RunRequest(
-        argv=script.argv,
-        n=options.n,
-        ppn=options.ppn,
-        env=tuple(options.env.items()),
-        ports=options.ports,
-        secret=tuple(options.secret_env),
-        frameworks=script.frameworks or Frameworks(),
-        roots=script.roots,
-        compress=options.compress,
-    )
 
 
 def new_run_id() -> str:

@@ -22,7 +22,7 @@ from ipexctl.run.network.network_choice import ROUTED, Candidates, candidates, c
 from ipexctl.run.plan import interface_choice
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run import networked
+from ipexctl.run.run_plan import networked
 from tests import made
 from tests.refused import refused
 
@@ -398,3 +398,26 @@ def test_interfaces_of_practice_hosts_have_rates_of_their_own(rate, rates):
 def test_other_rates_are_refused(spec, slug):
     with refused(slug):
         LabSpec(hosts=(spec,)).checked()
+
+
+# --- the user has chosen --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rates", "env", "name"),
+    [
+        ({ETH0: 94, ETH1: 940}, {"GLOO_SOCKET_IFNAME": "eth0"}, "eth1"),
+        ({ETH0: 94, ETH1: 940}, {"GLOO_SOCKET_IFNAME": "eth1"}, ""),
+        ({ETH0: 94, ETH1: 100}, {"GLOO_SOCKET_IFNAME": "eth0"}, ""),
+        ({}, {"GLOO_SOCKET_IFNAME": "eth0"}, ""),
+    ],
+)
+def test_a_faster_network_than_the_chosen_one_is_known_from_earlier_runs(
+    file, monkeypatch, rates, env, name
+):
+    monkeypatch.setattr(rate_cache, "rates_file", lambda: file)
+    if rates:
+        rate_cache.remember(file, found().mark, rates, complete=True)
+    request = RunRequest(("t.py",), env=tuple(env.items()))
+    said = measure_networks.faster(two(), request)
+    assert said.startswith(name) and bool(said) is bool(name)

@@ -5,6 +5,7 @@ A sheet has what does not depend on who else takes part: run/restart/host_sheets
 
 import posixpath
 
+SHARE = "IPEXCTL_SHARE"
 N = "{n}"  # in mpirun's words: the number of ranks
 
 
@@ -36,6 +37,7 @@ def compose(common, sheets, attempt, checkpoint=""):
         asked["hub"] = first["asked"]["host"]
         asked["machinefile"] = "".join(sheet["line"] for sheet in sheets)
         asked["starts"] = [mpirun] if mpirun else [row["starter"]]
+    share_out([rank["env"] for asked, _ in made for rank in asked["ranks"]])
     about = dict(common["about"], hosts=[s["asked"]["host"] for s in sheets], ranks=world)
     for asked, _ in made:
         asked["about"] = dict(about, attempt=attempt)
@@ -47,6 +49,14 @@ def compose(common, sheets, attempt, checkpoint=""):
         shown=shown(common, sheets, facts),
     )
     return [(asked["host"], asked) for asked, _ in made]
+
+
+def share_out(envs):
+    """The parts of the global batch add to 1 for the ranks that take part."""
+    total = sum(float(env[SHARE]) for env in envs if SHARE in env)
+    for env in envs:
+        if SHARE in env:
+            env[SHARE] = "%.12g" % (float(env[SHARE]) / total)
 
 
 def moved(word, base, facts):

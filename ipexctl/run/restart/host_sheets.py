@@ -80,7 +80,7 @@ def _common(plan: LaunchPlan, orders: Orders, resumed: str) -> dict[str, Any]:
         "run_id": orders.run_id,
         "about": dict(orders.about),
         "of_all": orders.of_all(),
-        "shown": {name: shown[name] for name in ("argv", "mpi")},
+        "shown": {name: shown[name] for name in ("argv", "mpi", "ddp", "faster")},
         "varies": rank_variables.VARIES,
         "resume": list(resume_words(orders.options.resume_arg, "{checkpoint}")),
         "resumed": resumed,
