@@ -32,13 +32,13 @@ def run(call, command, variables, timeout):
     return out.decode("utf-8", "replace")
 
 
-def start(command, variables, log):
+def start(command, variables, log, stdin=subprocess.DEVNULL):
     try:
         return subprocess.Popen(
             command,
             env=variables,
             cwd="/",
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=log,
             preexec_fn=start_process_group,

@@ -8,6 +8,7 @@ from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.run.jobs.logs import kept_elsewhere
 from ipexctl.run.jobs.ps import NEWEST, find, noted, reached
@@ -59,6 +60,7 @@ def attach(
                 painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
             for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
                 painter.output(name, rank, texts, 0)
+            result = result.spelled(lambda name: command(target, name, root))
             painter.result(result)
             return result
         finally:

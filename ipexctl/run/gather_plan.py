@@ -17,7 +17,7 @@ from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import each, prepare_on
-from ipexctl.run.run import checked, choice_of, networked, new_run_id, plan_of
+from ipexctl.run.run import checked, choice_of, networked, new_run_id, plan_of, with_shares
 from ipexctl.run.run_script import script_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def planned(target: Target, options: RunOptions) -> Planned:
             typed=script.typed,
         )
         on_network, networks = networked(fleet, [*nodes.values()], options, script, target.note)
-        plan = plan_of(on_network, options, script, held, run_id)
+        shared = with_shares(fleet, on_network, options, script, target.note)
+        plan = plan_of(shared, options, script, held, run_id)
         line_filter.check(chosen, plan)
         used = {host.host for host in plan.hosts}
         those = [node for node in nodes.values() if node.host.name in used]

@@ -21,7 +21,7 @@ from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import project_of
 from ipexctl.local.settings import load
 from ipexctl.machines.fleet import Fleet, beside
-from ipexctl.machines.suggested_commands import other_pythons, spelled
+from ipexctl.machines.suggested_commands import command, other_pythons, spelled
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
@@ -45,6 +45,7 @@ from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.shipped_tables import failures
 from ipexctl.user_code.frameworks import Frameworks
+from ipexctl.user_code.source import SHARE
 
 CONCLUDED = 10.0  # seconds for a host to write it down
 
@@ -162,7 +163,9 @@ class _Run:
             self.fleet.remember(_states(result), "run")
         kept = self._kept(result, plan, record, sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
-        result = replace(result, kept=kept, again=again, left_out=left)
+        result = replace(result, kept=kept, again=again, left_out=left).spelled(
+            lambda name: command(self.fleet.target, name, self.fleet.root)
+        )
         record.keep("result.json", result_document(result, failures))
         if not self.options.trial:
             self._conclude(result, sent)
@@ -176,7 +179,8 @@ class _Run:
             self.painter.note(note)
 
     def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
-        nodes = networked(self.fleet, nodes, self.options, self.script, self.painter.note)[0]
+        asked = (self.options, self.script, self.painter.note)
+        nodes = with_shares(self.fleet, networked(self.fleet, nodes, *asked)[0], *asked)
         return plan_of(nodes, self.options, self.script, self.held, self.run_id)
 
     def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
@@ -420,6 +424,19 @@ def networked(
     return (found.nodes(nodes) if found else nodes), found
 
 
+def with_shares(
+    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
+    note: Callable[[str], None],
+) -> Sequence[Node]:  # fmt: skip
+    """The hosts with their ranks' parts of the global batch, if the script asks for them."""
+    asks = any(source.reads_share for source in script.sources)
+    if not asks or SHARE in {*options.env, *options.secret_env}:
+        return nodes
+    from ipexctl.run.shares import measure_speeds
+
+    return measure_speeds.with_shares(fleet, nodes, request_of(options, script), note)
+
+
 def plan_of(
     nodes: Sequence[Node],
     options: RunOptions,
@@ -434,6 +451,10 @@ def plan_of(
     plan = rank_capacity.checked(plan, facts, force=options.force)
     notes = gradient_compression.notes(options.compress, plan)
     plan = replace(plan, notes=(*plan.notes, *notes))
+    if interface_choice.is_chosen(nodes, {*options.env, *options.secret_env}):
+        from ipexctl.run.network import measure_networks
+
+        plan = replace(plan, faster=measure_networks.faster(nodes, request_of(options, script)))
     if options.data:
         from ipexctl.data import data
 

@@ -25,6 +25,7 @@ GROUP_CALLS = frozenset(
 # what exchanges gradients itself: the last part of the name that is called
 SHARD_CALLS = {"fully_shard": "FSDP", "FullyShardedDataParallel": "FSDP", "FSDPStrategy": "FSDP",
                "DeepSpeedStrategy": "DeepSpeed"}  # fmt: skip
+WRAP = frozenset({"accelerate", "transformers", "lightning"})  # models in DDP, where nothing else
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
 
@@ -35,6 +36,7 @@ class Frameworks:
     used: frozenset[str] = frozenset()  # values of IMPORTED
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
     instead_of_ddp: frozenset[str] = frozenset()  # DeepSpeed, FSDP: exchanges the gradients
+    ddp: bool = False  # the gradients go through DistributedDataParallel
     grouped: bool = False  # some call in it joins ranks
     trains: bool = False  # some call in it trains a model
 
@@ -52,10 +54,13 @@ def of_run(sources: Iterable[Source], argv: Sequence[str], env: Mapping[str, str
     trainer = any(name.endswith("Trainer") for name in called)
     asked |= {*_asked_by_words(argv), *_asked_by_variables(env)}
     own = {*_called_by_itself(called, used), *_strategies(sources)}
+    wrapped = "DistributedDataParallel" in called
+    instead = frozenset[str]() if wrapped else asked | own
     return Frameworks(
         frozenset(used),
         asked,
-        frozenset() if "DistributedDataParallel" in called else asked | own,
+        instead,
+        ddp=wrapped or (bool(used & WRAP) and not instead),
         grouped=trainer or bool(called & GROUP_CALLS),
         trains=trainer or bool(called & {"backward", "fit", "train"}),
     )

@@ -7,6 +7,7 @@ from ipexctl.quick_dataclass import dataclass
 Value = bool | int | str | None  # of a keyword: None where only the run will know it
 
 SPAWN = "torch.multiprocessing.spawn"
+SHARE = "IPEXCTL_SHARE"  # a variable: the rank's part of the global batch
 SHARDING = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}  # of TrainingArguments, of the command line
 
 
@@ -77,5 +78,6 @@ class Source:
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
     gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line
     loopback: tuple[tuple[str, int], ...] = ()  # what sets the rendezvous to it; the line
+    reads_share: bool = False  # the variable IPEXCTL_SHARE
     own_cuda: bool = False  # a class here has a method cuda() of its own
     error: tuple[str, int] | None = None  # why the local Python cannot parse it, and the line

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from ipexctl.user_code.python_file import Called, PythonFile, literal_of, text_of
 from ipexctl.user_code.source import (
     SHARDING,
+    SHARE,
     SPAWN,
     Call,
     Command,
@@ -84,8 +85,15 @@ def _source(path: str, file: PythonFile) -> Source:
         sharding=frozenset(_sharding(file)),
         gpu=tuple((words, call.line) for call in sure if (words := _of_gpu(file, call))),
         loopback=tuple(sorted(_loopback(file, sure), key=lambda found: found[1])),
+        reads_share=_reads(file, SHARE),
         own_cuda=any(getattr(part, "name", "") == "cuda" for part in file.class_parts()),
     )
+
+
+def _reads(file: PythonFile, name: str) -> bool:
+    """Does it name the variable other than to set it?"""
+    named = sum(isinstance(node, ast.expr) and text_of(node) == name for node in file.nodes)
+    return named > sum(one.name == name for one in file.variables())
 
 
 def _imports(file: PythonFile) -> Iterator[Import]:

@@ -92,7 +92,7 @@ EXAMPLES = {
         "ipexctl support bert --logs              # add a run and its last lines",
     ),
     "why": (
-        "ipexctl why bert                        # which rank hangs, and where",
+        "ipexctl why bert                        # which rank hangs, or is slow",
         "ipexctl why @last --json",
     ),
     "fetch": (

@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -61,17 +62,19 @@ def best(work, seconds):
         if now > end and turn:
             return least
 
-def product(torch, dtype, seconds):
+def sized(torch, dtype):
     size = 256
     while True:  # the largest product that takes some hundredths of a second
         a = torch.ones(size, size, dtype=dtype)
         b = torch.ones(size, size, dtype=dtype)
         took = best(lambda: torch.mm(a, b), 0)
         if took > 0.004 or size >= 8192:
-            break
+            return a, b, 2e-9 * size ** 3, took
         size *= 2
-    took = min(took, best(lambda: torch.mm(a, b), seconds))
-    return 2.0 * size ** 3 / took / 1e9
+
+def product(torch, dtype, seconds):
+    a, b, work, took = sized(torch, dtype)
+    return work / min(took, best(lambda: torch.mm(a, b), seconds))
 
 def available():
     try:
@@ -88,12 +91,27 @@ def copied(torch, seconds):
     a, b = torch.ones(count), torch.empty(count)
     return 8.0 * count / best(lambda: b.copy_(a), seconds) / 1e9
 
+def steady(torch, seconds):  # on average, with the pauses that a control group's limit makes
+    a, b, work, _ = sized(torch, torch.float32)
+    told({"status": "ready"})
+    sys.stdin.readline()
+    began, turns, took = time.perf_counter(), 0, 0.0
+    while took < seconds:
+        torch.mm(a, b)
+        turns += 1
+        took = time.perf_counter() - began
+    return work * turns / took
+
 def told(out):
     sys.stdout.flush()
     print("\nMARK" + json.dumps(out), flush=True)
 
 out = {"status": "no-torch", "amx": amx(), "cpuinfo_mounted": mounted()}
-told(out)
+asked = json.loads(os.environ.get("IPEXCTL_SPEED", "null"))
+if asked is None:
+    told(out)
+elif asked["cpus"]:
+    os.sched_setaffinity(0, asked["cpus"])
 try:
     import torch
 except ImportError as e:
@@ -104,6 +122,10 @@ except ImportError as e:
 threads = int(os.environ["OMP_NUM_THREADS"])
 torch.set_num_threads(threads)
 out.update(status="ok", torch=torch.__version__, threads=threads)
+if asked is not None:
+    with torch.inference_mode():
+        told({"status": "ok", "fp32": steady(torch, asked["seconds"])})
+    os._exit(0)
 with torch.inference_mode():
     try:
         with torch.backends.mkldnn.verbose(1):  # oneDNN says on stdout what it has chosen
@@ -128,15 +150,49 @@ def op_host(call, args):
         place = os.path.join("envs", os.path.basename(used)) if used else "current"
         installed = os.path.join(root_folder.checked(root), place, "bin", "python")
         python = installed if os.path.exists(installed) else python
-    env = dict(os.environ)
-    env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(max(1, int(args.get("threads") or 1)))
-    env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    command, env = [python, "-I", "-c", CHILD], _environment(args)
     try:
-        out = child_processes.run(call, [python, "-I", "-c", CHILD], env, args.get("timeout", 60))
+        out = child_processes.run(call, command, env, args.get("timeout", 60))
     except Failure as e:
         late = "in time" in e.what
         return {"status": "late" if late else "failed", "why": (e.what + "\n" + e.why)[-2000:]}
     return _result_of(out)
+
+
+def op_speed(call, args):
+    """{python, threads, cpus, seconds} -> {status, fp32, why}: of all these threads together.
+
+    Emits `ready` once torch is loaded, and begins when it hears of it: all hosts at the same time.
+    """
+    asked = json.dumps({"cpus": args["cpus"], "seconds": args["seconds"]})
+    command, env = (
+        [args["python"], "-I", "-c", CHILD],
+        dict(_environment(args), IPEXCTL_SPEED=asked),
+    )
+    process = child_processes.start(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
+    with child_processes.ends_with(call, process):
+        found = _next_of(process)
+        if found["status"] == "ready":
+            call.emit({"event": "ready"})
+            call.recv()
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            found = _next_of(process)
+    return found
+
+
+def _next_of(process):
+    for line in process.stdout:
+        if line.startswith(MARK.encode("ascii")):
+            return json.loads(line[len(MARK) :].decode("ascii"))
+    return {"status": "failed", "why": "the child said nothing"}
+
+
+def _environment(args):
+    env = dict(os.environ)
+    env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(max(1, int(args.get("threads") or 1)))
+    env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    return env
 
 
 def _result_of(out):

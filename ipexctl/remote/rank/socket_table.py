@@ -25,11 +25,13 @@ HEAD = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=xxxB48xI4x")  # struct inet_diag_req: what is asked, in which states
 MESSAGE = struct.Struct("=BBBBHH16s16s12x4xIIII")  # struct inet_diag_msg; ports are big-endian
 COUNTERS = struct.Struct("=QQ")
+BUSY = 168  # tcpi_busy_time, then tcpi_rwnd_limited, in microseconds: since Linux 4.10
 UNACKED, LAST_ACK = 24, 56  # segments that were sent; milliseconds since the other end answered
 # sent, received: None where the kernel does not count them; waiting: bytes that the program has not
-# read, and that the other end has not acknowledged; unanswered: for how many seconds
+# read, and that the other end has not acknowledged; unanswered: for how many seconds; busy: seconds
+# in which data was on its way and the other end had room for it, None where that is not counted
 Connection = collections.namedtuple(
-    "Connection", "key uid inode sent received state retries waiting unanswered"
+    "Connection", "key uid inode sent received state retries waiting unanswered busy"
 )
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 BUFFER = 4 << 20  # bytes of messages about closed sockets that may wait, if the kernel allows it
@@ -95,7 +97,7 @@ def read(data):
     family, state, timer, retries, here, there, own, other, *rest = MESSAGE.unpack_from(data)
     unread, unsent, uid, inode = rest
     key = (text(family, own), socket.ntohs(here), text(family, other), socket.ntohs(there))
-    sent = received = None
+    sent = received = busy = None
     repeats = retries if timer == AGAIN else 0
     unanswered = 0.0
     at = MESSAGE.size
@@ -109,9 +111,13 @@ def read(data):
                 unanswered = 2.0**repeats - 1
             elif struct.unpack_from("=I", data, at + 4 + UNACKED)[0]:
                 unanswered = struct.unpack_from("=I", data, at + 4 + LAST_ACK)[0] / 1000.0
+            if size - 4 >= BUSY + COUNTERS.size:
+                in_all, no_room = COUNTERS.unpack_from(data, at + 4 + BUSY)
+                busy = (in_all - no_room) * 1e-6
         at += (size + 3) & ~3
     waiting = (unread, unsent)
-    return Connection(key, uid, inode, sent, received, state, repeats, waiting, unanswered)
+    counts = (sent, received, state, repeats, waiting, unanswered, busy)
+    return Connection(key, uid, inode, *counts)
 
 
 def text(family, address):

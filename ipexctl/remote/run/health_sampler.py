@@ -44,6 +44,7 @@ class Sampler:
             time.sleep(EVERY)
             sample = self.sample()
             self.call.emit(sample)
+            self.call.pace.add(sample["cpu"])
             for rank, seconds in sample["stopped"].items():
                 if seconds >= self.call.lease:
                     frozen = {"event": "frozen", "rank": int(rank), "seconds": seconds}

@@ -80,10 +80,11 @@ def op_plan(call, h):
 
 
 def op_why(call, h):
-    """{root, journal, run_id} -> {alive, quiet, computes, look, plan, ends}: what its ranks do.
+    """{root, journal, run_id} -> {alive, quiet, computes, look, pace, plan, ends}
 
     `alive`: whether its supervisor answers; `quiet`: seconds without progress; `computes`: whether
-    a rank here uses its CPUs for more than waiting; `ends`: of ranks of the run.
+    a rank here uses its CPUs for more than waiting; `look`: what its ranks do; `pace`: the same
+    of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
     """
     run, root = run_folders.run_id(h), root_folder.existing(h["root"])
     path = journal.path_of(os.path.join(root, "runs", run), h["journal"])
@@ -95,6 +96,7 @@ def op_why(call, h):
         "quiet": said.get("quiet", 0.0),
         "computes": said.get("computes") is True,
         "look": said.get("look"),
+        "pace": said.get("pace") or next((r["pace"] for r in records if "pace" in r), None),
         "plan": go[-1]["plan"] if go else None,
         "ends": [end for record in records for end in rank_end(record.get("fact"))],
     }

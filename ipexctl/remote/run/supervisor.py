@@ -20,6 +20,7 @@ from ipexctl.remote.run import (
     control,
     health_sampler,
     host_programs,
+    last_minute,
     rank_look,
     rank_progress,
     rank_sockets,
@@ -66,6 +67,7 @@ class Supervisor:
         self.ranks = rank_sockets.Ranks(self)
         self.sampler = health_sampler.Sampler(self)
         self.traffic = traffic.Traffic(self, asked["store_port"])
+        self.pace = last_minute.Pace(self.sampler, self.traffic)
         self.progress = rank_progress.Progress(self)
         self.busy_since = None  # when the main thread began what it does
         self.stopped = ""  # why the run ends here
@@ -108,7 +110,8 @@ class Supervisor:
             survivors = len(self.end(self.orders()))
             found = self.part.finish(survivors)
             last = {"survivors": survivors, "logs": self.logs, "found": found}
-            self.watchers.tell_last({"over": dict(last, traffic=self.traffic.last_words())})
+            last.update(traffic=self.traffic.last_words(), pace=self.pace.last_minute())
+            self.watchers.tell_last({"over": last})
         finally:
             listener.close()
 
@@ -207,7 +210,8 @@ class Supervisor:
         elif "look" in message:
             quiet = self.progress.quiet()
             found, computes = rank_look.take(self)
-            return {"alive": True, "quiet": quiet, "look": found, "computes": computes}
+            said = {"alive": True, "quiet": quiet, "look": found, "computes": computes}
+            return dict(said, pace=self.pace.last_minute())
         return {"alive": True}
 
     def report(self, event):
@@ -235,6 +239,7 @@ class Supervisor:
                 self.over = True
                 self.survivors = rank_wrapper.kill_all(self.run_id, os.getpid())
                 shutil.rmtree(self.scratch, ignore_errors=True)
+                self.note({"pace": self.pace.last_minute()})
                 record = {"over": why, "survivors": len(self.survivors)}
                 self.note(record, sync=True, last=True)
             return self.survivors

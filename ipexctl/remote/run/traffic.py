@@ -45,6 +45,7 @@ class Traffic:
         self.looked = 0.0
         self.owners = {}  # inode -> rank, None for a socket that is not a rank's, or NOT_YET
         self.links = {}  # key -> (rank, sent, received)
+        self.busy = {}  # key -> seconds of sending, None where the kernel does not count them
         self.closed = set()  # keys whose last numbers are known
         self.strays = {}  # key -> (sent, received): whose they were is not known
         self.strays_due = []  # those that are to be reported
@@ -95,6 +96,19 @@ class Traffic:
             if self.store not in (port, other):
                 far = here != there and not socket_table.is_in(there, near)
                 found.setdefault(rank, [0, 0])[far] += sent + received
+        return found
+
+    def sent(self):
+        """rank -> [bytes to other hosts so far, seconds that took], without the rendezvous."""
+        found = {}  # type: dict[int, list]
+        with self.lock:
+            for (here, port, there, other), (rank, sent, _) in self.links.items():
+                if here != there and self.store not in (port, other):
+                    before, longest = found.get(rank, (0, 0.0))
+                    busy = self.busy.get((here, port, there, other))
+                    if busy is not None and longest is not None:  # connections are busy together
+                        busy = max(busy, longest)
+                    found[rank] = [before + sent, None if longest is None else busy]
         return found
 
     def watched(self):
@@ -198,7 +212,7 @@ class Traffic:
         self.learn(found)
         self.look_for_answers(found)
         foreign = set()
-        for key, uid, inode, sent, received, state, *_ in found:
+        for key, uid, inode, sent, received, state, *_, busy in found:
             if state == socket_table.SYN_SENT:
                 continue
             rank = self.owners.get(inode) if inode else NOT_YET
@@ -215,7 +229,7 @@ class Traffic:
             meets = self.store in (key[1], key[3]) or not self.has_link(rank)
             if meets and key not in self.links:
                 self.met = time.monotonic()
-            self.links[key] = (rank, sent, received)
+            self.links[key], self.busy[key] = (rank, sent, received), busy
         strange = self.ending > 0 or time.monotonic() < self.young  # else they are other programs'
         for key, uid, _, sent, received, *_ in self.sockets.closed():
             if key not in self.links:
@@ -277,6 +291,7 @@ class Traffic:
             links.sort(reverse=True)
             for _, key in links[KEPT:]:  # connections that come and go for days
                 del self.links[key]
+                self.busy.pop(key, None)
                 self.told.pop(key, None)
                 self.closed.discard(key)
             for _, key in links[:LARGEST]:

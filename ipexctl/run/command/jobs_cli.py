@@ -150,7 +150,8 @@ def why(
 ) -> None:
     """Show which rank a run waits for, and where: rank, host, file, line and collective.
 
-    Works while the run goes on, and after it was stopped. Exits with 1 if the run is stalled, else
+    Of a run that makes progress, or made some until its end: what its steps wait for, and what
+    would shorten them. Works during the run and after it. Exits with 1 if the run is stalled, else
     with 0.
     """
     from ipexctl.run.command.why_text import show_why, why_document

@@ -17,6 +17,7 @@ from ipexctl.run.outcome.run_state import RankEnd, without_colour
 from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.output.short_paths import is_own_frame, shortened
 from ipexctl.run.output.short_traceback import short_traceback
+from ipexctl.run.pace.slow_steps import Wait
 
 MOST = 8  # ranks that are named
 OUTPUT = "  | "  # begins the last words of a rank
@@ -101,6 +102,7 @@ def _card(result: RunResult) -> list[Text]:
     lines += _exchange(result)
     lines += [Text(f"  {text}") for text in _loads(result.hosts)]
     lines += _slow(result) or _slowest(result)
+    lines += _steps(result)
     return lines + _left(result)
 
 
@@ -160,6 +162,14 @@ def _slow(result: RunResult) -> list[Text]:
     names = _names([e for e in result.ends if e.rank in result.slow.ranks])
     text = f"  slow: {names}; the other ranks waited {result.slow.waits * 100:.0f} % of the time"
     return [Text(text, "yellow")]
+
+
+def _steps(result: RunResult) -> list[Text]:
+    if result.exit_code or result.steps is None or not result.steps.proposals:
+        return []
+    known = result.slow and result.steps.wait is Wait.SLOW_HOST
+    said = "" if known else f"{result.steps.headline}; "
+    return [Text(f"  {said}try: {result.steps.proposals[0].command}", "yellow")]
 
 
 def _slowest(result: RunResult) -> list[Text]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ipexctl.base.sizes import duration
+from ipexctl.base.wrapping import wrapped
 from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.hang import diagnosis_text
@@ -21,6 +23,17 @@ def show_why(found: Why) -> None:
             print_text(console, printable(line))
     elif run.over and run.cause:
         print_text(console, printable(f"  {run.cause}"))
+    for line in _steps(found, console.width):
+        print_text(console, printable(line))
+
+
+def _steps(found: Why, width: int) -> Iterator[str]:
+    if found.steps is None:
+        return
+    yield from wrapped(f"  {found.steps.headline}", width, "  ")
+    for one in found.steps.proposals:
+        yield from wrapped(f"  {one.text}:", width, "  ")
+        yield f"    {one.command}"
 
 
 def _first_line(found: Why) -> str:
@@ -51,6 +64,7 @@ def why_document(found: Why) -> dict[str, Any]:
         "stalled": found.stalled,
         "quiet_seconds": situation.quiet if situation else None,
         **(diagnosis_text.document(found.diagnosis) if found.diagnosis else {"kind": None}),
+        "steps": found.steps.document() if found.steps else None,
         "seconds": round(found.seconds, 2),
         "exit_code": found.exit_code,
     }

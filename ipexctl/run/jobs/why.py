@@ -1,21 +1,29 @@
-"""why: what the ranks of a run do now, or did when it last stood still."""
+"""why: what the ranks of a run do now, or did when it last stood still; what its steps wait for."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import run_situation
 from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
+from ipexctl.run.jobs import step_log
 from ipexctl.run.jobs.ps import NEWEST, find, look, reached
 from ipexctl.run.outcome.listed_runs import Run, number, read_ends
+from ipexctl.run.pace import slow_steps
+from ipexctl.run.pace.rank_pace import read_pace
+from ipexctl.run.pace.slow_steps import SlowSteps
 from ipexctl.run.plan import shown_plan
+from ipexctl.run.plan.launch import LaunchPlan
 
 QUIET = 5.0  # seconds without progress from which a run may be stalled
 BUSY = (Kind.MOVING, Kind.COMPUTING)
@@ -32,6 +40,7 @@ class Why(PerHost):
     situation: Situation | None = None
     diagnosis: Diagnosis | None = None
     computes: bool = False  # a rank uses its CPUs for more than waiting
+    steps: SlowSteps | None = None  # None: it is stalled, or nothing is known of its ranks
 
     @property
     def stalled(self) -> bool:
@@ -47,9 +56,35 @@ def why(target: Target, text: str, root: str = ROOT) -> Why:
     with Fleet(target, root) as fleet:
         run = find(fleet, text, newest=NEWEST)
         began = time.monotonic()
-        found = _kept(fleet, run) if run.over else _now(fleet, run)
+        answers = _asked(fleet, run)
+        found = _kept(fleet, run) if run.over else _now(answers, run, began)
         seconds = time.monotonic() - began
-        return Why(run, fleet.recaps(), len(fleet.alive), seconds, *(found or ()))
+        made = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(found or ()))
+        return made if made.stalled else replace(made, steps=_steps(fleet, run, answers))
+
+
+def _asked(fleet: Fleet, run: Run) -> dict[str, Answer]:
+    """What each host says; one of a run that goes on looks at its ranks."""
+    names = {host: name for name, host in reached(fleet, run).items()}
+
+    def ask(host: Host) -> Answer:
+        return fleet.call(host, "run.run_list.why", journal=names[host], run_id=run.id)
+
+    return {names[host]: said for host, said in fleet.each(ask, list(names)).items()}
+
+
+def _plan(answers: Mapping[str, Answer], run: Run) -> LaunchPlan | None:
+    return next((p for a in answers.values() if (p := shown_plan.read(a["plan"], run.id))), None)
+
+
+def _steps(fleet: Fleet, run: Run, answers: Mapping[str, Answer]) -> SlowSteps | None:
+    plan, paces = _plan(answers, run), [read_pace(name, a["pace"]) for name, a in answers.items()]
+    if plan is None or not any(pace.ranks for pace in paces):
+        return None
+    first = plan.hosts[0]
+    rate = step_log.rate(fleet, run, first.host, first.ranks[0].rank)
+    found = slow_steps.judge(plan, paces, rate, run.about.command)
+    return found.spelled(lambda name: command(fleet.target, name, fleet.root))
 
 
 def _kept(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis] | None:
@@ -61,16 +96,11 @@ def _kept(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis] | None:
     return made, diagnose(made)
 
 
-def _now(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis, bool]:
-    """Every host looks at its ranks."""
-    names = {host: name for name, host in reached(fleet, run).items()}
-
-    def ask(host: Host) -> Answer:
-        return fleet.call(host, "run.run_list.why", journal=names[host], run_id=run.id)
-
-    began = time.monotonic()
-    answers = {names[host]: said for host, said in fleet.each(ask, list(names)).items()}
-    plan = next((p for a in answers.values() if (p := shown_plan.read(a["plan"], run.id))), None)
+def _now(
+    answers: Mapping[str, Answer], run: Run, began: float
+) -> tuple[Situation, Diagnosis, bool]:
+    """By the looks of all hosts."""
+    plan = _plan(answers, run)
     if plan is None:
         raise InputError(
             f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"

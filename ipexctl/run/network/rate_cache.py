@@ -1,4 +1,5 @@
-"""Rates of networks that earlier runs measured: `networks.json` in this machine's state folder.
+"""What earlier runs measured, in this machine's state folder: `networks.json`, rates of networks,
+and `speeds.json`, what hosts compute.
 
 It only saves time: a file that cannot be read or written is as good as none.
 """
@@ -24,10 +25,10 @@ PART_KEPT = 3600.0  # seconds, where a network could not be measured: it may be 
 _MOST = 1 << 20  # bytes
 
 
-def rates_file() -> Path | None:
+def rates_file(name: str = "networks.json") -> Path | None:
     """None where others can write the folder."""
     try:
-        return state_dir() / "networks.json"
+        return state_dir() / name
     except (IpexctlError, RuntimeError):
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.rank_exchange import Exchange
 from ipexctl.run.outcome.run_state import RankEnd, without_colour, without_rank_prefix
 from ipexctl.run.output.slow_rank import Slow
+from ipexctl.run.pace.slow_steps import SlowSteps
 from ipexctl.run.plan.launch import LaunchPlan
 
 SCHEMA = 1
@@ -93,6 +94,7 @@ class RunResult:
     left_out: LeftOut | None = None
     gpu_check: str = ""  # the line with which the script ended itself, for want of GPUs
     slow: Slow | None = None  # ranks that the others waited for, most of the time
+    steps: SlowSteps | None = None  # what the last ones waited for
     lost_host: str = ""  # the cause, as the hub lost it, or as no host reaches the hub's
 
     @property
@@ -106,6 +108,10 @@ class RunResult:
         """Of the rank that failed first: from Python's traceback on, where there is one."""
         tail = tuple(without_rank_prefix(text) for text in self.tail)
         return tail[traceback_start(tail) :]
+
+    def spelled(self, spell: Callable[[str], str]) -> RunResult:
+        """`spell`: a command of ours with the user's options, by its name."""
+        return replace(self, steps=self.steps.spelled(spell)) if self.steps else self
 
     def reachable(self, host: str) -> bool:
         """Whether the host was reachable at the end of the run."""
@@ -355,6 +361,7 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
             for h in result.hosts
         ],
         "exchange": _exchange(result.exchange) if result.exchange else None,
+        "steps": result.steps.document() if result.steps else None,
         "again": result.again or None,
         "folder": result.kept.folder or None,
         "not_kept": list(result.kept.trouble),

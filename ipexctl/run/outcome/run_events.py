@@ -15,6 +15,7 @@ from ipexctl.run.outcome import listed_checkpoints
 from ipexctl.run.outcome.outcome import Load
 from ipexctl.run.outcome.rank_exchange import Key, Report
 from ipexctl.run.outcome.run_state import RankEnd, Usage, ended
+from ipexctl.run.pace.rank_pace import HostPace, read_pace
 from ipexctl.run.plan.placement_check import Where
 
 LARGEST_OUTPUT = 256 * 1024
@@ -208,6 +209,7 @@ class Done:
     found: tuple[tuple[str, int], ...] = ()
     report: Report = Report()  # of what its ranks exchanged in the end
     killed: str = ""
+    pace: HostPace | None = None  # what its ranks did in their last minute
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,8 @@ def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
         left = None if unknown else _whole(done, "survivors")
         last = done.get("traffic")
         report = _report(ranks, last, last=True) if isinstance(last, dict) else Report()
-        return Done(left, _text(done, "logs"), kept, report, killed)
+        pace = read_pace(host, done["pace"]) if "pace" in done else None
+        return Done(left, _text(done, "logs"), kept, report, killed, pace)
     reader = _READERS.get(_text(header, "event"))
     if reader is None:
         raise BadEvent(f"an event named {header['event'][:40]!r}")

@@ -34,6 +34,7 @@ from ipexctl.run.outcome.outcome import (
 from ipexctl.run.outcome.run_events import Event
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.output.slow_rank import Slow
+from ipexctl.run.pace.slow_steps import SlowSteps
 
 RANK_FAILED = "rank-failed"
 HOST_LOST = "host-lost"
@@ -186,6 +187,7 @@ class Ending:
     exchange: rank_exchange.Exchange | None = None
     require_together: bool = False
     slow: Slow | None = None
+    steps: SlowSteps | None = None
 
 
 def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult:
@@ -231,5 +233,6 @@ def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult
         exchange=found,
         gpu_check=check,
         slow=ending.slow,
+        steps=ending.steps,
         lost_host=told.lost,
     )

@@ -8,8 +8,9 @@ busiest rank sleeps, too: it may wait for another one that waits for a disk.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
+from typing import TypeVar
 
 from ipexctl.quick_dataclass import dataclass
 
@@ -19,6 +20,9 @@ FEW = 0.25  # share of the ranks that may be slow
 APART = 1.5  # times as busy as the others
 COMPUTES = 0.8  # CPUs that a rank uses which waits for nothing
 OFTEN = 0.5  # share of the samples in which a rank was slow that is slow in the summary
+
+
+_Who = TypeVar("_Who", int, str)
 
 
 @dataclass(frozen=True)
@@ -70,13 +74,19 @@ class RankLoads:
         return Slow(ranks, self._waits[ranks] / count / 1000)
 
     def slow(self) -> Slow | None:
-        if not self._judged():
-            return None
-        most = max(self._busy.values())
-        if most < COMPUTES:
-            return None
-        slow = sorted(rank for rank, cpus in self._busy.items() if cpus * APART > most)
-        others = [cpus for cpus in self._busy.values() if cpus * APART <= most]
-        if not slow or not others or len(slow) > max(1, FEW * len(self._busy)):
-            return None
-        return Slow(tuple(slow), 1 - sorted(others)[len(others) // 2] / most)
+        found = apart(self._busy) if self._judged() else None
+        return Slow(*found) if found else None
+
+
+def apart(
+    busy: Mapping[_Who, float], least: float = COMPUTES
+) -> tuple[tuple[_Who, ...], float] | None:
+    """The few that are busy while the others wait, and for which share of their time these do."""
+    most = max(busy.values(), default=0.0)
+    if most < least:
+        return None
+    slow = [who for who, cpus in sorted(busy.items()) if cpus * APART > most]
+    others = [cpus for cpus in busy.values() if cpus * APART <= most]
+    if not others or len(slow) > max(1, FEW * len(busy)):
+        return None
+    return tuple(slow), 1 - sorted(others)[len(others) // 2] / most

@@ -53,6 +53,7 @@ class HostPlan:
     env: tuple[tuple[str, str], ...]  # for every process of the run on this host
     rank_env: tuple[tuple[str, str], ...]  # for the ranks on this host
     threads: int | None = None  # of each rank; None: the host's CPUs are unknown
+    quota: float | None = None  # CPUs' worth of time that its control group allows
     reasons: tuple[tuple[str, str], ...] = ()  # why a variable of rank_env is what it is
     mpi_bin: str = ""  # the folder of mpirun and its daemons
     flags: tuple[str, ...] = ()  # instruction sets on which the plan of dtype and stack counts
@@ -71,6 +72,8 @@ class LaunchPlan:
     mpi: str = ""  # the row of run/plan/mpi.py; "": our agents start the ranks
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
     run_id: str = ""
+    ddp: bool = False  # the code exchanges gradients by DistributedDataParallel
+    faster: str = ""  # a network that is faster than the one the user has chosen
     environment: EnvUsed | None = None
 
     @property

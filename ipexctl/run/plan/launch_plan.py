@@ -61,6 +61,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         mpi=starter,
         secret=request.secret,
         run_id=run_id,
+        ddp=request.frameworks.ddp,
         environment=_environment(nodes),
     )
 
@@ -168,6 +169,7 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
         env=(*host_variables(site), *((v.name, v.value) for v in of_all)),
         rank_env=tuple((v.name, v.value) for v in variables),
         threads=site.places.threads,
+        quota=node.facts.cpu.quota,
         flags=tuple(flag for flag in FLAGS if flag in node.facts.cpu.flags),
         reasons=tuple((v.name, v.why) for v in (*variables, *of_all) if v.why),
     )

@@ -33,6 +33,14 @@ class NicChoice:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The part of the global batch of each rank of a host (run/shares)."""
+
+    value: float
+    why: str
+
+
+@dataclass(frozen=True)
 class Node:
     """A host with all that is known about it."""
 
@@ -40,3 +48,4 @@ class Node:
     facts: Facts
     prepared: Prepared
     measured: NicChoice | None = None  # None: the one through which the others reach it over SSH
+    share: Share | None = None  # None: the script does not ask for it

@@ -7,22 +7,31 @@ from typing import Any
 
 from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.facts.reader import cpu_list as cpus_of
+from ipexctl.facts.reader import positive, positive_count
 from ipexctl.run.plan.core_map import cpu_list
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
-_SHOWN = ("IPEXCTL_BACKEND", "GLOO_SOCKET_IFNAME")  # of the ranks' environment
+# of the ranks' environment: for no secret
+_SHOWN = (
+    "IPEXCTL_BACKEND", "GLOO_SOCKET_IFNAME", "IPEXCTL_COMPRESS", "IPEXCTL_SHARE",
+    "OMP_NUM_THREADS",
+)  # fmt: skip
 
 
 def document(plan: LaunchPlan) -> dict[str, object]:
-    """No value of the ranks' environment that a user could have set is in it."""
+    """Of the ranks' environment only what is in _SHOWN."""
     return {
         "master": [plan.master_addr, plan.master_port],
         "argv": list(plan.argv),
         "mpi": plan.mpi,
+        "ddp": plan.ddp,
+        "faster": plan.faster,
         "hosts": [
             {
                 "name": host.host,
                 "nic": host.nic,
+                "threads": host.threads,
+                "quota": host.quota,
                 "env": {key: value for key, value in host.rank_env if key in _SHOWN},
                 "ranks": [
                     [place.rank, place.local_rank, cpu_list(place.cpus), place.node]
@@ -53,6 +62,8 @@ def read(raw: Any, run_id: str) -> LaunchPlan | None:
         machinefile="",
         mpi=plain(raw.get("mpi"), 40),
         run_id=run_id,
+        ddp=raw.get("ddp") is True,
+        faster=plain(raw.get("faster"), 200),
     )
 
 
@@ -65,6 +76,8 @@ def _host(raw: Mapping[str, Any]) -> HostPlan:
         label=name,
         prefix="",
         nic=plain(raw.get("nic"), 64),
+        threads=positive_count(raw.get("threads")),
+        quota=positive(raw.get("quota")),
         ranks=tuple(filter(None, map(_place, listed(raw.get("ranks"))))),
         env=(),
         rank_env=tuple((key, plain(shown.get(key), 64)) for key in _SHOWN if key in shown),

@@ -12,6 +12,7 @@ from ipexctl.run.plan.core_pinning import Places
 from ipexctl.run.plan.launch import Prepared
 from ipexctl.run.plan.plan_request import Node, RunRequest
 from ipexctl.user_code.frameworks import Frameworks
+from ipexctl.user_code.source import SHARE
 
 BINDINGS = ("oneccl-bind-pt", "torch-ccl")  # the second is older
 
@@ -174,6 +175,8 @@ _DEVICES: Mapping[str, tuple[str, ...]] = {
 def _others(site: Site) -> Iterator[Variable]:
     yield Variable("IPEXCTL_BACKEND", site.backend.name, site.backend.why)
     yield Variable("PYTHONUNBUFFERED", "1", "print lines as they are written")
+    if share := site.node.share:
+        yield Variable(SHARE, f"{share.value:.12g}", share.why)
 
 
 ROOTS_WHY = "the packages of your project"

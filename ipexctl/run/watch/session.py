@@ -20,6 +20,8 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events
 from ipexctl.run.outcome.outcome import HostEnd, Left, RunResult
 from ipexctl.run.outcome.verdict import Ending, Fact, Heard, Verdict, result_of
+from ipexctl.run.pace import slow_steps
+from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.watch.host_link import WINDOW, Cut, HostLinks, Link, Reached, WatchedRun, Word
 from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts
@@ -63,6 +65,7 @@ class Session:
         self.left: Left | None = None
         self.found: dict[str, int] = {}  # survivors, as the hub was told
         self.given_up: set[str] = set()  # hosts that the hub has lost
+        self.paces: list[HostPace] = []  # of hosts that have ended
         self.missing: list[str] = []  # hosts not all of whose output has come
         self.told_away: set[str] = set()  # hosts that the user was told are not reached
 
@@ -337,6 +340,7 @@ class Session:
     def _done(self, link: Link, last: run_events.Done) -> None:
         link.end = HostEnd(link.name, last.survivors, last.logs)
         self.output.exchange.add(link.name, last.report, self.now)
+        self.paces += [last.pace] if last.pace else []
         if link.name == self.hub:
             self.found.update(last.found)
             self.over = True
@@ -435,6 +439,7 @@ class Session:
             exchange=output.exchange.end(completed=state.all_ok) if started else None,
             require_together=self.run.options.require_together,
             slow=output.health.rank_loads.mostly(),
+            steps=slow_steps.judge(self.run.plan, self.paces),
         )
         return result_of(state, ending, failures)
 

@@ -1,0 +1,218 @@
+"""Why the steps of a run take as long as they do: by what its hosts have measured anyway.
+
+A rank computes while it uses the CPUs that its plan gives it. It exchanges while the kernel has its
+bytes on their way; time in which the other end had no room does not count, as that end is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+
+from ipexctl.base import quoting
+from ipexctl.base.sizes import bit_rate, short
+from ipexctl.inventory.nodeset import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.output.slow_rank import apart
+from ipexctl.run.pace.rank_pace import HostPace, RankPace
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+
+MUCH = 0.25  # of the time: an exchange that long is worth shortening
+WAITS = 0.15  # of the time: all ranks do, or the exchange is hidden behind what they compute
+LEAST = 500e3  # bytes per second; many small messages are not shortened by halving them
+COMPUTES = 0.8  # of the CPUs that the plan gives to ranks
+LATE = 0.7  # the same, of a host that the others wait for: it exchanges, too
+IDLE = 0.5
+CROWDED = 0.85  # of a host's CPUs: other programs may be why its ranks do not get theirs
+FEW = 0.5  # of the threads that the plan would have given
+
+
+class Wait(str, Enum):
+    EXCHANGE = "exchange"
+    SLOW_HOST = "slow-host"
+    FEW_THREADS = "few-threads"
+    IDLE = "idle"
+    COMPUTING = "computing"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    slug: str
+    text: str
+    command: str
+
+
+@dataclass(frozen=True)
+class SlowSteps:
+    wait: Wait
+    headline: str
+    proposals: tuple[Proposal, ...] = ()
+    steps_per_second: float | None = None
+    computing: float | None = None  # share of the time, of the host that computes most
+    sending: float | None = None  # share of the time
+    sent: float = 0.0  # bytes per second, of one rank
+
+    def spelled(self, spell: Callable[[str], str]) -> SlowSteps:
+        """`spell`: a command of ours with the user's options, by its name."""
+        words = [one.command.split(" ", 2)[1:] for one in self.proposals]
+        said = (" ".join((spell(name), *rest)) for name, *rest in words)
+        found = (replace(p, command=c) for p, c in zip(self.proposals, said, strict=True))
+        return replace(self, proposals=tuple(found))
+
+    def document(self) -> dict[str, object]:
+        return {
+            "waits_for": self.wait.value,
+            "headline": self.headline,
+            "proposals": [vars(one) for one in self.proposals],
+            "steps_per_second": self.steps_per_second,
+            "computing": self.computing,
+            "sending": self.sending,
+            "sent_bytes_per_second": self.sent,
+        }
+
+
+def judge(
+    plan: LaunchPlan, paces: Sequence[HostPace], rate: float | None = None, script: str = ""
+) -> SlowSteps:
+    """`rate`: steps per second, as printed. `script`: with its arguments, as typed."""
+    known = {pace.host: pace for pace in paces}
+    if missing := [h.host for h in plan.hosts if not _complete(h, known.get(h.host))]:
+        return SlowSteps(
+            Wait.UNKNOWN, f"too little is known of {fold(missing)} to say what a step waits for",
+            steps_per_second=rate,
+        )  # fmt: skip
+    return _Judge(plan, known, rate, script or quoting.quote(plan.argv)).found()
+
+
+def _complete(host: HostPlan, pace: HostPace | None) -> bool:
+    return pace is not None and {p.rank for p in host.ranks} <= {one.rank for one in pace.ranks}
+
+
+@dataclass(frozen=True)
+class _Judge:
+    plan: LaunchPlan
+    paces: Mapping[str, HostPace]
+    rate: float | None
+    script: str
+
+    def found(self) -> SlowSteps:
+        ranks = [rank for pace in self.paces.values() for rank in pace.ranks]
+        computing = {host.host: self._computing(host) for host in self.plan.hosts}
+        known = {name: share for name, share in computing.items() if share is not None}
+        most = max(known.values(), default=None)
+        rates = [r.sending for r in ranks if r.sending is not None]
+        sending = max(rates) if len(rates) == len(ranks) > 1 else None
+        sent = max(rank.sent for rank in ranks)
+        wait, headline, proposals = self._judged(ranks, known, sending)
+        return SlowSteps(wait, headline, proposals, self.rate, most, sending, sent)
+
+    def _judged(
+        self, ranks: Sequence[RankPace], computing: Mapping[str, float], sending: float | None
+    ) -> tuple[Wait, str, tuple[Proposal, ...]]:
+        if len(computing) < len(self.plan.hosts):
+            return Wait.UNKNOWN, "the CPUs of some hosts are unknown", ()
+        most = max(computing.values())
+        if sending is not None and sending >= MUCH and most <= 1 - WAITS:
+            return Wait.EXCHANGE, self._exchange(ranks), self._faster(ranks)
+        if slow := apart(computing, LATE):
+            return Wait.SLOW_HOST, *self._slow_host(*slow)
+        if few := self._few_threads(computing):
+            return Wait.FEW_THREADS, *few
+        if most >= COMPUTES:
+            return Wait.COMPUTING, self._says(f"the ranks compute {_percent(most)} of the time"), ()
+        busiest = max(self.paces.values(), key=lambda pace: pace.cpu or 0.0)
+        crowded = busiest.cpu is not None and busiest.cpu >= CROWDED
+        use = f"the ranks use {_percent(most)} of their CPUs"
+        begun = self.rate is not None or any(rank.sent for rank in ranks)
+        seen = sending is not None or len(self.plan.hosts) == 1
+        if most <= IDLE and begun and seen and not crowded:
+            text = f"{use}, and wait neither for the network nor for a slow host"
+            return Wait.IDLE, self._says(text), (self._tune(),)
+        if crowded:
+            use += f"; all programs together keep those of {busiest.host} busy"
+        return Wait.MIXED, self._says(use), ()
+
+    def _computing(self, host: HostPlan) -> float | None:
+        """The mean of its ranks: the share of the CPU time that they can have."""
+        threads = _asked_threads(host) or host.threads
+        if threads is None:
+            return None
+        each = min(threads, host.quota / len(host.ranks)) if host.quota else threads
+        used = [rank.cpus for rank in self.paces[host.host].ranks]
+        return min(1.0, sum(used) / len(used) / each)
+
+    def _says(self, what: str) -> str:
+        return f"a step takes {_seconds(1 / self.rate)}; {what}" if self.rate else what
+
+    # --- the exchange -----------------------------------------------------------------------------
+
+    def _exchange(self, ranks: Sequence[RankPace]) -> str:
+        one = max(ranks, key=lambda rank: rank.sending or 0.0)
+        share = one.sending or 1.0
+        speed = bit_rate(one.sent * 8 / share)
+        if self.rate:
+            took, size = _seconds(share / self.rate), short(one.sent / self.rate)
+            return self._says(f"{took} of it the ranks exchange {size} at {speed}")
+        size = short(one.sent)
+        return f"{_percent(share)} of the time the ranks exchange {size} per second at {speed}"
+
+    def _faster(self, ranks: Sequence[RankPace]) -> tuple[Proposal, ...]:
+        found = list[Proposal]()
+        if self.plan.faster:
+            text = f"another network of these hosts is faster ({self.plan.faster}): leave out nic= "
+            text += "in the hostfile, and --env with an interface"
+            found.append(Proposal("faster-network", text, f"ipexctl run {self.script}"))
+        compressed = any("IPEXCTL_COMPRESS" in dict(host.rank_env) for host in self.plan.hosts)
+        large = max(rank.sent for rank in ranks) >= LEAST
+        if self.plan.ddp and large and not compressed:
+            command = f"ipexctl run --compress bf16 {self.script}"
+            found.append(Proposal("compress", "gradients as bf16 are half the bytes", command))
+        return tuple(found) or (self._tune(),)
+
+    def _tune(self) -> Proposal:
+        text = "trials of threads, buckets and connections"
+        return Proposal("tune", text, f"ipexctl tune {self.script}")
+
+    # --- hosts and threads ------------------------------------------------------------------------
+
+    def _slow_host(self, slow: Sequence[str], waits: float) -> tuple[str, tuple[Proposal, ...]]:
+        name = fold(slow)
+        text = f"the other ranks wait {_percent(waits)} of the time for {name}"
+        limits = {h.quota for h in self.plan.hosts if h.host in slow and h.quota}
+        if limits:
+            text += f", whose control group allows {min(limits):g} CPUs' worth of time"
+        found = [Proposal("doctor", f"why {name} is slow", "ipexctl doctor --level std")]
+        if not any("IPEXCTL_SHARE" in dict(host.rank_env) for host in self.plan.hosts):
+            why = "a script that reads IPEXCTL_SHARE gives slow hosts smaller batches"
+            found.append(Proposal("share", why, f"ipexctl run {self.script}"))
+        return self._says(text), tuple(found)
+
+    def _few_threads(
+        self, computing: Mapping[str, float]
+    ) -> tuple[str, tuple[Proposal, ...]] | None:
+        """The user's own number of threads is far below the cores, and ranks use all of them."""
+        for host in self.plan.hosts:
+            asked, planned = _asked_threads(host), host.threads
+            if not asked or not planned or asked > FEW * planned or computing[host.host] < COMPUTES:
+                continue
+            text = f"ranks on {host.host} compute with {asked} of {planned} threads"
+            why = "without OMP_NUM_THREADS, a thread for each core"
+            command = f"ipexctl run --env OMP_NUM_THREADS={planned} {self.script}"
+            return self._says(text), (Proposal("threads", why, command),)
+        return None
+
+
+def _asked_threads(host: HostPlan) -> int | None:
+    text = dict(host.rank_env).get("OMP_NUM_THREADS", "")
+    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 6 else None
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

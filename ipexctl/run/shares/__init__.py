@@ -1,0 +1,1 @@
+"""The parts of the global batch for hosts of unequal speed."""

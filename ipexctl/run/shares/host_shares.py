@@ -1,0 +1,49 @@
+"""What hosts compute -> the part of the global batch of each of their ranks: IPEXCTL_SHARE."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from ipexctl.run.plan.plan_request import Share
+from ipexctl.run.plan.tuning_variables import Site
+
+EQUAL = 1.2  # times as fast: a smaller difference may be chance
+Speeds = Mapping[str, float]  # host -> GFLOP/s of all its ranks together
+
+
+def shares(ranks: Mapping[str, int], speeds: Speeds) -> dict[str, Share]:
+    """Of one rank of each host; those of all ranks add to 1. `ranks`: their number on each host."""
+    world = sum(ranks.values())
+    if len(ranks) == 1:
+        return _equal(ranks, world, "all ranks are on one host")
+    if ranks.keys() - speeds.keys():
+        return _equal(ranks, world, "equal: not all hosts could be measured")
+    each = {host: speeds[host] / count for host, count in ranks.items()}
+    slow, fast = min(each.values()), max(each.values())
+    if fast < EQUAL * slow:
+        return _equal(ranks, world, f"equal: {slow:.3g} to {fast:.3g} GFLOP/s per rank")
+    total = sum(speeds[host] for host in ranks)
+    return {
+        host: Share(one / total, f"{one:.3g} of {total:.3g} GFLOP/s, measured")
+        for host, one in each.items()
+    }
+
+
+def _equal(ranks: Mapping[str, int], world: int, why: str) -> dict[str, Share]:
+    return dict.fromkeys(ranks, Share(1 / world, why))
+
+
+def mark(sites: Sequence[Site]) -> str:
+    """The same for the same hosts since their boot, with the same environment and placement."""
+    said = sorted(
+        [
+            site.node.host.name,
+            site.node.facts.boot_id or "",
+            site.node.prepared.prefix,
+            repr((site.places, site.node.facts.cpu.quota)),
+        ]
+        for site in sites
+    )
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]

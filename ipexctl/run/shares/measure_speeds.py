@@ -1,0 +1,89 @@
+"""Measures what all hosts of a run compute, at the same time. Only for scripts that ask for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from ipexctl import trace
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.values import plain
+from ipexctl.facts.reader import positive
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.fleet import Fleet, fan_out
+from ipexctl.machines.wire.frames import Frame
+from ipexctl.run.network import rate_cache
+from ipexctl.run.plan.placement import decide
+from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.run.plan.tuning_variables import Site
+from ipexctl.run.shares import host_shares
+from ipexctl.run.shares.host_shares import Speeds
+
+SECONDS = 0.75
+LOADING = 90.0  # seconds for a cold import of torch from a slow disk
+
+Note = Callable[[str], None]
+
+
+def with_shares(fleet: Fleet, nodes: Sequence[Node], request: RunRequest, note: Note) -> list[Node]:
+    """The same, each with the share of its ranks."""
+    sites = decide(nodes, request).sites
+    ranks = {site.node.host.name: len(site.places.parts) for site in sites}
+    speeds = _speeds(fleet, sites, note) if len(sites) > 1 else {}
+    found = host_shares.shares(ranks, speeds)
+    return [replace(node, share=found.get(node.host.name)) for node in nodes]
+
+
+def _speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
+    path, mark = rate_cache.rates_file("speeds.json"), host_shares.mark(sites)
+    if speeds := rate_cache.recall(path, mark):
+        return speeds
+    with trace.span("speeds"):
+        speeds, errors = _measure(fleet, sites)
+    if errors:
+        note(f"cannot measure what hosts compute, so IPEXCTL_SHARE is equal: {errors[0]}")
+    elif not any(site.node.facts.condition.load.runs for site in sites):
+        # for an hour: what else runs there changes
+        rate_cache.remember(path, mark, speeds, complete=False)
+    return speeds
+
+
+def _measure(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
+    """The speeds, and why that of a host is unknown."""
+    together = threading.Barrier(len(sites))
+    of_host = {site.node.host: site for site in sites}
+
+    def one(host: Host) -> float | str:
+        agent = fleet.agents[host]
+
+        def begin(frame: Frame) -> None:
+            if frame.header.get("event") == "ready":
+                with suppress(threading.BrokenBarrierError):
+                    together.wait(LOADING)
+                agent.feed(number, {"go": True})
+
+        try:
+            number = agent.start("facts.benchmark.speed", _asked(of_host[host]))
+            done = agent.wait(number, timeout=LOADING, on_event=begin).done
+        finally:
+            together.abort()  # the others do not wait for one that has failed
+        return positive(done.get("fp32")) or plain(done.get("why"), 200) or "no torch"
+
+    found = fan_out(list(of_host), one, forks=len(of_host))
+    speeds = {host.name: each for host, each in found.items() if isinstance(each, float)}
+    downs = {h.name: d.brief if isinstance(d, HostDown) else d for h, d in found.items()}
+    errors = [f"{name}: {why}" for name, why in downs.items() if isinstance(why, str)]
+    return speeds, errors
+
+
+def _asked(site: Site) -> dict[str, object]:
+    """All threads of its ranks, where the plan puts them."""
+    parts = site.places.parts
+    return {
+        "python": f"{site.node.prepared.prefix}/bin/python3",
+        "threads": (site.places.threads or 1) * len(parts),
+        "cpus": sorted({cpu for part in parts for cpu in part.cpus}),
+        "seconds": SECONDS,
+    }

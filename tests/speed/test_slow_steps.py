@@ -1,0 +1,207 @@
+"""What the steps of a run wait for: what is named and proposed, and where nothing is."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+
+from ipexctl.remote.rank import socket_table
+from ipexctl.remote.run.last_minute import Pace
+from ipexctl.run.command.summary import ending
+from ipexctl.run.jobs.step_log import of_lines
+from ipexctl.run.outcome.outcome import RunResult
+from ipexctl.run.output.slow_rank import Slow
+from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
+from ipexctl.run.pace.slow_steps import Wait, judge
+from ipexctl.run.plan import shown_plan
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
+from ipexctl.user_code.frameworks import of_run
+from ipexctl.user_code.source_reader import read_source
+
+MB = 1e6
+
+
+def plan(
+    hosts: int = 2, each: int = 1, *, threads: int | None = 4, quota: float | None = None,
+    env: tuple[tuple[str, str], ...] = (), ddp: bool = True, faster: str = "",
+) -> LaunchPlan:  # fmt: skip
+    """`quota`: of the last host."""
+    made = []
+    for i in range(hosts):
+        ranks = tuple(RankPlace(i * each + k, k, (0, 1, 2, 3)) for k in range(each))
+        name, limit = f"node{i + 1:02d}", quota if i == hosts - 1 else None
+        made.append(HostPlan(name, name, "", "eth0", ranks, (), env, threads, limit))
+    return LaunchPlan(tuple(made), "10.0.0.1", 29500, ("train.py",), (), "", ddp=ddp, faster=faster)
+
+
+def paces(
+    given: LaunchPlan, *cpus: float, sent: float = 1 * MB, sending: float | None = 0.02,
+    host_cpu: float = 0.4,
+) -> list[HostPace]:  # fmt: skip
+    """`cpus`: of each rank of a host."""
+    return [
+        HostPace(
+            host.host,
+            tuple(RankPace(p.rank, 60.0, used, sent, sending) for p in host.ranks),
+            host_cpu,
+        )
+        for host, used in zip(given.hosts, cpus, strict=True)
+    ]
+
+
+COMPRESSED = (("IPEXCTL_COMPRESS", "bf16"),)
+SHARED = (("IPEXCTL_SHARE", "0.5"),)
+ONE_THREAD = (("OMP_NUM_THREADS", "1"),)
+EXCHANGES = {"sent": 20 * MB, "sending": 0.5}
+CASES = {  # plan, CPUs of the ranks of each host, what they sent, what is said, what is proposed
+    "a slow network": (plan(), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["compress"]),
+    "compressed already": (plan(env=COMPRESSED), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["tune"]),
+    "no DDP": (plan(ddp=False), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["tune"]),
+    "many small messages": (
+        plan(), (1.6, 1.8), {"sent": 0.1 * MB, "sending": 0.5}, Wait.EXCHANGE, ["tune"],
+    ),
+    "another network is faster": (
+        plan(faster="eth1: 9.4 Gbit/s"), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE,
+        ["faster-network", "compress"],
+    ),
+    "hidden behind the computation": (plan(), (3.9, 3.8), EXCHANGES, Wait.COMPUTING, []),
+    "a slow host": (plan(), (1.5, 3.9), {}, Wait.SLOW_HOST, ["doctor", "share"]),
+    "a slow host, and the script has shares": (
+        plan(env=SHARED), (1.5, 3.9), {}, Wait.SLOW_HOST, ["doctor"],
+    ),
+    "a quota": (plan(quota=0.5), (1.5, 0.49), {}, Wait.SLOW_HOST, ["doctor", "share"]),
+    "a slow host on a slow network": (
+        plan(), (1.5, 3.9), EXCHANGES, Wait.SLOW_HOST, ["doctor", "share"],
+    ),
+    "few threads": (plan(env=ONE_THREAD), (0.97, 0.96), {}, Wait.FEW_THREADS, ["threads"]),
+    "few threads that wait": (plan(env=ONE_THREAD), (0.6, 0.7), {}, Wait.MIXED, []),
+    "as many threads as planned": (
+        plan(threads=1, env=ONE_THREAD), (0.97, 0.96), {}, Wait.COMPUTING, [],
+    ),
+    "idle": (plan(), (0.9, 1.0), {}, Wait.IDLE, ["tune"]),
+    "idle, as other programs use the CPUs": (
+        plan(), (0.9, 1.0), {"host_cpu": 0.97}, Wait.MIXED, [],
+    ),
+    "idle before the first exchange": (plan(), (0.9, 1.0), {"sent": 0.0}, Wait.MIXED, []),
+    "an old kernel": (plan(), (0.9, 1.0), {"sending": None}, Wait.MIXED, []),
+    "healthy": (plan(), (3.9, 3.8), {}, Wait.COMPUTING, []),
+    "healthy, ranks wait a little": (plan(), (2.9, 2.6), {}, Wait.MIXED, []),
+    "two hosts that differ by a quarter": (plan(), (3.0, 3.9), {}, Wait.COMPUTING, []),
+    "healthy on one host": (plan(1, 2), (3.8,), {"sending": 0.0}, Wait.COMPUTING, []),
+    "unknown CPUs": (plan(threads=None), (3.9, 3.8), {}, Wait.UNKNOWN, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "cpus", "sent", "wait", "slugs"), CASES.values(), ids=CASES)
+def test_only_what_the_evidence_supports_is_proposed(given, cpus, sent, wait, slugs):
+    found = judge(given, paces(given, *cpus, **sent))
+    assert (found.wait, [one.slug for one in found.proposals]) == (wait, slugs)
+    assert all(one.command.startswith("ipexctl ") for one in found.proposals)
+    document = judge(shown_plan.read(shown_plan.document(given), "r1"), paces(given, *cpus, **sent))
+    assert document.wait is wait and len(document.proposals) == len(slugs)
+
+
+def test_a_step_is_divided_where_its_time_is_known():
+    found = judge(plan(), paces(plan(), 1.6, 1.8, sent=25.8 * MB, sending=0.5), 1 / 0.62)
+    assert found.headline == (
+        "a step takes 0.62 s; 0.31 s of it the ranks exchange 16 MB at 413 Mbit/s"
+    )
+    assert found.document()["steps_per_second"] == pytest.approx(1.613, abs=1e-3)
+
+
+def test_too_little_evidence_is_said():
+    given = plan()
+    for known in ([], paces(given, 1.0, 1.0)[:1]):
+        found = judge(given, known)
+        assert found.wait is Wait.UNKNOWN and not found.proposals and "02" in found.headline
+
+
+def test_the_slow_host_is_named_with_its_limit():
+    given = plan(3, 2, quota=1.0)
+    found = judge(given, paces(given, 1.5, 1.6, 0.5))
+    assert "node03" in found.headline and "allows 1 CPU" in found.headline
+    assert "node0[1" not in found.headline and "node01" not in found.headline
+
+
+def test_commands_get_the_users_options():
+    found = judge(plan(), paces(plan(), 1.6, 1.8, **EXCHANGES), script="train.py --lr 1")
+    said = found.spelled(lambda name: f"ipexctl {name} -f hosts").proposals[0].command
+    assert said == "ipexctl run -f hosts --compress bf16 train.py --lr 1"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "more", "slow", "lines"),
+    [
+        ((1.6, 1.8), EXCHANGES, None, 1),
+        ((1.5, 3.9), {}, Slow((1,), 0.6), 1),
+        ((3.9, 3.8), {}, None, 0),
+    ],
+)
+def test_the_summary_has_one_line_at_most(cpus, more, slow, lines):
+    given = plan()
+    steps = judge(given, paces(given, *cpus, **more))
+    result = RunResult("r1", 0, "ranks", 9.0, given, (), steps=steps, slow=slow)
+    said = [line.plain for line in ending(result) if "try:" in line.plain]
+    assert len(said) == lines and all(steps.proposals[0].command in line for line in said)
+
+
+# --- what hosts report ----------------------------------------------------------------------------
+
+
+def test_odd_reports_are_left_out():
+    raw = {
+        "cpu": "much",
+        "ranks": {"0": [60.0, 1.5, 10.0, None], "x": [1, 1, 1, 1], "1": [60.0, "a", 1, 1], "2": 7},
+    }
+    assert read_pace("n", raw) == HostPace("n", (RankPace(0, 60.0, 1.5, 10.0),))
+    assert read_pace("n", None) == HostPace("n") == read_pace("n", {"ranks": [1]})
+
+
+def test_the_last_minute_begins_with_the_first_exchange():
+    pace = Pace(SimpleNamespace(took={}), None)
+    rows = [(0.0, 0.0, 0, 0.0), (10.0, 20.0, 0, 0.0), (12.5, 25.0, 1000, 1.0)]
+    rows += [(15.0, 26.0, 2000, 2.0), (22.5, 30.0, 6000, 6.0)]
+    pace.rows = deque((at, {3: cpu}, {3: [sent, busy]}, 0.5) for at, cpu, sent, busy in rows)
+    assert pace.last_minute() == {"cpu": 0.5, "ranks": {"3": [10.0, 0.5, 500.0, 0.5]}}
+    pace.rows = deque(list(pace.rows)[:1])
+    assert pace.last_minute()["ranks"] == {}
+
+
+def test_the_kernel_counts_how_long_data_is_on_its_way():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = socket.create_connection(server.getsockname())
+        other, own = server.accept()[0], one.getsockname()
+        one.sendall(b"." * 1000)
+        found = [c for c in socket_table.Sockets.open() if c.key[:2] == own]
+        one.close()
+        other.close()
+    assert len(found) == 1 and (found[0].busy is None or 0 <= found[0].busy < 5)
+
+
+def test_steps_per_second_from_the_end_of_a_log():
+    lines = [f"step {n} loss 0.5\n".encode() for n in range(100)]
+    sizes, size = [(0.0, 0)], 0
+    for number, line in enumerate(lines, 1):
+        size += len(line)
+        if number % 5 == 0:
+            sizes.append((number * 0.5, size))
+    assert of_lines(sizes, b"".join(lines[40:])) == pytest.approx(2.0, rel=0.1)
+    assert of_lines(sizes, b"nothing\n") is None and of_lines([], b"") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "ddp"),
+    [
+        ("from torch.nn.parallel import DistributedDataParallel as DDP\nDDP(model)\n", True),
+        ("from accelerate import Accelerator\nAccelerator().prepare(model)\n", True),
+        ("from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n", False),
+        ("import accelerate, deepspeed\ndeepspeed.initialize(model)\n", False),
+        ("import torch.distributed as dist\ndist.all_reduce(x)\n", False),
+    ],
+)
+def test_whose_gradients_go_through_ddp(text, ddp):
+    assert of_run([read_source("train.py", text, main=True)], ("train.py",), {}).ddp is ddp
