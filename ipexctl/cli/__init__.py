@@ -96,6 +96,11 @@ class Root(LazyGroup):
             keeps_rest=True,
         ),
         "fetch": Entry("run.command.jobs_cli:fetch", "Fetch files that a run's ranks wrote.", RUNS),
+        "checkpoints": Entry(
+            "run.command.jobs_cli:checkpoints",
+            "List the checkpoints of a run that its hosts hold.",
+            RUNS,
+        ),
         "stop": Entry("run.command.jobs_cli:stop", "Stop a run.", RUNS),
         "wait": Entry(
             "run.command.jobs_cli:wait", "Wait until a run ends, and exit with its exit code.", RUNS

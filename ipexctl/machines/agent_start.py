@@ -110,15 +110,16 @@ AHEAD = 1  # the number of the first request that went with the agent
 @dataclass(frozen=True)
 class Ahead:
     """A request for an operation. `fork`: the operation for which the agent forks before it has
-    threads."""
+    threads; `also`: operations whose modules that process imports by name."""
 
     op: str
     args: Mapping[str, Any]
     fork: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def ops(self) -> tuple[str, ...]:
-        return (self.op, self.fork) if self.fork else (self.op,)
+        return (self.op, self.fork, *self.also) if self.fork else (self.op,)
 
     def encoded(self, number: int) -> bytes:
         fork = encode({"id": 0, "fork": self.fork}) if self.fork else b""

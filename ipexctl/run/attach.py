@@ -28,7 +28,13 @@ KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
 
 
 def attach(
-    target: Target, text: str, view: View, interrupts: Interrupts, root: str = ROOT
+    target: Target,
+    text: str,
+    view: View,
+    interrupts: Interrupts,
+    root: str = ROOT,
+    *,
+    tell_result: bool = True,
 ) -> RunResult | Left:
     """Everything that the ranks have printed comes first. Ends with the run, or when left."""
     with Fleet(target, root) as fleet:
@@ -61,7 +67,8 @@ def attach(
             for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
                 painter.output(name, rank, texts, 0)
             result = result.spelled(lambda name: command(target, name, root))
-            painter.result(result)
+            if tell_result:
+                painter.result(result)
             return result
         finally:
             painter.close()

@@ -11,13 +11,15 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target, inventory
 from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.plan import launch_script
 from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import each, prepare_on
-from ipexctl.run.run import checked, choice_of, networked, new_run_id, plan_of, with_shares
+from ipexctl.run.run import checked, choice_of, new_run_id
+from ipexctl.run.run_plan import networked, plan_of, with_shares
 from ipexctl.run.run_script import script_of
 
 if TYPE_CHECKING:
@@ -60,7 +62,9 @@ def planned(target: Target, options: RunOptions) -> Planned:
             typed=script.typed,
         )
         on_network, networks = networked(fleet, [*nodes.values()], options, script, target.note)
-        shared = with_shares(fleet, on_network, options, script, target.note)
+        spares = start_keepers.spares_of(options, fleet.hosts)
+        first = [node for node in on_network if node.host not in spares]
+        shared = with_shares(fleet, first, options, script, target.note)
         plan = plan_of(shared, options, script, held, run_id)
         line_filter.check(chosen, plan)
         used = {host.host for host in plan.hosts}

@@ -39,11 +39,14 @@ def prepare_on(
     """The questions go with the agent: two round trips less."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
     facts_asked = replace(
-        question(root, listen=False, env=env, load=False), fork="run.stand_by.begin"
+        question(root, listen=False, env=env, load=False),
+        fork="restart.attempts.begin" if options.restarts else "run.stand_by.begin",
+        also=("shelf.shelf_worker.work",) * bool(options.checkpoints),
     )
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
-    env_asked = Ahead("run.run_environment.find", {**asked, **asked_env(script.env)})
+    more = {"keeper": options.restarts > 0, **asked_env(script.env)}
+    env_asked = Ahead("run.run_environment.find", {**asked, **more})
     agent = fleet.connect(host, ahead=[facts_asked, env_asked])
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer on this host", "ipexctl doctor")

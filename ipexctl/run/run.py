@@ -26,16 +26,18 @@ from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, Limits, read_limits
+from ipexctl.run import resume_run, start_keepers
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.outcome import Kept, Left, LeftOut, RunResult, kept_plan, result_document
 from ipexctl.run.outcome.run_state import without_colour
-from ipexctl.run.plan import interface_choice, launch_plan, mpi
+from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.plan.launch_plan import Node
 from ipexctl.run.plan.run_options import STALL_ACTIONS, RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on
+from ipexctl.run.run_plan import networked, plan_of, request_of, with_shares
 from ipexctl.run.run_script import Script, script_of
 from ipexctl.run.script import gradient_compression
 from ipexctl.run.watch import fetch_outputs
@@ -43,15 +45,12 @@ from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.shipped_tables import failures
-from ipexctl.user_code.frameworks import Frameworks
-from ipexctl.user_code.source import SHARE
 
 CONCLUDED = 10.0  # seconds for a host to write it down
 
 if TYPE_CHECKING:
     from ipexctl.blobs.peer_certificates import Keys
     from ipexctl.machines.agent import Agent
-    from ipexctl.run.network.network_choice import NetworkChoice
     from ipexctl.run.watch.session import Session
     from ipexctl.run.watch.start_request import Orders
 
@@ -123,10 +122,13 @@ class _Run:
         threading.Thread(target=_load, args=(several,), daemon=True).start()
         with trace.span("hosts"):
             nodes = connecting()
+        spares = start_keepers.spares_of(self.options, self.fleet.hosts)
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):
-            plan = self._plan(list(nodes.values()))
+            nodes = self._networked(nodes)
+            first = self._shared([node for host, node in nodes.items() if host not in spares])
+            plan = self._plan(first, self.options)
         for one in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {one.name}: {one}")
         line_filter.check(chosen, plan)
@@ -134,20 +136,26 @@ class _Run:
         used = [known[p.host] for p in plan.hosts]
         with trace.span("preflight"):
             self._look(plan, {h: nodes[h] for h in used})
+        resumed = self._resumed()
         self.painter.planned(self.run_id, plan)
         if self.options.detach:  # at its end nobody may be here
             self._prune(used)
         with trace.span("sync"):
-            sent = each(self.fleet, self._send, used, typed=self.script.typed)
+            sent = each(self.fleet, self._send, [*used, *spares], typed=self.script.typed)
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
-        log_limit = self.options.log_limit and self.options.log_limit * 1_000_000
-        record = Record(None)
-        if not self.options.trial:
-            record = Record.make(Path.cwd(), self.run_id, limit=log_limit)
-        record.keep("plan.json", kept_plan(self.run_id, plan))
-        orders, session = self._orders(plan), self._session(plan, record, sent)
+        if resumed:
+            self._lay_out(resumed, nodes, sent)
+        record = self._record(plan)
+        keys, session = self._keys(plan, spares), self._session(plan, record, sent)
+        orders = self._orders(plan, keys, resumed.checkpoint.name if resumed else "")
+        if self.options.restarts:
+            cwd = {host.name: sent[host].cwd for host in (*used, *spares)}
+            those = self._shared([nodes[host] for host in (*used, *spares)])
+            orders = start_keepers.kept_going(self.fleet, orders, those, cwd, self._plan)
         with trace.span("run"):
             result = session.drive(orders, {h.name: (agents[h], sent[h].cwd) for h in used})
+            if self.options.restarts:
+                result = self._further(result)
         if isinstance(result, Left):
             wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
@@ -171,10 +179,38 @@ class _Run:
         if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
             self.painter.note(note)
 
-    def _plan(self, nodes: Sequence[Node]) -> LaunchPlan:
+    def _plan(self, nodes: Sequence[Node], options: RunOptions) -> LaunchPlan:
+        return plan_of(nodes, options, self.script, self.held, self.run_id)
+
+    def _record(self, plan: LaunchPlan) -> Record:
+        """What is kept here of the run."""
+        limit = self.options.log_limit and self.options.log_limit * 1_000_000
+        trial = self.options.trial
+        record = Record(None) if trial else Record.make(Path.cwd(), self.run_id, limit=limit)
+        record.keep("plan.json", kept_plan(self.run_id, plan))
+        return record
+
+    def _lay_out(
+        self, resumed: resume_run.Resumed, nodes: Mapping[Host, Node],
+        sent: Mapping[Host, send_project.Sent],
+    ) -> None:  # fmt: skip
+        works = {host: sent[host].cwd for host in _apart(sent)}
+        with trace.span("resume"):
+            lay_out = resume_run.layer(self.fleet, resumed, nodes, works)
+            each(self.fleet, lay_out, list(works), typed=self.script.typed)
+
+    def _networked(self, nodes: Mapping[Host, Node]) -> dict[Host, Node]:
         asked = (self.options, self.script, self.painter.note)
-        nodes = with_shares(self.fleet, networked(self.fleet, nodes, *asked)[0], *asked)
-        return plan_of(nodes, self.options, self.script, self.held, self.run_id)
+        return {node.host: node for node in networked(self.fleet, [*nodes.values()], *asked)[0]}
+
+    def _shared(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        return with_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
+
+    def _further(self, result: RunResult | Left) -> RunResult | Left:
+        from ipexctl.run.follow_attempts import Attempts
+
+        view, note = self.painter.view, self.painter.note
+        return Attempts(self.fleet, self.run_id, view, self.interrupts, note).followed(result)
 
     def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
         """What would break it is told before anything is sent."""
@@ -212,7 +248,15 @@ class _Run:
             all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
         )
 
-    def _orders(self, plan: LaunchPlan) -> Orders:
+    def _resumed(self) -> resume_run.Resumed | None:
+        if not self.options.resume:
+            return None
+        found = resume_run.find_checkpoint(self.fleet, self.options.resume)
+        for note in found.notes:
+            self.painter.note(note)
+        return found
+
+    def _orders(self, plan: LaunchPlan, keys: Keys, resumed: str = "") -> Orders:
         from ipexctl.run.watch.start_request import Orders
 
         return Orders(
@@ -225,19 +269,21 @@ class _Run:
                 name: [f"data/{one.name}/{one.version}" for one in held if one.version]
                 for name, held in self.held.items()
             },
-            keys=self._keys(plan),
+            keys=keys,
+            resumed=resumed,
         )
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
 
-    def _keys(self, plan: LaunchPlan) -> Keys:
+    def _keys(self, plan: LaunchPlan, spares: Sequence[Host]) -> Keys:
         """For the link between the hosts."""
-        if len(plan.hosts) == 1:
+        names = [*(host.host for host in plan.hosts), *(host.name for host in spares)]
+        if len(names) == 1:
             return {}
         from ipexctl.blobs.peer_certificates import certificates
 
-        return certificates(self.run_id, [host.host for host in plan.hosts])
+        return certificates(self.run_id, names)
 
     def _about(self, plan: LaunchPlan) -> dict[str, object]:
         """For `ipexctl ps`."""
@@ -368,9 +414,12 @@ def checked(options: RunOptions) -> RunOptions:
     mpi.check_launcher(options.launcher)
     if options.stall_action not in STALL_ACTIONS:
         raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
+    start_keepers.check(options)
     gradient_compression.check_mode(options.compress)
     checked_name(options.name)
-    return replace(options, data=checked_names(options.data))
+    resume_run.check(options)
+    lives_on = options.lives_on or options.restarts > 0
+    return replace(options, data=checked_names(options.data), lives_on=lives_on)
 
 
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
@@ -391,73 +440,6 @@ def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
 
 def _dest(options: RunOptions) -> Path | None:
     return Path(options.dest) if options.dest else None
-
-
-def networked(
-    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
-    note: Callable[[str], None],
-) -> tuple[Sequence[Node], NetworkChoice | None]:  # fmt: skip
-    """The hosts with the network that their ranks use; None: there is no other one."""
-    named = {*options.env, *options.secret_env}
-    if not interface_choice.may_choose(nodes, named):
-        return nodes, None
-    from ipexctl.run.network import measure_networks
-
-    found = measure_networks.choose(fleet, nodes, request_of(options, script), note)
-    return (found.nodes(nodes) if found else nodes), found
-
-
-def with_shares(
-    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
-    note: Callable[[str], None],
-) -> Sequence[Node]:  # fmt: skip
-    """The hosts with their ranks' parts of the global batch, if the script asks for them."""
-    asks = any(source.reads_share for source in script.sources)
-    if not asks or SHARE in {*options.env, *options.secret_env}:
-        return nodes
-    from ipexctl.run.shares import measure_speeds
-
-    return measure_speeds.with_shares(fleet, nodes, request_of(options, script), note)
-
-
-def plan_of(
-    nodes: Sequence[Node],
-    options: RunOptions,
-    script: Script,
-    held: Mapping[str, tuple[Held, ...]],
-    run_id: str,
-) -> LaunchPlan:
-    from ipexctl.run.plan import rank_capacity
-
-    plan = launch_plan.plan(nodes, request_of(options, script), run_id)
-    facts = {node.host.name: node.facts for node in nodes}
-    plan = rank_capacity.checked(plan, facts, force=options.force)
-    notes = gradient_compression.notes(options.compress, plan)
-    plan = replace(plan, notes=(*plan.notes, *notes))
-    if interface_choice.is_chosen(nodes, {*options.env, *options.secret_env}):
-        from ipexctl.run.network import measure_networks
-
-        plan = replace(plan, faster=measure_networks.faster(nodes, request_of(options, script)))
-    if options.data:
-        from ipexctl.data import data
-
-        plan = data.planned(plan, held, options.data, options.env)
-    mpi.check_launcher(options.launcher, plan.mpi)
-    return plan
-
-
-def request_of(options: RunOptions, script: Script) -> RunRequest:
-    return RunRequest(
-        argv=script.argv,
-        n=options.n,
-        ppn=options.ppn,
-        env=tuple(options.env.items()),
-        ports=options.ports,
-        secret=tuple(options.secret_env),
-        frameworks=script.frameworks or Frameworks(),
-        roots=script.roots,
-        compress=options.compress,
-    )
 
 
 def new_run_id() -> str:

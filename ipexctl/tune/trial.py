@@ -168,6 +168,8 @@ def of_trial(options: RunOptions, ask: Ask) -> RunOptions:
         stall=Seconds(0),
         detach=False,
         lives_on=False,
+        restarts=0,
+        spares=(),
         fetch=(),
         outputs=(),
         name="",

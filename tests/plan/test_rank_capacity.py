@@ -13,7 +13,7 @@ from ipexctl.facts.facts import Facts, MemFacts
 from ipexctl.project.send_project import Project
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run import plan_of
+from ipexctl.run.run_plan import plan_of
 from ipexctl.run.run_script import Script
 from tests import made
 from tests.plan.hosts import node, on_network

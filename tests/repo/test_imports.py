@@ -22,6 +22,9 @@ PURE = tuple(
     bench.models_options bench.models_result
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files user_code
+    remote.hub.host_reports remote.restart.attempt_orders remote.restart.leader
+    remote.restart.restart_policy
+    remote.shelf.checkpoint_rules remote.shelf.publication
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.pace
     run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space

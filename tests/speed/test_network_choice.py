@@ -22,7 +22,7 @@ from ipexctl.run.network.network_choice import ROUTED, Candidates, candidates, c
 from ipexctl.run.plan import interface_choice
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run import networked
+from ipexctl.run.run_plan import networked
 from tests import made
 from tests.refused import refused
 

@@ -13,7 +13,7 @@ from ipexctl.run.network import rate_cache
 from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.plan_request import RunRequest
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run import with_shares
+from ipexctl.run.run_plan import with_shares
 from ipexctl.run.run_script import Script
 from ipexctl.run.shares import measure_speeds
 from ipexctl.run.shares.host_shares import shares

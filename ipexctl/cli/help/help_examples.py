@@ -27,6 +27,7 @@ EXAMPLES = {
         "ipexctl run -f hosts -ppn 2 train.py --lr 0.1",
         "ipexctl run -d --name bert train.py      # return when all ranks have started",
         "ipexctl run torchrun --nproc-per-node 2 train.py",
+        "ipexctl run --restarts 3 --spares node05 train.py",
         "ipexctl run --explain -n 8 train.py      # show the plan only",
     ),
     "bench": (
@@ -98,6 +99,11 @@ EXAMPLES = {
     "fetch": (
         "ipexctl fetch bert 'out/*.pt'",
         "ipexctl fetch @last checkpoints --merge",
+        "ipexctl fetch bert --checkpoint last -o ckpt",
+    ),
+    "checkpoints": (
+        "ipexctl checkpoints bert",
+        "ipexctl checkpoints @last --json",
     ),
     "stop": (
         "ipexctl stop bert",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 
 PURPOSE = "Run PyTorch training on several Linux CPU machines that you reach over SSH."
@@ -27,7 +28,10 @@ def overview(groups: Mapping[str, Iterable[str]]) -> str:
             PRACTICE,
             "",
             "Other commands:",
-            *(f"  {title:<8} {', '.join(names)}" for title, names in others),
+            *(
+                textwrap.fill(f"  {title:<8} {', '.join(names)}", 80, subsequent_indent=" " * 11)
+                for title, names in others
+            ),
             "",
             MORE,
         ]

@@ -58,6 +58,14 @@ class Hub(Link):
     def connected(self):
         return {n for n, end in self.ends.items() if end.channel is not None and not end.lost}
 
+    def address(self, name):
+        """From which that host is connected, "" if it is not."""
+        channel = self.ends[name].channel
+        try:
+            return channel.sock.getpeername()[0] if channel is not None else ""
+        except OSError:
+            return ""
+
     def forget(self, name):
         with self.changed:
             if name in self.ends:

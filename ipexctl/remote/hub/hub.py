@@ -11,12 +11,15 @@ from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.hub import host_paths, host_reports, judge
 from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.shelf import publication
 
 CUT = "the connection ended"
 LOOK = 0.25  # seconds between looks at the clock
 AT_ONCE = 256  # events processed before orders and facts are sent
 STOP_WAIT = 8.0  # seconds for the last messages of the other hosts
 LAST_WORD = 2.0  # seconds for the hub to receive the last message
+LAST_LOOKS = 8.0  # seconds for hosts to find what ranks wrote last: four looks
+LAST_COPY = 60.0  # seconds for it to be copied
 GONE = 2.0  # seconds until a host counts as lost once another sign says so
 ENDED = "the supervisor of the run was killed there, or the host shut down"
 
@@ -37,11 +40,14 @@ class Hub:
         self.name = run["hosts"][0]["host"]
         self.others = [h["host"] for h in run["hosts"][1:]]
         self.judge = judge.Judge(run, time.monotonic())
+        self.checkpoints = publication.Publication([self.name] + self.others)
         self.inbox = queue.Queue()  # type: queue.Queue
         self.link = None
         self.next_look = 0.0
         self.doubts = {}  # host -> since when the watcher does not reach it, and why
         self.over_sent = False
+        self.over_since = None
+        self.hurried = False  # asked to end while the last checkpoint is copied
         self.swept = {}  # host -> processes that would not go
         self.all_swept = threading.Event()
 
@@ -96,7 +102,17 @@ class Hub:
             self.next_look = now + LOOK
             self.look_at_hosts(now)
         self.judge.tick(now)
-        self.pass_on()
+        self.checkpoints.begin(now)
+        self.pass_on(self.has_ended(now))
+
+    def has_ended(self, now):
+        """A run that ended well waits for the copies of its last checkpoint."""
+        copies = self.supervisor.plan.get("checkpoints") and self.judge.all_well()
+        if not (self.judge.over and copies) or self.hurried:
+            return bool(self.judge.over)
+        self.over_since = self.over_since or now
+        waits = now - self.over_since
+        return waits > LAST_COPY or (waits > LAST_LOOKS and self.checkpoints.is_idle())
 
     def waiting(self):
         found = []
@@ -113,10 +129,23 @@ class Hub:
             left = event.get("survivors")
             self.swept[host] = left if type(left) is int and left >= 0 else None
             self.count_swept()
+        elif event.get("event") == "shelf":
+            self.take_checkpoint(host, event, now)
         else:
             if is_failure(event):
                 self.blame(host, now)
+            self.hurried = self.hurried or event.get("event") == "stop"
             self.judge.take(host, event, now)
+
+    def take_checkpoint(self, host, event, now):
+        try:
+            if event.get("shelf") == "serves":
+                known = self.link.address(host) if self.link and host in self.others else ""
+                event = dict(event, address=known or self.run["address"])
+            self.checkpoints.take(host, event, now)
+        except Exception:  # an invalid message: the run goes on
+            what = "checkpoints: %s sent an invalid message (%s)" % (host, bug()["what"])
+            self.publish([{"event": "note", "text": what}])
 
     def count_swept(self):
         if set(self.swept) | self.judge.lost >= set(self.others):
@@ -132,6 +161,7 @@ class Hub:
                     self.judge.host_lost(other, CUT, now)
 
     def take_request(self, header, now):
+        self.hurried = self.hurried or "interrupt" in header
         if "interrupt" in header:
             self.judge.ask_to_end(header["interrupt"], header["seconds"], now)
         elif "doubt" in header:
@@ -160,17 +190,19 @@ class Hub:
                 else:
                     del self.doubts[host]  # only the watcher does not reach it
 
-    def pass_on(self):
+    def pass_on(self, ended):
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []
-        if self.judge.over and not self.over_sent:
+        orders, self.checkpoints.orders = orders + self.checkpoints.orders, []
+        facts, self.checkpoints.facts = facts + self.checkpoints.facts, []
+        if ended and not self.over_sent:
             well = self.judge.all_well()
             facts.append({"event": "over", "why": self.judge.over, "well": well})
         for host, order in orders:
             self.send(host, order)
         if facts:
             self.publish(facts)
-        if self.judge.over and not self.over_sent:
+        if ended and not self.over_sent:
             self.over_sent = True
             self.supervisor.stopped = self.judge.over
             self.tell_all({"stop": True, "why": self.judge.over})

@@ -292,7 +292,8 @@ class Judge:
         if self.decided:
             return
         if self.stop_at is not None and now >= self.stop_at:
-            self.ask_to_end("--stall-action stop", self.run["grace"], now)
+            action = "--stall-action %s" % self.run["stall_action"]
+            self.ask_to_end(action, self.run["grace"], now)
             return
         what = self.stall.news(active, now)
         if what == "look":
@@ -302,7 +303,7 @@ class Judge:
             self.fact("moving")
         elif what:
             self.fact("stalled", seconds=quiet, number=self.stall.number)
-            if self.run["stall_action"] == "stop":
+            if self.run["stall_action"] != "note":
                 self.stop_at = now + stall.NOTED
 
     def keep_stall(self, quiet):
@@ -353,6 +354,6 @@ class Judge:
 def is_decisive(fact):
     """Whether this fact ends the run, if no other has before."""
     if fact.get("event") != "rank":
-        return fact.get("event") not in ("note", "go", "stalled", "moving")
+        return fact.get("event") not in ("note", "go", "stalled", "moving", "checkpoint")
     how = fact.get("ended")
     return "refused" in fact or (isinstance(how, dict) and failed(how))

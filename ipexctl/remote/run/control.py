@@ -52,6 +52,11 @@ def guardian_of(host):
     return "guardian of " + host
 
 
+def keeper_of(host):
+    """Of a run with --restarts: it answers under the id of the first attempt."""
+    return "keeper of " + host
+
+
 def accept(listener, answer, watch):
     while True:
         try:

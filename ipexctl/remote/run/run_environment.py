@@ -53,6 +53,7 @@ def op_find(call, h):
         "packages": packages(prefix),
         "modules": modules(prefix) if installed else None,
         "port": free_port(h["run_id"], h.get("ports")),
+        "keeper_port": free_port(h["run_id"] + " keeper", h.get("ports")) if h.get("keeper") else 0,
         "preload": preload(prefix),
         "allocators": allocators(),
         "accelerators": accelerators(),

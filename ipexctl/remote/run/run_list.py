@@ -1,6 +1,7 @@
 """The runs of this host, from their journals: for `ps`, `stop`, `wait` and `logs`."""
 
 import os
+import re
 import time
 
 from ipexctl.remote import root_folder
@@ -9,6 +10,7 @@ from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
 
+ATTEMPT = re.compile(r"-r[0-9]{2,}$")  # at the end of the id of a further attempt
 FACTS, END = 64, 2000  # by which the run ended, and characters of what each failed rank printed
 LAST = 4096  # bytes of a log in which the last line is looked for
 
@@ -43,6 +45,8 @@ def op_list(call, h):
             summary(records), run=run, host=name, alive=alive, last=last_line(folder, records)
         )
         row["unreadable"] = not records
+        first = ATTEMPT.sub("", run)
+        row["kept"] = control.is_alive(first, control.keeper_of(name))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
             row["seconds"] = max(row["seconds"], until)

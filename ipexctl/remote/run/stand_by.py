@@ -12,7 +12,7 @@ from ipexctl.remote import frame_stream
 from ipexctl.remote.run_files import journal, run_folders  # noqa: F401
 
 
-def op_begin(agent):
+def op_begin(agent, keep=None):
     """Called in the agent's main thread, before it has others."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
@@ -20,7 +20,7 @@ def op_begin(agent):
             leave_agent(theirs)
             from ipexctl.remote.run import guardian
 
-            guardian.guard(frame_stream.of_socket(theirs))
+            guardian.guard(frame_stream.of_socket(theirs), keep)
         finally:
             os._exit(1)
     theirs.close()

@@ -28,6 +28,7 @@ from ipexctl.remote.run import (
     watchers,
 )
 from ipexctl.remote.run_files import journal, run_folders
+from ipexctl.remote.shelf import shelf_link
 
 NOTED = {"event": "noted", "record": None}
 
@@ -47,6 +48,7 @@ class Supervisor:
         self.run_id = run_folders.run_id(asked)
         top = root_folder.checked(asked["root"])
         self.dir = root_folder.subfolder(top, "runs", self.run_id)
+        self.shelf = shelf_link.start(asked, self.dir)  # it forks: before there are threads
         for folder in [self.dir] + [run_folders.inside(top, path) for path in asked["data"]]:
             run_folders.hold(folder)
         self.logs = root_folder.subfolder(self.dir, "logs")
@@ -97,6 +99,8 @@ class Supervisor:
             start_thread(self.sampler.loop, lambda: self.over)
             start_thread(self.traffic.loop, lambda: self.over)
             start_thread(self.progress.loop, lambda: self.over)
+            if self.shelf is not None:
+                shelf_link.listen(self.shelf, self.report, lambda: self.over)
             sizes = journal.SizeHistory(journal.sizes_path(self.dir, self.plan["host"]))
             logs = {p["rank"]: run_folders.log_of(self.dir, p["rank"]) for p in self.plan["ranks"]}
             start_thread(sizes.loop, logs, lambda: self.over)
@@ -162,6 +166,8 @@ class Supervisor:
             start_thread(self.look, order["look"])
         elif "kill" in order:
             self.programs.kill(order["kill"])
+        elif "shelf" in order:
+            shelf_link.tell(self.shelf, order["shelf"])
         elif "facts" in order:
             self.note_facts(order["facts"])
         else:
@@ -201,6 +207,8 @@ class Supervisor:
         """Answer a question or an order from this host (control.py)."""
         if "stop" in message:
             self.report({"event": "stop", "by": message["stop"], "seconds": message["seconds"]})
+        elif "end" in message:
+            self.stop(str(message["end"]))
         elif "look" in message:
             quiet = self.progress.quiet()
             found, computes = rank_look.take(self)

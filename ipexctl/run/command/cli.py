@@ -85,6 +85,14 @@ def run(
         from ipexctl.run.script.gradient_compression import check_printed
 
         check_printed(options.compress)
+        for option, given in (("--restarts", options.restarts), ("--resume", options.resume)):
+            if given:
+                raise InputError(
+                    f"{option} cannot be combined with --print-cmd",
+                    why="the printed script knows nothing of other attempts",
+                    hint="leave one of them out",
+                    slug="options-conflict",
+                )
         made = as_script(target, options, left_out(_forwarded(options)))
         streams.check_spells(made)
         print(made, end="")
@@ -135,6 +143,13 @@ def _lives_on(options: RunOptions) -> bool:
             hint="leave one of them out",
             slug="options-conflict",
         )
+    if options.restarts and options.die_with_me:
+        raise InputError(
+            "--restarts and --die-with-me cannot be combined",
+            why="the hosts start the run again without this command",
+            hint="leave one of them out",
+            slug="options-conflict",
+        )
     fetched = shlex.join(typed_words(options))
     if options.detach and fetched:
         raise InputError(
@@ -144,7 +159,7 @@ def _lives_on(options: RunOptions) -> bool:
             slug="options-conflict",
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
-    return options.detach or (terminal and not options.die_with_me)
+    return options.detach or options.restarts > 0 or (terminal and not options.die_with_me)
 
 
 def _check_output(ui: str, *, explain: bool, print_cmd: bool, json: bool) -> None:

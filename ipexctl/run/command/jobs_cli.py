@@ -1,4 +1,4 @@
-"""The options of ps, attach, logs, metrics, fetch, stop, wait and rm."""
+"""The options of ps, attach, logs, metrics, checkpoints, fetch, stop, wait and rm."""
 
 from __future__ import annotations
 
@@ -161,17 +161,41 @@ def why(
 
 
 @on_hosts(names=False)
-def fetch(
-    run: RunName,
-    patterns: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="GLOB...", help="Files or folders, relative to the ranks' working directory."
-        ),
-    ],
+def checkpoints(
+    run: NewestRun = "@last",
     *,
     target: Any,
     root: Root = "~/.ipexctl",
+    json: Json = False,
+) -> None:
+    """List the checkpoints of a run that its hosts hold: which are complete, and where."""
+    from ipexctl.run.command.checkpoints_text import listed_document, show_listed
+    from ipexctl.run.jobs.checkpoints import list_checkpoints
+
+    end(list_checkpoints(target, run, root), listed_document, show_listed, json=json)
+
+
+@on_hosts(names=False)
+def fetch(
+    run: RunName,
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="GLOB...", help="Files or folders, relative to the ranks' working directory."
+        ),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            "--checkpoint",
+            metavar="NAME",
+            show_default=False,
+            help="A complete checkpoint instead, from any host that holds it; or `last`.",
+        ),
+    ] = "",
     dest: Annotated[Path | None, declared(RunOptions, "dest")] = None,
     merge: Annotated[bool, declared(RunOptions, "merge")] = False,
     fetch_limit: Annotated[int, declared(RunOptions, "fetch_limit")] = 100,
@@ -179,9 +203,18 @@ def fetch(
 ) -> None:
     """Fetch files that a run's ranks wrote, during the run or after it."""
     from ipexctl.run.command.ps_text import fetched_document, show_fetched
+    from ipexctl.run.jobs.fetch import check_asked
     from ipexctl.run.jobs.fetch import fetch as verb
 
-    done = verb(target, run, patterns, fetch_limit << 30, root, merge=merge, dest=dest)
+    check_asked(patterns or (), checkpoint)
+    if checkpoint:
+        from ipexctl.run.command import checkpoints_text
+        from ipexctl.run.jobs.checkpoints import fetch_checkpoint
+
+        limit = fetch_limit << 30
+        brought = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)
+        end(brought, checkpoints_text.brought_document, checkpoints_text.show_brought, json=json)
+    done = verb(target, run, patterns or (), fetch_limit << 30, root, merge=merge, dest=dest)
     end(done, fetched_document, show_fetched, json=json)
 
 

@@ -21,6 +21,7 @@ from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
 _COLOURS = {
     State.RUNNING: "green",
     State.STOPPING: "yellow",
+    State.RESTARTING: "yellow",
     State.DONE: "cyan",
     State.FAILED: "red",
     State.STOPPED: "yellow",

@@ -33,6 +33,18 @@ class Brought(PerHost):
         return worst_exit([super().exit_code, EXIT_FAILED * missing])
 
 
+def check_asked(patterns: Sequence[str], checkpoint: str) -> None:
+    """Raises InputError unless exactly one of both is given."""
+    if bool(patterns) != bool(checkpoint):
+        return
+    both = "a GLOB and --checkpoint cannot be combined"
+    raise InputError(
+        both if patterns else "what to fetch is missing",
+        hint="ipexctl fetch RUN 'out/*.pt', or: ipexctl fetch RUN --checkpoint last",
+        slug="options-conflict" if patterns else "fetch-nothing",
+    )
+
+
 def fetch(
     target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT,
     *, merge: bool = False, dest: Path | None = None,

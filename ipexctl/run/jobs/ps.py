@@ -121,11 +121,17 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
-        def ask(host: Host) -> None:
-            op = "run.run_list.stop"
-            fleet.call(host, op, journal=names[host], run_id=run.id, by=by, seconds=seconds)
+        kept = {part.host for part in run.seen if part.kept}
 
-        names = {host: name for name, host in reached(fleet, run).items() if name in run.alive}
+        def ask(host: Host) -> None:
+            name = names[host]
+            if name in kept:
+                op = "restart.attempts.stop"
+                fleet.call(host, op, journal=name, run_id=run.first_id, by=by)
+            op = "run.run_list.stop"
+            fleet.call(host, op, journal=name, run_id=run.id, by=by, seconds=seconds)
+
+        names = {h: n for n, h in reached(fleet, run).items() if n in run.alive or n in kept}
         fleet.each(ask, list(names))
         run = _until_over(fleet, run, seconds + END_WAIT)
         ended = run.over and run.state is not State.STOPPED

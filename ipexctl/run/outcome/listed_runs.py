@@ -23,6 +23,7 @@ LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")  # also the name of a folder here
+_ATTEMPT = re.compile(r"-r\d{2,}$")  # remote/restart/attempt_orders.py writes it
 _HUGE = 1 << 60
 _ID = "use a run ID"
 
@@ -34,6 +35,7 @@ class State(str, Enum):
     FAILED = "failed"
     STOPPED = "stopped"  # by a user
     LOST = "lost"  # it has ended, and how is not known
+    RESTARTING = "restarting"  # its hosts decide whether to start it again, or do
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class OnHost:
     stall: float | None = None  # seconds without progress, of a run that is stalled
     look: Any = field(default=None, repr=False)  # at its ranks then, as it came
     ends: tuple[tuple[int, str, str], ...] = ()  # of its ranks then: rank, host, how
+    kept: bool = False  # a keeper of the run lives (--restarts)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,12 @@ class Run:
 
     @property
     def over(self) -> bool:
-        return self.state not in (State.RUNNING, State.STOPPING)
+        return self.state not in (State.RUNNING, State.STOPPING, State.RESTARTING)
+
+    @property
+    def first_id(self) -> str:
+        """Of its first attempt."""
+        return _ATTEMPT.sub("", self.id)
 
     @property
     def exit_code(self) -> int | None:
@@ -185,6 +193,7 @@ def read_on_host(
         stall=None if raw.get("stall") is None else number(raw["stall"]),
         look=raw.get("look"),
         ends=tuple(read_ends(raw.get("ends"))),
+        kept=raw.get("kept") is True,
     )
 
 
@@ -215,7 +224,15 @@ def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
         for name, seen in by_run.items()
         if name and any(map(_was_there, seen.values()))
     }
-    return tuple(_run(there[name]) for name in sorted(there, reverse=True))
+    runs = [_run(there[name]) for name in sorted(there, reverse=True)]
+    newest = {run.first_id: run for run in reversed(runs)}
+    return tuple(_restarting(run) if run is newest[run.first_id] else run for run in runs)
+
+
+def _restarting(run: Run) -> Run:
+    """The last attempt of a run that its keepers do not think over."""
+    waits = run.over and run.state is not State.DONE and any(part.kept for part in run.seen)
+    return replace(run, state=State.RESTARTING) if waits else run
 
 
 def _own(part: OnHost) -> tuple[bool, bool]:
@@ -298,6 +315,8 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
     begins = [run for run in runs if text and run.id.startswith(text)]
+    if len({run.first_id for run in begins}) == 1:
+        begins = begins[:1]  # the last attempt
     active = [run for run in named if not run.over]
     if len(active) > 1:
         raise InputError(

@@ -11,6 +11,7 @@ from typing import Any
 
 from ipexctl.base.values import count_or_none, listed, plain, texts, truth
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome import listed_checkpoints
 from ipexctl.run.outcome.outcome import Load
 from ipexctl.run.outcome.rank_exchange import Key, Report
 from ipexctl.run.outcome.run_state import RankEnd, Usage, ended
@@ -401,6 +402,11 @@ def _program(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: 
     )
 
 
+def _checkpoint(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+    size, seconds = (_amount({name: 0, **header}, name) for name in ("bytes", "seconds"))
+    return Noted(listed_checkpoints.told(header, int(size), seconds))
+
+
 def _frozen(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     return RankFrozen(_own_rank(ranks, header, "rank"), _amount(header, "seconds"))
 
@@ -426,6 +432,7 @@ _READERS: Mapping[str, _Reader] = {
     "program": _program,
     "abandoned": lambda host, ranks, header, body: Abandoned(plain(header.get("why"), 400)),
     "note": lambda host, ranks, header, body: Noted(plain(header.get("text"), 400)),
+    "checkpoint": _checkpoint,
     "over": lambda host, ranks, header, body: Over(
         plain(header.get("why"), 400), header.get("well") is True
     ),

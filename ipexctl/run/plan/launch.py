@@ -23,6 +23,7 @@ class Prepared:
     accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
     modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
     environment: EnvUsed | None = None  # None: not created by ipexctl
+    keeper_port: int = 0  # free, as `port` is: for --restarts
 
     @property
     def command_env(self) -> tuple[tuple[str, str], ...]:
@@ -75,6 +76,7 @@ class LaunchPlan:
     ddp: bool = False  # the code exchanges gradients by DistributedDataParallel
     faster: str = ""  # a network that is faster than the one the user has chosen
     environment: EnvUsed | None = None
+    restarts: int = 0
 
     @property
     def world_size(self) -> int:

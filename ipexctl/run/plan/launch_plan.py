@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ipexctl.base.values import texts
+from ipexctl.base.values import count_or_none, texts
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, read_used
 from ipexctl.errors import RunFailed
 from ipexctl.inventory.hostfile_text import fold
@@ -97,6 +97,7 @@ def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> P
         accelerators=texts(done.get("accelerators")),
         modules=frozenset(texts(listed)) if isinstance(listed, list) else None,
         environment=replace(used, choice=choice) if used else None,
+        keeper_port=count_or_none(done.get("keeper_port")) or 0,
     )
 
 

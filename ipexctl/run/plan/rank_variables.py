@@ -59,7 +59,7 @@ TABLE = (
         lambda p, h, r: p.run_id,
     ),
     Contract("TORCHELASTIC_RESTART_COUNT", "0", _TORCHRUN, lambda p, h, r: 0),
-    Contract("TORCHELASTIC_MAX_RESTARTS", "0", _TORCHRUN, lambda p, h, r: 0),
+    Contract("TORCHELASTIC_MAX_RESTARTS", "--restarts", _TORCHRUN, lambda p, h, r: p.restarts),
     Contract(
         "LT_DEVICES", "ranks on its host",
         "Lightning's Fabric, as `fabric run` sets it: `Fabric()` needs no `devices`",
@@ -83,6 +83,13 @@ HOST_WIDE = (
     ),
     ("DS_ACCELERATOR", "`cpu`, where deepspeed is installed", "DeepSpeed; seen in 0.19"),
 )  # fmt: skip
+# of a further attempt, which may have other hosts (--restarts): what each is then
+VARIES = {
+    "RANK": "rank", "ROLE_RANK": "rank", "WORLD_SIZE": "world", "ROLE_WORLD_SIZE": "world",
+    "GROUP_RANK": "index", "NODE_RANK": "index", "GROUP_WORLD_SIZE": "hosts",
+    "LT_NUM_NODES": "hosts", "MASTER_ADDR": "address", "MASTER_PORT": "port",
+    "TORCHELASTIC_RUN_ID": "run_id", "TORCHELASTIC_RESTART_COUNT": "restarts",
+}  # fmt: skip
 FIXED = frozenset(entry.name for entry in TABLE if entry.fixed)
 
 

@@ -12,7 +12,7 @@ from ipexctl.base.typed_command import Typed
 from ipexctl.quick_dataclass import dataclass
 
 Ports = tuple[int, int]  # first and last
-STALL_ACTIONS = ("note", "stop")
+STALL_ACTIONS = ("note", "stop", "restart")
 BUCKET = "IPEXCTL_BUCKET_MB"  # a variable that ipexctl/in_ranks/ddp_bucket.py reads
 ranks_option = partial(option, group="Ranks")
 run_option = partial(option, group="Run")
@@ -93,9 +93,31 @@ class RunOptions:
     )
     stall_action: str = run_option(
         "--stall-action NAME",
-        "What to do with a stalled run: note or stop.",
+        "What to do with a stalled run: note, stop or restart.",
         "note",
-        in_plays="What to do with a stalled run: note or stop.",
+        in_plays="What to do with a stalled run: note, stop or restart.",
+    )
+    restarts: int = run_option(
+        "--restarts N",
+        "Start again up to N times if a host is lost or a rank fails.",
+        0,
+        least=0,
+        in_plays="How often to start again if a host is lost or a rank fails.",
+        in_settings=True,
+    )
+    spares: tuple[str, ...] = run_option(
+        "--spares PATTERN",
+        "Hosts that replace lost ones; same patterns as --limit.",
+        (),
+        in_plays="Hosts that replace lost ones.",
+    )
+    min_hosts: int | None = run_option(
+        "--min-hosts N",
+        "Continue with N hosts if spares are used up (default: as many as before).",
+        None,
+        least=1,
+        show_default=False,
+        in_plays="Fewest hosts to continue with.",
     )
     compress: str = run_option(
         "--compress off|fp16|bf16",
@@ -103,6 +125,25 @@ class RunOptions:
         "off",
         in_plays="Precision of DDP gradients on the network: off, fp16 or bf16.",
         in_settings=True,
+    )
+    checkpoints: str = run_option(
+        "--checkpoints GLOB",
+        "Checkpoints to copy to a second host during the run: 'out/checkpoint-*' (or a,b).",
+        "",
+        in_plays="Glob patterns of checkpoints to copy to a second host, with commas between them.",
+        in_settings=True,
+    )
+    resume: str = run_option(
+        "--resume RUN[:NAME]",
+        "Start with the last complete checkpoint of this run, or with that one.",
+        "",
+        in_plays="Start with the last complete checkpoint of this run: RUN, or RUN:NAME.",
+    )
+    resume_arg: str = run_option(
+        "--resume-arg TEXT",
+        "Script arguments to add with --resume; {checkpoint} stands for its path.",
+        "",
+        in_plays="Script arguments to add with resume; {checkpoint} stands for its path.",
     )
     no_inspect: bool = run_option(
         "--no-inspect",

@@ -26,19 +26,19 @@ def document(plan: LaunchPlan) -> dict[str, object]:
         "mpi": plan.mpi,
         "ddp": plan.ddp,
         "faster": plan.faster,
-        "hosts": [
-            {
-                "name": host.host,
-                "nic": host.nic,
-                "threads": host.threads,
-                "quota": host.quota,
-                "env": {key: value for key, value in host.rank_env if key in _SHOWN},
-                "ranks": [
-                    [place.rank, place.local_rank, cpu_list(place.cpus), place.node]
-                    for place in host.ranks
-                ],
-            }
-            for host in plan.hosts
+        "hosts": [of_host(host) for host in plan.hosts],
+    }
+
+
+def of_host(host: HostPlan) -> dict[str, object]:
+    return {
+        "name": host.host,
+        "nic": host.nic,
+        "threads": host.threads,
+        "quota": host.quota,
+        "env": {key: value for key, value in host.rank_env if key in _SHOWN},
+        "ranks": [
+            [place.rank, place.local_rank, cpu_list(place.cpus), place.node] for place in host.ranks
         ],
     }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from ipexctl.blobs.peer_certificates import Keys
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.listed_checkpoints import patterns_of, resume_words
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 from ipexctl.run.plan.run_options import BUCKET, RunOptions
@@ -28,6 +30,8 @@ class Orders:
     reached: Mapping[str, Host] = field(default_factory=dict)  # how: for --launcher ssh
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
+    resumed: str = ""  # the checkpoint that ranks start with, below their folder
+    nights: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
 
     def of(self, name: str, work: str) -> dict[str, object]:
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
@@ -38,7 +42,8 @@ class Orders:
             "lease": self.options.host_timeout,
             "env": dict(host.env),
             "cwd": work,
-            "ranks": [self._rank(host, place) for place in host.ranks],
+            "ranks": [self._rank(host, place, work) for place in host.ranks],
+            "checkpoints": list(patterns_of(self.options.checkpoints)),
             "machinefile": self.plan.machinefile,
             "launcher": self.options.launcher,
             "flags": list(host.flags),
@@ -50,6 +55,8 @@ class Orders:
             "data": list(self.data.get(name, ())),
             "modules": self._modules(),
             "run": self.of_all() if host is first else None,
+            "night": self.nights.get(name),  # for its keeper: --restarts
+            "spare": False,
             "keys": dict(self.keys.get(name, {})),
         }
 
@@ -73,7 +80,7 @@ class Orders:
         ports = self.options.ports
         low_high = (ports[0], port_plan.top(ports)[0] - 1) if ports else None
         return {
-            "hosts": [self._host(h) for h in self.plan.hosts],
+            "hosts": [self.row(h) for h in self.plan.hosts],
             "mpirun": list(self.plan.mpirun),
             "mpi": {
                 "daemons": sorted(row.daemons),
@@ -91,7 +98,7 @@ class Orders:
             "shown": shown_plan.document(self.plan),
         }  # fmt: skip
 
-    def _host(self, host: HostPlan) -> dict[str, object]:
+    def row(self, host: HostPlan) -> dict[str, object]:
         to = self.reached.get(host.host, Host(host.host))
         return {
             "host": host.host,
@@ -106,7 +113,9 @@ class Orders:
             "user": to.user,
         }
 
-    def _rank(self, host: HostPlan, place: RankPlace) -> dict[str, object]:
+    def _rank(self, host: HostPlan, place: RankPlace, work: str) -> dict[str, object]:
+        path = posixpath.join(work, self.resumed) if self.resumed else ""
+        words = resume_words(self.options.resume_arg, path)
         return {
             "rank": place.rank,
             "local_rank": place.local_rank,
@@ -115,7 +124,8 @@ class Orders:
             "env": {
                 **rank_variables.environment(self.plan, host, place),
                 **self._module_env(),
+                **({"IPEXCTL_CHECKPOINT": path} if path else {}),
                 **self.options.secret_env,
             },
-            "argv": [f"{host.prefix}/bin/python3", *self.plan.argv],
+            "argv": [f"{host.prefix}/bin/python3", *self.plan.argv, *words],
         }

@@ -1,0 +1,45 @@
+"""Keepers of runs with --restarts on this host, and what they wrote: for `run` and `stop`."""
+
+import json
+import os
+
+from ipexctl.remote import frame_stream, root_folder
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.restart import keeper
+from ipexctl.remote.run import control, stand_by
+from ipexctl.remote.run_files import run_folders
+
+
+def op_begin(agent):
+    """As run.stand_by.begin, for a run with keepers."""
+    stand_by.op_begin(agent, keeper.begin)
+
+
+def op_spare(call, h):
+    """The orders of a host that takes part in no attempt yet -> {}: its keeper stands by."""
+    link = frame_stream.of_socket(call.agent.guardian)
+    link.write(h)
+    frame = link.read()
+    if frame is None or "kept" not in frame[0]:
+        raise Failure("the keeper of this spare did not start", slug="spare-not-ready")
+    return {}
+
+
+def op_story(call, h):
+    """{root, journal, run_id} -> {story: [{attempt, run_id, hosts, why, ...}, ...], alive}"""
+    run = run_folders.run_id(h)
+    folder = os.path.join(root_folder.existing(h["root"]), "runs", run)
+    found = []
+    try:
+        with open(keeper.attempts_of(folder, h["journal"])) as lines:
+            found = [json.loads(line) for line in lines if line.endswith("\n")]
+    except (OSError, ValueError):
+        pass  # it stands by no more, or has not begun
+    return {"story": found, "alive": control.is_alive(run, control.keeper_of(h["journal"]))}
+
+
+def op_stop(call, h):
+    """{journal, run_id, by} -> {asked}: there is to be no further attempt."""
+    name = control.keeper_of(h["journal"])
+    said = control.ask(run_folders.run_id(h), name, {"stop": h["by"]})
+    return {"asked": said is not None}

@@ -1,0 +1,100 @@
+"""Checkpoints that the attempts of a run have left on this host: for the next attempt."""
+
+import json
+import os
+import shutil
+
+from ipexctl.remote.blobs import blob_server
+from ipexctl.remote.connection import peer_tls
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.shelf import shelf_reports
+from ipexctl.remote.shelf.shelf_folder import Shelf, Silent, fetch_blob
+
+
+class Shelves:
+    def __init__(self, runs, keys):
+        self.runs, self.keys = runs, keys
+        self.server = None
+
+    def all(self, attempts):
+        """(run's id, name of the shelf, shelf) of each. `attempts`: run's id -> number."""
+        for run_id in attempts:
+            top = os.path.join(self.runs, run_id, "shelf")
+            for name in sorted(os.listdir(top)) if os.path.isdir(top) else []:
+                yield run_id, name, Shelf(os.path.join(top, name))
+
+    def report(self, attempts):
+        """{port, checkpoints: [{name, order, parts: {writer: {sha, list}}, held}, ...]}: `held` are
+        the parts that are here."""
+        found = []
+        for run_id, _, shelf in self.all(attempts):
+            try:
+                for number, manifest in sorted(shelf.manifests().items()):
+                    parts = manifest["parts"]
+                    held = sorted({p["sha"] for p in parts.values() if shelf.holds(p["sha"])})
+                    order = [attempts[run_id], number]
+                    row = {"name": manifest["name"], "order": order, "parts": parts, "held": held}
+                    found.append(row)
+            except (OSError, ValueError, KeyError):
+                continue  # the other hosts of the run may have it
+        return {"port": self.serve(attempts) if found and self.keys else 0, "checkpoints": found}
+
+    def serve(self, attempts):
+        """To the other hosts of the run, whose names for files are hashes."""
+        if self.server is None:
+            self.server = blob_server.Server(peer_tls.context(self.keys, True), {})
+            start_thread(self.server.serve_forever)
+        self.server.paths = Paths([shelf for _, _, shelf in self.all(attempts)])
+        return self.server.server_address[1]
+
+    def lay_out(self, asked, lay, attempts):
+        """`lay`: {name, parts: [[writer, sha, size of its list, [[host, url], ...]], ...]}. Raises
+        Failure, OSError."""
+        rows, givers = {}, []  # type: dict[str, list], list[dict]
+        own_first = sorted(lay["parts"], key=lambda part: part[0] != asked["host"])
+        for _, sha, size, others in own_first:
+            giver, part = self.giver(asked, sha, size, others, attempts)
+            for below, blob, length in part["files"]:
+                rows.setdefault(below, [below, blob, length, len(givers)])
+            givers.append(giver)
+        order = {"root": asked["root"], "work": asked["cwd"], "name": lay["name"]}
+        shelf_reports.op_lay_out(Silent(), dict(order, files=list(rows.values()), givers=givers))
+
+    def giver(self, asked, sha, size, others, attempts):
+        for run_id, name, shelf in self.all(attempts):
+            if shelf.holds(sha):
+                return {"run_id": run_id, "shelf": name}, shelf.part(sha)
+        fresh = os.path.join(asked["cwd"], shelf_reports.FRESH + os.urandom(8).hex())
+        os.mkdir(fresh, 0o700)
+        try:
+            for host, url in others:
+                peer = dict(self.keys, name=host)
+                try:
+                    fetch_blob(fresh, sha, size, peer, url)
+                except (Failure, OSError):
+                    continue
+                with open(Shelf(fresh).path(sha), "rb") as file:
+                    return {"url": url, "peer": peer}, json.loads(file.read().decode("ascii"))
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
+
+    def forget(self, attempts, used):
+        """Remove the shelves of attempts before `used`, whose checkpoint is used."""
+        for run_id in (run_id for run_id, number in attempts.items() if number < used):
+            shutil.rmtree(os.path.join(self.runs, run_id, "shelf"), ignore_errors=True)
+
+
+class Paths:
+    """Where a file is, by its hash, as blob_server.py asks."""
+
+    def __init__(self, shelves):
+        self.shelves = shelves
+
+    def get(self, sha):
+        if len(sha) == 64 and not set(sha) - set("0123456789abcdef"):
+            for shelf in self.shelves:
+                if os.path.isfile(shelf.path(sha)):
+                    return shelf.path(sha)
+        return None

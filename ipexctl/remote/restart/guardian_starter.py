@@ -1,0 +1,68 @@
+"""Starts guardians for a process that has threads: a child forked before they began.
+
+For each it is handed one end of a socket pair; the guardian reads its orders from there.
+"""
+
+import array
+import os
+import select
+import socket
+
+from ipexctl.remote import frame_stream
+from ipexctl.remote.run import guardian
+
+LOOK = 1.0  # seconds until it collects guardians that have ended
+
+
+class Starter:
+    def __init__(self):
+        self.ours, theirs = socket.socketpair()
+        if os.fork() == 0:
+            try:
+                self.ours.close()
+                serve(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+
+    def begin(self):
+        """The frames of a new guardian."""
+        ours, theirs = socket.socketpair()
+        fds = array.array("i", [theirs.fileno()])
+        self.ours.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        theirs.close()
+        return frame_stream.of_socket(ours)
+
+    def close(self):
+        self.ours.close()
+
+
+def serve(link):
+    while True:
+        ready = select.select([link], [], [], LOOK)[0]
+        try:
+            for _ in guardian.collected():
+                pass
+        except ChildProcessError:
+            pass  # it has started none, or none is left
+        if not ready:
+            continue
+        fd = received(link)
+        if fd is None:
+            return
+        if os.fork() == 0:
+            link.close()
+            os.setsid()
+            guardian.guard(frame_stream.of_socket(socket.socket(fileno=fd)))
+        os.close(fd)
+
+
+def received(link):
+    """None when the other end has closed the link."""
+    fds = array.array("i")
+    data, more, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
+    for level, kind, body in more:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(body[: fds.itemsize])
+            return fds[0]
+    return None if not data else -1

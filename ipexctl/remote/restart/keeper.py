@@ -1,0 +1,329 @@
+"""The keeper of a run with --restarts on one host: it lives from the first attempt to the last.
+
+It watches this host's part of each attempt by its journal, reports its end to the keeper that
+leads (leader.py), and starts the part of the next one. `RUN/attempts` has a line for each attempt.
+Without the leader it follows the next candidate; with fewer than half of the hosts the run ends.
+"""
+
+import os
+import queue
+import time
+
+from ipexctl.remote import root_folder
+from ipexctl.remote.connection import hub_link
+from ipexctl.remote.failure import Failure, bug
+from ipexctl.remote.hub import judge
+from ipexctl.remote.own_process import no_core_dump, start_thread
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader
+from ipexctl.remote.run import control
+from ipexctl.remote.run_files import journal, run_folders
+
+NAME = "ipexctl-keeper"
+LOOK = 0.25
+GONE = 2.0  # seconds until a leader whose process has ended is given up
+MEET = 30.0  # seconds for the first connection to a leader
+BEGINS = 60.0  # seconds for a supervisor to appear
+FACTS, TAIL = 8, 2000  # that are reported, and characters of what a rank printed
+LAST_WORDS = 2.0
+
+
+def begin(asked):
+    """Fork the keeper; called where there are no threads yet. It is nobody's child."""
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        run(asked)
+    finally:
+        os._exit(0)
+
+
+def run(asked):
+    if asked["secret"]:
+        no_core_dump()
+    rank_wrapper.set_name(NAME)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) > 2:
+                os.close(int(name))
+        except OSError:
+            pass  # the listing's own
+    run_folders.held.clear()
+    keeper = Keeper(asked, guardian_starter.Starter())  # it forks before there are threads
+    try:
+        keeper.keep()
+    except Exception:
+        what = bug()["what"]
+        keeper.note({"broken": what})  # another one leads then
+        keeper.end_part(what)
+
+
+class Keeper:
+    def __init__(self, asked, starter):
+        self.night, self.name, self.keys = asked["night"], asked["host"], asked["keys"]
+        self.asked, self.starter = asked, starter
+        top = root_folder.checked(asked["root"])
+        self.runs = os.path.join(top, "runs")
+        self.folder = root_folder.subfolder(top, "runs", self.night["run_id"])
+        run_folders.hold(self.folder)
+        self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
+        self.places = self.night["places"]  # of the candidates: [name, address, port]
+        self.at = 0  # whom it follows
+        self.inbox = queue.Queue()  # type: queue.Queue
+        self.hub = self.spoke = self.leader = None
+        self.followed = time.monotonic()
+        self.story = [{"attempt": 1, "hosts": self.night["first"], "run_id": self.night["run_id"]}]
+        takes_part = self.name in self.night["first"]
+        self.part = Part(self, asked, 1) if takes_part else None
+        self.early = []  # type: list[tuple[str, dict]]  # said to a candidate that does not lead yet
+        self.clearing = None  # the attempt that has to end here
+        self.over = False
+
+    def keep(self):
+        self.note(self.story[0])
+        control.serve(
+            self.night["run_id"], control.keeper_of(self.name), self.answer, lambda link: None
+        )
+        names = [place[0] for place in self.places]
+        others = [name for name in self.night["hosts"] if name != self.name]
+        if self.name in names and others:
+            place = self.places[names.index(self.name)]
+            self.hub = hub_link.Hub(others, self.keys, self.take)
+            self.hub.listen(place[1], (place[2], place[2]))
+        self.follow(0)
+        while not self.over:
+            self.turn()
+        for link in (self.hub, self.spoke):
+            if link is not None:
+                link.flush(LAST_WORDS)
+                link.close()
+
+    def take(self, name, message):
+        self.inbox.put((name, message if isinstance(message, dict) else {}))
+
+    def answer(self, message):
+        """A question or an order from this host (control.py)."""
+        if "stop" in message:
+            self.report({"stop": str(message["stop"])})
+        return {"alive": True}
+
+    def follow(self, at):
+        """A candidate leads; if it is this one, it leads itself."""
+        self.at, self.followed = at, time.monotonic()
+        if self.spoke is not None:
+            self.spoke.close()
+            self.spoke = None
+        if at >= len(self.places):
+            self.give_up("no host that could lead the run is reached")
+            return
+        name, address, port = self.places[at]
+        if name == self.name:
+            self.leader = leader.Leader(self.night, name, self.story, self.followed)
+            for known, message in self.early:
+                self.leader.take(known, message, self.followed)
+        else:
+            hears = self.heard_from(name)
+            self.spoke = hub_link.Spoke(self.name, name, self.keys, hears)
+            self.spoke.connect(address, port)
+        if self.part is not None:
+            self.part.reported = False
+
+    def heard_from(self, name):
+        return lambda message: self.take(name, message)
+
+    def report(self, message):
+        """To the leader."""
+        if self.leader is not None:
+            self.take(self.name, message)
+        elif self.spoke is not None:
+            self.spoke.send(message)
+
+    def turn(self):
+        try:
+            name, message = self.inbox.get(timeout=LOOK)
+            self.hear(name, message)
+        except queue.Empty:
+            pass
+        now = time.monotonic()
+        if self.leader is not None:
+            self.lead(self.leader, now)
+        elif self.spoke is not None:
+            self.look_at_leader(self.spoke, now)
+        self.look_at_part(now)
+
+    def lead(self, leads, now):
+        leads.tick(now, self.hub.connected() if self.hub else set())
+        orders, leads.orders = leads.orders, []
+        for name, order in orders:
+            if name == self.name:
+                self.obey(order)
+            elif self.hub is not None:
+                self.hub.send(name, order)
+
+    def look_at_leader(self, spoke, now):
+        met = spoke.met()
+        silence = now - spoke.heard() if met else now - self.followed
+        limit = self.night["lease"] if met else MEET
+        if silence > limit or (met and spoke.absent() > GONE):
+            self.follow(self.at + 1)
+
+    def hear(self, name, message):
+        leads = self.places[self.at][0] if self.at < len(self.places) else ""
+        if "part" in message and name == self.name:
+            attempt, why = message["part"], message.get("failed")
+            failed = {"failed": attempt, "why": why}
+            self.report(failed if why else {"ready": attempt, "port": message["port"]})
+        elif self.leader is not None:
+            self.leader.take(name, message, time.monotonic())
+        elif name == leads:
+            self.obey(message)
+        else:  # it follows this candidate already
+            self.early.append((name, message))
+
+    def obey(self, order):
+        if "story" in order:
+            self.story.append(order["story"])
+            self.note(order["story"])
+        elif "clear" in order:
+            self.clearing = order["clear"]
+            self.end_part("the next attempt")
+        elif "start" in order:
+            self.start(order["asked"], order["start"], order["lay"])
+        elif "hub" in order:
+            if self.part is not None:
+                self.part.write({"hub": order["hub"]})
+        elif "done" in order:
+            self.note({"end": order["done"]["why"], "well": order["done"]["well"]})
+            self.end_part("the run has ended")
+            self.over = True
+
+    def attempts(self):
+        return {one["run_id"]: one["attempt"] for one in self.story}
+
+    def start(self, asked, attempt, lay):
+        asked = dict(asked, keys=self.keys, root=self.asked["root"])
+        run_folders.hold(root_folder.subfolder(os.path.dirname(self.runs), "runs", asked["run_id"]))
+        self.part = Part(self, asked, attempt)
+        start_thread(self.begin_part, self.part, lay, self.attempts())
+
+    def begin_part(self, part, lay, attempts):
+        """First the checkpoint, which may take a while."""
+        try:
+            if lay:
+                self.shelves.lay_out(part.asked, lay, attempts)
+                self.shelves.forget(attempts, lay["order"][0])
+        except (Failure, OSError) as e:
+            what = e.what if isinstance(e, Failure) else str(e)
+            self.take(self.name, {"part": part.attempt, "failed": what})
+            return
+        part.begin(self.starter)
+
+    def look_at_part(self, now):
+        part = self.part
+        if part is not None:
+            part.look(now)
+        if part is not None and part.ended and not part.reported:
+            part.reported = True
+            self.report(part.end())
+        if self.clearing is not None and (part is None or part.ended):
+            self.report(dict(self.shelves.report(self.attempts()), cleared=self.clearing))
+            self.clearing = None
+
+    def end_part(self, why):
+        if self.part is not None and not self.part.ended:
+            control.ask(self.part.run_id, self.name, {"end": why})
+
+    def give_up(self, why):
+        self.note({"end": why, "well": False})
+        self.end_part(why)
+        self.over = True
+
+    def note(self, line):
+        """To RUN/attempts."""
+        try:
+            line = dict(line, at=round(time.time(), 1))
+            journal.write_lines(attempts_of(self.folder, self.name), os.O_APPEND, [line])
+        except OSError:
+            pass  # a full disk
+
+
+def attempts_of(folder, host):
+    return os.path.join(folder, "attempts." + os.path.basename(host))
+
+
+class Part:
+    """This host's part of one attempt."""
+
+    def __init__(self, keeper, asked, attempt):
+        self.keeper, self.asked, self.attempt = keeper, asked, attempt
+        self.run_id = asked["run_id"]
+        folder = os.path.join(keeper.runs, self.run_id)
+        self.journal = journal.Reader(journal.path_of(folder, asked["host"]))
+        self.began = time.monotonic()
+        self.facts = []  # type: list[dict]
+        self.well = False
+        self.seconds = 0.0
+        self.seen = False  # its supervisor was there
+        self.ended = self.reported = False
+        self.link = None
+        self.next_look = 0.0
+
+    def begin(self, starter):
+        self.link = starter.begin()
+        start_thread(self.listen, self.link)
+        self.write(self.asked)
+
+    def write(self, header):
+        try:
+            if self.link is not None:
+                self.link.write(header)
+        except OSError:
+            pass  # it has ended: `look` sees it
+
+    def listen(self, link):
+        """What the guardian and the supervisor say, of an attempt that was started here."""
+        keeper = self.keeper
+        while True:
+            frame = link.read()
+            if frame is None:
+                return
+            header = frame[0]
+            if header.get("event") == "ready":
+                keeper.take(keeper.name, {"part": self.attempt, "port": header["port"]})
+            elif "error" in header:
+                what = str(header["error"].get("what"))
+                keeper.take(keeper.name, {"part": self.attempt, "failed": what})
+
+    def look(self, now):
+        for record, _ in self.journal.new():
+            self.seconds = record.get("at", self.seconds)
+            fact = record.get("fact")
+            if isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
+                self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
+            if isinstance(fact, dict) and fact.get("event") == "over":
+                self.well = fact.get("well") is True
+            if "over" in record:
+                self.ended = True
+        if now < self.next_look or self.ended:
+            return
+        self.next_look = now + 1.0
+        host = self.asked["host"]
+        alive = control.is_alive(self.run_id, host) or control.is_alive(
+            self.run_id, control.guardian_of(host)
+        )
+        self.seen = self.seen or alive
+        if not alive and (self.seen or now - self.began > BEGINS):
+            self.ended = True
+
+    def end(self):
+        return {
+            "over": self.attempt,
+            "well": self.well,
+            "facts": self.facts,
+            "seconds": self.seconds,
+        }

@@ -1,0 +1,174 @@
+"""Decides when a run is started again. No I/O, no clock: `now` is given.
+
+One keeper leads: the first of the candidates that sees more than half of all hosts. The others
+report to it how their part of an attempt ended. `orders` are (host, message), to be sent.
+"""
+
+from ipexctl.remote.restart import attempt_orders, restart_policy
+
+GATHER = 3.0  # seconds after the first report, for those of the other hosts
+CLEAR = 25.0  # for the hosts to end what is left
+FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
+BEGIN = 90.0  # for all hosts of an attempt to be ready
+ALONE = 5.0  # beyond the lease, without more than half of the hosts
+
+
+class Leader:
+    def __init__(self, night, name, story, now):
+        """`story`: what is known of the attempts so far, the last one last."""
+        self.night, self.name = night, name
+        self.names = night["hosts"]
+        self.attempt = story[-1]["attempt"]
+        self.hosts = list(story[-1]["hosts"])
+        self.errors = [(one.get("error", ""), one.get("checkpoint", "")) for one in story[1:]]
+        self.lasted = [one["lasted"] for one in story[1:]]
+        self.orders = []  # type: list[tuple[str, dict]]
+        self.over = ""  # why there is no further attempt
+        self.well = False
+        self.stopped = ""  # by whom; what runs is ended by its own hub
+        self.majority_at, self.majority = now, False
+        self.watch(now)
+
+    def watch(self, now):
+        self.state, self.since = "watch", now
+        self.reports, self.cleared, self.ready = {}, {}, {}
+        self.end, self.next, self.pause = restart_policy.Ending(False, ""), [], 0.0
+
+    def tell(self, message, names=None):
+        self.orders += [(name, message) for name in (self.names if names is None else names)]
+
+    # -- what comes --
+
+    def take(self, name, message, now):
+        if "stop" in message:
+            self.stopped = "stopped by %s" % message["stop"]
+        elif message.get("over") == self.attempt and self.state in ("watch", "gather"):
+            self.reports.setdefault(name, message)
+        elif message.get("cleared") == self.attempt and self.state == "clear":
+            self.cleared[name] = message
+        elif message.get("ready") == self.attempt + 1 and self.state == "begin":
+            self.ready[name] = message
+            if len(self.ready) == len(self.next):
+                self.tell({"hub": self.port()}, self.next)
+                self.begun(now)
+        elif message.get("failed") == self.attempt + 1 and self.state == "begin":
+            self.lost_again(name, str(message.get("why")), now)
+
+    def port(self):
+        first = self.next[0]
+        address = self.night["sheets"][first]["address"]
+        return [address, self.ready[first]["port"]]
+
+    def begun(self, now):
+        self.attempt, self.hosts = self.attempt + 1, self.next
+        self.watch(now)
+
+    def lost_again(self, host, why, now):
+        """An attempt that did not become one counts like any other."""
+        self.begun(now)
+        self.reports[self.name] = {
+            "facts": [{"event": "lost", "host": host, "why": why}],
+            "seconds": 0.0,
+        }
+
+    def tick(self, now, there):
+        """`there`: hosts with a connection."""
+        there = there | {self.name}
+        self.majority = 2 * len(there) > len(self.names)
+        if self.majority:
+            self.majority_at = now
+        elif now - self.majority_at > self.night["lease"] + ALONE:
+            self.finish(False, "fewer than half of the hosts are reached from %s" % self.name)
+        if self.stopped and self.state in ("clear", "begin"):
+            self.finish(False, self.stopped)
+        if self.over:
+            return
+        getattr(self, "in_%s" % self.state)(now, there)
+
+    # -- what follows --
+
+    def in_watch(self, now, there):
+        if self.reports:
+            self.state, self.since = "gather", now
+
+    def in_gather(self, now, there):
+        if any(report.get("well") for report in self.reports.values()):
+            self.finish(True, "done")
+        elif set(self.hosts) & there <= set(self.reports) or now - self.since > GATHER:
+            self.decide(now, [name for name in self.hosts if name not in there])
+
+    def decide(self, now, gone):
+        reports = [self.reports[name] for name in self.names if name in self.reports]
+        most = max(reports, key=lambda report: len(report["facts"]))
+        lasted = max(report["seconds"] for report in reports)
+        self.lasted.append(lasted)
+        # those who watched the run may have ended the rest of it before that was noted
+        lost = [{"event": "lost", "host": name} for name in gone]
+        self.end = restart_policy.ending(most["facts"] or lost, lasted)
+        if self.stopped or not self.end.again:
+            self.finish(False, self.stopped or self.end.why)
+            return
+        self.pause = restart_policy.pause(self.lasted)
+        self.state, self.since = "clear", now
+        self.tell({"clear": self.attempt})
+
+    def in_clear(self, now, there):
+        silent = set(self.hosts) - set(self.cleared)
+        fence = FENCE if silent else 0.0
+        if not silent <= self.end.lost:  # those that the hub has lost were silent for so long
+            fence += self.night["lease"]
+        waited = now - self.since
+        done = there <= set(self.cleared) or waited > CLEAR
+        if not (self.majority and done and waited >= max(fence, self.pause)):
+            return
+        told = {name: one.get("checkpoints", []) for name, one in self.cleared.items()}
+        found = restart_policy.newest(told)
+        self.errors.append((self.end.error, found["name"] if found else ""))
+        made, limit = self.attempt - 1, self.night["restarts"]
+        why = restart_policy.refusal(self.end, self.errors[-2:], made, limit)
+        usable = set(self.cleared) & there
+        chosen = restart_policy.chosen(self.hosts, self.names, usable, self.night["least"])
+        if why or not chosen:
+            self.finish(False, why or "%s; %d hosts are too few" % (self.end.why, len(usable)))
+            return
+        self.start(chosen, found, now)
+
+    def start(self, chosen, found, now):
+        self.state, self.since, self.next = "begin", now, chosen
+        sheets = [self.night["sheets"][name] for name in chosen]
+        name = found["name"] if found else ""
+        error = self.errors[-1][0]
+        self.tell({
+            "story": {
+                "attempt": self.attempt + 1, "hosts": chosen, "why": self.end.why, "error": error,
+                "checkpoint": name, "lasted": self.lasted[-1],
+                "run_id": attempt_orders.run_id_of(self.night["run_id"], self.attempt + 1),
+            }
+        })  # fmt: skip
+        lay = found and dict(
+            found, parts=[part[:3] + [self.urls(part[3])] for part in found["parts"]]
+        )
+        made = attempt_orders.compose(self.night["common"], sheets, self.attempt + 1, name)
+        for host, asked in made:
+            self.tell({"start": self.attempt + 1, "asked": asked, "lay": lay}, [host])
+
+    def urls(self, hosts):
+        """[[host, where it gives files], ...]"""
+        found = []
+        for host in hosts:
+            address = self.night["sheets"][host]["address"]
+            place = "[%s]" % address if ":" in address else address
+            found.append([host, "https://%s:%d" % (place, self.cleared[host]["port"])])
+        return found
+
+    def in_begin(self, now, there):
+        gone = [name for name in self.next if name not in there]
+        if gone:
+            self.lost_again(gone[0], "the connection ended", now)
+        elif now - self.since > BEGIN:
+            late = [name for name in self.next if name not in self.ready]
+            self.lost_again(late[0], "it was not ready after %d s" % BEGIN, now)
+
+    def finish(self, well, why):
+        self.over, self.well = why, well
+        self.tell({"done": {"why": why, "well": well}})

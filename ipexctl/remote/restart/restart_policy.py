@@ -1,0 +1,117 @@
+"""Whether a run is started again, and on which hosts. Pure."""
+
+import re
+
+from ipexctl.remote.hub.host_reports import failed
+
+AT_ONCE = 60.0  # seconds; what fails sooner is not for want of luck
+BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds before attempts in a row that ended so soon
+STALLED = "--stall-action restart"
+# no restart changes these: the last line of a traceback
+_INCURABLE = re.compile(
+    r"^(?:\[rank\d+\]: )?(SyntaxError|IndentationError|TabError|ModuleNotFoundError|ImportError"
+    r"|NameError|FileNotFoundError|argparse\.ArgumentError)\b"
+)
+_ERROR = re.compile(r"^(?:\[rank\d+\]: )?[\w.]+(?:Error|Exception|Exit|Interrupt)\b")
+_USAGE = re.compile(r"^\S+: error: ")  # argparse
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
+
+
+class Ending:
+    """How an attempt ended. `again`: may it be repeated? `error`: to compare with the next one."""
+
+    def __init__(self, again, why, error="", lost=()):
+        self.again, self.why, self.error, self.lost = again, why, error, set(lost)
+
+
+def ending(facts, seconds):
+    """From the facts that ended it, the first one first (remote/hub/judge.py)."""
+    for fact in facts:
+        event = fact.get("event")
+        if event == "asked" and fact.get("by") == STALLED:
+            return Ending(True, "it stood still")
+        if event in ("asked", "timeout", "abandoned"):
+            return Ending(False, {"asked": "it was stopped", "timeout": "--timeout"}.get(event, ""))
+    lost = [fact["host"] for fact in facts if fact.get("event") == "lost" and "host" in fact]
+    if lost:
+        return Ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
+    for fact in facts:
+        if fact.get("event") == "rank" and failed(fact.get("ended") or {"code": 0}):
+            return of_rank(fact, seconds)
+        if fact.get("event") in ("frozen", "program"):
+            return Ending(True, "%s on %s" % (NAMES[fact["event"]], fact.get("host")))
+    return Ending(False, "how it ended is not known" if not facts else "it did not begin")
+
+
+NAMES = {"frozen": "a rank was stopped", "program": "a program of MPI ended"}
+
+
+def of_rank(fact, seconds):
+    how = fact["ended"]
+    lines = [line for line in str(fact.get("tail", "")).splitlines() if line.strip()]
+    said = lines[-1].strip()[:200] if lines else ""
+    last = said if _ERROR.match(said) else ""
+    end = "signal %s" % how["signal"] if how.get("signal") else "exit code %s" % how.get("code")
+    end = "killed" if how.get("lost") else end
+    why = "rank %s on %s: %s" % (fact.get("rank"), fact.get("host"), last or end)
+    if _INCURABLE.match(last) or _USAGE.match(said):
+        return Ending(False, "%s: a restart does not change that" % why)
+    if seconds < AT_ONCE and "oom-rank" in (how.get("hints") or []):
+        return Ending(False, "%s: its memory ran out at once" % why)
+    return Ending(True, why, "%s %s" % (end, _NUMBER.sub("0", last)))
+
+
+def refusal(end, before, made, limit):
+    """Why there is no further attempt, "" if there is one.
+
+    `before`: (error, newest checkpoint) of the attempt before and of this one; `made`: restarts.
+    """
+    if not end.again:
+        return end.why
+    if made >= limit:
+        return "%s; no restarts are left (--restarts %d)" % (end.why, limit)
+    if end.error and len(before) == 2 and before[0] == before[1]:
+        return "%s: the same error twice, with no checkpoint in between" % end.why
+    return ""
+
+
+def pause(ends):
+    """Seconds to wait; `ends`: how long each attempt lasted."""
+    soon = 0
+    for seconds in reversed(ends):
+        if seconds >= AT_ONCE:
+            break
+        soon += 1
+    return BACK_OFF[min(soon, len(BACK_OFF) - 1)]
+
+
+def chosen(last, every, there, least):
+    """The hosts of the next attempt; [] where they are too few. `last`: those of the one before, in
+    order; `every`: all, spares last; `there`: those that answer."""
+    free = [name for name in every if name in there and name not in last]
+    found = []
+    for name in last:
+        if name in there:
+            found.append(name)
+        elif free:
+            found.append(free.pop(0))
+    return found if len(found) >= least else []
+
+
+def newest(told):
+    """The newest checkpoint of which every part is on a host that is there; None: there is none.
+
+    `told`: host -> what checkpoint_transfer.py reports of it. Returns {name, order, parts:
+    [[writer, sha, size of its list, hosts], ...]}.
+    """
+    known = {}  # type: dict[tuple, dict]
+    for one in (one for each in told.values() for one in each):
+        known.setdefault(tuple(one["order"]), one)
+    for order in sorted(known, reverse=True):
+        one, parts = known[order], []
+        for writer, part in sorted(one["parts"].items()):
+            hosts = [h for h, each in told.items() if any(part["sha"] in o["held"] for o in each)]
+            parts.append([writer, part["sha"], part["list"], hosts])
+        if all(part[3] for part in parts):
+            return {"name": one["name"], "order": list(order), "parts": parts}
+    return None

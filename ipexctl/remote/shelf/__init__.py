@@ -1,0 +1,1 @@
+"""Checkpoints of a run, copied to a second host while it runs."""

@@ -1,0 +1,118 @@
+"""Checkpoints in the folder of the ranks: which there are, and whether a file of one is finished.
+
+Links are not followed: what is reached through one is not a checkpoint of this run.
+"""
+
+import glob
+import hashlib
+import json
+import os
+import re
+import stat
+import zipfile
+
+ZIPPED = (".pt", ".pth", ".bin", ".ckpt", ".pkl")  # what torch.save writes, under its usual names
+TENSORS = ".safetensors"
+LONGEST_HEADER = 100 << 20  # as the library of the format has it
+SHARDS = re.compile(rb"__[0-9]+_[0-9]+\.distcp")
+
+
+def found_in(folder, patterns):
+    """name -> {path below it, "" for a file: (size, mtime, inode)} of each match. None instead
+    where something in it is not a file or a folder. What is in another match is a part of that."""
+    top = os.path.realpath(folder)
+    names = set()
+    for pattern in patterns:
+        for path in glob.iglob(os.path.join(glob.escape(top), pattern), recursive=True):
+            path = os.path.normpath(path)
+            if path.startswith(top + os.sep) and os.path.realpath(path) == path:
+                names.add(os.path.relpath(path, top))
+    outer = (n for n in names if not any(n.startswith(other + "/") for other in names))
+    return {name: entries(os.path.join(top, name)) for name in outer}
+
+
+def place(top, below):
+    """Of a file of a checkpoint; "" is a checkpoint that is a file itself."""
+    return os.path.join(top, below) if below else top
+
+
+def entries(path):
+    found, todo = {}, [""]
+    while todo:
+        below = todo.pop()
+        try:
+            info = os.lstat(place(path, below))
+            if stat.S_ISDIR(info.st_mode):
+                names = os.listdir(place(path, below))
+                todo += [os.path.join(below, name) for name in names]
+            elif stat.S_ISREG(info.st_mode):
+                found[below] = info.st_size, info.st_mtime_ns, info.st_ino
+            else:
+                return None
+        except OSError:  # it is being removed, or changed
+            return {}
+    return found
+
+
+def stamp(files):
+    """Another one as soon as anything was written."""
+    return hashlib.sha256(repr(sorted(files.items())).encode("utf-8")).hexdigest()[:16]
+
+
+def unfinished(top, files):
+    """Why these files are not a finished checkpoint, as far as this host can tell; "" if so."""
+    if files is None:
+        return "something in it is not a file"
+    if not any(size for size, _, _ in files.values()):
+        return "it is empty"
+    for below in sorted(files):
+        path = place(top, below)
+        try:
+            why = why_unfinished(path, files[below][0])
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:
+            why = "cannot be read (%s)" % (e,)
+        if why:
+            return "%s: %s" % (below or os.path.basename(top), why)
+    return ""
+
+
+def why_unfinished(path, size):
+    if os.path.basename(path) == "trainer_state.json":
+        read_json(path)
+    elif path.endswith(TENSORS):
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 0 < length <= min(LONGEST_HEADER, size - 8):
+                return "its header is not complete"
+            header = json.loads(file.read(length).decode("utf-8"))
+        ends = [row["data_offsets"][1] for key, row in header.items() if key != "__metadata__"]
+        if size != 8 + length + max(ends or [0]):
+            return "its tensors are not complete"
+    elif path.endswith(ZIPPED):
+        with open(path, "rb") as file:
+            if file.read(4) == b"PK\3\4":
+                zipfile.ZipFile(file).close()
+            elif not size:
+                return "it is empty"
+    return ""
+
+
+def needed(top, files):
+    """Files that an index in these names, wherever they are."""
+    found = set()  # type: set[str]
+    for below in files:
+        folder, base = os.path.split(below)
+        names = []  # type: list[str]
+        if base == ".metadata":
+            with open(os.path.join(top, below), "rb") as file:
+                names = [name.decode("ascii") for name in SHARDS.findall(file.read())]
+        elif base.endswith(".index.json"):
+            named = read_json(os.path.join(top, below)).get("weight_map")
+            names = list(map(str, named.values())) if isinstance(named, dict) else []
+        found.update(os.path.join(folder, name) for name in names)
+    return sorted(found)
+
+
+def read_json(path):
+    with open(path, "rb") as file:
+        return json.loads(file.read().decode("utf-8"))

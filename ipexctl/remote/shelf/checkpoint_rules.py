@@ -1,0 +1,68 @@
+"""What is decided about checkpoints from values alone: who copies, what is complete, what stays.
+
+A checkpoint is a file or a folder, named by its path below the folder where ranks start. What one
+host has of it is a part; most have one, written by rank 0.
+"""
+
+import posixpath
+import re
+
+KEPT = 2  # complete checkpoints of a run
+LEAST_FREE, LEAST_SHARE = 1 << 30, 0.05  # of a disk: bytes, and part of its size
+# (what of a format is written early or on every host, the file that ends it)
+ENDS = tuple(
+    (re.compile(pattern + r"\Z"), last)
+    for pattern, last in (
+        (r"__[0-9]+_[0-9]+\.distcp", ".metadata"),  # torch.distributed.checkpoint
+        (r"training_args\.bin|rng_state(_[0-9]+)?\.pth", "trainer_state.json"),  # Trainer
+        (
+            r"random_states_[0-9]+\.pkl|optimizer(_[0-9]+)?\.bin",
+            "random_states_0.pkl",
+        ),  # Accelerate
+    )
+)
+STEP = re.compile(r"step[-_=]?([0-9]+)")
+NUMBER = re.compile(r"[0-9]+")
+
+
+def partner(hosts, host):
+    """Who keeps a second copy of what this host writes: the next one. None: there is no other."""
+    return hosts[(hosts.index(host) + 1) % len(hosts)] if len(hosts) > 1 else None
+
+
+def holders(hosts, host):
+    return [host] + [name for name in [partner(hosts, host)] if name]
+
+
+def step_of(name):
+    """The number in its name, None if there is none."""
+    for part in reversed(name.split("/")):
+        stem = posixpath.splitext(part)[0]
+        found = STEP.findall(stem) or NUMBER.findall(stem)
+        if found:
+            return int(found[-1][:18])
+    return None
+
+
+def family(name):
+    """Checkpoints of one series differ in their numbers."""
+    return NUMBER.sub("#", name)
+
+
+def lacking(parts):
+    """Files that the parts together need and do not have. `parts`: {names, needs} of each."""
+    names = {name for part in parts for name in part["names"]}
+    needed = {name for part in parts for name in part["needs"]}
+    for name in names:
+        folder, base = posixpath.split(name)
+        needed.update(posixpath.join(folder, end) for first, end in ENDS if first.match(base))
+    return sorted(needed - names)
+
+
+def kept(numbers):
+    """Of the published checkpoints of a host those that stay: the newest."""
+    return set(sorted(numbers)[-KEPT:])
+
+
+def has_room(free, total, size):
+    return free - size >= max(LEAST_FREE, LEAST_SHARE * total)

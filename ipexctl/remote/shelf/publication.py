@@ -1,0 +1,233 @@
+"""When a checkpoint is complete: decided in the hub, from what the hosts say, without any I/O.
+
+One checkpoint is copied at a time, the newest that is finished on all hosts. Its parts are kept on
+the hosts that wrote them, then on their partners, and then the manifest is published on all of
+these. Whatever fails before leaves what was complete before.
+
+The caller takes `orders` for hosts and `facts` for all journals, and empties both.
+"""
+
+from ipexctl.remote.shelf.checkpoint_rules import family, holders, lacking, partner, step_of
+
+AGAIN = 15.0  # seconds after which what failed is tried again
+OVERWRITTEN = (
+    "%s was written again, by several hosts: which parts belong together is not known, so the new "
+    "ones are not copied; write each checkpoint under a name of its own"
+)
+
+
+class Publication:
+    def __init__(self, hosts):
+        self.hosts = hosts
+        self.orders = []
+        self.facts = []
+        self.places = {}  # host -> [address, port] where it gives its parts
+        self.answers = {}  # name -> {host: its part as it was found; None: it has none}
+        self.seen = {}  # (host, name) -> its stamp when it was found last
+        self.since = {}  # name -> when a part was found first
+        self.order = []  # those names, the one that was found last at the end
+        self.writers = {}  # name -> hosts with a part of it, for each time that it was published
+        self.series = {}  # family of names -> hosts that wrote parts
+        self.current = None  # an Attempt
+        self.number = 0
+        self.tried = -AGAIN  # when the last copy failed
+        self.waits = {}  # name -> why it is not copied yet, as its hosts were told
+        self.said = set()
+
+    def take(self, host, said, now):
+        """What the shelf of a host says: one of on_...; an invalid message raises anything."""
+        getattr(self, "on_%s" % said["shelf"])(host, said, now)
+        self.begin(now)
+
+    # -- what hosts say --
+
+    def on_serves(self, host, said, now):
+        """Once, or again where its process was killed."""
+        if host in self.places and self.current:
+            if self.current.manifest:
+                self.tell(host, {"publish": self.current.manifest})
+            else:
+                self.try_again(self.current, now)
+        self.places[host] = [str(said["address"]), int(said["port"])]
+        for name in self.order:
+            if host not in self.answers[name]:
+                self.tell(host, {"seek": name})
+
+    def on_note(self, host, said, now):
+        self.note("checkpoints on %s: %s" % (host, str(said["text"])[:300]))
+
+    def on_ready(self, host, said, now):
+        name, stamp = str(said["name"]), str(said["stamp"])
+        again = self.seen.get((host, name)) == stamp and name not in self.answers
+        if again and not (self.current and self.current.name == name):
+            return
+        self.seen[host, name] = stamp
+        before = self.writers.get(name, [])  # of each time that it was published
+        writers = set().union({host}, *before)
+        if len(writers) > 1:
+            if len(before) > 1 or host in before[-1]:
+                self.writers[name] = [writers]
+                self.note(OVERWRITTEN % name)
+                return
+            self.withdraw(name, self.writers.pop(name)[-1])  # a part of it came late
+        if self.current and self.current.name == name and self.current.wanted() != {host}:
+            if self.current.manifest:
+                self.withdraw(name, self.current.wanted())
+            self.current = None
+        self.answers.setdefault(name, {})[host] = {
+            "stamp": stamp,
+            "names": [str(one) for one in said["names"]],
+            "needs": [str(one) for one in said["needs"]],
+        }
+        self.order = [one for one in self.order if one != name] + [name]
+        self.since.setdefault(name, now)
+        for other in self.hosts:
+            if other not in self.answers[name]:
+                self.tell(other, {"seek": name})
+
+    def on_none(self, host, said, now):
+        """It has nothing of that name."""
+        name = said["name"]
+        late = host in self.series.get(family(name), ())  # it usually has: that is to come
+        if name in self.answers and late:
+            self.wait(name, "the part of %s is missing" % host)
+        elif name in self.answers:
+            self.answers[name].setdefault(host, None)
+
+    def on_kept(self, host, said, now):
+        if self.current and said["number"] == self.current.number:
+            part = {key: said[key] for key in ("sha", "list", "bytes", "stamp")}
+            self.current.parts[host] = part
+            to = partner(self.hosts, host)
+            if to:
+                self.tell(to, {"copy": self.current.number, "of": host, "part": part,
+                               "at": self.places[host]})  # fmt: skip
+            self.publish(self.current)
+
+    def on_copied(self, host, said, now):
+        if self.current and said["number"] == self.current.number:
+            self.current.copied.add(said["of"])
+            self.publish(self.current)
+
+    def on_published(self, host, said, now):
+        current = self.current
+        if not current or said["number"] != current.number:
+            return
+        current.published.add(host)
+        if current.published < current.holders(self.hosts):
+            return
+        self.current = None
+        self.writers.setdefault(current.name, []).append(set(current.parts))
+        self.series.setdefault(family(current.name), set()).update(current.parts)
+        size = sum(part["bytes"] for part in current.parts.values())
+        seconds = round(now - current.began, 1)
+        self.fact(current, bytes=size, hosts=sorted(current.published), seconds=seconds)
+
+    def on_failed(self, host, said, now):
+        """`why` is empty where the script has written to it meanwhile."""
+        if self.current and said["number"] == self.current.number:
+            why = str(said["why"])[:300]
+            if why:
+                self.note("%s is not copied: %s: %s" % (self.current.name, host, why))
+            if why and not self.current.manifest:
+                self.try_again(self.current, now)
+            self.current = None
+
+    def is_idle(self):
+        """Nothing is copied, and no host has to answer."""
+        waits = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
+        return not (self.current or waits)
+
+    # -- what follows --
+
+    def begin(self, now):
+        """The newest that is finished everywhere; those that were found before it are skipped."""
+        if self.current or now < self.tried + AGAIN:
+            return
+        for name in reversed(self.order):
+            found = self.answers[name]
+            parts = {host: part for host, part in found.items() if part}
+            lacks = lacking(parts.values())
+            if lacks:
+                self.wait(name, "%s is missing" % lacks[0])
+            if lacks or len(found) < len(self.hosts):
+                continue
+            skipped = self.order[: self.order.index(name) + 1]
+            self.order = self.order[len(skipped) :]
+            began = [self.since.pop(one) for one in skipped]
+            for one in skipped:
+                del self.answers[one]
+            self.number += 1
+            self.current = Attempt(self.number, name, found, began[-1])
+            for host, part in sorted(parts.items()):
+                order = {"keep": self.number, "name": name, "stamp": part["stamp"]}
+                self.tell(host, order)
+            return
+
+    def publish(self, current):
+        """Once every part is on two hosts."""
+        alone = len(self.hosts) == 1
+        if current.wanted() != set(current.parts) or not (alone or current.is_copied()):
+            return
+        current.manifest = {
+            "number": current.number,
+            "name": current.name,
+            "step": step_of(current.name),
+            "parts": current.parts,
+            "holders": {host: holders(self.hosts, host) for host in current.parts},
+        }
+        for host in sorted(current.holders(self.hosts)):
+            self.tell(host, {"publish": current.manifest})
+
+    def try_again(self, failed, now):
+        """Later, unless a newer one is finished by then."""
+        self.current, self.tried = None, now
+        if failed.name not in self.order:
+            self.answers[failed.name] = failed.found
+            self.order.insert(0, failed.name)
+            self.since[failed.name] = failed.began
+
+    def wait(self, name, why):
+        if self.waits.get(name) != why:
+            self.waits[name] = why
+            for host, part in self.answers[name].items():
+                if part:
+                    self.tell(host, {"waits": name, "why": why})
+
+    def withdraw(self, name, writers):
+        """It was published without a part that was found later."""
+        for host in sorted({holder for one in writers for holder in holders(self.hosts, one)}):
+            self.tell(host, {"withdraw": name})
+        self.facts.append({"event": "checkpoint", "name": name, "withdrawn": True})
+
+    def tell(self, host, order):
+        self.orders.append((host, {"shelf": order}))
+
+    def note(self, text):
+        if text not in self.said:
+            self.said.add(text)
+            self.facts.append({"event": "note", "text": text})
+
+    def fact(self, current, **more):
+        about = {"event": "checkpoint", "name": current.name, "step": step_of(current.name)}
+        self.facts.append(dict(about, **more))
+
+
+class Attempt:
+    """A checkpoint that is being copied. `found`: as its hosts have found it."""
+
+    def __init__(self, number, name, found, now):
+        self.number, self.name, self.found, self.began = number, name, found, now
+        self.parts = {}  # host -> its part, on its disk
+        self.copied = set()  # hosts whose part is on the disk of their partner
+        self.published = set()
+        self.manifest = None  # once all parts are on two disks: from then on it is complete
+
+    def wanted(self):
+        return {host for host, part in self.found.items() if part}
+
+    def is_copied(self):
+        return self.copied == self.wanted()
+
+    def holders(self, hosts):
+        return {holder for host in self.wanted() for holder in holders(hosts, host)}

@@ -1,0 +1,170 @@
+"""The copies of checkpoints that a host holds: RUN/shelf/HOST.
+
+HOST/blobs          files by content, and parts: lists of files, by content as well
+HOST/published      a JSON file for each complete checkpoint, its manifest, written last
+HOST/pending.json   what was found and is not published
+
+A manifest is written once every part is on the disk of its writer and of the writer's partner.
+"""
+
+import hashlib
+import json
+import os
+
+from ipexctl.remote import durable, root_folder
+from ipexctl.remote.blobs import blob_download, blobs
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
+
+CHUNK = 4 << 20
+
+
+class Changed(Exception):
+    """The script wrote to a file while it was copied."""
+
+
+class Shelf:
+    def __init__(self, folder):
+        self.folder = folder
+        self.top = os.path.join(folder, "blobs", "sha256")
+
+    def make(self):
+        above, name = os.path.split(self.folder)
+        root_folder.subfolder(os.path.dirname(above), os.path.basename(above), name)
+        for names in (("blobs", "sha256"), ("blobs", "parts"), ("published",)):
+            root_folder.subfolder(self.folder, *names)
+
+    # -- parts --
+
+    def has(self, sha, size):
+        return blobs.has(self.folder, sha, size)
+
+    def path(self, sha):
+        return blobs.path_of(self.folder, sha)
+
+    def part(self, sha):
+        """{name, files: [[path below it, sha256, size], ...]}; None if it is not here."""
+        try:
+            with open(self.path(sha), "rb") as file:
+                text = file.read()
+        except OSError:
+            return None
+        return json.loads(text.decode("ascii")) if hashlib.sha256(text).hexdigest() == sha else None
+
+    def holds(self, sha):
+        """The part and all of its files are here."""
+        part = self.part(sha)
+        return part is not None and all(self.has(file, size) for _, file, size in part["files"])
+
+    def keep(self, top, name, files):
+        """Copy `files` of the checkpoint; returns the part's sha256. Raises Changed."""
+        rows = []
+        for below in sorted(files):
+            path = checkpoint_files.place(os.path.join(top, name), below)
+            rows.append([below, self.copy(path, files[below]), files[below][0]])
+        if checkpoint_files.entries(os.path.join(top, name)) != files:
+            raise Changed
+        return self.add_part({"name": name, "files": rows})
+
+    def copy(self, path, expected):
+        """A file that was copied before and did not change since is not read again."""
+        info = os.lstat(path)
+        if (info.st_size, info.st_mtime_ns, info.st_ino) != expected:
+            raise Changed
+        before = blobs.stamp_of(info)
+        sha = blobs.hashes.get(before)
+        if not sha or not self.has(sha, info.st_size):
+            sha = self.take(path, before)
+        return sha
+
+    def take(self, path, before):
+        part = blobs.new_part(os.path.join(self.folder, "blobs", "parts"), "0" * 16)
+        digest = hashlib.sha256()
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                for chunk in iter(lambda: file.read(CHUNK), b""):
+                    digest.update(chunk)
+                    blobs.write_all(part.file.write, chunk)
+                if blobs.stamp_of(os.fstat(file.fileno())) != before:
+                    raise Changed
+            blobs.store_part(self.folder, part, digest.hexdigest())
+        finally:
+            blobs.unlink(part.path)  # unless it has its final name by now
+            part.close()
+        blobs.hashes[before] = digest.hexdigest()
+        return digest.hexdigest()
+
+    def add_part(self, document):
+        """On the disk with all of its files when this returns."""
+        text = json.dumps(document, sort_keys=True).encode("ascii")
+        sha = hashlib.sha256(text).hexdigest()
+        root_folder.subfolder(self.top, sha[:2])
+        durable.write_file(self.path(sha), [text], sync=True)
+        for folder in {os.path.dirname(self.path(file)) for _, file, _ in document["files"]}:
+            durable.sync_folder(folder)
+        durable.sync_folder(self.top)
+        return sha
+
+    def fetch(self, sha, size, peer, url):
+        """Bring a part from another host. `size`: of its list. Raises Failure, OSError."""
+        fetch_blob(self.folder, sha, size, peer, url)
+        part = self.part(sha)
+        missing = {file: n for _, file, n in part["files"] if not self.has(file, n)}
+        self.need_room(sum(missing.values()))
+        for file in sorted(missing):
+            fetch_blob(self.folder, file, missing[file], peer, url)
+        self.add_part(part)
+
+    def need_room(self, size):
+        disk = os.statvfs(self.folder)
+        free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        if size and not checkpoint_rules.has_room(free, total, size):
+            why = "less than 5 %% or 1 GB of the disk would stay free in %s" % self.folder
+            raise Failure("no room for a copy of %d MB" % (size // 1000000), why, slug="no-space")
+
+    # -- complete checkpoints --
+
+    def manifest_path(self, number):
+        return os.path.join(self.folder, "published", "%06d.json" % number)
+
+    def publish(self, manifest):
+        text = json.dumps(manifest, sort_keys=True).encode("ascii")
+        durable.write_file(self.manifest_path(manifest["number"]), [text], sync=True)
+
+    def manifests(self):
+        """number -> manifest"""
+        found = {}
+        for name in sorted(os.listdir(os.path.join(self.folder, "published"))):
+            if name.endswith(".json"):
+                document = checkpoint_files.read_json(os.path.join(self.folder, "published", name))
+                found[document["number"]] = document
+        return found
+
+    def clean(self, pending):
+        """Remove what neither a complete checkpoint that stays nor a part of `pending` needs."""
+        manifests = self.manifests()
+        stays = checkpoint_rules.kept(manifests)
+        wanted = set(pending)
+        for number, manifest in manifests.items():
+            if number in stays:
+                wanted.update(part["sha"] for part in manifest["parts"].values())
+            else:
+                blobs.unlink(self.manifest_path(number))
+        parts = [part for part in map(self.part, sorted(wanted)) if part]
+        wanted.update(sha for part in parts for _, sha, _ in part["files"])
+        for folder, _, names in os.walk(os.path.join(self.folder, "blobs")):
+            for name in names:
+                if name.partition(".")[0] not in wanted:
+                    blobs.unlink(os.path.join(folder, name))
+
+
+def fetch_blob(root, sha, size, peer, url, call=None):
+    """Into ROOT/blobs, with its hash verified, if it is not there. `call`: who hears of it."""
+    root_folder.subfolder(root, "blobs", "parts")
+    work = blob_download.Work(call or Silent(), root, peer)
+    work.one(blob_download.File(sha[:16], sha, size, "%s/%s" % (url, sha)))
+
+
+class Silent:
+    def emit(self, event, body=b""):
+        """Nothing is told."""

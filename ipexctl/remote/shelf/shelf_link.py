@@ -1,0 +1,90 @@
+"""The supervisor's end of the process that copies checkpoints (shelf_worker.py).
+
+A process of its own at the lowest priority: hashing and TLS would delay the supervisor. It is
+forked before the supervisor has threads, and ends with it.
+"""
+
+import importlib
+import os
+import socket
+import time
+
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.rank import rank_wrapper
+from ipexctl.remote.shelf import shelf_messages
+
+NURSE, WORKER = "ipexctl-shelf", "ipexctl-copy"  # as `ps -o comm` shows them
+PAUSE = 2.0  # seconds before the next one
+ENDED = "the process that copies them has ended; what is complete stays"
+
+
+def start(asked, run_folder):
+    """The socket to it (shelf_messages.py); None where no checkpoints are copied."""
+    if not asked.get("checkpoints"):
+        return None
+    folder = os.path.join(run_folder, "shelf", os.path.basename(asked["host"]) or "-")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    if os.fork() == 0:
+        try:
+            rank_wrapper.die_with_parent(parent)
+            rank_wrapper.set_name(NURSE)
+            os.nice(19)
+            close_others(theirs)
+            nurse(asked, folder, theirs)
+        finally:
+            os._exit(1)
+    theirs.close()
+    return ours
+
+
+def nurse(asked, folder, link):
+    """Start another one where it was killed, for lack of memory say."""
+    # by name: hosts get it only for such a run (run/prepare_hosts.py)
+    shelf_worker = importlib.import_module("ipexctl.remote.shelf.shelf_worker")
+    parent = os.getpid()
+    worker = shelf_worker.Worker(asked, folder, link)
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                rank_wrapper.die_with_parent(parent)
+                rank_wrapper.set_name(WORKER)
+                worker.work()
+            finally:
+                os._exit(1)
+        if not os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
+            return
+        time.sleep(PAUSE)
+
+
+def close_others(link):
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != link.fileno():
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the listing's own
+
+
+def listen(link, report, over):
+    """What it says goes to the hub, until `over`."""
+
+    def loop():
+        while True:
+            said = shelf_messages.receive(link)
+            if said is None:
+                if not over():
+                    report({"event": "shelf", "shelf": "note", "text": ENDED})
+                return
+            report(dict(said, event="shelf"))
+
+    start_thread(loop)
+
+
+def tell(link, message):
+    """What does not fit is lost: the supervisor never waits for it."""
+    try:
+        shelf_messages.send(link, message, socket.MSG_DONTWAIT)
+    except (OSError, AttributeError):
+        pass  # it has ended, or no checkpoints are copied

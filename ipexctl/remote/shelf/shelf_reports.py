@@ -1,0 +1,130 @@
+"""What a host answers about the copies of checkpoints that it holds, and giving and using them."""
+
+import hashlib
+import os
+import shutil
+import time
+
+from ipexctl.remote import durable, root_folder
+from ipexctl.remote.blobs import blob_server, blobs
+from ipexctl.remote.connection import peer_tls
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.run_files import run_folders
+from ipexctl.remote.shelf import checkpoint_files
+from ipexctl.remote.shelf.shelf_folder import Shelf, fetch_blob
+
+CHUNK = 1 << 20
+FRESH = ".resumed-"  # begins the name of a folder in which a checkpoint is laid out
+
+
+def op_list(call, h):
+    """{root, run_id} -> {shelves: [{host, manifests: [...], held: [sha256, ...], pending: [[name,
+    step, bytes, age, why], ...]}, ...]}: several where hosts share a home.
+
+    A manifest is {number, name, step, age, parts: {host: {sha256, list, bytes}}}.
+    """
+    if root_folder.is_absent(h["root"]):
+        return {"shelves": []}
+    top = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h), "shelf")
+    names = sorted(os.listdir(top)) if os.path.isdir(top) else []
+    return {"shelves": [report(name, Shelf(os.path.join(top, name))) for name in names]}
+
+
+def report(name, shelf):
+    pending = os.path.join(shelf.folder, "pending.json")
+    now = time.time()
+    try:
+        manifests = list(shelf.manifests().values())
+        rows = checkpoint_files.read_json(pending) if os.path.exists(pending) else []
+    except (OSError, ValueError, KeyError) as e:
+        raise Failure("cannot read %s" % shelf.folder, str(e), slug="shelf-unreadable") from None
+    shas = {part["sha"] for manifest in manifests for part in manifest["parts"].values()}
+    return {
+        "host": name,
+        "manifests": [dict(m, age=max(0.0, now - m["time"])) for m in manifests],
+        "held": sorted(sha for sha in shas if shelf.holds(sha)),
+        "pending": [[*row[:3], max(0.0, now - row[3]), row[4]] for row in rows],
+    }
+
+
+def shelf_of(h):
+    top = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h), "shelf")
+    return Shelf(run_folders.inside(top, h["shelf"]))
+
+
+def op_part(call, h):
+    """{root, run_id, shelf, part} -> {name, files: [[path below it, sha256, size], ...]}"""
+    part = shelf_of(h).part(h["part"])
+    if part is None:
+        raise Failure("a part of the checkpoint is gone", slug="checkpoint-gone")
+    return part
+
+
+def op_read(call, h):
+    """{root, run_id, shelf, sha256} -> the bytes of a file, in frames."""
+    try:
+        with open(shelf_of(h).path(h["sha256"]), "rb") as file:
+            for chunk in iter(lambda: file.read(CHUNK), b""):
+                call.emit({"event": "piece"}, chunk)
+    except OSError as e:
+        raise Failure("cannot read the checkpoint", e.strerror, slug="checkpoint-gone") from None
+
+
+def op_serve(call, h):
+    """{root, run_id, shelf, blobs: [sha256, ...], keys} -> {port}, until the agent ends."""
+    shelf = shelf_of(h)
+    paths = {sha: shelf.path(sha) for sha in h["blobs"]}
+    server = blob_server.Server(peer_tls.context(h["keys"], True), paths)
+    start_thread(server.serve_forever)
+    return {"port": server.server_address[1]}
+
+
+def op_lay_out(call, h):
+    """{root, work, name, files: [[path below it, sha256, size, giver], ...], givers: [{run_id,
+    shelf} here, or {url, peer}, ...]} -> {}: put a checkpoint into the folder of the ranks.
+
+    It has its name once all of its files are there, verified and on the disk.
+    """
+    top = os.path.realpath(h["work"])
+    target = run_folders.inside(top, h["name"])
+    above = os.path.dirname(target)
+    os.makedirs(above, exist_ok=True)
+    if os.path.realpath(above) != above:
+        raise Failure("%s is reached through a link" % target, slug="checkpoint-not-laid-out")
+    fresh = os.path.join(top, FRESH + os.urandom(8).hex())
+    size = sum(size for _, _, size, _ in h["files"])
+    root_folder.need_space(top, size, len(h["files"]))
+    os.mkdir(fresh, 0o700)
+    try:
+        laid = os.path.join(fresh, "laid")
+        for below, sha, size, giver in h["files"]:
+            path = run_folders.inside(laid, below) if below else laid
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            bring(call, dict(h["givers"][giver], root=h["root"], fresh=fresh), (sha, size), path)
+        durable.sync_disk(fresh)
+        if os.path.lexists(target):  # sent with the project, or of an earlier attempt
+            os.rename(target, os.path.join(fresh, "before"))
+        durable.rename(laid, target)
+    except OSError as e:
+        raise root_folder.write_failure(e, top, size) from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return {}
+
+
+def bring(call, giver, blob, path):
+    """A file of a checkpoint, with its hash verified."""
+    sha, size = blob
+    if "url" in giver:
+        fetch_blob(giver["fresh"], sha, size, giver["peer"], giver["url"], call)
+        os.rename(blobs.path_of(giver["fresh"], sha), path)
+        return
+    kept, digest = shelf_of(giver).path(sha), hashlib.sha256()
+    with open(kept, "rb") as file, open(path, "wb") as copy:
+        for chunk in iter(lambda: file.read(CHUNK), b""):
+            digest.update(chunk)
+            copy.write(chunk)
+            call.emit({"event": "alive"})
+    if digest.hexdigest() != sha:
+        raise Failure("a file of the checkpoint is corrupt: %s" % kept, slug="checkpoint-corrupt")

@@ -1,0 +1,232 @@
+"""The process that copies checkpoints on one host of a run: it looks for them, keeps and fetches
+what the hub orders (publication.py), and serves what its partner lacks.
+
+It may be killed at any time: what is on the disk is complete as soon as its name is.
+"""
+
+import json
+import os
+import select
+import socket
+import time
+
+from ipexctl.remote import durable
+from ipexctl.remote.blobs import blob_server, blobs
+from ipexctl.remote.connection import peer_tls
+from ipexctl.remote.failure import Failure, bug
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_messages
+from ipexctl.remote.shelf.shelf_folder import Changed, Shelf
+
+EVERY = 2.0  # seconds between two looks
+PACE = 32 << 20  # bytes per second to the partner: a quarter of 1 Gbit/s
+SO_MAX_PACING_RATE = 47
+LONGEST_LIST = 1 << 16  # bytes of the names in one message
+TRIES, PAUSE = 3, 1.0  # of a fetch
+
+
+class Worker:
+    """What was there before the ranks is not a checkpoint of this run."""
+
+    def __init__(self, asked, folder, link):
+        self.host, self.keys = asked["host"], asked["keys"]
+        self.folder, self.patterns = asked["cwd"], asked["checkpoints"]
+        self.shelf = Shelf(folder)
+        self.link = link
+        self.before = {}  # name -> its stamp at the last look
+        self.told = {}  # name -> the stamp that the hub knows
+        self.sought = {}  # name -> looks until the hub is told that it is not here
+        self.waiting = {}  # name -> [step, bytes, when it was written, why it is not copied]
+        self.ready = []  # names as the hub was told that they are finished
+        self.written = None  # as `waiting` is in the file
+        self.pending = []  # parts of the checkpoint that is being copied
+        self.number = 0  # of that
+        found = checkpoint_files.found_in(self.folder, self.patterns)
+        self.old = {name: checkpoint_files.stamp(files or {}) for name, files in found.items()}
+
+    def work(self):
+        try:
+            self.serve()
+        except Exception:
+            self.say("note", text=bug()["what"])
+
+    def serve(self):
+        try:
+            self.shelf.make()
+            self.say("serves", port=self.listen() if self.keys else 0)
+        except (Failure, OSError, ImportError) as e:
+            self.say("note", text="cannot copy them: %s" % in_words(e))
+            return
+        due = 0.0
+        while True:
+            wait = max(0.0, due - time.monotonic())
+            if select.select([self.link], [], [], wait)[0]:
+                order = shelf_messages.receive(self.link)
+                if order is None:
+                    return
+                self.obey(order)
+            if time.monotonic() >= due:
+                try:
+                    self.look()
+                except (OSError, ValueError):
+                    pass  # a file was removed meanwhile
+                due = time.monotonic() + EVERY
+
+    def say(self, what, **more):
+        shelf_messages.send(self.link, dict(more, shelf=what))
+
+    def listen(self):
+        server = blob_server.Server(peer_tls.context(self.keys, True), Given(self.shelf))
+        server.socket.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, PACE)  # and who connects
+        start_thread(server.serve_forever)
+        return server.server_address[1]
+
+    # -- looking --
+
+    def look(self):
+        found = checkpoint_files.found_in(self.folder, self.patterns)
+        stamps = {name: checkpoint_files.stamp(files or {}) for name, files in found.items()}
+        found = {name: f for name, f in found.items() if self.old.get(name) != stamps[name]}
+        for name in sorted(found, key=lambda one: last_change(found[one])):
+            if self.told.get(name) != stamps[name]:
+                self.look_at(name, found[name] or {}, stamps[name], found[name] is None)
+        self.before = stamps
+        self.waiting = {name: row for name, row in self.waiting.items() if name in found}
+        for name in list(self.sought):
+            self.sought[name] -= 1
+            if name in found:
+                del self.sought[name]
+            elif self.sought[name] <= 0:
+                del self.sought[name]
+                self.say("none", name=name)
+        self.write_pending()
+
+    def look_at(self, name, files, stamp, odd):
+        why = "it is being written"
+        top = os.path.join(self.folder, name)
+        names, needs = sorted(files), []
+        if self.before.get(name) == stamp:
+            why = checkpoint_files.unfinished(top, None if odd else files)
+            if not why:
+                needs = checkpoint_files.needed(top, files)
+                if sum(map(len, names + needs)) > LONGEST_LIST:
+                    why = "it has too many files"
+        size = sum(size for size, _, _ in files.values())
+        row = [checkpoint_rules.step_of(name), size, last_change(files) / 1e9, why]
+        self.waiting[name] = row
+        if not why:
+            self.told[name] = stamp
+            row[-1] = "it is not copied yet"
+            self.ready.append(name)
+            self.say("ready", name=name, stamp=stamp, names=names, needs=needs)
+
+    def write_pending(self):
+        if self.waiting != self.written:
+            rows = [[name] + row for name, row in sorted(self.waiting.items())]
+            self.written = {name: list(row) for name, row in self.waiting.items()}
+            try:
+                path = os.path.join(self.shelf.folder, "pending.json")
+                durable.write_file(path, [json.dumps(rows).encode("ascii")])
+            except OSError:
+                pass  # a full disk
+
+    # -- orders of the hub --
+
+    def obey(self, order):
+        try:
+            for what in ("seek", "waits", "keep", "copy", "publish", "withdraw"):
+                if what in order:
+                    getattr(self, what)(order)
+                    return
+        except (Changed, FileNotFoundError):  # the script has removed it
+            self.say("failed", number=self.number, why="")
+        except (Failure, OSError) as e:
+            self.say("failed", number=self.number, why=in_words(e))
+
+    def seek(self, order):
+        """What is here of that name? It is told at a later look, once it is finished."""
+        name = order["seek"]
+        self.told.pop(name, None)
+        self.sought[name] = 3
+
+    def waits(self, order):
+        if order["waits"] in self.waiting:
+            self.waiting[order["waits"]][-1] = order["why"]
+
+    def begin(self, number):
+        if number != self.number:
+            self.number, self.pending = number, []
+            self.shelf.clean([])
+
+    def keep(self, order):
+        self.begin(order["keep"])
+        name, stamp = order["name"], order["stamp"]
+        files = checkpoint_files.entries(os.path.join(self.folder, name))
+        if not files or checkpoint_files.stamp(files) != stamp:
+            raise Changed
+        size = sum(size for size, _, _ in files.values())
+        self.shelf.need_room(size)
+        sha = self.shelf.keep(self.folder, name, files)
+        self.pending.append(sha)
+        self.say(
+            "kept", number=self.number, sha=sha, bytes=size, stamp=stamp,
+            list=os.path.getsize(self.shelf.path(sha)),
+        )  # fmt: skip
+
+    def copy(self, order):
+        """From the host whose partner this one is."""
+        self.begin(order["copy"])
+        part, (address, port) = order["part"], order["at"]
+        url = "https://%s:%d" % ("[%s]" % address if ":" in address else address, port)
+        peer = dict(self.keys, name=order["of"])
+        self.pending.append(part["sha"])
+        for left in reversed(range(TRIES)):
+            try:
+                self.shelf.fetch(part["sha"], part["list"], peer, url)
+                break
+            except Failure as e:
+                if not left or e.slug == "no-space":
+                    raise
+                time.sleep(PAUSE)
+        self.say("copied", number=self.number, of=order["of"])
+
+    def publish(self, order):
+        manifest = order["publish"]
+        for host, part in manifest["parts"].items():
+            if self.host in manifest["holders"][host] and not self.shelf.holds(part["sha"]):
+                raise Failure("a part of %s is not here" % manifest["name"], slug="part-missing")
+        self.shelf.publish(dict(manifest, time=time.time()))
+        self.pending = []
+        self.shelf.clean([])
+        if manifest["name"] in self.ready:  # those before it are skipped
+            at = self.ready.index(manifest["name"]) + 1
+            done, self.ready = self.ready[:at], self.ready[at:]
+            for name in set(done) - set(self.ready):
+                self.waiting.pop(name, None)
+            self.write_pending()
+        self.say("published", number=manifest["number"])
+
+    def withdraw(self, order):
+        for number, manifest in self.shelf.manifests().items():
+            if manifest["name"] == order["withdraw"]:
+                blobs.unlink(self.shelf.manifest_path(number))
+
+
+class Given:
+    """The files of a shelf by content, as blob_server looks them up."""
+
+    def __init__(self, shelf):
+        self.shelf = shelf
+
+    def get(self, sha):
+        return self.shelf.path(sha) if blobs.SHA.match(sha) else None
+
+
+def last_change(files):
+    return max([mtime for _, mtime, _ in (files or {}).values()] or [0])
+
+
+def in_words(e):
+    if isinstance(e, Failure):
+        return e.what + (" (%s)" % e.why if e.why else "")
+    return e.strerror or str(e) if isinstance(e, OSError) else str(e)

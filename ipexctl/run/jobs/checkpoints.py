@@ -1,0 +1,159 @@
+"""checkpoints, fetch --checkpoint: the copies of checkpoints that the hosts of a run hold."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.errors import HostFailed, InputError, IpexctlError
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.atomic_file import sync_disk
+from ipexctl.machines.agent import Agent
+from ipexctl.machines.fleet import SILENCE, Fleet
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.jobs.ps import find
+from ipexctl.run.outcome import listed_checkpoints
+from ipexctl.run.outcome.listed_checkpoints import Checkpoint, Holder, OnHost, Part
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.watch import fetch_outputs
+from ipexctl.run.watch.run_folder import folder_for
+
+Row = tuple[str, str, int]  # path below the checkpoint's name, sha256, bytes
+
+
+@dataclass(frozen=True)
+class Listed(PerHost):
+    run: Run
+    checkpoints: tuple[Checkpoint, ...]
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+
+
+@dataclass(frozen=True)
+class Fetched(PerHost):
+    run: Run
+    checkpoint: Checkpoint
+    path: Path
+    files: int
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+
+
+def list_checkpoints(target: Target, text: str, root: str = ROOT) -> Listed:
+    with Fleet(target, root) as fleet:
+        run = find(fleet, text)
+        found = look(fleet, run)
+        return Listed(run, found, fleet.recaps(), len(fleet.alive))
+
+
+def look(fleet: Fleet, run: Run) -> tuple[Checkpoint, ...]:
+    """Of all hosts that answer, those that did not take part among them."""
+
+    def one(host: Host) -> list[OnHost]:
+        said = fleet.call(host, "shelf.shelf_reports.list", run_id=run.id)
+        try:
+            return [listed_checkpoints.read_on_host(host.name, row) for row in said["shelves"]]
+        except (ValueError, TypeError, KeyError) as e:
+            raise said.odd(str(e)) from None
+
+    reports = [report for reports in fleet.each(one).values() for report in reports]
+    return listed_checkpoints.merged(reports, alive=not run.over)
+
+
+def rows_of(agent: Agent, root: str, run_id: str, holder: Holder, part: Part) -> list[Row]:
+    """The files of a part, by a host that has it."""
+    asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "part": part.sha256}
+    done = agent.call("shelf.shelf_reports.part", asked).done
+    return [(below, sha, size) for below, sha, size in done.rows("files", str, str, int)]
+
+
+def fetch_checkpoint(
+    target: Target, text: str, name: str, limit: int, root: str = ROOT, dest: Path | None = None
+) -> Fetched:
+    """Bring a complete checkpoint here. `name`: or `last`."""
+    fetch_outputs.check_dest(dest)
+    with Fleet(target, root) as fleet:
+        run = find(fleet, text)
+        one = listed_checkpoints.chosen(look(fleet, run), name, run.id)
+        if one.bytes > limit:
+            raise InputError(
+                f"{one.name} has {one.bytes:,} bytes",
+                hint="--fetch-limit GB",
+                slug="checkpoint-over-limit",
+            )
+        top = (dest or folder_for(Path.cwd(), run.id) / "checkpoints").absolute()
+        path = _free_place(top, one.name)
+        fresh, seen = top / f".{secrets.token_hex(8)}.part", dict[str, str]()
+        try:
+            for part in one.parts:
+                _bring_part(fleet, run.id, (one, part), fresh, seen)
+            sync_disk(fresh)
+            fresh.rename(path)
+        finally:
+            if fresh.is_dir():
+                shutil.rmtree(fresh)
+            fresh.unlink(missing_ok=True)
+        return Fetched(run, one, path, len(seen), fleet.recaps(), len(fleet.alive))
+
+
+def _free_place(top: Path, name: str) -> Path:
+    path = top / name
+    if not fetch_outputs.is_inside(name) or os.path.lexists(path):
+        raise InputError(f"{path} is there already", hint="-o DIR", slug="checkpoint-already-here")
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    real = os.path.realpath(top)
+    if os.path.commonpath((real, os.path.realpath(path.parent))) != real:
+        raise PermissionError(errno.EPERM, "a link leads out of it", str(path))
+    return path
+
+
+def _bring_part(
+    fleet: Fleet, run_id: str, what: tuple[Checkpoint, Part], fresh: Path, seen: dict[str, str]
+) -> None:
+    """From the first of its holders that gives it. What another host has written otherwise goes to
+    a folder of its own. `seen`: path -> sha256."""
+    checkpoint, part = what
+    error: IpexctlError | None = None
+    for holder in part.holders:
+        host = next(h for h in fleet.alive if h.name == holder.target)
+        agent, root = fleet.agents[host], fleet.root_of(host)
+        try:
+            for below, sha, size in rows_of(agent, root, run_id, holder, part):
+                if seen.get(below) == sha:
+                    continue
+                place = f"@{part.host}/{below}" if below in seen else below
+                path = f"{checkpoint.name}/{place}" if place else checkpoint.name
+                why = fetch_outputs.why_not_taken(path, ("**",))
+                if why or not fetch_outputs.is_inside(path):
+                    refused = f"{host.name}: {path[:200]} was not taken"
+                    raise HostFailed(refused, why=why, slug="checkpoint-refused")
+                asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "sha256": sha}
+                _read(agent, asked, size, fresh / place if place else fresh)
+                seen[place] = sha
+        except IpexctlError as e:
+            error = e
+        else:
+            return
+    raise error or HostFailed(f"no host has the part of {part.host}", slug="checkpoint-gone")
+
+
+def _read(agent: Agent, asked: dict[str, str], size: int, path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    digest, left = hashlib.sha256(), size
+    with path.open("wb") as file:
+        number = agent.start("shelf.shelf_reports.read", asked)
+        for frame in agent.answers(number, SILENCE, size):
+            left -= len(frame.body)
+            digest.update(frame.body)
+            if left >= 0:
+                file.write(frame.body)
+    if left or digest.hexdigest() != asked["sha256"]:
+        raise HostFailed(
+            f"{agent.host.name}: {path.name} arrived damaged", slug="checkpoint-corrupt"
+        )

@@ -1,0 +1,182 @@
+"""The checkpoints of a run, as its hosts report them: which are complete, and where they are."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ipexctl.base.quoting import quote
+from ipexctl.base.sizes import duration, human
+from ipexctl.base.values import count_or_none, listed, plain, texts
+from ipexctl.errors import InputError
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+
+LAST = "last"
+EXAMPLE = "--resume-arg '--resume_from_checkpoint {checkpoint}'"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A host that has a part. `shelf`: the name that it has in the run."""
+
+    target: str
+    shelf: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one host wrote. `sha256`: of the list of its files, which has `list_size` bytes."""
+
+    host: str
+    sha256: str
+    list_size: int
+    bytes: int
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`why`: it is not complete; "" if it is. `number`: of the complete ones of a run, in order."""
+
+    name: str
+    why: str
+    bytes: int
+    age: float | None  # seconds; None: unknown
+    step: int | None = None
+    number: int = 0
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.why
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(sorted({h.target for part in self.parts for h in part.holders}))
+
+    @property
+    def told(self) -> str:
+        """`out/checkpoint-200 (step 200)`"""
+        return self.name + (f" (step {self.step})" if self.step is not None else "")
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """What one host reports, as it came. `shelf`: its name in the run."""
+
+    target: str
+    shelf: str
+    manifests: tuple[Mapping[str, Any], ...]
+    held: frozenset[str]  # sha256 of the parts that are intact there
+    pending: tuple[Checkpoint, ...]  # what is not published
+
+
+def read_on_host(target: str, row: Mapping[str, Any]) -> OnHost:
+    """Raises ValueError, TypeError or KeyError for what is not a report."""
+    return OnHost(
+        target,
+        plain(row["host"]),
+        tuple(m for m in listed(row["manifests"]) if isinstance(m, dict)),
+        frozenset(texts(row["held"])),
+        tuple(
+            Checkpoint(plain(name), plain(why), int(size), float(age), count_or_none(step))
+            for name, step, size, age, why in row["pending"]
+        ),
+    )
+
+
+def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
+    """The newest first; before them what is not complete. `alive`: the run goes on."""
+    manifests: dict[int, Mapping[str, Any]] = {}
+    for report in reports:
+        for manifest in report.manifests:
+            manifests.setdefault(int(manifest["number"]), manifest)
+    done = [_complete(manifests[n], reports) for n in sorted(manifests, reverse=True)]
+    ended = "the run ended before it was copied"
+    open_ = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
+    return (*open_, *done)
+
+
+def _complete(manifest: Mapping[str, Any], reports: Sequence[OnHost]) -> Checkpoint:
+    parts = []
+    for host, raw in sorted(manifest["parts"].items()):
+        sha = plain(raw["sha"])
+        has = tuple(Holder(r.target, r.shelf) for r in reports if sha in r.held)
+        parts.append(Part(plain(host), sha, int(raw["list"]), int(raw["bytes"]), has))
+    gone = [part.host for part in parts if not part.holders]
+    return Checkpoint(
+        plain(manifest["name"]),
+        f"no host here has the part of {fold(gone)}" if gone else "",
+        sum(part.bytes for part in parts),
+        float(manifest["age"]),
+        count_or_none(manifest.get("step")),
+        int(manifest["number"]),
+        tuple(parts),
+    )
+
+
+def chosen(found: Sequence[Checkpoint], name: str, run: str) -> Checkpoint:
+    """The last complete one, or the last complete one of that name. Raises InputError."""
+    complete = [c for c in found if c.complete]
+    named = [c for c in complete if name in (LAST, c.name, c.name.rpartition("/")[2], str(c.step))]
+    if named:
+        return named[0]
+    why = "; ".join(f"{c.told}: {c.why}" for c in found if not c.complete)
+    what = "has no complete checkpoint" if name == LAST else f"has no complete checkpoint {name}"
+    has = ", ".join(c.name for c in complete)
+    raise InputError(
+        f"{run} {what} on these hosts",
+        why=why or (f"it has {has}" if has else "it ran without --checkpoints, or wrote none"),
+        hint=f"ipexctl checkpoints {run}",
+        slug="checkpoint-not-found",
+    )
+
+
+def left_behind(found: Sequence[Checkpoint], used: Checkpoint) -> tuple[str, ...]:
+    """What is newer than `used` and not complete."""
+    newer = found[: found.index(used)]
+    return tuple(f"{c.told}: {c.why}" for c in newer if not c.complete)
+
+
+def patterns_of(text: str) -> tuple[str, ...]:
+    """--checkpoints. Raises InputError."""
+    patterns = tuple(part for part in (p.strip() for p in text.split(",")) if part)
+    for pattern in patterns:
+        if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
+            raise InputError(
+                f"--checkpoints {quote((pattern,))}: not below the folder where ranks start",
+                hint="--checkpoints 'out/checkpoint-*'",
+                slug="checkpoint-pattern-outside",
+            )
+    return patterns
+
+
+def run_and_name(text: str) -> tuple[str, str]:
+    """RUN[:NAME]"""
+    run, _, name = text.partition(":")
+    return run, name or LAST
+
+
+def resume_words(text: str, path: str) -> tuple[str, ...]:
+    """The script's further arguments; none where nothing is resumed. Raises InputError."""
+    try:
+        words = shlex.split(text)
+    except ValueError as e:
+        raise InputError(
+            f"--resume-arg {quote((text,))}: {e}",
+            hint=EXAMPLE,
+            slug="resume-arg-invalid",
+        ) from None
+    return tuple(word.replace("{checkpoint}", path) for word in words) if path else ()
+
+
+def told(header: Mapping[str, Any], size: int, seconds: float) -> str:
+    """The fact that the hub notes when a checkpoint is complete."""
+    name = plain(header.get("name"), 400)
+    if header.get("withdrawn") is True:
+        return f"checkpoint {name} was not complete: another host wrote to it later"
+    hosts = fold(texts(header.get("hosts")))
+    return f"checkpoint {name} ({human(size)}): complete on {hosts} after {duration(seconds)}"

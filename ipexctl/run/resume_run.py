@@ -1,0 +1,127 @@
+"""run --resume: the last complete checkpoint of another run, on every host before ranks start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ipexctl.blobs.peer_certificates import certificates
+from ipexctl.errors import InputError
+from ipexctl.facts.host_facts import peer_address
+from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent import transfer_time
+from ipexctl.machines.fleet import SILENCE, Fleet
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.jobs.checkpoints import Row, look, rows_of
+from ipexctl.run.jobs.ps import find
+from ipexctl.run.outcome import listed_checkpoints
+from ipexctl.run.outcome.listed_checkpoints import Checkpoint, Holder, Part
+from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.run_options import RunOptions
+
+
+@dataclass(frozen=True)
+class Resumed:
+    run_id: str
+    checkpoint: Checkpoint
+    files: tuple[tuple[Part, tuple[Row, ...]], ...]
+    left: tuple[str, ...]  # newer ones, which are not complete
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        found = self.checkpoint
+        return (
+            f"resuming from {found.told} of {self.run_id}, on {', '.join(found.hosts)}",
+            *(f"not used: {text}" for text in self.left),
+        )
+
+    def rows(self, host: str) -> list[tuple[str, str, int, int]]:
+        """What the host gets, with the number of the part: all parts; where several hosts wrote
+        one path, its own goes first."""
+        order = sorted(range(len(self.files)), key=lambda n: self.files[n][0].host != host)
+        found: dict[str, tuple[str, str, int, int]] = {}
+        for n in order:
+            for below, sha, size in self.files[n][1]:
+                found.setdefault(below, (below, sha, size, n))
+        return list(found.values())
+
+
+def check(options: RunOptions) -> None:
+    """Raises InputError."""
+    listed_checkpoints.patterns_of(options.checkpoints)
+    listed_checkpoints.resume_words(options.resume_arg, "")
+    if options.resume_arg and not (options.resume or options.restarts):
+        raise InputError(
+            "--resume-arg needs --resume or --restarts",
+            hint="--resume RUN",
+            slug="option-needs-resume",
+        )
+    if options.resume and options.no_sync:
+        raise InputError(
+            "--resume cannot be combined with --no-sync",
+            why="the checkpoint is laid out in the run's folder, which --no-sync does not create",
+            slug="options-conflict",
+        )
+
+
+def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
+    run_name, name = listed_checkpoints.run_and_name(text)
+    run = find(fleet, run_name)
+    found = look(fleet, run)
+    one = listed_checkpoints.chosen(found, name, run.id)
+    hosts = {host.name: host for host in fleet.alive}
+    files = []
+    for part in one.parts:
+        host = hosts[part.holders[0].target]
+        agent, root = fleet.agents[host], fleet.root_of(host)
+        files.append((part, tuple(rows_of(agent, root, run.id, part.holders[0], part))))
+    return Resumed(run.id, one, tuple(files), listed_checkpoints.left_behind(found, one))
+
+
+def layer(
+    fleet: Fleet, resumed: Resumed, nodes: Mapping[Host, Node], works: Mapping[Host, str]
+) -> Callable[[Host], None]:
+    """What lays it out on a host of `works`, in that folder; from host to host where it is not
+    there."""
+    hosts = {host.name: host for host in nodes}
+    keys = certificates("resume", list(hosts))
+    urls: dict[Holder, str] = {}
+    for part, rows in resumed.files:
+        giver = part.holders[0]
+        if giver in urls or all(_own(part, host) for host in works):
+            continue
+        wanted = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
+        host = hosts[giver.target]
+        done = fleet.call(
+            host, "shelf.shelf_reports.serve", run_id=resumed.run_id, shelf=giver.shelf,
+            blobs=wanted, keys=dict(keys[host.name]),
+        )  # fmt: skip
+        address = peer_address(nodes[host].facts)
+        place = f"[{address}]" if ":" in address else address
+        urls[giver] = f"https://{place}:{done.whole('port', 65535)}"
+
+    def one(host: Host) -> None:
+        givers: list[dict[str, object]] = []
+        for part, _ in resumed.files:
+            if own := _own(part, host):
+                givers.append({"run_id": resumed.run_id, "shelf": own.shelf})
+            else:
+                giver = part.holders[0]
+                peer = {**keys[host.name], "name": giver.target}
+                givers.append({"url": urls[giver], "peer": peer})
+        rows = resumed.rows(host.name)
+        asked = {
+            "root": fleet.root_of(host),
+            "work": works[host],
+            "name": resumed.checkpoint.name,
+            "files": [list(row) for row in rows],
+            "givers": givers,
+        }
+        total = transfer_time(sum(size for _, _, size, _ in rows))
+        op = "shelf.shelf_reports.lay_out"
+        fleet.agents[host].call(op, asked, timeout=SILENCE, total=total)
+
+    return one
+
+
+def _own(part: Part, host: Host) -> Holder | None:
+    return next((h for h in part.holders if h.target == host.name), None)

@@ -1,0 +1,88 @@
+"""The plan of a run, from its hosts: which network, which share of the batch, which ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ipexctl.data.rules.dataset_rules import Held
+from ipexctl.machines.fleet import Fleet
+from ipexctl.run.plan import interface_choice, launch_plan, mpi
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.run_script import Script
+from ipexctl.run.script import gradient_compression
+from ipexctl.user_code.frameworks import Frameworks
+from ipexctl.user_code.source import SHARE
+
+if TYPE_CHECKING:
+    from ipexctl.run.network.network_choice import NetworkChoice
+
+
+def networked(
+    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
+    note: Callable[[str], None],
+) -> tuple[Sequence[Node], NetworkChoice | None]:  # fmt: skip
+    """The hosts with the network that their ranks use; None: there is no other one."""
+    named = {*options.env, *options.secret_env}
+    if not interface_choice.may_choose(nodes, named):
+        return nodes, None
+    from ipexctl.run.network import measure_networks
+
+    found = measure_networks.choose(fleet, nodes, request_of(options, script), note)
+    return (found.nodes(nodes) if found else nodes), found
+
+
+def with_shares(
+    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
+    note: Callable[[str], None],
+) -> Sequence[Node]:  # fmt: skip
+    """The hosts with their ranks' parts of the global batch, if the script asks for them."""
+    asks = any(source.reads_share for source in script.sources)
+    if not asks or SHARE in {*options.env, *options.secret_env}:
+        return nodes
+    from ipexctl.run.shares import measure_speeds
+
+    return measure_speeds.with_shares(fleet, nodes, request_of(options, script), note)
+
+
+def plan_of(
+    nodes: Sequence[Node],
+    options: RunOptions,
+    script: Script,
+    held: Mapping[str, tuple[Held, ...]],
+    run_id: str,
+) -> LaunchPlan:
+    from ipexctl.run.plan import rank_capacity
+
+    plan = launch_plan.plan(nodes, request_of(options, script), run_id)
+    facts = {node.host.name: node.facts for node in nodes}
+    plan = rank_capacity.checked(plan, facts, force=options.force)
+    notes = gradient_compression.notes(options.compress, plan)
+    plan = replace(plan, notes=(*plan.notes, *notes), restarts=options.restarts)
+    if interface_choice.is_chosen(nodes, {*options.env, *options.secret_env}):
+        from ipexctl.run.network import measure_networks
+
+        plan = replace(plan, faster=measure_networks.faster(nodes, request_of(options, script)))
+    if options.data:
+        from ipexctl.data import data
+
+        plan = data.planned(plan, held, options.data, options.env)
+    mpi.check_launcher(options.launcher, plan.mpi)
+    return plan
+
+
+def request_of(options: RunOptions, script: Script) -> RunRequest:
+    return RunRequest(
+        argv=script.argv,
+        n=options.n,
+        ppn=options.ppn,
+        env=tuple(options.env.items()),
+        ports=options.ports,
+        secret=tuple(options.secret_env),
+        frameworks=script.frameworks or Frameworks(),
+        roots=script.roots,
+        compress=options.compress,
+    )

@@ -1,0 +1,215 @@
+"""Checkpoints on a disk: what is found, what is finished, what is kept, and what is removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+
+import pytest
+
+from ipexctl.blobs.peer_certificates import certificates
+from ipexctl.remote.blobs import blob_server, blobs
+from ipexctl.remote.connection import peer_tls
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.shelf import checkpoint_files as files
+from ipexctl.remote.shelf import shelf_folder, shelf_reports
+from ipexctl.remote.shelf.shelf_folder import Changed, Shelf
+from ipexctl.remote.shelf.shelf_worker import Given
+
+RUN = "20261126-000000-abcdef"
+
+
+class Call:
+    def emit(self, event, body=b""):
+        pass
+
+
+def zipped(path, size=1000):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data", os.urandom(size))
+
+
+def safetensors(path, size=64):
+    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+
+
+def found(folder, *patterns):
+    return files.found_in(str(folder), patterns)
+
+
+def why(folder, name):
+    return files.unfinished(str(folder / name), found(folder, name)[name])
+
+
+def test_matches_are_the_outermost_files_and_folders_that_are_not_reached_through_links(tmp_path):
+    zipped(tmp_path / "out/checkpoint-1/model.pt")
+    zipped(tmp_path / "out/checkpoint-1/checkpoint-x/model.pt")
+    zipped(tmp_path / "elsewhere/checkpoint-2/model.pt")
+    (tmp_path / "out/checkpoint-3").symlink_to(tmp_path / "elsewhere/checkpoint-2")
+    assert set(found(tmp_path, "out/**/checkpoint-*")) == {"out/checkpoint-1"}
+    assert set(found(tmp_path, "*/*/model.pt", "out/*")) == {
+        "out/checkpoint-1",
+        "elsewhere/checkpoint-2/model.pt",
+    }
+    (tmp_path / "out/checkpoint-1/link").symlink_to("model.pt")
+    assert found(tmp_path, "out/*")["out/checkpoint-1"] is None
+
+
+@pytest.mark.parametrize("name", ["m.pt", "m.ckpt", "optimizer.bin"])
+def test_a_file_of_torch_is_finished_when_its_end_is_there(tmp_path, name):
+    zipped(tmp_path / name)
+    assert why(tmp_path, name) == ""
+    data = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(data[: len(data) - 30])
+    assert why(tmp_path, name)
+    (tmp_path / name).write_bytes(b"")
+    assert why(tmp_path, name)
+
+
+def test_safetensors_are_finished_when_all_tensors_are_there(tmp_path):
+    safetensors(tmp_path / "m.safetensors")
+    assert why(tmp_path, "m.safetensors") == ""
+    data = (tmp_path / "m.safetensors").read_bytes()
+    for cut in (4, 12, len(data) - 1):
+        (tmp_path / "m.safetensors").write_bytes(data[:cut])
+        assert why(tmp_path, "m.safetensors")
+
+
+def test_trainers_state_has_to_be_readable_and_an_index_names_its_files(tmp_path):
+    folder = tmp_path / "checkpoint-1"
+    zipped(folder / "model.pt")
+    (folder / "trainer_state.json").write_text('{"global_step": ')
+    assert why(tmp_path, "checkpoint-1")
+    (folder / "trainer_state.json").write_text("{}")
+    assert why(tmp_path, "checkpoint-1") == ""
+    (folder / "m.index.json").write_text('{"weight_map": {"a": "m1.bin", "b": "m2.bin"}}')
+    (folder / ".metadata").write_bytes(b"\x80__0_0.distcp..__1_0.distcp")
+    needed = files.needed(str(folder), found(tmp_path, "*")["checkpoint-1"])
+    assert needed == ["__0_0.distcp", "__1_0.distcp", "m1.bin", "m2.bin"]
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    root = tmp_path / "root"
+    (root / "runs" / RUN / "shelf").mkdir(mode=0o700, parents=True)
+    root.chmod(0o700)
+    made = Shelf(str(root / "runs" / RUN / "shelf" / "a"))
+    made.make()
+    return made
+
+
+def kept(shelf, work, name):
+    return shelf.keep(str(work), name, found(work, name)[name])
+
+
+def published(shelf, number, name, sha):
+    part = {"sha": sha, "list": os.path.getsize(shelf.path(sha)), "bytes": 1, "stamp": "1"}
+    manifest = {"number": number, "name": name, "step": number, "parts": {"a": part}}
+    shelf.publish(dict(manifest, holders={"a": ["a"]}, time=0.0))
+    return part
+
+
+def stored(shelf):
+    return {name for _, _, names in os.walk(os.path.join(shelf.folder, "blobs")) for name in names}
+
+
+def test_unchanged_files_are_stored_once_and_what_nothing_needs_goes(shelf, tmp_path):
+    work = tmp_path / "work"
+    for step in (1, 2, 3):
+        zipped(work / f"c-{step}/model.pt")
+        (work / f"c-{step}/config.json").write_text("{}")
+        published(shelf, step, f"c-{step}", kept(shelf, work, f"c-{step}"))
+    assert len(stored(shelf)) == 3 + 3 + 1
+    shelf.clean([])
+    assert sorted(shelf.manifests()) == [2, 3]
+    assert len(stored(shelf)) == 2 + 2 + 1
+    assert all(shelf.holds(m["parts"]["a"]["sha"]) for m in shelf.manifests().values())
+    zipped(work / "c-4/model.pt")
+    sha = kept(shelf, work, "c-4")
+    shelf.clean([sha])
+    assert shelf.holds(sha)
+    shelf.clean([])
+    assert not shelf.holds(sha)
+
+
+def test_what_the_script_changes_is_not_kept(shelf, tmp_path):
+    zipped(tmp_path / "work/c-1/model.pt")
+    before = found(tmp_path / "work", "c-1")["c-1"]
+    zipped(tmp_path / "work/c-1/model.pt", 2000)
+    with pytest.raises(Changed):
+        shelf.keep(str(tmp_path / "work"), "c-1", before)
+
+
+def test_a_full_disk_is_left_alone(shelf):
+    with pytest.raises(Failure) as e:
+        shelf.need_room(1 << 60)
+    assert e.value.slug == "no-space"
+
+
+def lay_out(shelf, work, sha, giver):
+    part = shelf.part(sha)
+    rows = [[below, file, size, 0] for below, file, size in part["files"]]
+    root = shelf.folder.partition("/runs/")[0]
+    asked = {"root": root, "work": str(work), "name": part["name"], "files": rows}
+    return shelf_reports.op_lay_out(Call(), dict(asked, givers=[giver]))
+
+
+@pytest.mark.parametrize("name", ["out/c-1", "out/last.ckpt"])
+def test_a_checkpoint_is_laid_out_with_its_hashes_verified(shelf, tmp_path, name):
+    zipped(tmp_path / "work" / (name if "." in name else f"{name}/model.pt"))
+    sha, new = kept(shelf, tmp_path / "work", name), tmp_path / "new"
+    (new / "out").mkdir(parents=True)
+    if "." not in name:  # sent with the project
+        zipped(new / name / "old.pt")
+    here = {"run_id": RUN, "shelf": "a"}
+    lay_out(shelf, new, sha, here)
+    before, after = (files.entries(str(top / name)) for top in (tmp_path / "work", new))
+    assert {k: v[0] for k, v in before.items()} == {k: v[0] for k, v in after.items()}
+    assert os.listdir(new) == ["out"]
+    path = shelf.path(shelf.part(sha)["files"][0][1])
+    with open(path, "r+b") as file:
+        file.write(b"xx")
+    (new / "out").rename(new / "kept")
+    with pytest.raises(Failure) as e:
+        lay_out(shelf, new, sha, here)
+    assert e.value.slug == "checkpoint-corrupt"
+    assert not (new / name).exists()
+
+
+def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there(shelf, tmp_path):
+    zipped(tmp_path / "work/c-1/model.pt", 5 << 20)
+    (tmp_path / "work/c-1/blobs").mkdir()
+    (tmp_path / "work/c-1/blobs/x.json").write_text("{}")
+    sha = kept(shelf, tmp_path / "work", "c-1")
+    keys = certificates(RUN, ["a", "b"])
+    server = blob_server.Server(peer_tls.context(keys["a"], True), Given(shelf))
+    start_thread(server.serve_forever)
+    url, peer = f"https://127.0.0.1:{server.server_address[1]}", dict(keys["b"], name="a")
+    other = Shelf(str(tmp_path / "root/runs" / RUN / "shelf/b"))
+    other.make()
+    other.fetch(sha, os.path.getsize(shelf.path(sha)), peer, url)
+    assert other.holds(sha)
+    new = tmp_path / "new"
+    new.mkdir()
+    lay_out(other, new, sha, {"url": url, "peer": peer})
+    assert (new / "c-1/blobs/x.json").read_text() == "{}"
+    blobs.unlink(shelf.path(shelf.part(sha)["files"][0][1]))
+    with pytest.raises(Failure):
+        shelf_folder.fetch_blob(str(tmp_path / "x"), "0" * 64, 5, peer, url)
+    server.shutdown()
+
+
+def test_a_host_reports_what_is_intact(shelf, tmp_path):
+    zipped(tmp_path / "work/c-1/model.pt")
+    sha = kept(shelf, tmp_path / "work", "c-1")
+    published(shelf, 1, "c-1", sha)
+    asked = {"root": str(tmp_path / "root"), "run_id": RUN}
+    (row,) = shelf_reports.op_list(Call(), asked)["shelves"]
+    assert (row["host"], row["held"], row["manifests"][0]["number"]) == ("a", [sha], 1)
+    blobs.unlink(shelf.path(shelf.part(sha)["files"][0][1]))
+    assert shelf_reports.op_list(Call(), asked)["shelves"][0]["held"] == []
+    assert shelf_reports.op_list(Call(), dict(asked, root=str(tmp_path / "none")))["shelves"] == []

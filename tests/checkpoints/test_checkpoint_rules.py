@@ -1,0 +1,145 @@
+"""Checkpoints, decided from values: partners, steps, what is missing, what stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipexctl.errors import InputError
+from ipexctl.remote.shelf import checkpoint_rules as rules
+from ipexctl.run.outcome import listed_checkpoints as listed
+
+THREE = ["a", "b", "c"]
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("hosts", "host", "expected"),
+    [(THREE, "a", "b"), (THREE, "c", "a"), (["a", "b"], "b", "a"), (["a"], "a", None)],
+)
+def test_the_partner_is_the_next_host(hosts, host, expected):
+    assert rules.partner(hosts, host) == expected
+    assert rules.holders(hosts, host) == [host] + [expected] * bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("out/checkpoint-200", 200),
+        ("out/epoch=3-step=500.ckpt", 500),
+        ("ckpt/step_40/model.pt", 40),
+        ("runs/2/last.ckpt", 2),
+        ("model.pt", None),
+        ("out/step-7-loss0.25.pt", 7),
+    ],
+)
+def test_the_step_is_in_the_name(name, step):
+    assert rules.step_of(name) == step
+
+
+@pytest.mark.parametrize(
+    ("parts", "missing"),
+    [
+        ([(["model.pt"], [])], []),
+        ([(["__0_0.distcp"], [])], [".metadata"]),
+        ([(["__0_0.distcp", ".metadata"], ["__0_0.distcp", "__1_0.distcp"])], ["__1_0.distcp"]),
+        (
+            [
+                (["__0_0.distcp", ".metadata"], ["__0_0.distcp", "__1_0.distcp"]),
+                (["__1_0.distcp"], []),
+            ],
+            [],
+        ),
+        ([(["model/__0_0.distcp"], [])], ["model/.metadata"]),
+        ([(["rng_state_1.pth"], [])], ["trainer_state.json"]),
+        ([(["rng_state_1.pth"], []), (["training_args.bin", "trainer_state.json"], [])], []),
+        ([(["random_states_1.pkl"], [])], ["random_states_0.pkl"]),
+    ],
+)
+def test_parts_lack_what_none_of_them_has(parts, missing):
+    assert rules.lacking([{"names": names, "needs": needs} for names, needs in parts]) == missing
+
+
+def test_the_newest_two_stay():
+    assert rules.kept([]) == set()
+    assert rules.kept([3]) == {3}
+    assert rules.kept([1, 2, 10]) == {2, 10}
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "size", "room"),
+    [
+        (3 << 30, 10 << 30, 1 << 30, True),
+        (2 << 30, 10 << 30, (1 << 30) + 1, False),  # less than 1 GB would stay
+        (60 << 30, 1000 << 30, 11 << 30, False),  # less than 5 %
+        (62 << 30, 1000 << 30, 11 << 30, True),
+    ],
+)
+def test_a_disk_keeps_room(free, total, size, room):
+    assert rules.has_room(free, total, size) is room
+
+
+# --- as the hosts report them --------------------------------------------------------------------
+
+
+def manifest(number: int, name: str, parts: dict[str, str]) -> dict:
+    rows = {host: {"sha": sha, "list": 9, "bytes": MIB} for host, sha in parts.items()}
+    step = rules.step_of(name)
+    return {"number": number, "name": name, "step": step, "parts": rows, "age": 5.0}
+
+
+def on_host(target: str, manifests: list, held: list[str], pending: list = []) -> listed.OnHost:  # noqa: B006
+    row = {"host": target, "manifests": manifests, "held": held, "pending": pending}
+    return listed.read_on_host(target, row)
+
+
+ONE, TWO = manifest(1, "out/c-1", {"a": "s1"}), manifest(2, "out/c-2", {"a": "s2", "b": "s3"})
+
+
+def test_a_checkpoint_is_complete_where_every_part_is_on_a_host_that_answers():
+    found = listed.merged([on_host("b", [ONE, TWO], ["s1", "s2", "s3"])], alive=True)
+    assert [(c.name, c.complete, c.hosts) for c in found] == [
+        ("out/c-2", True, ("b",)),
+        ("out/c-1", True, ("b",)),
+    ]
+    found = listed.merged([on_host("b", [ONE, TWO], ["s1", "s3"])], alive=True)
+    assert [(c.name, c.complete) for c in found] == [("out/c-2", False), ("out/c-1", True)]
+    assert listed.chosen(found, "last", "R").name == "out/c-1"
+
+
+def test_the_last_complete_one_is_chosen_and_what_is_newer_is_told():
+    pending = [["out/c-3", 3, MIB, 1.0, "it is being written"]]
+    found = listed.merged([on_host("a", [ONE, TWO], ["s1", "s2", "s3"], pending)], alive=False)
+    last = listed.chosen(found, "last", "R")
+    assert (last.number, last.step) == (2, 2)
+    assert [c.number for c in found] == [0, 2, 1]
+    assert len(listed.left_behind(found, last)) == 1
+    for name in ("out/c-1", "c-1", "1"):
+        assert listed.chosen(found, name, "R").number == 1
+    with pytest.raises(InputError) as e:
+        listed.chosen(found, "c-3", "R")
+    assert e.value.slug == "checkpoint-not-found"
+
+
+@pytest.mark.parametrize("row", [{}, {"host": "a"}, {"manifests": 3}])
+def test_an_invalid_report_is_refused(row):
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        listed.read_on_host("a", row)
+
+
+def test_patterns_stay_below_the_folder_of_the_ranks():
+    assert listed.patterns_of("out/*, ckpt/**/c-*") == ("out/*", "ckpt/**/c-*")
+    for text in ("/out/*", "../x", "out/../../x", "~/x"):
+        with pytest.raises(InputError) as e:
+            listed.patterns_of(text)
+        assert e.value.slug == "checkpoint-pattern-outside"
+
+
+def test_resume_arguments():
+    text = "--resume_from_checkpoint {checkpoint} 'a b'"
+    assert listed.resume_words(text, "/w/c") == ("--resume_from_checkpoint", "/w/c", "a b")
+    assert listed.resume_words(text, "") == ()
+    assert listed.run_and_name("bert") == ("bert", "last")
+    assert listed.run_and_name("bert:out/c-1") == ("bert", "out/c-1")
+    with pytest.raises(InputError) as e:
+        listed.resume_words("'", "/w/c")
+    assert e.value.slug == "resume-arg-invalid"

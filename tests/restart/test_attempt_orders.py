@@ -1,0 +1,65 @@
+"""The orders of a further attempt, put together on a host, are those of a plan made here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ipexctl.remote.restart import attempt_orders
+from ipexctl.run.plan import launch_plan
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.restart.host_sheets import Cast, nights
+from ipexctl.run.watch.start_request import Orders
+from tests.plan.test_launch import THREE, node
+
+BASE, SECOND = "20261126-120000-abcdef", "20261126-120000-abcdef-r02"
+FOUR = (*THREE, node("node04"))
+OPTIONS = RunOptions("train.py", restarts=3, spares=("node04",))
+
+
+def plan(nodes: Sequence[Node], run_id: str = BASE) -> LaunchPlan:
+    return launch_plan.plan(nodes, RunRequest(("train.py",), ppn=2), run_id)
+
+
+def orders(made: LaunchPlan) -> Orders:
+    return Orders(made, made.run_id, OPTIONS, about={"command": "train.py"})
+
+
+def night() -> dict[str, dict[str, object]]:
+    cwd = {node.host.name: "/work" for node in FOUR}
+    return nights(Cast(plan(THREE), FOUR, plan, orders, cwd))
+
+
+@pytest.mark.parametrize("chosen", [(0, 1, 2), (0, 3, 2), (3, 1, 2), (1, 2)])
+def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, ...]) -> None:
+    given = night()["node01"]
+    names = [FOUR[i].host.name for i in chosen]
+    sheets = [given["sheets"][name] for name in names]
+    made = dict(attempt_orders.compose(given["common"], sheets, 2))
+    wanted = orders(plan([FOUR[i] for i in chosen], SECOND))
+    assert list(made) == names
+    for name in names:
+        asked, expected = made[name], wanted.of(name, "/work")
+        for rank in expected["ranks"]:
+            rank["env"]["TORCHELASTIC_RESTART_COUNT"] = "1"
+        assert asked.pop("about")["hosts"] == names
+        expected.pop("about")
+        assert asked == {**expected, "host": name}
+
+
+def test_the_checkpoint_is_a_variable_of_each_rank() -> None:
+    given = night()["node01"]
+    common = {**given["common"], "resume": ["--resume", "{checkpoint}"]}
+    made = attempt_orders.compose(common, [given["sheets"]["node02"]], 2, "out/c-20")
+    for rank in made[0][1]["ranks"]:
+        assert rank["env"]["IPEXCTL_CHECKPOINT"] == "/work/out/c-20"
+        assert rank["argv"][-2:] == ["--resume", "/work/out/c-20"]
+
+
+def test_only_hosts_that_may_lead_get_the_sheets() -> None:
+    given = night()
+    assert [name for name in given if "sheets" in given[name]] == ["node01", "node02", "node03"]
+    assert all(one["hosts"] == [node.host.name for node in FOUR] for one in given.values())

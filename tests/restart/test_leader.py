@@ -1,0 +1,169 @@
+"""The keeper that leads: what it orders, and when. Time is a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.remote.restart.leader import FENCE, Leader
+from tests.restart.test_restart_policy import LOST, rank
+
+LEASE = 15.0
+
+
+def sheet(name: str) -> dict[str, Any]:
+    one = {"rank": 0, "local_rank": 0, "env": {}, "argv": ["python3", "train.py"]}
+    return {
+        "asked": {"host": name, "cwd": "/work", "ranks": [one], "starts": []},
+        "row": {"host": name, "ranks": [0], "starter": ["sh", "0:0"]},
+        "mpirun": [],
+        "line": "",
+        "address": f"10.0.0.{ord(name)}",
+        "port": 20000,
+        "shown": {"name": name, "ranks": [[0, 0, "0", None]]},
+    }
+
+
+def leader(first: str = "abc", every: str = "abcx", **more: Any) -> Leader:
+    night = {
+        "run_id": "run-1",
+        "hosts": [*every],
+        "first": [*first],
+        "restarts": 3,
+        "least": len(first),
+        "lease": LEASE,
+        "common": {
+            "run_id": "run-1", "about": {}, "of_all": {}, "shown": {}, "varies": {"RANK": "rank"},
+            "resume": [], "resumed": "",
+        },
+        "sheets": {name: sheet(name) for name in every},
+        **more,
+    }  # fmt: skip
+    return Leader(night, "a", [{"attempt": 1, "hosts": [*first], "run_id": "run-1"}], 0.0)
+
+
+def taken(leads: Leader) -> list[tuple[str, dict[str, Any]]]:
+    orders, leads.orders = leads.orders, []
+    return orders
+
+
+def hosts(orders: list[tuple[str, dict[str, Any]]], kind: str) -> str:
+    return "".join(name for name, order in orders if kind in order)
+
+
+def over(facts: list[dict[str, Any]], *, well: bool = False, attempt: int = 1) -> dict[str, Any]:
+    return {"over": attempt, "well": well, "facts": facts, "seconds": 100.0}
+
+
+def cleared(leads: Leader, names: str, now: float, attempt: int = 1) -> None:
+    for name in names:
+        leads.take(name, {"cleared": attempt, "checkpoints": []}, now)
+
+
+def ended(facts: list[dict[str, Any]], there: str = "abcx", reports: str = "abc") -> Leader:
+    leads = leader()
+    for name in reports:
+        leads.take(name, over(facts), 100.0)
+    leads.tick(100.0, {*there})
+    leads.tick(104.0, {*there})
+    return leads
+
+
+def test_a_run_that_ended_well_is_done() -> None:
+    leads = leader()
+    leads.take("b", over([], well=True), 100.0)
+    leads.tick(100.0, {*"bcx"})
+    leads.tick(100.3, {*"bcx"})
+    assert leads.over and leads.well
+    assert hosts(taken(leads), "done") == "abcx"
+
+
+def test_all_hosts_end_what_is_left_before_the_next_attempt_begins() -> None:
+    leads = ended([rank("RuntimeError: closed")])
+    assert hosts(taken(leads), "clear") == "abcx"
+    cleared(leads, "abc", 105.0)
+    leads.tick(105.0, {*"bcx"})
+    assert taken(leads) == []  # x has not said so
+    cleared(leads, "x", 106.0)
+    leads.tick(106.0, {*"bcx"})
+    orders = taken(leads)
+    assert (hosts(orders, "story"), hosts(orders, "start")) == ("abcx", "abc")
+    for name in "abc":
+        leads.take(name, {"ready": 2, "port": 40000}, 108.0)
+    assert taken(leads) == [(name, {"hub": ["10.0.0.97", 40000]}) for name in "abc"]
+    assert (leads.state, leads.attempt) == ("watch", 2)
+
+
+def test_a_spare_takes_the_place_of_a_lost_host_once_that_must_have_ended_its_ranks() -> None:
+    leads = ended([LOST], there="acx", reports="ac")
+    taken(leads)
+    cleared(leads, "acx", 105.0)
+    leads.tick(106.0, {*"cx"})
+    assert taken(leads) == []
+    leads.tick(104.0 + FENCE, {*"cx"})
+    orders = taken(leads)
+    assert hosts(orders, "start") == "axc"
+    story = next(order["story"] for _, order in orders if "story" in order)
+    assert (story["attempt"], story["hosts"]) == (2, ["a", "x", "c"])
+
+
+def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:
+    leads = ended([], there="acx", reports="ac")
+    assert hosts(taken(leads), "clear") == "abcx"
+    leads = ended([])
+    assert leads.over and not leads.well
+
+
+def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
+    leads = ended([rank("RuntimeError: closed")], there="acx", reports="ac")
+    taken(leads)
+    cleared(leads, "acx", 105.0)
+    leads.tick(104.0 + FENCE, {*"cx"})
+    assert taken(leads) == []
+    leads.tick(104.1 + FENCE + LEASE, {*"cx"})
+    assert hosts(taken(leads), "start") == "axc"
+
+
+def test_nothing_is_started_by_half_of_the_hosts() -> None:
+    leads = ended([LOST], there="acx", reports="ac")
+    taken(leads)
+    cleared(leads, "acx", 105.0)
+    leads.tick(104.0 + FENCE, {*"c"})
+    assert taken(leads) == []  # two of four
+    leads.tick(300.0, {*"c"})
+    assert leads.over and not leads.well
+
+
+def test_a_host_that_cannot_begin_is_lost_and_the_attempt_counts() -> None:
+    leads = ended([rank("RuntimeError: closed")])
+    cleared(leads, "abcx", 105.0)
+    leads.tick(106.0, {*"bcx"})
+    taken(leads)
+    leads.take("b", {"failed": 2, "why": "a full disk"}, 107.0)
+    leads.tick(107.0, {*"acx"})
+    leads.tick(111.0, {*"acx"})
+    assert hosts(taken(leads), "clear") == "abcx" and leads.attempt == 2
+
+
+def test_the_number_of_restarts_is_limited() -> None:
+    leads = leader(restarts=0)
+    leads.take("a", over([rank("RuntimeError: closed")]), 100.0)
+    leads.tick(100.0, {*"bcx"})
+    leads.tick(104.0, {*"bcx"})
+    cleared(leads, "abcx", 105.0)
+    leads.tick(105.0, {*"bcx"})
+    assert leads.over and not leads.well
+
+
+def test_a_run_that_a_user_stops_is_not_started_again() -> None:
+    leads = leader()
+    leads.take("b", {"stop": "me"}, 10.0)
+    leads.tick(10.0, {*"bcx"})
+    assert not leads.over  # its hub ends what runs
+    leads.take("a", over([rank("RuntimeError: closed")]), 11.0)
+    leads.tick(11.0, {*"bcx"})
+    leads.tick(15.0, {*"bcx"})
+    assert leads.over and not leads.well
+    between = ended([rank("RuntimeError: closed")])
+    between.take("x", {"stop": "me"}, 104.5)
+    between.tick(105.0, {*"bcx"})
+    assert between.over and not between.well

@@ -1,0 +1,122 @@
+"""Whether a run is started again, and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ipexctl.remote.restart import restart_policy
+
+
+def rank(tail: str = "", *, code: int | None = 1, **how: Any) -> dict[str, Any]:
+    ended = {"code": code, "signal": None, "hints": [], **how}
+    return {"event": "rank", "host": "b", "rank": 1, "ended": ended, "tail": tail}
+
+
+LOST = {"event": "lost", "host": "b", "why": "no message from it for 15 s"}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [rank("Traceback\nRuntimeError: Connection closed by peer")],
+        [rank("OSError: [Errno 5] Input/output error")],
+        [rank(code=None, signal=9)],
+        [rank(code=None, lost=True)],
+        [LOST],
+        [rank("RuntimeError: closed"), LOST],
+        [{"event": "frozen", "host": "b", "rank": 1, "seconds": 30.0}],
+        [{"event": "program", "host": "b", "who": "mpirun"}],
+        [{"event": "asked", "by": "--stall-action restart"}],
+    ],
+)
+def test_what_may_go_better_is_started_again(facts: list[dict[str, Any]]) -> None:
+    assert restart_policy.ending(facts, 300.0).again
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [],
+        [rank("  File 'train.py', line 3\nSyntaxError: invalid syntax")],
+        [rank("[rank1]: ModuleNotFoundError: No module named 'x'")],
+        [rank("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'")],
+        [rank("usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lrr", code=2)],
+        [{"event": "asked", "by": "me (ipexctl stop)"}],
+        [{"event": "timeout", "seconds": 60}],
+        [{"event": "abandoned", "why": "the connection ended"}],
+        [{"event": "broken", "host": "b", "what": "cannot write"}],
+    ],
+)
+def test_what_a_restart_does_not_change_is_not(facts: list[dict[str, Any]]) -> None:
+    assert not restart_policy.ending(facts, 300.0).again
+
+
+def test_memory_that_ran_out_at_once_runs_out_again() -> None:
+    killed = rank(code=None, signal=9, hints=["oom-rank"])
+    assert not restart_policy.ending([killed], 20.0).again
+    assert restart_policy.ending([killed], 2000.0).again
+
+
+def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_between() -> None:
+    end = restart_policy.ending([rank("ValueError: loss is nan at step 812")], 100.0)
+    again = restart_policy.ending([rank("ValueError: loss is nan at step 907")], 100.0)
+    assert end.error == again.error
+    same = [(end.error, "checkpoint-500"), (again.error, "checkpoint-500")]
+    newer = [(end.error, "checkpoint-500"), (again.error, "checkpoint-900")]
+    assert restart_policy.refusal(again, same, 1, 5)
+    assert not restart_policy.refusal(again, newer, 1, 5)
+    assert not restart_policy.refusal(end, same[:1], 0, 5)
+
+
+def test_a_lost_host_has_no_error_that_could_come_twice() -> None:
+    end = restart_policy.ending([LOST], 100.0)
+    assert not restart_policy.refusal(end, [(end.error, ""), (end.error, "")], 1, 5)
+    assert restart_policy.refusal(end, [], 5, 5)
+
+
+def test_attempts_that_end_at_once_are_further_and_further_apart() -> None:
+    pauses = [restart_policy.pause([1.0] * n) for n in range(1, 8)]
+    assert pauses == sorted(pauses) and pauses[0] == 0.0 and pauses[-1] == 30.0
+    assert restart_policy.pause([1.0, 1.0, 1.0, 500.0]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("there", "least", "found"),
+    [
+        ("abcxy", 3, "abc"),
+        ("acxy", 3, "axc"),
+        ("bcxy", 3, "xbc"),
+        ("cxy", 3, "xyc"),
+        ("cx", 3, ""),
+        ("cx", 2, "xc"),
+        ("ab", 2, "ab"),
+        ("", 1, ""),
+    ],
+)
+def test_spares_take_the_places_of_lost_hosts(there: str, least: int, found: str) -> None:
+    assert restart_policy.chosen([*"abc"], [*"abcxy"], {*there}, least) == [*found]
+
+
+def kept(order: list[int], held: str, parts: str = "ab") -> dict[str, Any]:
+    """`held`: whose parts this host has."""
+    made = {writer: {"sha": f"{writer}{order}", "list": 9} for writer in parts}
+    return {
+        "name": f"c-{order[1]}",
+        "order": order,
+        "parts": made,
+        "held": [made[writer]["sha"] for writer in held],
+    }
+
+
+def test_the_newest_checkpoint_is_one_of_which_all_parts_are_there() -> None:
+    old, new = [1, 7], [2, 1]
+    told = {"b": [kept(old, "ab"), kept(new, "b")], "c": [kept(new, "a"), kept(old, "b")]}
+    found = restart_policy.newest(told)
+    assert found and (found["name"], found["order"]) == ("c-1", new)
+    assert [(part[0], part[3]) for part in found["parts"]] == [("a", ["c"]), ("b", ["b"])]
+    told["c"] = []  # lost: no host has what `a` wrote last
+    found = restart_policy.newest(told)
+    assert found and found["order"] == old
+    assert restart_policy.newest({"b": []}) is None

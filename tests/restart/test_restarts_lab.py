@@ -1,0 +1,105 @@
+"""Runs that their hosts start again: a failed rank, a lost host, the first host. Without MPI."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.run_lab.test_mpi_lab import without  # noqa: F401  (a fixture)
+from tests.run_lab.test_ps_lab import second
+
+# each rank says in which attempt it is; rank 1 of the first one fails if asked to
+TRAIN = (
+    "import os, sys, time\n"
+    "attempt, rank = (os.environ[n] for n in ('TORCHELASTIC_RESTART_COUNT', 'RANK'))\n"
+    "print('up', rank, 'of', os.environ['WORLD_SIZE'], 'attempt', attempt, flush=True)\n"
+    "for _ in range(int(sys.argv[1])):\n"
+    "    time.sleep(0.2)\n"
+    "    if (rank, attempt, sys.argv[2:]) == ('1', '0', ['fail']):\n"
+    "        sys.exit(7)\n"
+    "    if attempt == '0' and sys.argv[2:] == ['wrong']:\n"
+    "        import no_such_module\n"
+)
+# all that a user has on a host but its sshd, as when it loses power
+POWER_OFF = (
+    "for p in /proc/[0-9]*; do "
+    "if [ -O $p ] && [ $p != /proc/$$ ] "
+    "&& grep -qa 'ipexctl\\|rank.pyc\\|python3' $p/comm $p/cmdline 2>/dev/null; "
+    "then kill -9 ${p#/proc/} 2>/dev/null; fi; done; true"
+)
+
+
+@pytest.fixture
+def runner(without, tmp_path):  # noqa: F811
+    made = without.runner(tmp_path)
+    yield made
+    assert keepers(made) == {}
+
+
+def keepers(runner) -> dict[str, str]:
+    """Hosts on which a keeper lives after a few seconds."""
+    for _ in range(50):
+        look = ["/bin/sh", "-c", "pgrep -x ipexctl-keeper"]
+        said = {name: runner.lab.run_in(name, look).stdout for name in runner.lab.hosts}
+        if not (found := {name: out for name, out in said.items() if out}):
+            return {}
+        time.sleep(0.2)
+    return found
+
+
+def rows_of(runner, home, run_id: str) -> list[dict]:
+    rows = json.loads(second(runner, home, "ps", "-a", "--json").stdout)["runs"]
+    return [row for row in rows if row["run_id"] == run_id]
+
+
+def power_off(runner, host: str) -> None:
+    runner.lab.run_in(host, ["/bin/sh", "-c", POWER_OFF], user="trainer")
+
+
+def test_a_failed_rank_is_started_again_with_all_others(runner):
+    run = runner.start("-ppn", "1", "--restarts", "2", str(runner.script(TRAIN)), "10", "fail")
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    assert "up 1 of 3 attempt 0" in run.lines(1) and "up 1 of 3 attempt 1" in run.lines(1)
+    assert runner.gone(run.run_id, seconds=5) == {}
+    assert runner.gone(f"{run.run_id}-r02", seconds=5) == {}
+
+
+@pytest.mark.parametrize("host", ["node01", "node02"])
+def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
+    options = ("-ppn", "1", "--restarts", "2", "--spares", "node03", "--host-timeout", "6s")
+    run = runner.start(*options, str(runner.script(TRAIN)), "40")
+    seen = set[int]()
+    while len(seen) < 2:
+        seen.add(run.until(event="line")["rank"])
+    power_off(runner, host)
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    moved = {"node01": 0, "node02": 1}[host]
+    last = [e for e in run.events if e["event"] == "line" and e["rank"] == moved][-1]
+    assert (last["host"], last["text"]) == ("node03", f"up {moved} of 2 attempt 1")
+
+
+def test_an_error_that_a_restart_does_not_change_ends_the_run(runner):
+    run = runner.start("-ppn", "1", "--restarts", "2", str(runner.script(TRAIN)), "10", "wrong")
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (1, "rank-failed")
+    assert not any("attempt 1" in line for line in run.lines())
+
+
+def test_a_detached_run_is_known_by_its_first_id_and_stops_for_good(runner, tmp_path):
+    options = ("-d", "-ppn", "1", "--restarts", "5", str(runner.script(TRAIN)), "300", "fail")
+    done = runner.plain(*options)
+    assert done.returncode == 0, done.stderr
+    run_id, home = done.stdout.split()[-1], tmp_path / "two"
+    again = f"{run_id}-r02"
+    deadline = time.monotonic() + 30
+    while not (rows := rows_of(runner, home, again)) and time.monotonic() < deadline:
+        time.sleep(0.3)
+    stopped = second(runner, home, "stop", run_id)
+    assert stopped.returncode == 0, stopped.stderr
+    assert [row["state"] for row in rows_of(runner, home, again)] == ["stopped"]
+    assert rows and rows_of(runner, home, f"{run_id}-r03") == []
+    assert runner.gone(f"{run_id}-r02", seconds=5) == {}
