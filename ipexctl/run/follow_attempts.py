@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import field
 from typing import Any
 
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.values import count_or_none, listed, plain, texts
-from ipexctl.errors import InputError, IpexctlError
+from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.attach import attach
 from ipexctl.run.outcome.outcome import Left, RunResult
 from ipexctl.run.watch.run_watchers import Interrupts, View
 
 LOOK = 1.0  # seconds between two questions
-ANSWER = 10.0  # seconds for a host to answer
+ANSWER = 5.0  # seconds for a host to answer
 SHOWS = 60.0  # for an attempt that was announced to be seen
 SILENT = 120.0  # without an answer of any host
 
@@ -57,12 +60,15 @@ class Attempts:
     view: View
     interrupts: Interrupts
     note: Callable[[str], None]
+    away: set[Host] = field(default_factory=set)
 
     def followed(self, result: RunResult | Left) -> RunResult | Left:
         """The result of the last attempt; `result`: of the first."""
         seen = 1
         while isinstance(result, RunResult):
-            line = self._next(seen)
+            line = self._waited_for(seen)
+            if self.interrupts.detach:
+                return Left(self.run_id)
             if line is None or line.end:
                 if line and result.exit_code:
                     self.note(f"no further attempt: {line.end}")
@@ -73,29 +79,49 @@ class Attempts:
             result = self._shown(line) or result
         return result
 
-    def _next(self, seen: int) -> Line | None:
-        """The next attempt, or the end. None: no host knows of either."""
+    def _waited_for(self, seen: int) -> Line | None:
+        """The next attempt, or the end. Ctrl-C stops the run for good, as during an attempt."""
+        pressed, self.interrupts.armed = self.interrupts.count, True
+        try:
+            return self._next(seen, pressed)
+        finally:
+            self.interrupts.armed = False
+
+    def _next(self, seen: int, pressed: int) -> Line | None:
+        """None: no host knows of a next attempt or an end, or the user leaves."""
         heard = time.monotonic()
-        while time.monotonic() - heard < SILENT:
-            told = [self._story(host) for host in self.fleet.agents]
-            lines = [line for story, _ in told for line in story]
+        while time.monotonic() - heard < SILENT and not self.interrupts.detach:
+            if self.interrupts.count > pressed:
+                pressed = self.interrupts.count
+                self._stop()
+            told = self._asked("story")
+            lines = [line for one in told for line in read_story(one["story"])]
             later = [line for line in lines if line.attempt > seen]
             if later:
                 return min(later, key=lambda line: line.attempt)
-            if ended := [line for line in lines if line.end]:
+            alive = any(one["alive"] is True for one in told)
+            ended = [line for line in lines if line.end]
+            if ended and not alive:  # hosts that see too few others end on their own
                 return ended[0]
-            if any(alive for _, alive in told):
+            if alive:
                 heard = time.monotonic()
             time.sleep(LOOK)
         return None
 
-    def _story(self, host: Host) -> tuple[tuple[Line, ...], bool]:
-        with suppress(IpexctlError):
+    def _stop(self) -> None:
+        self._asked("stop", by=self.interrupts.last)
+
+    def _asked(self, what: str, **more: str) -> list[Answer]:
+        """Of the hosts that answer; those that do not are not asked again: each would take long."""
+
+        def one(host: Host) -> Answer:
             asked = {"root": self.fleet.root_of(host), "journal": host.name, "run_id": self.run_id}
             agent = self.fleet.agents[host]
-            done = agent.call("restart.attempts.story", asked, timeout=ANSWER).done
-            return read_story(done["story"]), done["alive"] is True
-        return (), False
+            return agent.call(f"restart.attempts.{what}", asked | more, timeout=ANSWER).done
+
+        found = fan_out([host for host in self.fleet.agents if host not in self.away], one)
+        self.away |= {host for host, said in found.items() if isinstance(said, HostDown)}
+        return [said for said in found.values() if not isinstance(said, HostDown)]
 
     def _shown(self, line: Line) -> RunResult | Left | None:
         until = time.monotonic() + SHOWS
