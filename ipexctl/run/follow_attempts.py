@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.values import count_or_none, listed, plain, texts
-from ipexctl.errors import InputError
+from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
@@ -124,10 +124,11 @@ class Attempts:
         return [said for said in found.values() if not isinstance(said, HostDown)]
 
     def _shown(self, line: Line) -> RunResult | Left | None:
+        """None: none of its hosts has shown it in time. Lost ones are not asked."""
+        target, root = replace(self.fleet.target, limit=line.hosts, exclude=()), self.fleet.root
         until = time.monotonic() + SHOWS
         while time.monotonic() < until:
-            with suppress(InputError):  # its journals are not there yet
-                target, root = self.fleet.target, self.fleet.root
+            with suppress(IpexctlError):  # its journals are not there yet
                 return attach(
                     target, line.run_id, self.view, self.interrupts, root, tell_result=False
                 )
