@@ -70,8 +70,9 @@ def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_betwe
     assert not restart_policy.refusal(end, same[:1], 0, 5)
 
 
-def test_a_lost_host_has_no_error_that_could_come_twice() -> None:
-    end = restart_policy.ending([LOST], 100.0)
+@pytest.mark.parametrize("fact", [LOST, rank(code=None, signal=9), rank(code=None, lost=True)])
+def test_what_was_killed_has_no_error_that_could_come_twice(fact: dict[str, Any]) -> None:
+    end = restart_policy.ending([fact], 100.0)
     assert not restart_policy.refusal(end, [(end.error, ""), (end.error, "")], 1, 5)
     assert restart_policy.refusal(end, [], 5, 5)
 
