@@ -101,7 +101,7 @@ class Attempts:
                 return min(later, key=lambda line: line.attempt)
             alive = any(one["alive"] is True for one in told)
             ended = [line for line in lines if line.end]
-            if ended and not alive:  # hosts that see too few others end on their own
+            if ended and not alive:  # hosts that see too few others end, and the rest goes on
                 return ended[0]
             if alive:
                 heard = time.monotonic()

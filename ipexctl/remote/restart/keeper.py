@@ -29,7 +29,7 @@ LAST_WORDS = 2.0
 
 
 def begin(asked):
-    """Fork the keeper; called where there are no threads yet. It is nobody's child."""
+    """Fork the keeper; called where there are no threads yet. Its parent is init."""
     pid = os.fork()
     if pid:
         os.waitpid(pid, 0)
@@ -73,7 +73,7 @@ class Keeper:
         run_folders.hold(self.folder)
         self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
         self.places = self.night["places"]  # of the candidates: [name, address, port]
-        self.at = 0  # whom it follows
+        self.at = 0  # the candidate that it follows
         self.inbox = queue.Queue()  # type: queue.Queue
         self.hub = self.spoke = self.leader = None
         self.followed = time.monotonic()

@@ -25,7 +25,7 @@ class Leader:
         self.orders = []  # type: list[tuple[str, dict]]
         self.over = ""  # why there is no further attempt
         self.well = False
-        self.stopped = ""  # by whom; what runs is ended by its own hub
+        self.stopped = ""  # the user who stopped it; what runs is ended by its own hub
         self.majority_at, self.majority = now, False
         self.watch(now)
 

@@ -37,8 +37,8 @@ class Cast:
 
 def nights(cast: Cast) -> dict[str, dict[str, Any]]:
     """For the keeper of each host. Raises InputError."""
-    whole = cast.plan(cast.nodes)
-    orders = cast.orders(whole)
+    of_all = cast.plan(cast.nodes)
+    orders = cast.orders(of_all)
     options, first = orders.options, [host.host for host in cast.first.hosts]
     least = len(first) if options.min_hosts is None else options.min_hosts
     if least > len(first):
@@ -60,10 +60,10 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
         "lease": options.host_timeout,
     }
     more = {
-        "common": _common(whole, orders, cast.resumed),
+        "common": _common(of_all, orders, cast.resumed),
         "sheets": {
             host.host: _sheet(host, leads[host.host], orders, cast.cwd[host.host])
-            for host in whole.hosts
+            for host in of_all.hosts
         },
     }
     leaders = [place[0] for place in places]
