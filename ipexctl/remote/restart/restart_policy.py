@@ -58,9 +58,7 @@ def of_rank(fact, seconds):
         return Ending(False, "%s: a restart does not change that" % why)
     if seconds < AT_ONCE and "oom-rank" in (how.get("hints") or []):
         return Ending(False, "%s: its memory ran out at once" % why)
-    killed = how.get("signal") == 9 or how.get(
-        "lost"
-    )  # by whom, it cannot say: no error of its own
+    killed = how.get("signal") == 9 or how.get("lost")  # not an error of its own
     return Ending(True, why, "" if killed else "%s %s" % (end, _NUMBER.sub("0", last)))
 
 
