@@ -20,7 +20,7 @@ from ipexctl.machines.target import Target
 from ipexctl.project.send_agreed import always
 from ipexctl.project.send_project import Project
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.outcome import Left, RunResult, Tally
+from ipexctl.run.outcome.run_result import Left, RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import Ports, RunOptions
 from ipexctl.run.run import run

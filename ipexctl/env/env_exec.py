@@ -15,7 +15,7 @@ from ipexctl.machines.suggested_commands import installing
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_state import Lines
+from ipexctl.run.output.rank_lines import Lines
 from ipexctl.run.plan import launch_plan
 
 OnLine = Callable[[str, str, bool], None]  # host, line, is it from stderr; from many threads

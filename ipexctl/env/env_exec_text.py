@@ -7,7 +7,7 @@ from typing import Any
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.env.env_exec import OnLine, Ran
-from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import counts, host_documents, host_lines
 

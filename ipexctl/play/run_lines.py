@@ -10,9 +10,10 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.machines.suggested_commands import command
 from ipexctl.play.steps.step_kinds import Acting, Result
 from ipexctl.play.text.play_outcome import State
-from ipexctl.run.outcome.outcome import Left, RunResult, Tally, known_cause
+from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import sentence
-from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.outcome.run_result import Left, RunResult, Tally
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import shortened
 from ipexctl.run.output.short_traceback import short_traceback
 from ipexctl.run.plan.launch import LaunchPlan

@@ -27,7 +27,7 @@ from ipexctl.project.files.project_files import Ignore
 from ipexctl.project.project_folder import Found, Listing, Reader, Walk, left_out, some
 from ipexctl.project.send_agreed import always
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.outcome import LeftOut
+from ipexctl.run.outcome.run_result import LeftOut
 
 Confirm = Callable[[str], bool]
 

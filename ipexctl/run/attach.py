@@ -13,7 +13,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.run.jobs.logs import kept_elsewhere
 from ipexctl.run.jobs.ps import NEWEST, find, noted, reached
 from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.outcome.outcome import Left, RunResult
+from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions

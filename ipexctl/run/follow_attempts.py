@@ -16,7 +16,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.attach import attach
-from ipexctl.run.outcome.outcome import Left, RunResult
+from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.watch.run_watchers import Interrupts, View
 
 LOOK = 1.0  # seconds between two questions

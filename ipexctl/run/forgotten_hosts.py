@@ -9,7 +9,7 @@ from ipexctl.base.typed_command import Typed
 from ipexctl.errors import RunFailed
 from ipexctl.local import hostfile_reader
 from ipexctl.run.outcome import retry_command
-from ipexctl.run.outcome.outcome import EXIT_HOST_FAILED
+from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
 
 
 def no_hosts(here: HostDown, typed: Typed) -> RunFailed:

@@ -24,7 +24,7 @@ from ipexctl.facts.facts import Facts, Peer
 from ipexctl.install.stack.version_table import Row
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.outcome import EXIT_HOST_FAILED
+from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
 from ipexctl.run.plan.launch import LaunchPlan
 
 ROWS = 3  # of one problem that hosts have with different values

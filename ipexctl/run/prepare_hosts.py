@@ -20,7 +20,7 @@ from ipexctl.machines.fleet import Fleet, reading
 from ipexctl.machines.probe_host import answer, question
 from ipexctl.machines.suggested_commands import installing, merged_hints, without
 from ipexctl.run.forgotten_hosts import no_hosts
-from ipexctl.run.outcome.outcome import EXIT_HOST_FAILED
+from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
 from ipexctl.run.plan import launch_plan, mpi
 from ipexctl.run.plan.launch_plan import Node
 from ipexctl.run.plan.port_plan import top

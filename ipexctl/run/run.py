@@ -30,8 +30,9 @@ from ipexctl.run import resume_run, start_keepers
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
-from ipexctl.run.outcome.outcome import Kept, Left, LeftOut, RunResult, kept_plan, result_document
-from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.outcome.result_document import kept_plan, result_document
+from ipexctl.run.outcome.run_result import Kept, Left, LeftOut, RunResult
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node

@@ -14,7 +14,7 @@ from ipexctl.machines.fleet import Fleet, beside
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.outcome import RunResult, Tally
+from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import run

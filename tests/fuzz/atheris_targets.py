@@ -49,7 +49,8 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.machines.wire.frames import BadFrame, Decoder, encode
     from ipexctl.packages import uv
     from ipexctl.project.files import project_files
-    from ipexctl.run.outcome import run_events, run_state
+    from ipexctl.run.outcome import run_events
+    from ipexctl.run.output import rank_lines
     from ipexctl.run.plan import core_pinning, launch_plan
     from ipexctl.user_code import source_reader
 
@@ -240,13 +241,13 @@ def _value(fdp: atheris.FuzzedDataProvider, depth: int) -> Any:
 
 def runlog_(data: bytes) -> None:
     step, stream = (data[0] + 1 if data else 1), data[1:]
-    at_once, in_pieces = run_state.Lines(), run_state.Lines()
+    at_once, in_pieces = rank_lines.Lines(), rank_lines.Lines()
     lines = at_once.feed(stream) + at_once.end()
     found = [s for i in range(0, len(stream), step) for s in in_pieces.feed(stream[i : i + step])]
     assert found + in_pieces.end() == lines
     for line in lines:
-        assert run_state.clean(line) == line
-        bare = run_state._COLOUR.sub("", line)
+        assert rank_lines.clean(line) == line
+        bare = rank_lines._COLOUR.sub("", line)
         assert not any(c < " " or "\x7f" <= c <= "\x9f" for c in bare)
 
 

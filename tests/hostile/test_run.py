@@ -8,7 +8,7 @@ import resource
 import pytest
 
 from ipexctl.run.command.summary import ending
-from ipexctl.run.outcome.outcome import result_document
+from ipexctl.run.outcome.result_document import result_document
 from ipexctl.shipped_tables import failures
 from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
 

@@ -6,7 +6,8 @@ import gzip
 import hashlib
 from pathlib import Path
 
-from ipexctl.run.outcome.outcome import HostEnd, RunResult, known_cause
+from ipexctl.run.outcome.first_cause import known_cause
+from ipexctl.run.outcome.run_result import HostEnd, RunResult
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.shipped_tables import failures

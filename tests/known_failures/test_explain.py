@@ -9,7 +9,7 @@ import pytest
 from ipexctl.doctor.checks import catalogue
 from ipexctl.explain.explain import everything
 from ipexctl.run.command.views import JsonView, PlainView
-from ipexctl.run.outcome.outcome import RunResult
+from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.shipped_tables import failures
 from tests.cli import ipexctl

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ipexctl.run.command.panes import Pane, Panes
 from ipexctl.run.command.stream import ERASE, TerminalView
-from ipexctl.run.outcome.outcome import Tally
+from ipexctl.run.outcome.run_result import Tally
 from tests.run.test_output_pure import made_plan
 
 TALLY = Tally(4, 4, 0, 0, 12.0)

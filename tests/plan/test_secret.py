@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.run.outcome.outcome import kept_plan
+from ipexctl.run.outcome.result_document import kept_plan
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.launch_script import Printed, script
 from ipexctl.run.plan.secret_env import looks_secret, values

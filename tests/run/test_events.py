@@ -3,8 +3,8 @@
 import pytest
 
 from ipexctl.run.outcome import run_events
-from ipexctl.run.outcome.outcome import Load
 from ipexctl.run.outcome.run_events import BadEvent, read
+from ipexctl.run.outcome.run_result import Load
 from ipexctl.run.outcome.run_state import RankEnd, Usage
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}

@@ -6,7 +6,6 @@ import pytest
 
 from ipexctl.explain.causes.causes import match
 from ipexctl.run.command.summary import ending
-from ipexctl.run.outcome.outcome import RunResult
 from ipexctl.run.outcome.rank_exchange import (
     ENOUGH_STEPS,
     MOST_LINKS,
@@ -17,6 +16,7 @@ from ipexctl.run.outcome.rank_exchange import (
     is_step,
     sentence,
 )
+from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.plan.launch_plan import RunRequest, plan
 from ipexctl.shipped_tables import failures
 from ipexctl.user_code import frameworks

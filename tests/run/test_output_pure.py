@@ -13,7 +13,7 @@ from ipexctl.inventory.inventory import Inventory
 from ipexctl.run.command.panes import Pane, Panes, layout
 from ipexctl.run.command.run_text import prefixes, status
 from ipexctl.run.outcome import line_filter
-from ipexctl.run.outcome.outcome import Load, Tally
+from ipexctl.run.outcome.run_result import Load, Tally
 from ipexctl.run.output.merge_lines import WINDOW, Fold, ranges
 from ipexctl.run.output.training_state import Progress
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan

@@ -6,15 +6,13 @@ from hypothesis import strategies as st
 
 from ipexctl.remote.run.rank_sockets import was_done
 from ipexctl.run.outcome import verdict
-from ipexctl.run.outcome.outcome import known_cause
+from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import Exchange, Verdict
-from ipexctl.run.outcome.run_state import (
+from ipexctl.run.outcome.run_state import RankEnd, RunState, ended
+from ipexctl.run.output.rank_lines import (
     MAX_LINE,
     Lines,
-    RankEnd,
-    RunState,
     clean,
-    ended,
     without_colour,
     without_rank_prefix,
 )

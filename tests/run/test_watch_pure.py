@@ -12,19 +12,11 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
+from ipexctl.run.outcome.first_cause import first_cause, known_cause, same_endings
 from ipexctl.run.outcome.line_filter import ALL, read
-from ipexctl.run.outcome.outcome import (
-    HostEnd,
-    LeftOut,
-    Load,
-    RunResult,
-    first_cause,
-    kept_plan,
-    known_cause,
-    same_endings,
-    slowest,
-)
+from ipexctl.run.outcome.result_document import kept_plan
 from ipexctl.run.outcome.run_events import Sample
+from ipexctl.run.outcome.run_result import HostEnd, LeftOut, Load, RunResult, slowest
 from ipexctl.run.outcome.run_state import RankEnd, RunState, Usage
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan

@@ -11,7 +11,7 @@ from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run.last_minute import Pace
 from ipexctl.run.command.summary import ending
 from ipexctl.run.jobs.step_log import of_lines
-from ipexctl.run.outcome.outcome import RunResult
+from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
 from ipexctl.run.pace.slow_steps import Wait, judge

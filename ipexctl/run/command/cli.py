@@ -53,7 +53,7 @@ def run(
     """Run a PyTorch script on every host with mpirun; show the output of all ranks live."""
     from ipexctl.local.environment import hide
     from ipexctl.run.command.views import view
-    from ipexctl.run.outcome.outcome import Left
+    from ipexctl.run.outcome.run_result import Left
     from ipexctl.run.run import run as verb
     from ipexctl.run.watch.run_watchers import counted_interrupts
 

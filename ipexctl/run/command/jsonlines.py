@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ipexctl.run.command.run_text import write
-from ipexctl.run.outcome.outcome import SCHEMA, plan_document, result_document
-from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.outcome.result_document import SCHEMA, plan_document, result_document
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
 
 if TYPE_CHECKING:
-    from ipexctl.run.outcome.outcome import RunResult, Tally
+    from ipexctl.run.outcome.run_result import RunResult, Tally
 
 STATUS_EVERY = 5.0
 

@@ -14,7 +14,7 @@ from ipexctl.run.command.run_text import RESET, Prefixes, closed, colour_of, wri
 from ipexctl.run.command.stream import TerminalView
 from ipexctl.run.jobs.logs import Read, Show
 from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import not_shown
 

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from ipexctl.base.sizes import bit_rate, duration
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.outcome.outcome import Load, Tally
+from ipexctl.run.outcome.run_result import Load, Tally
 from ipexctl.run.output.merge_lines import Group, ranges
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.output.training_state import Progress

@@ -21,8 +21,8 @@ from ipexctl.run.command.run_text import (
     write,
 )
 from ipexctl.run.command.summary import OUTPUT, ending
-from ipexctl.run.outcome.run_state import without_colour
 from ipexctl.run.output.merge_lines import Fold, Group
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import shortened
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.plan.launch import LaunchPlan
@@ -30,7 +30,7 @@ from ipexctl.shipped_tables import metric_formats
 from ipexctl.terminal.console import print_lines, print_text, stderr_console
 
 if TYPE_CHECKING:
-    from ipexctl.run.outcome.outcome import RunResult, Tally
+    from ipexctl.run.outcome.run_result import RunResult, Tally
 
 ERASE = "\r\x1b[2K"
 

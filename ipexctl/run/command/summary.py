@@ -11,10 +11,12 @@ from ipexctl.base.sizes import duration, short
 from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.command.run_text import count
-from ipexctl.run.outcome.outcome import HostEnd, RunResult, known_cause, slowest
+from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, Verdict, sentence
-from ipexctl.run.outcome.run_state import RankEnd, without_colour
+from ipexctl.run.outcome.run_result import HostEnd, RunResult, slowest
+from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.merge_lines import ranges
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import is_own_frame, shortened
 from ipexctl.run.output.short_traceback import short_traceback
 from ipexctl.run.pace.slow_steps import Wait

@@ -11,11 +11,11 @@ from ipexctl.run.command.panes import Pane, Panes
 from ipexctl.run.command.run_text import RESET, count, prefixes, progress_words, status, write
 from ipexctl.run.command.screen import Screen
 from ipexctl.run.command.stream import TerminalView
-from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
 
 if TYPE_CHECKING:
-    from ipexctl.run.outcome.outcome import RunResult, Tally
+    from ipexctl.run.outcome.run_result import RunResult, Tally
 
 EVERY = 0.1  # seconds between two drawings
 NOTE_STAYS = 8.0

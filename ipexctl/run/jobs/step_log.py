@@ -8,8 +8,8 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.run.jobs.logs import SILENCE, WINDOW
 from ipexctl.run.jobs.ps import reached
 from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.outcome.run_state import Lines
 from ipexctl.run.output.log_times import LogTimes
+from ipexctl.run.output.rank_lines import Lines
 from ipexctl.run.output.training_state import Training
 from ipexctl.shipped_tables import metric_formats
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.output.rank_lines import without_colour
 
 _HEAD = "Traceback (most recent call last):"
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")

@@ -10,7 +10,7 @@ from ipexctl.errors import InputError
 from ipexctl.inventory.host_patterns import Known, select
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_state import without_colour
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 

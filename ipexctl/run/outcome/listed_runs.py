@@ -15,9 +15,10 @@ from ipexctl.errors import EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events, verdict
-from ipexctl.run.outcome.outcome import EXIT_LOST
-from ipexctl.run.outcome.run_state import without_colour, without_noise
+from ipexctl.run.outcome.run_result import EXIT_LOST
 from ipexctl.run.outcome.verdict import Verdict
+from ipexctl.run.output.harmless_lines import without_noise
+from ipexctl.run.output.rank_lines import without_colour
 
 LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands

@@ -12,8 +12,8 @@ from typing import Any
 from ipexctl.base.values import count_or_none, listed, plain, texts, truth
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import listed_checkpoints
-from ipexctl.run.outcome.outcome import Load
 from ipexctl.run.outcome.rank_exchange import Key, Report
+from ipexctl.run.outcome.run_result import Load
 from ipexctl.run.outcome.run_state import RankEnd, Usage, ended
 from ipexctl.run.pace.rank_pace import HostPace, read_pace
 from ipexctl.run.plan.placement_check import Where

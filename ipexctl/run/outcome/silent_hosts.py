@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.outcome import Load
 from ipexctl.run.outcome.run_events import Sample
+from ipexctl.run.outcome.run_result import Load
 from ipexctl.run.output.slow_rank import RankLoads, Slow
 from ipexctl.run.plan.launch import LaunchPlan
 

@@ -18,7 +18,9 @@ from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange, run_events
-from ipexctl.run.outcome.outcome import (
+from ipexctl.run.outcome.first_cause import first_cause, own_gpu_check, same_endings
+from ipexctl.run.outcome.run_events import Event
+from ipexctl.run.outcome.run_result import (
     EXIT_HOST_FAILED,
     EXIT_LOST,
     EXIT_MPIRUN,
@@ -27,11 +29,7 @@ from ipexctl.run.outcome.outcome import (
     EXIT_TIMEOUT,
     HostEnd,
     RunResult,
-    first_cause,
-    own_gpu_check,
-    same_endings,
 )
-from ipexctl.run.outcome.run_events import Event
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.slow_steps import SlowSteps

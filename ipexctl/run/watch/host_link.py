@@ -16,8 +16,8 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import root_of
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events
-from ipexctl.run.outcome.outcome import HostEnd
 from ipexctl.run.outcome.run_events import BadEvent, Event
+from ipexctl.run.outcome.run_result import HostEnd
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 

@@ -20,7 +20,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.ownership import untrusted_here
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.outcome import Kept
+from ipexctl.run.outcome.run_result import Kept
 
 FOLDER = Path(".ipexctl")
 

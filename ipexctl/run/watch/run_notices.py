@@ -8,7 +8,7 @@ from ipexctl.base import quoting
 from ipexctl.machines.suggested_commands import spelled
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.outcome import Left, Tally
+from ipexctl.run.outcome.run_result import Left, Tally
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.watch.run_watchers import Painter

@@ -8,8 +8,9 @@ from dataclasses import field
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange
 from ipexctl.run.outcome.run_events import Output
-from ipexctl.run.outcome.run_state import Lines, RankEnd, RunState
+from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import SHOWN_AFTER, Health
+from ipexctl.run.output.rank_lines import Lines
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.placement_check import Placed, Where
 from ipexctl.run.watch.host_link import WatchedRun

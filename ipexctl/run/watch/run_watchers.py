@@ -13,7 +13,7 @@ from typing import Protocol
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.interrupt_traces import InterruptTraces
 from ipexctl.run.outcome.line_filter import ALL, Choice
-from ipexctl.run.outcome.outcome import RunResult, Tally
+from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -18,7 +18,7 @@ from ipexctl.errors import IpexctlError
 from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events
-from ipexctl.run.outcome.outcome import HostEnd, Left, RunResult
+from ipexctl.run.outcome.run_result import HostEnd, Left, RunResult
 from ipexctl.run.outcome.verdict import Ending, Fact, Heard, Verdict, result_of
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import HostPace

@@ -1,0 +1,145 @@
+"""Which rank failed first, and why: the others fail because it has gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ipexctl.explain.causes import causes
+from ipexctl.explain.causes.causes import Cause
+from ipexctl.run.outcome.run_result import RunResult, traceback_start
+from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
+
+FILE_MISSING = "file-missing"  # the cause in causes.toml that says: not on this host
+_MISSING = (FILE_MISSING, "checkpoint-missing")
+GPU_CHECK = (
+    "gpu-check"  # the cause in causes.toml that says: the script did nothing, for want of GPUs
+)
+LAST_WORDS = 3  # lines of a rank, in which a script says why it ends itself
+PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
+
+
+# --- who failed first, and who like it ------------------------------------------------------------
+
+
+def first_cause(
+    first: RankEnd | None,
+    ends: Iterable[RankEnd],
+    tails: Mapping[int, Sequence[str]],
+    known: tuple[Cause, ...],
+    asked: Container[int] = (),
+) -> RankEnd | None:
+    """The first rank that failed; if it only tells that a peer was gone, the first that does not.
+
+    The news of two hosts can overtake each other; a rank's own last words cannot. One that ended
+    without a word is believed, but for the `asked`: those that ended only after we ended them.
+    """
+    failed = [e for e in ends if not e.ok]
+    if first is None or not _only_tells_of_a_peer(tails.get(first.rank, ()), known):
+        return first
+    for end in failed:
+        tail = tails.get(end.rank, ())
+        killed = end.lost or end.signal is not None
+        own_words = not killed and any(t.strip() for t in tail)
+        if (own_words or end.rank not in asked) and not _only_tells_of_a_peer(tail, known):
+            return end
+    return first
+
+
+def _only_tells_of_a_peer(tail: Sequence[str], known: tuple[Cause, ...]) -> bool:
+    found = causes.match(map(without_rank_prefix, map(without_colour, tail)), known)
+    return found is not None and found.cause.slug == PEER_GONE
+
+
+def same_endings(
+    first: RankEnd, ends: Iterable[RankEnd], tails: Mapping[int, Sequence[str]]
+) -> tuple[RankEnd, ...]:
+    """The other ranks that ended in the same way, with the same last line."""
+    said = _last_words(tails.get(first.rank, ()))
+    return tuple(
+        e
+        for e in ends
+        if e.rank != first.rank
+        and not e.ok
+        and (e.code, e.signal) == (first.code, first.signal)
+        and said
+        and _last_words(tails.get(e.rank, ())) == said
+    )
+
+
+def _last_words(tail: Sequence[str]) -> str:
+    """The last line with something in it; numbers apart, as ranks and addresses differ."""
+    last = next((t for t in reversed(tail) if t.strip()), "")
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", without_colour(last)).strip()
+
+
+def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
+    """The known failure that matches the first failed rank's last lines, or the cause."""
+    if result.gpu_check:
+        return next(cause for cause in table() if cause.slug == GPU_CHECK)
+    if result.ended_by == "timeout":  # what ranks say after Ctrl-C is no cause
+        found = causes.match([result.cause], table())
+        return found.cause if found else None
+    if result.exit_code == 0 or result.ended_by == "interrupted":
+        return None
+    known = table()
+    stuck = result.exchange.stuck if result.exchange else ""
+    if stuck and (found := causes.match([stuck], known)):  # ranks only say that others are missing
+        return found.cause
+    known = tuple(cause for cause in known if not cause.harmless)
+    lines = [*map(without_rank_prefix, map(without_colour, result.tail)), result.cause]
+    start = traceback_start(lines)
+    earlier = (text for text in lines[:start] if "warn" not in text.lower())
+    found = causes.match(lines[start:], known) or causes.match(earlier, known)
+    if (left := result.left_out) and (found is None or found.cause.slug in _MISSING):
+        missing = next(cause for cause in known if cause.slug == FILE_MISSING)
+        why = f"{left.path} is not sent to the hosts: {left.why}"
+        return replace(missing, why=why, fix=left.fix)
+    if found is None:
+        return None
+    if found.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
+        return replace(found.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
+    return _with_its_host(_with_its_port(found.cause, found.line), result)
+
+
+_PEER_DONE = (
+    "Another rank had already ended with code 0: the ranks took different numbers of steps, or "
+    "one of them left out a collective call, such as a barrier that only rank 0 reaches.",
+    "DistributedSampler(..., drop_last=True) or Accelerate's prepare() for equal shares; with "
+    "DistributedDataParallel: `with model.join():` around the loop",
+)
+
+
+_PORT = re.compile(r"(?:\bport: |\]:)(\d{1,5})\b")  # torch's: [::]:29500, port: 29500
+
+
+def _with_its_port(cause: Cause, line: str) -> Cause:
+    """The table's fixes name torchrun's port; the line may name another."""
+    port = _PORT.search(line)
+    return replace(cause, fix=cause.fix.replace(":29500", f":{port[1]}")) if port else cause
+
+
+_HOST = re.compile(r"\bon that host\b|\bHOST\b")
+
+
+def _with_its_host(cause: Cause, result: RunResult) -> Cause:
+    """The table's fixes name no host; the run knows which one failed."""
+    host = result.first.host if result.first else result.lost_host
+    if not host:
+        return cause
+    fix = _HOST.sub(lambda found: f"on {host}" if "that" in found[0] else host, cause.fix)
+    return replace(cause, fix=fix)
+
+
+def own_gpu_check(tails: Mapping[int, Sequence[str]], table: causes.Known) -> str:
+    """The last words of a rank that ended itself with code 0, as it found too few GPUs."""
+    for _, tail in sorted(tails.items()):
+        said = [without_rank_prefix(without_colour(t)) for t in tail if t.strip()][-LAST_WORDS:]
+        if not any(word in line.lower() for line in said for word in ("gpu", "cuda")):
+            continue
+        checks = tuple(cause for cause in table() if cause.slug == GPU_CHECK)
+        if found := causes.match(said, checks):
+            return found.line.strip()
+    return ""

@@ -1,0 +1,120 @@
+"""The plan and the result of a run, as the JSON documents that `--json` and its folder hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.explain.causes import causes
+from ipexctl.run.outcome.first_cause import known_cause
+from ipexctl.run.outcome.rank_exchange import Exchange
+from ipexctl.run.outcome.run_result import RunResult
+from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.output.rank_lines import without_colour
+from ipexctl.run.plan.launch import LaunchPlan
+
+SCHEMA = 1
+
+
+# --- documents -----------------------------------------------------------------------------------
+
+
+def plan_document(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
+    hosts = [{"name": h.host, "nic": h.nic, "ranks": [r.rank for r in h.ranks]} for h in plan.hosts]
+    return {
+        "schema_version": SCHEMA,
+        "event": "plan",
+        "run_id": run_id,
+        "world_size": plan.world_size,
+        "master": plan.master,
+        "environment": plan.environment.document() if plan.environment else None,
+        "hosts": hosts,
+    }
+
+
+def kept_plan(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
+    """For the run's folder. Of what ranks have in their environment only the names are kept."""
+    hosts = [
+        {
+            "name": h.host,
+            "nic": h.nic,
+            "prefix": h.prefix,
+            "env": sorted({key for key, _ in (*h.env, *h.rank_env)}),
+            "ranks": [
+                {"rank": p.rank, "local_rank": p.local_rank, "cpus": list(p.cpus)} for p in h.ranks
+            ],
+        }
+        for h in plan.hosts
+    ]
+    return {
+        **plan_document(run_id, plan),
+        "hosts": hosts,
+        "argv": list(plan.argv),
+        "mpirun": list(plan.mpirun),
+        "machinefile": plan.machinefile,
+        "notes": list(plan.notes),
+        "secret": list(plan.secret),
+    }
+
+
+def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
+    first, cause = result.first, known_cause(result, table)
+    return {
+        "schema_version": SCHEMA,
+        "event": "result",
+        "run_id": result.run_id,
+        "exit_code": result.exit_code,
+        "ended_by": result.ended_by,
+        "cause": result.cause,
+        "known": {"slug": cause.slug, "title": cause.title, "fix": cause.fix} if cause else None,
+        "hidden": result.hidden,
+        "seconds": round(result.seconds, 3),
+        "first": _rank(first) if first else None,
+        "tail": [without_colour(t) for t in result.tail],
+        "same": [_rank(e) for e in result.same],
+        "victims": [_rank(e) for e in result.victims],
+        "aborted_at_exit": list(result.aborted),
+        "ranks": [_used(e) for e in sorted(result.ends, key=lambda e: e.rank)],
+        "hosts": [
+            {
+                "name": h.host,
+                "survivors": h.survivors,
+                "logs": h.logs,
+                "cpu": None if h.load.cpu is None else round(h.load.cpu, 3),
+                "memory_peak": h.load.used,
+                "memory": h.load.total,
+            }
+            for h in result.hosts
+        ],
+        "exchange": _exchange(result.exchange) if result.exchange else None,
+        "steps": result.steps.document() if result.steps else None,
+        "again": result.again or None,
+        "folder": result.kept.folder or None,
+        "not_kept": list(result.kept.trouble),
+        "outputs": list(result.kept.outputs),
+    }
+
+
+def _exchange(found: Exchange) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict.value,
+        "bytes": found.bytes,
+        "groups": [list(group) for group in found.groups],
+        "shared_memory": found.shared,
+        "printed_steps": found.steps,
+        "alarm": found.alarming,
+        "reason": found.reason or None,
+    }
+
+
+def _rank(end: RankEnd) -> dict[str, Any]:
+    return {"rank": end.rank, "host": end.host, "code": end.exit_code}
+
+
+def _used(end: RankEnd) -> dict[str, Any]:
+    use = end.usage
+    return {
+        **_rank(end),
+        "seconds": round(use.seconds, 3) if use else None,
+        "cpu_seconds": round(use.cpu, 3) if use else None,
+        "memory_peak": use.memory if use else None,
+    }

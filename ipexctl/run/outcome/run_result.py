@@ -1,0 +1,158 @@
+"""How a run ended, as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from ipexctl.errors import EXIT_OK
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.rank_exchange import Exchange
+from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.output.rank_lines import without_rank_prefix
+from ipexctl.run.output.slow_rank import Slow
+from ipexctl.run.pace.slow_steps import SlowSteps
+from ipexctl.run.plan.launch import LaunchPlan
+
+EXIT_LOST = 121
+EXIT_MPIRUN = 122
+EXIT_HOST_FAILED = 123
+EXIT_TIMEOUT = 124
+EXIT_NOT_TOGETHER = 125
+EXIT_NOT_KNOWN = 126
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a host was busy with. None: the host did not say."""
+
+    cpu: float | None = None  # share of its CPUs, 0 to 1
+    used: int | None = None  # bytes of memory
+    total: int | None = None  # memory, or its control group's limit
+    net: float | None = None  # bytes per second, of its busiest network interface
+
+
+@dataclass(frozen=True)
+class HostEnd:
+    """What a host reported when the run was over. `survivors` None: it was unreachable."""
+
+    host: str
+    survivors: int | None
+    logs: str
+    load: Load = Load()  # the mean of its CPUs, the peak of its memory
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The run's folder here."""
+
+    folder: str = ""
+    trouble: tuple[str, ...] = ()  # what is not in it, and why
+    outputs: tuple[str, ...] = ()  # what was fetched, in words
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that a rank did not find, as it was not sent."""
+
+    path: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class RunResult:
+    run_id: str
+    exit_code: int
+    ended_by: str  # ranks rank-failed rank-frozen host-lost host-failed controller-lost interrupted
+    # timeout mpirun not-together not-known unknown
+    seconds: float
+    plan: LaunchPlan
+    hosts: tuple[HostEnd, ...]
+    first: RankEnd | None = None
+    tail: tuple[str, ...] = ()
+    same: tuple[RankEnd, ...] = ()  # failed like the first one, by themselves
+    victims: tuple[RankEnd, ...] = ()  # failed after it, most likely because of it
+    cause: str = ""
+    hidden: int = 0  # harmless warnings and frames of C++ that were not shown
+    aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was complete
+    ends: tuple[RankEnd, ...] = ()
+    kept: Kept = Kept()
+    exchange: Exchange | None = None  # None: one rank
+    again: str = ""  # the command that starts it again
+    left_out: LeftOut | None = None
+    gpu_check: str = ""  # the line with which the script ended itself, for want of GPUs
+    slow: Slow | None = None  # ranks that the others waited for, most of the time
+    steps: SlowSteps | None = None  # what the last ones waited for
+    lost_host: str = ""  # the cause, as the hub lost it, or as no host reaches the hub's
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The host that ended the run by being lost, if it has not answered since."""
+        gone = {h.host for h in self.hosts if h.survivors is None}
+        return frozenset({self.lost_host} & gone)
+
+    @property
+    def last_words(self) -> tuple[str, ...]:
+        """Of the rank that failed first: from Python's traceback on, where there is one."""
+        tail = tuple(without_rank_prefix(text) for text in self.tail)
+        return tail[traceback_start(tail) :]
+
+    def spelled(self, spell: Callable[[str], str]) -> RunResult:
+        """`spell`: a command of ours with the user's options, by its name."""
+        return replace(self, steps=self.steps.spelled(spell)) if self.steps else self
+
+    def reachable(self, host: str) -> bool:
+        """Whether the host was reachable at the end of the run."""
+        return any(h.host == host and h.logs for h in self.hosts)
+
+
+@dataclass(frozen=True)
+class Left:
+    """The run continues without this command. `why` is empty if the user asked for that."""
+
+    run_id: str
+    why: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_LOST if self.why else EXIT_OK
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The current state of a run, for status lines."""
+
+    ranks: int
+    alive: int
+    done: int
+    failed: int
+    seconds: float
+    loads: tuple[tuple[str, Load], ...] = ()
+    codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
+    slow: Slow | None = None  # ranks that the others wait for
+    busy: tuple[float, ...] = ()  # of each host: the share of their CPUs that its ranks use
+
+
+_LED_TO = re.compile(r"During handling of the above|The above exception was the direct cause")
+
+
+def traceback_start(lines: Sequence[str]) -> int:
+    """Where the last traceback begins, with those that led to it; 0 if there is none."""
+    starts = [i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)]
+    while len(starts) > 1 and any(map(_LED_TO.match, lines[starts[-2] : starts[-1]])):
+        starts.pop()
+    return starts[-1] if starts else 0
+
+
+_TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
+
+
+def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:
+    """The ranks that took longest and shortest, each measured by its own host's clock; None if
+    they differ by nothing that matters: all begin and end with the first and the last step."""
+    timed = sorted((e.usage.seconds, e.rank, e) for e in ends if e.usage)
+    if len(timed) < 2 or timed[-1][0] - timed[0][0] < max(2.0, 0.1 * timed[-1][0]):
+        return None
+    return timed[-1][2], timed[0][2]

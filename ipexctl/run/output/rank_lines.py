@@ -1,0 +1,177 @@
+"""Bytes of a rank -> lines that a terminal may be shown. No I/O, no clock."""
+
+from __future__ import annotations
+
+import re
+
+MAX_LINE = 64 * 1024
+TAIL = 40  # lines of each rank that are remembered
+# colour passes; every other escape sequence and control character of a rank's output does not
+_ESCAPE = re.compile(
+    r"\x1b\[[0-9;:]{0,64}m"  # kept below
+    r"|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[P^_X][^\x1b]*(?:\x1b\\)?"
+    r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]"
+    r"|[\u202a-\u202e\u2066-\u2069]"
+)
+_LONGEST = 67  # of a colour
+_FINAL = re.compile(rb"[^0-9;:]")  # the end of a colour, or what shows that it is none
+_MARK = re.compile(r"^\[rank\d+\]: ")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
+_PLAIN = bytes([0x0A, *range(0x20, 0x7F)])
+_UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+_UP = b"\x1b[A"
+# a bar of tqdm, and what something else printed while the cursor stood behind it
+_GLUED = re.compile(
+    r"([^|]{0,200}\d%\|[^|]{0,400}\| *[^\s\[]+ \[[^\]]*\])(?=[^\s\x1b]|\x1b\[[\d;]*m)(.*)"
+)
+
+
+def clean(text: str) -> str:
+    """What a terminal may be shown of it."""
+    return _ESCAPE.sub(lambda m: m[0] if _COLOUR.fullmatch(m[0]) else "", text)
+
+
+def without_colour(text: str) -> str:
+    """Without colour."""
+    return _COLOUR.sub("", text) if "\x1b" in text else text
+
+
+def without_rank_prefix(text: str) -> str:
+    """Without the `[rank1]: ` that torch puts before each line of a traceback."""
+    return _MARK.sub("", text)
+
+
+class Lines:
+    """One stream of bytes -> whole lines. Of a progress bar (`\\r`) only the last state is kept.
+
+    `bars`: each state is a line. What is printed while a bar stands has a line of its own.
+    """
+
+    def __init__(self, *, bars: bool = False) -> None:
+        self._rest = b""
+        self._bar = ""
+        self._bars = bars
+        self._held: list[bytes] = []  # a bar with its newline: the cursor may come back to it
+
+    def feed(self, data: bytes) -> list[str]:
+        if self._bars:
+            data = data.replace(b"\r", b"\n")
+        whole, newline, rest = (self._rest + data).rpartition(b"\n")
+        if newline and not self._bars and (self._held or b"%|" in whole):
+            left = self._without_moves(whole.split(b"\n"), rest)
+            whole, newline = b"\n".join(left), b"\n" if left else b""
+        lines = _texts(whole, self._bars) if newline else []
+        if self._held and _UP in rest:
+            self._held = []
+        rest = _last_state(rest)
+        while len(rest) > MAX_LINE:
+            cut = _cut(rest)
+            lines += _texts(rest[:cut], self._bars)
+            rest = rest[cut:]
+        self._rest = rest
+        return lines
+
+    def _without_moves(self, lines: list[bytes], rest: bytes) -> list[bytes]:
+        """Nested bars of tqdm: a newline, the inner bar, and the cursor up again. No line ends."""
+        left: list[bytes] = []
+        for i, line in enumerate(lines):
+            if _UP in line:
+                self._held = []
+            elif self._held and line:
+                left += self._held
+                self._held = []
+            following = lines[i + 1] if i + 1 < len(lines) else rest
+            returns = not following or following.startswith(b"\r")
+            is_bar = b"%|" in line and (line.rstrip().endswith(b"]") or _UP in line)
+            if (is_bar and returns) or (self._held and not line):
+                self._held.append(line)
+            else:
+                left.append(line)
+        return left
+
+    def skim(self, data: bytes) -> tuple[int, list[str]]:
+        """Like `feed`, for when nobody can look: the last lines, and how many were passed over."""
+        cut = len(data)
+        for _ in range(TAIL + 1):
+            cut = data.rfind(b"\n", 0, cut)
+            if cut < 0:
+                return 0, self.feed(data)
+        self._rest = b""
+        return data.count(b"\n", 0, cut + 1), self.feed(data[cut + 1 :])
+
+    def bar(self) -> str:
+        """The state of a progress bar that has no end yet; empty if that was `told` before."""
+        bar = _text(self._rest.decode("utf-8", "replace")) if b"\r" in self._rest else ""
+        if not bar:
+            self._bar = ""
+        return "" if bar == self._bar else bar
+
+    def told(self, bar: str) -> None:
+        self._bar = bar
+
+    def end(self) -> list[str]:
+        held, self._held = self._held, []
+        rest, self._rest = self._rest, b""
+        if held and _UP not in rest:
+            rest = b"\n".join([*held, rest]) if rest else b"\n".join(held)
+        return _texts(rest, self._bars) if rest else []
+
+
+def _last_state(rest: bytes) -> bytes:
+    """Of a line without end: what a terminal would show of it."""
+    cut = rest.rstrip(b"\r").rfind(b"\r")
+    return rest[cut:] if cut > 0 else rest
+
+
+def _texts(block: bytes, bars: bool) -> list[str]:
+    """Lines without their ends -> what may be shown. Almost always nothing has to be changed."""
+    text = block.decode("utf-8", "replace")
+    lines = text.split("\n")
+    if not _is_plain(block) and _UNPLAIN.search(text):
+        lines = [_text(line) for line in lines]
+    if "%|" in text:
+        lines = [piece for line in lines for piece in _without_bar(line, bars)]
+    if max(map(len, lines)) > MAX_LINE:
+        lines = [piece for line in lines for piece in _pieces(line)]
+    return lines
+
+
+def _without_bar(line: str, bars: bool) -> list[str]:
+    """`45%|####    | 9/20 [00:03<00:04, 2.6it/s]step 9 loss 0.3` -> what was printed behind it."""
+    if "]" not in line or not (glued := _GLUED.match(line)):
+        return [line]
+    return [glued[1], glued[2]] if bars else [glued[2]]
+
+
+def _is_plain(block: bytes) -> bool:
+    """Ordinary ASCII through and through: quicker to see than by a pattern."""
+    return not block.translate(None, _PLAIN)
+
+
+def _cut(rest: bytes) -> int:
+    """Where to cut a line without end: in no character, and in no colour."""
+    cut = MAX_LINE
+    while cut > MAX_LINE - 3 and rest[cut] & 0xC0 == 0x80:
+        cut -= 1
+    escape = rest.rfind(b"\x1b", max(1, cut - _LONGEST), cut)
+    whole = escape < 0 or _FINAL.search(rest, escape + 2, cut)
+    return cut if whole else escape
+
+
+def _pieces(line: str) -> list[str]:
+    """Of a clean line; a colour stays in one piece."""
+    pieces = []
+    while len(line) > MAX_LINE:
+        escape = line.rfind("\x1b", MAX_LINE - _LONGEST, MAX_LINE)
+        colour = _COLOUR.match(line, escape) if escape >= 0 else None
+        cut = escape if colour and colour.end() > MAX_LINE else MAX_LINE
+        pieces.append(line[:cut])
+        line = line[cut:]
+    return [*pieces, line]
+
+
+def _text(line: str) -> str:
+    state, up, behind = line.rstrip("\r").rsplit("\r", 1)[-1].rpartition("\x1b[A")
+    return clean((behind if up and behind else state + behind).replace("\t", "    "))
