@@ -96,9 +96,10 @@ def _mismatch(view: HangView) -> Diagnosis | None:
     else:
         short = first, second
     head = f"{view.named(few)} called {short[0]}, {view.named(many)} {short[1]}"
+    others = found.calls if len(few) == len(many) else found.calls[1:]  # who is wrong of as many?
     return view.said(
         Kind.MISMATCH,
-        [rank for _, ranks in found.calls[1:] for rank in ranks],
+        [rank for _, ranks in others for rank in ranks],
         head,
         f"{ends[0]}, {ends[1]}. {advice(Kind.MISMATCH, None, None, '')}",
     )
@@ -213,6 +214,9 @@ def _alike(view: HangView) -> Diagnosis | None:
     does, look = view.does[first], view.looks[first]
     if view.unseen and view.waiting:
         return view.of_suspects(view.unseen)
+    if view.waiting and len(view.does) + len(view.ended) < view.situation.world_size:
+        head = f"{view.named(view.does)} wait in {view.operation(first)}"
+        return view.said(Kind.UNKNOWN, (), f"{head}; nothing is known of the others yet", "")
     if view.waiting:
         stalled = view.calls.waits_in.keys() - view.calls.waits_for.keys()
         return _stalled(view, min(stalled or view.waiting))

@@ -6,7 +6,7 @@ import re
 
 from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Kind
-from ipexctl.run.hang.rank_activity import SUBPROCESS, Activity
+from ipexctl.run.hang.rank_activity import NEW_GROUP, SUBPROCESS, Activity
 
 _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|gluster|fuse|9p|orangefs|afs")
 
@@ -43,6 +43,8 @@ def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
         return f"Continue it: kill -CONT {look.pid} on {detail}"
     if kind is Kind.WORKER and "has exited" in does.action:
         return "Likely: the worker was killed for lack of memory: check dmesg."
+    if does.action == NEW_GROUP:
+        return "Every rank must call it, also those that are not in the group."
     if does.action.startswith("waiting for the file lock"):
         return _OUTSIDE["file lock"]
     if kind is Kind.OUTSIDE and does.thing:
@@ -87,7 +89,7 @@ _FIXED = {
     Kind.BLOCKED_IO: "Likely: its disk does not answer.",
     Kind.WORKER: "Likely: a data loader worker hangs.",
     Kind.OUTSIDE: "Likely: it waits for something outside the run.",
-    Kind.LOCK: "Likely: a deadlock between its threads or processes.",
+    Kind.LOCK: "Likely: the thread or process that it waits for is stuck, or has ended.",
     Kind.SPINNING: "Likely: the condition of this loop never becomes true on this rank.",
     Kind.SLEEPING: "It sleeps while the others wait: remove the sleep, or let all ranks wait.",
     Kind.COMPUTING: "It may be slow, not stuck: does it do work that the others do not?",

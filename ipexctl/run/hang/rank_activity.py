@@ -11,6 +11,7 @@ from ipexctl.run.output.short_paths import shortened
 
 BUSY = 0.5  # CPUs
 WORKS = 0.1  # CPUs of a process that is not only waiting, as remote/run/rank_look.py judges
+NEW_GROUP = "waiting for the other ranks in new_group"
 SUBPROCESS = "subprocess"  # what such a rank waits for
 # The numbers of x86-64 and those of aarch64.
 _SLEEP, _WAIT_CHILD, _FUTEX = {35, 230, 101, 115}, {61, 247, 95, 260}, {202, 98}
@@ -68,6 +69,8 @@ def activity(look: RankLook, master: str) -> Activity:
         return Activity(Kind.LEFT_EARLY, "ended", where)
     if any(f.path.endswith("/subprocess.py") for f in inner) and (look.cpu or 0) >= WORKS:
         return Activity(Kind.COMPUTING, f"running a subprocess{_named_child(look)}", where)
+    if any(f.function == "new_group" for f in inner):
+        return Activity(Kind.RENDEZVOUS, NEW_GROUP, where)
     if _in_rendezvous(look, inner, master):
         return Activity(Kind.RENDEZVOUS, f"joining the run at {master or 'its master'}", where)
     if look.state == "D":
@@ -196,6 +199,9 @@ def _loader(look: RankLook, where: str) -> Activity:
     state = f"state {slowest.state}" if slowest.state else ""
     inside = f"in {where_text(frame).replace(' in ', ' ')}" if frame else ""
     does = f" ({' '.join(filter(None, (state, inside)))})" if state or inside else ""
+    if slowest.state == "R":
+        action = f"waiting for data loader worker {slowest.pid}, which computes{does}"
+        return Activity(Kind.COMPUTING, action, where)
     return Activity(Kind.WORKER, f"waiting for data loader worker {slowest.pid}{does}", where)
 
 

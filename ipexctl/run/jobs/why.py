@@ -57,7 +57,7 @@ def why(target: Target, text: str, root: str = ROOT) -> Why:
         run = find(fleet, text, newest=NEWEST)
         began = time.monotonic()
         answers = _asked(fleet, run)
-        found = _kept(fleet, run) if run.over else _now(answers, run, began)
+        found = _kept(fleet, run) if run.over else _now(fleet, answers, run, began)
         seconds = time.monotonic() - began
         made = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(found or ()))
         return made if made.stalled else replace(made, steps=_steps(fleet, run, answers))
@@ -97,7 +97,7 @@ def _kept(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis] | None:
 
 
 def _now(
-    answers: Mapping[str, Answer], run: Run, began: float
+    fleet: Fleet, answers: Mapping[str, Answer], run: Run, began: float
 ) -> tuple[Situation, Diagnosis, bool]:
     """By the looks of all hosts."""
     plan = _plan(answers, run)
@@ -109,7 +109,8 @@ def _now(
     quiet = min((number(answers[name]["quiet"]) for name in looks), default=0.0)
     alive = {name for name, said in answers.items() if said["alive"]}
     waited = time.monotonic() - began
-    silent = [(h.host, waited) for h in plan.hosts if h.host not in alive]
+    asked = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
+    silent = [(h.host, waited) for h in plan.hosts if h.host in asked - alive]
     ends = {rank: how for said in answers.values() for rank, _, how in read_ends(said["ends"])}
     made = run_situation.situation(
         plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut

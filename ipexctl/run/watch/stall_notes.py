@@ -20,14 +20,14 @@ class StallNotes:
     state: RunState
     painter: Painter
     run: str  # its name, or its ID
-    looks: dict[str, tuple[int, Any]] = field(default_factory=dict)  # host -> the last one
+    looks: dict[int, dict[str, Any]] = field(default_factory=dict)  # number -> host -> look
     stalled: Stalled | None = None
     since: float = 0.0  # when this command learned of it
     noted: bool = False
     ends: dict[int, str] = field(default_factory=dict)  # of ranks, before it: later ones were ended
 
     def looked(self, host: str, event: Looked) -> None:
-        self.looks[host] = (event.number, event.ranks)
+        self.looks.setdefault(event.number, {})[host] = event.ranks
 
     def stands_still(self, event: Stalled, now: float) -> None:
         self.stalled, self.since, self.noted = event, now, False
@@ -37,15 +37,22 @@ class StallNotes:
         if self.stalled and self.noted:
             self.painter.note("the run makes progress again")
         self.stalled = None
+        self.looks.clear()
 
     def tick(self, now: float, silent: tuple[tuple[str, float], ...]) -> None:
         """`silent`: hosts that do not respond, and for how many seconds."""
         if self.stalled is None or self.noted:
             return
-        number = self.stalled.number
-        there = {host: raw for host, (n, raw) in self.looks.items() if n == number}
+        there = self.looks.get(self.stalled.number, {})
         if self._active() - there.keys() and now - self.since < PATIENCE:
             return
+        self.tell(now, silent)
+
+    def tell(self, now: float, silent: tuple[tuple[str, float], ...] = ()) -> None:
+        """Unless it was told; also when a run ends that stood still a moment ago, or long ago."""
+        if self.stalled is None or self.noted:
+            return
+        there = self.looks.get(self.stalled.number, {})
         self.noted = True
         seconds = self.stalled.seconds + now - self.since
         self.painter.note(self._text(there, seconds, silent))

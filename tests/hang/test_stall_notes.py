@@ -1,0 +1,62 @@
+"""The note of a stall: once, with what was known then, also for who attaches after the end."""
+
+from __future__ import annotations
+
+from ipexctl.run.outcome.run_events import Looked, Stalled
+from ipexctl.run.outcome.run_state import RankEnd, RunState
+from ipexctl.run.watch.stall_notes import PATIENCE, StallNotes
+from tests.hang.looks import SLEEP, late, waits
+from tests.run.test_output_pure import made_plan
+
+
+class Notes:
+    """What a Painter is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.told.append(text)
+
+
+def stalled() -> tuple[StallNotes, Notes]:
+    """Four ranks on two hosts, n0 and n1; rank 3 sleeps."""
+    plan, painter = made_plan(4, 2), Notes()
+    state = RunState(plan, started={0, 1, 2, 3})
+    notes = StallNotes(state, painter, "bert")  # type: ignore[arg-type]
+    first, second = (host.host for host in plan.hosts)
+    notes.looked(first, Looked(5, [waits(0), waits(1)]))
+    notes.looked(second, Looked(5, [waits(2), late(3, **SLEEP)]))
+    notes.stands_still(Stalled(21.0, 5), 100.0)
+    return notes, painter
+
+
+def test_the_rank_is_named_once() -> None:
+    notes, painter = stalled()
+    notes.tick(100.0, ())
+    notes.tick(101.0, ())
+    notes.tell(102.0)
+    assert len(painter.told) == 1 and "rank 3" in painter.told[0]
+
+
+def test_the_look_before_the_end_of_a_run_does_not_replace_that_of_the_stall() -> None:
+    notes, painter = stalled()
+    for host in notes.state.plan.hosts:
+        notes.looked(host.host, Looked(6, []))
+    notes.tick(100.0 + PATIENCE, ())
+    assert len(painter.told) == 1 and "rank 3" in painter.told[0]
+
+
+def test_ranks_that_ended_after_the_stall_are_not_the_reason() -> None:
+    notes, painter = stalled()
+    for rank in range(4):
+        notes.state.rank_ended(RankEnd(rank, "n0", 1))
+    notes.tell(100.0)  # the run is over before the looks were waited for
+    assert len(painter.told) == 1 and "rank 3" in painter.told[0]
+
+
+def test_a_run_that_goes_on_has_nothing_left_to_tell() -> None:
+    notes, painter = stalled()
+    notes.moves()
+    notes.tell(101.0)
+    assert painter.told == []
