@@ -68,7 +68,7 @@ class Here:
 
     def listed(self, *words: str) -> list[dict]:
         done = self.call("ps", "--json", *words)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr + done.stdout
         found: list[dict] = json.loads(done.stdout)["runs"]
         return found
 
