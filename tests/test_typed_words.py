@@ -35,7 +35,6 @@ def test_help_and_version_are_commands_too(typed) -> None:
         (("run", "-pnp", "2", "t.py"), "No such option: -pnp. Did you mean -ppn?"),
         (("run", "--nodes", "2", "t.py"), "No such option: --nodes. Did you mean --limit?"),
         (("stop",), "Missing argument RUN. For example: ipexctl stop bert"),
-        (("wait",), "Missing argument RUN. For example: ipexctl wait bert"),
         (("wait", "bert", "--timeout", "5"), "No such option: --timeout"),
         (("logs", "-f", "hosts", "bert"), "for a hostfile, use --hostfile FILE"),
         (("run", "--helpp", "t.py"), "--helpp. Did you mean --help?"),
