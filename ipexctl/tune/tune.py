@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -179,10 +179,11 @@ def _instead(best: Profile, options: RunOptions) -> tuple[str, ...]:
         for name in best.env
         if name in options.env and options.env[name] != configured.get(name)
     ]
+    usual = {one.name: one.default for one in fields(options)}
     for name in best.options:
-        typed = getattr(options, name, None)
+        typed = getattr(options, name)
         setting = settings.get(f"run.{name}")
-        if typed and (setting is None or typed != setting.value):
+        if typed != usual[name] and (setting is None or typed != setting.value):
             found.append(f"--{name}" if name != "n" else "-n")
     return tuple(found)
 
