@@ -26,6 +26,7 @@ MEET = 30.0  # seconds for the first connection to a leader
 BEGINS = 60.0  # seconds for a supervisor to appear
 FACTS, TAIL = 8, 2000  # that are reported, and characters of what a rank printed
 LAST_WORDS = 2.0
+NO_PROCESS = -1  # whose descendants are to be killed: those that carry the run's id are enough
 
 
 def begin(asked):
@@ -300,15 +301,7 @@ class Part:
                 keeper.take(keeper.name, {"part": self.attempt, "failed": what})
 
     def look(self, now):
-        for record, _ in self.journal.new():
-            self.seconds = record.get("at", self.seconds)
-            fact = record.get("fact")
-            if isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
-                self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
-            if isinstance(fact, dict) and fact.get("event") == "over":
-                self.well = fact.get("well") is True
-            if "over" in record:
-                self.ended = True
+        self.read()
         if now < self.next_look or self.ended:
             return
         self.next_look = now + 1.0
@@ -318,7 +311,28 @@ class Part:
         )
         self.seen = self.seen or alive
         if not alive and (self.seen or now - self.began > BEGINS):
-            self.ended = True
+            self.read()  # they may have ended as they should since the last look
+            if not self.ended:
+                self.vanished()
+
+    def read(self):
+        for record, _ in self.journal.new():
+            self.seconds = record.get("at", self.seconds)
+            fact = record.get("fact")
+            if isinstance(fact, dict) and fact.get("event") == "over":
+                self.well = fact.get("well") is True
+            elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
+                self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
+            if "over" in record:
+                self.ended = True
+
+    def vanished(self):
+        """Its supervisor and guardian are gone: neither could note that, or end the ranks."""
+        self.ended = True
+        rank_wrapper.kill_all(self.run_id, NO_PROCESS)
+        if not self.facts and self.seen:
+            why = "its supervisor and its guardian have disappeared"
+            self.facts.append({"event": "lost", "host": self.asked["host"], "why": why})
 
     def end(self):
         return {
