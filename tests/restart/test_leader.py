@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.remote.restart.leader import FENCE, Leader
+from ipexctl.remote.restart.leader import ALONE, FENCE, MEET, Leader
 from tests.restart.test_restart_policy import LOST, rank
 
 LEASE = 15.0
@@ -130,6 +130,18 @@ def test_nothing_is_started_by_half_of_the_hosts() -> None:
     leads.tick(104.0 + FENCE, {*"c"})
     assert taken(leads) == []  # two of four
     leads.tick(300.0, {*"c"})
+    assert leads.over and not leads.well
+
+
+def test_a_leader_waits_for_keepers_that_never_met_the_one_before() -> None:
+    leads = leader()
+    leads.tick(MEET + LEASE, set())
+    assert not leads.over
+    leads.tick(MEET + LEASE + 1.0, {*"bcx"})
+    leads.tick(MEET + 2 * LEASE + ALONE, {*"bcx"})
+    leads.tick(MEET + 3 * LEASE + ALONE, set())
+    assert not leads.over
+    leads.tick(MEET + 3 * LEASE + 2 * ALONE + 1.0, set())
     assert leads.over and not leads.well
 
 

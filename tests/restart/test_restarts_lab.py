@@ -67,7 +67,7 @@ def test_a_failed_rank_is_started_again_with_all_others(runner):
     assert runner.gone(f"{run.run_id}-r02", seconds=5) == {}
 
 
-@pytest.mark.parametrize("host", [pytest.param("node01", marks=pytest.mark.soak), "node02"])
+@pytest.mark.parametrize("host", ["node01", "node02"])
 def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
     options = ("-ppn", "1", "--restarts", "2", "--spares", "node03", "--host-timeout", "6s")
     run = runner.start(*options, str(runner.script(TRAIN)), "40")

@@ -22,7 +22,6 @@ from ipexctl.remote.run_files import journal, run_folders
 NAME = "ipexctl-keeper"
 LOOK = 0.25
 GONE = 2.0  # seconds until a leader whose process has ended is given up
-MEET = 30.0  # seconds for the first connection to a leader
 BEGINS = 60.0  # seconds for a supervisor to appear
 FACTS, TAIL = 8, 2000  # that are reported, and characters of what a rank printed
 LAST_WORDS = 2.0
@@ -169,7 +168,7 @@ class Keeper:
     def look_at_leader(self, spoke, now):
         met = spoke.met()
         silence = now - spoke.heard() if met else now - self.followed
-        limit = self.night["lease"] if met else MEET
+        limit = self.night["lease"] if met else leader.MEET
         if silence > limit or (met and spoke.absent() > GONE):
             self.follow(self.at + 1)
 

@@ -11,6 +11,7 @@ CLEAR = 25.0  # for the hosts to end what is left
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 ALONE = 5.0  # beyond the lease, without more than half of the hosts
+MEET = 30.0  # seconds for the first connection to a leader
 
 
 class Leader:
@@ -26,7 +27,8 @@ class Leader:
         self.over = ""  # why there is no further attempt
         self.well = False
         self.stopped = ""  # the user who stopped it; what runs is ended by its own hub
-        self.majority_at, self.majority = now, False
+        # keepers that never met the leader before this one come after MEET only
+        self.majority_at, self.majority = now + MEET, False
         self.watch(now)
 
     def watch(self, now):
