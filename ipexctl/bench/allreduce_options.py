@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipexctl.base.option import Seconds, option
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.run_options import Ports
+from ipexctl.run.plan.run_options import Ports, ports_option
 
 LARGEST = 256 << 20  # bytes
 
@@ -28,12 +28,6 @@ class AllreduceOptions:
     ppn: int = option(
         "--ppn --nproc-per-node N", "Number of ranks per host.", 1, group="Ranks", least=1
     )
-    ports: Ports | None = option(
-        "--ports FIRST-LAST",
-        "Port range to use where possible, for example 40000-40100.",
-        None,
-        group="Ranks",
-        typed=str | None,
-    )
+    ports: Ports | None = ports_option()
 
     root: str = "~/.ipexctl"  # what the command adds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipexctl.base.option import Seconds, option
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.run_options import Ports
+from ipexctl.run.plan.run_options import Ports, ports_option
 
 MODELS = ("resnet50", "bert")
 PRECISIONS = ("fp32", "bf16", "int8")
@@ -35,13 +35,7 @@ class ModelsOptions:
         "Time for the measurement; what does not fit is left out (default: 5m; small: 80s).",
         None,
     )
-    ports: Ports | None = option(
-        "--ports FIRST-LAST",
-        "Port range to use where possible, for example 40000-40100.",
-        None,
-        group="Ranks",
-        typed=str | None,
-    )
+    ports: Ports | None = ports_option()
 
     root: str = "~/.ipexctl"  # what the command adds
 

@@ -21,6 +21,7 @@ from ipexctl.blobs.relay_turns import NO_PARTS, Parts, RelayTurns, Turn
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.remote.connection.peer_url import peer_url
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
 REACHED = 3.0  # seconds for a connection between two hosts
@@ -36,8 +37,7 @@ class _Giver:
 
     @property
     def url(self) -> str:
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"https://{host}:{self.port}"
+        return peer_url(self.address, self.port)
 
 
 class Relay:

@@ -93,7 +93,7 @@ class Attempts:
         while time.monotonic() - heard < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
-                self._stop()
+                self._asked("stop", by=self.interrupts.last)
             told = self._asked("story")
             lines = [line for one in told for line in read_story(one["story"])]
             later = [line for line in lines if line.attempt > seen]
@@ -107,9 +107,6 @@ class Attempts:
                 heard = time.monotonic()
             time.sleep(LOOK)
         return None
-
-    def _stop(self) -> None:
-        self._asked("stop", by=self.interrupts.last)
 
     def _asked(self, what: str, **more: str) -> list[Answer]:
         """Of the hosts that answer; those that do not are not asked again: each would take long."""

@@ -11,6 +11,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import transfer_time
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.remote.connection.peer_url import peer_url
 from ipexctl.run.jobs.checkpoints import Row, look, rows_of
 from ipexctl.run.jobs.ps import find
 from ipexctl.run.outcome import listed_checkpoints
@@ -95,9 +96,7 @@ def layer(
             host, "shelf.shelf_reports.serve", run_id=resumed.run_id, shelf=giver.shelf,
             blobs=wanted, keys=dict(keys[host.name]),
         )  # fmt: skip
-        address = peer_address(nodes[host].facts)
-        place = f"[{address}]" if ":" in address else address
-        urls[giver] = f"https://{place}:{done.whole('port', 65535)}"
+        urls[giver] = peer_url(peer_address(nodes[host].facts), done.whole("port", 65535))
 
     def one(host: Host) -> None:
         givers: list[dict[str, object]] = []

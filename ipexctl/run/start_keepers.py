@@ -62,14 +62,17 @@ def kept_going(
         return replace(orders, plan=made, keys={}, resumed="")
 
     made = nights(Cast(orders.plan, nodes, plan_on, orders_of, cwd, orders.resumed))
-    of_all = replace(orders, plan=plan_on(nodes), nights=made)
+    first = {host.host for host in orders.plan.hosts}
+    spares = [node.host for node in nodes if node.host.name not in first]
+    if spares:
+        _stand_by(fleet, spares, replace(orders, plan=plan_on(nodes), nights=made), cwd)
+    return replace(orders, nights=made)
 
+
+def _stand_by(fleet: Fleet, spares: Sequence[Host], of_all: Orders, cwd: Mapping[str, str]) -> None:
     def stand_by(host: Host) -> None:
         asked = {**of_all.of(host.name, cwd[host.name]), "spare": True, "run": None}
         asked |= {"root": fleet.root_of(host), "host": host.name}
         fleet.agents[host].call("restart.attempts.spare", asked)
 
-    first = {host.host for host in orders.plan.hosts}
-    if spares := [node.host for node in nodes if node.host.name not in first]:
-        each(fleet, stand_by, spares, typed=Typed())
-    return replace(orders, nights=made)
+    each(fleet, stand_by, spares, typed=Typed())

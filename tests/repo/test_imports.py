@@ -22,8 +22,8 @@ PURE = tuple(
     bench.models_options bench.models_result
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files user_code
-    remote.hub.host_reports remote.restart.attempt_orders remote.restart.leader
-    remote.restart.restart_policy
+    remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
+    remote.restart.leader remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.pace
     run.plan run.preflight_rules run.script run.shares.host_shares
@@ -51,7 +51,7 @@ BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "pac
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
 ROOMS += ("remove", "run", "shell", "support", "tune")
 # Of the code for hosts, what both sides must compute alike.
-SHARED = ("ipexctl.remote.data.content_chunks",)
+SHARED = ("ipexctl.remote.connection.peer_url", "ipexctl.remote.data.content_chunks")
 # Slow to import, so `ipexctl --help` must not get to any of them.
 HEAVY = ("cryptography", "fabric", "paramiko", "rich", "yaml")
 

@@ -7,7 +7,7 @@ from ipexctl.env.choice.env_list import HostEnvs
 
 
 def spared(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
-    """Unused environments that somebody still wants, and who."""
+    """Unused environments that another project or a lock still names, and which."""
     found = {}
     for env in (e for e in on_host.envs if e.key in on_host.unused):
         others = [u for u in env.users if u.project.id != choice.project.id]

@@ -33,9 +33,6 @@ class Starter:
         theirs.close()
         return frame_stream.of_socket(ours)
 
-    def close(self):
-        self.ours.close()
-
 
 def serve(link):
     while True:
@@ -60,9 +57,9 @@ def serve(link):
 def received(link):
     """None when the other end has closed the link."""
     fds = array.array("i")
-    data, more, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
+    _, more, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
     for level, kind, body in more:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             fds.frombytes(body[: fds.itemsize])
             return fds[0]
-    return None if not data else -1
+    return None

@@ -4,6 +4,7 @@ One keeper leads: the first of the candidates that sees more than half of all ho
 report to it how their part of an attempt ended. `orders` are (host, message), to be sent.
 """
 
+from ipexctl.remote.connection.peer_url import peer_url
 from ipexctl.remote.restart import attempt_orders, restart_policy
 
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
@@ -156,12 +157,8 @@ class Leader:
 
     def urls(self, hosts):
         """[[host, where it gives files], ...]"""
-        found = []
-        for host in hosts:
-            address = self.night["sheets"][host]["address"]
-            place = "[%s]" % address if ":" in address else address
-            found.append([host, "https://%s:%d" % (place, self.cleared[host]["port"])])
-        return found
+        sheets, said = self.night["sheets"], self.cleared
+        return [[host, peer_url(sheets[host]["address"], said[host]["port"])] for host in hosts]
 
     def in_begin(self, now, there):
         gone = [name for name in self.next if name not in there]

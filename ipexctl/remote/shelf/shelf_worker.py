@@ -13,6 +13,7 @@ import time
 from ipexctl.remote import durable
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.connection import peer_tls
+from ipexctl.remote.connection.peer_url import peer_url
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_messages
@@ -177,7 +178,7 @@ class Worker:
         """From the host whose partner this one is."""
         self.begin(order["copy"])
         part, (address, port) = order["part"], order["at"]
-        url = "https://%s:%d" % ("[%s]" % address if ":" in address else address, port)
+        url = peer_url(address, port)
         peer = dict(self.keys, name=order["of"])
         self.pending.append(part["sha"])
         for left in reversed(range(TRIES)):

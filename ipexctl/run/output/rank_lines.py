@@ -92,7 +92,7 @@ class Lines:
         return left
 
     def skim(self, data: bytes) -> tuple[int, list[str]]:
-        """Like `feed`, for when nobody can look: the last lines, and how many were passed over."""
+        """Like `feed`, of output too fast to read: the last lines, and how many were left out."""
         cut = len(data)
         for _ in range(TAIL + 1):
             cut = data.rfind(b"\n", 0, cut)

@@ -18,6 +18,13 @@ ranks_option = partial(option, group="Ranks")
 run_option = partial(option, group="Run")
 files_option = partial(option, group="Files")
 output_option = partial(option, group="Output")
+ports_option = partial(
+    ranks_option,
+    "--ports FIRST-LAST",
+    "Port range to use where possible, for example 40000-40100.",
+    None,
+    typed=str | None,
+)
 
 
 @dataclass(frozen=True)
@@ -218,12 +225,7 @@ class RunOptions:
     log_limit: int | None = output_option(
         "--log-limit MB", "Maximum size of each log kept on this machine.", None, least=1
     )
-    ports: Ports | None = ranks_option(
-        "--ports FIRST-LAST",
-        "Port range to use where possible, for example 40000-40100.",
-        None,
-        typed=str | None,
-    )
+    ports: Ports | None = ports_option()
     launcher: str = ranks_option(
         "--launcher NAME",
         "How MPI daemons start: agents, or ssh (needs SSH between the hosts).",

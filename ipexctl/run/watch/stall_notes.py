@@ -43,19 +43,20 @@ class StallNotes:
         """`silent`: hosts that do not respond, and for how many seconds."""
         if self.stalled is None or self.noted:
             return
-        there = self.looks.get(self.stalled.number, {})
-        if self._active() - there.keys() and now - self.since < PATIENCE:
-            return
-        self.tell(now, silent)
+        late = self._active() - self._there(self.stalled).keys()
+        if not late or now - self.since >= PATIENCE:
+            self.tell(now, silent)
 
     def tell(self, now: float, silent: tuple[tuple[str, float], ...] = ()) -> None:
         """Unless it was told; also when a run ends that stood still a moment ago, or long ago."""
         if self.stalled is None or self.noted:
             return
-        there = self.looks.get(self.stalled.number, {})
         self.noted = True
         seconds = self.stalled.seconds + now - self.since
-        self.painter.note(self._text(there, seconds, silent))
+        self.painter.note(self._text(self._there(self.stalled), seconds, silent))
+
+    def _there(self, stalled: Stalled) -> dict[str, Any]:
+        return self.looks.get(stalled.number, {})
 
     def _active(self) -> set[str]:
         of = self.state.plan.host_of
