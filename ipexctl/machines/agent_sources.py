@@ -12,11 +12,14 @@ import os
 import re
 import sys
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, wraps
 from importlib.resources import files
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
+from threading import RLock
+from typing import ParamSpec, TypeVar
 
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.ownership import untrusted_above
@@ -27,8 +30,32 @@ _WIRE = 2  # the version of marshal's format: every Python 3 reads it
 # Where an import is. What it imports, `ast` says; for it to read whole modules takes 30 ms more.
 _IMPORT = re.compile(rf"^[ \t]*((?:from|import) {_PACKAGE}\b[^(\n]*(?:\([^)]*\))?)", re.MULTILINE)
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_kept: list[Callable[[], None]] = []
+_lock = RLock()
 
-@cache
+
+def _once(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Like `cache`; the threads of many hosts, which ask at once, wait for the first one's work."""
+    cached = cache(function)
+    _kept.append(cached.cache_clear)
+
+    @wraps(function)
+    def locked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with _lock:
+            return cached(*args, **kwargs)  # type: ignore[arg-type]
+
+    return locked
+
+
+def forget() -> None:
+    """For tests: what is kept is made again."""
+    for clear in _kept:
+        clear()
+
+
+@_once
 def texts() -> dict[str, str]:
     """The source of every module, by its name below remote/: `main`, `install.blobs`."""
     found = {}
@@ -43,7 +70,7 @@ def texts() -> dict[str, str]:
     return found
 
 
-@cache
+@_once
 def imports(name: str) -> frozenset[str]:
     """The modules of remote/ that a module imports, at its start or in a function."""
     found: set[str] = set()
@@ -56,13 +83,13 @@ def imports(name: str) -> frozenset[str]:
     return frozenset(found & texts().keys())
 
 
-@cache
+@_once
 def boot_modules() -> frozenset[str]:
     """What every agent starts with."""
     return _with_imports("boot")
 
 
-@cache
+@_once
 def needed(op: str) -> frozenset[str]:
     """The further modules that an operation like `facts.probe.facts` can come to use."""
     return _with_imports(op.rpartition(".")[0]) - boot_modules()
@@ -78,7 +105,7 @@ def _with_imports(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
+@_once
 def packed(names: frozenset[str], *, bytecode: bool = False) -> bytes:
     """As remote/main.py and the boot line read them: by full name a text, or marshalled code."""
     known: dict[str, str] | dict[str, bytes] = (bytecode and compiled()) or texts()
@@ -108,7 +135,7 @@ def boot_payload(marker: str, names: frozenset[str], *, bytecode: bool = False) 
     return line.encode("ascii") + body
 
 
-@cache
+@_once
 def compiled() -> dict[str, bytes]:
     """Every module as this Python has compiled it, marshalled; kept in a file of the user's cache.
     {} where nothing can be kept: the hosts would have to wait for it."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import marshal
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from importlib.util import MAGIC_NUMBER
 
 import pytest
@@ -20,11 +23,9 @@ from ipexctl.machines.wire.transport import LocalTransport
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)  # a traceback shows the lines of files that are found from here
-    agent_sources.compiled.cache_clear()
-    agent_sources.packed.cache_clear()
+    agent_sources.forget()
     yield tmp_path / "cache/ipexctl/agents"
-    agent_sources.compiled.cache_clear()
-    agent_sources.packed.cache_clear()
+    agent_sources.forget()
 
 
 OURS = Host("here", local=True, python=sys.executable)
@@ -89,3 +90,18 @@ def test_files_that_are_in_no_folder_are_not_compiled(cache, monkeypatch) -> Non
     monkeypatch.setattr(agent_sources, "_stamp", list)
     assert agent_sources.compiled() == {}
     assert not cache.exists()
+
+
+def test_many_hosts_at_once_read_the_sources_once(cache, monkeypatch) -> None:
+    read = []
+
+    def files_slowly(package: str):
+        read.append(package)
+        time.sleep(0.05)
+        return files(package)
+
+    monkeypatch.setattr(agent_sources, "files", files_slowly)
+    with ThreadPoolExecutor(8) as hosts:
+        needed = list(hosts.map(agent_sources.needed, ["facts.probe.facts"] * 8))
+    assert len(read) == 1
+    assert needed[0] and set(needed) == {needed[0]}
