@@ -26,7 +26,7 @@ from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, Limits, read_limits
-from ipexctl.run import resume_run, start_keepers
+from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
@@ -52,6 +52,7 @@ CONCLUDED = 10.0  # seconds for a host to write it down
 if TYPE_CHECKING:
     from ipexctl.blobs.peer_certificates import Keys
     from ipexctl.machines.agent import Agent
+    from ipexctl.run import resume_run
     from ipexctl.run.watch.session import Session
     from ipexctl.run.watch.start_request import Orders
 
@@ -195,6 +196,8 @@ class _Run:
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, Node],
         sent: Mapping[Host, send_project.Sent],
     ) -> None:  # fmt: skip
+        from ipexctl.run import resume_run
+
         works = {host: sent[host].cwd for host in _apart(sent)}
         with trace.span("resume"):
             lay_out = resume_run.layer(self.fleet, resumed, nodes, works)
@@ -252,6 +255,8 @@ class _Run:
     def _resumed(self) -> resume_run.Resumed | None:
         if not self.options.resume:
             return None
+        from ipexctl.run import resume_run
+
         found = resume_run.find_checkpoint(self.fleet, self.options.resume)
         for note in found.notes:
             self.painter.note(note)
@@ -418,7 +423,10 @@ def checked(options: RunOptions) -> RunOptions:
     start_keepers.check(options)
     gradient_compression.check_mode(options.compress)
     checked_name(options.name)
-    resume_run.check(options)
+    if options.checkpoints or options.resume or options.resume_arg:
+        from ipexctl.run import resume_run
+
+        resume_run.check(options)
     lives_on = options.lives_on or options.restarts > 0
     return replace(options, data=checked_names(options.data), lives_on=lives_on)
 

@@ -14,7 +14,6 @@ from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.plan_request import Node
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import each
-from ipexctl.run.restart.host_sheets import Cast, nights
 from ipexctl.run.watch.start_request import Orders
 
 NEEDED = "option-needs-restarts"
@@ -51,6 +50,8 @@ def kept_going(
 ) -> Orders:  # fmt: skip
     """Orders with which the hosts' keepers begin; spares stand by once this returns. `nodes`: the
     hosts of the first attempt, then the spares."""
+    from ipexctl.run.restart.host_sheets import Cast, nights
+
     given = orders.options
     ppn = len(orders.plan.hosts[0].ranks) if given.n or given.ppn else None
     options = replace(given, n=None, ppn=ppn)
