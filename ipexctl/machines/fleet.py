@@ -97,11 +97,11 @@ class Fleet:
     def _takes_bytecode(self, key: str) -> bool:
         return len(self.hosts.hosts) <= FEW and self._bytecode.get(key) == known_bytecode.OURS
 
-    def reconnect(self, host: Host) -> Agent:
+    def reconnect(self, host: Host, *, ahead: Sequence[Ahead] = ()) -> Agent:
         """A new agent in place of one whose connection ended."""
         if before := self.agents.get(host):
             before.close()
-        return self.connect(host)
+        return self.connect(host, ahead=ahead)
 
     def disconnect(self, host: Host) -> None:
         """Close this host's agent before the others."""

@@ -38,40 +38,48 @@ def attach(
 ) -> RunResult | Left:
     """Everything that the ranks have printed comes first. Ends with the run, or when left."""
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, newest=NEWEST)
-        require_same(run)
-        known = reached(fleet, run)
-        hub = _hub(run, known)
-        plan, age = _plan(fleet, run, hub, known[hub])
-        painter = Painter(view, target.note)
-        try:
-            over = f"{run.id} has ended: {run.state.value}"
-            painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
-            painter.planned(run.id, plan)
-            options = RunOptions("", root=root, lives_on=True)
-            watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
-            session = Session(
-                watched,
-                HostLinks(watched, lambda name: fleet.reconnect(known[name])),
-                RunOutput(watched, painter),
-                interrupts,
-                noted=noted(fleet, run.id, known),
-            )
-            there = [host.host for host in plan.hosts if host.host in known]
-            result = session.attach({name: fleet.agents[known[name]] for name in there})
-            if isinstance(result, Left):
-                tell_left(painter, result, target, root)
-                return result
-            if session.missing:
-                painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
-            for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
-                painter.output(name, rank, texts, 0)
-            result = result.spelled(lambda name: command(target, name, root))
-            if tell_result:
-                painter.result(result)
+        return attached(
+            fleet, find(fleet, text, newest=NEWEST), view, interrupts, tell_result=tell_result
+        )
+
+
+def attached(
+    fleet: Fleet, run: Run, view: View, interrupts: Interrupts, *, tell_result: bool = True
+) -> RunResult | Left:
+    target, root = fleet.target, fleet.root
+    require_same(run)
+    known = reached(fleet, run)
+    hub = _hub(run, known)
+    plan, age = _plan(fleet, run, hub, known[hub])
+    painter = Painter(view, target.note)
+    try:
+        over = f"{run.id} has ended: {run.state.value}"
+        painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
+        painter.planned(run.id, plan)
+        options = RunOptions("", root=root, lives_on=True)
+        watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
+        session = Session(
+            watched,
+            HostLinks(watched, lambda name: fleet.reconnect(known[name])),
+            RunOutput(watched, painter),
+            interrupts,
+            noted=noted(fleet, run.id, known),
+        )
+        there = [host.host for host in plan.hosts if host.host in known]
+        result = session.attach({name: fleet.agents[known[name]] for name in there})
+        if isinstance(result, Left):
+            tell_left(painter, result, target, root)
             return result
-        finally:
-            painter.close()
+        if session.missing:
+            painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
+        for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
+            painter.output(name, rank, texts, 0)
+        result = result.spelled(lambda name: command(target, name, root))
+        if tell_result:
+            painter.result(result)
+        return result
+    finally:
+        painter.close()
 
 
 def _hub(run: Run, known: Mapping[str, Host]) -> str:

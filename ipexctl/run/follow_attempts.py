@@ -11,13 +11,16 @@ from typing import Any
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.values import count_or_none, listed, plain, texts
-from ipexctl.errors import IpexctlError
+from ipexctl.errors import IpexctlError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
+from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.attach import attach
+from ipexctl.run.attach import attach, attached
+from ipexctl.run.jobs.ps import NEWEST, find
 from ipexctl.run.outcome.run_result import Left, RunResult
-from ipexctl.run.watch.run_watchers import Interrupts, View
+from ipexctl.run.returned_hosts import ReturnedHosts, taken_back
+from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 
 LOOK = 1.0  # seconds between two questions
 ANSWER = 5.0  # seconds for a host to answer
@@ -34,6 +37,7 @@ class Line:
     hosts: tuple[str, ...] = ()
     why: str = ""
     checkpoint: str = ""
+    away: tuple[str, ...] = ()
     end: str = ""
 
 
@@ -46,11 +50,31 @@ def read_story(raw: Any) -> tuple[Line, ...]:
             texts(one.get("hosts")),
             plain(one.get("why"), 400),
             plain(one.get("checkpoint"), 400),
+            texts(one.get("away")),
             plain(one.get("end"), 400),
         )
         for one in listed(raw)
         if isinstance(one, dict)
     )
+
+
+def attach_and_follow(
+    target: Target, text: str, view: View, interrupts: Interrupts, root: str = ROOT
+) -> RunResult | Left:
+    """attach, also to the further attempts."""
+    with Fleet(target, root) as fleet:
+        run = find(fleet, text, newest=NEWEST)
+        if not run.kept:
+            return attached(fleet, run, view, interrupts)
+        painter = Painter(view, target.note)
+        attempts = Attempts(fleet, run.first_id, view, interrupts, painter.note)
+        try:
+            result = attempts.from_attempt(run.attempt)
+            if isinstance(result, RunResult):
+                painter.result(result)
+            return result
+        finally:
+            painter.close()
 
 
 @dataclass
@@ -62,9 +86,19 @@ class Attempts:
     note: Callable[[str], None]
     away: set[Host] = field(default_factory=set)
 
-    def followed(self, result: RunResult | Left) -> RunResult | Left:
-        """The result of the last attempt; `result`: of the first."""
-        seen = 1
+    def from_attempt(self, number: int) -> RunResult | Left:
+        """The result of the last attempt. Raises Unreachable."""
+        lines = [line for one in self._asked("story") for line in read_story(one["story"])]
+        line = next((one for one in lines if one.attempt == number and one.run_id), None)
+        result = self._shown(line) if line else None
+        if result is None:
+            raise Unreachable(
+                f"the hosts of {self.run_id} cannot be reached from here", slug="hub-unreachable"
+            )
+        return self.followed(result, number)
+
+    def followed(self, result: RunResult | Left, seen: int = 1) -> RunResult | Left:
+        """The result of the last attempt; `result`: of the one before."""
         while isinstance(result, RunResult):
             line = self._waited_for(seen)
             if self.interrupts.detach:
@@ -95,12 +129,14 @@ class Attempts:
                 pressed = self.interrupts.count
                 self._asked("stop", by=self.interrupts.last)
             told = self._asked("story")
-            lines = [line for one in told for line in read_story(one["story"])]
+            stories = [read_story(one["story"]) for one in told]
+            lines = [line for story in stories for line in story]
+            lasts = [story[-1] for story in stories if story]
             later = [line for line in lines if line.attempt > seen]
             if later:
                 return min(later, key=lambda line: line.attempt)
             alive = any(one["alive"] is True for one in told)
-            ended = [line for line in lines if line.end]
+            ended = [line for line in lasts if line.end]
             if ended and not alive:  # hosts that see too few others end, and the rest goes on
                 return ended[0]
             if alive:
@@ -124,10 +160,15 @@ class Attempts:
         """None: none of its hosts has shown it in time. Lost ones are not asked."""
         target, root = replace(self.fleet.target, limit=line.hosts, exclude=()), self.fleet.root
         until = time.monotonic() + SHOWS
-        while time.monotonic() < until:
-            with suppress(IpexctlError):  # its journals are not there yet
-                return attach(
-                    target, line.run_id, self.view, self.interrupts, root, tell_result=False
-                )
-            time.sleep(LOOK)
+        with taken_back(ReturnedHosts(self.fleet, self.run_id), line.away, self._back):
+            while time.monotonic() < until:
+                with suppress(IpexctlError):  # its journals are not there yet
+                    return attach(
+                        target, line.run_id, self.view, self.interrupts, root, tell_result=False
+                    )
+                time.sleep(LOOK)
         return None
+
+    def _back(self, host: Host) -> None:
+        self.away.discard(host)
+        self.note(f"{host.name} is back: it stands by as a spare")

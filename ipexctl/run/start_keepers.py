@@ -62,7 +62,8 @@ def kept_going(
     def orders_of(made: LaunchPlan) -> Orders:
         return replace(orders, plan=made, keys={}, resumed="")
 
-    made = nights(Cast(orders.plan, nodes, plan_on, orders_of, cwd, orders.resumed))
+    cast = Cast(orders.plan, nodes, plan_on, orders_of, cwd, orders.keys, orders.resumed)
+    made = nights(cast)
     first = {host.host for host in orders.plan.hosts}
     spares = [node.host for node in nodes if node.host.name not in first]
     if spares:

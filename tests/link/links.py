@@ -32,9 +32,12 @@ def until(true: Callable[[], object], seconds: float = 20.0) -> bool:
 class Cluster:
     """A hub on node0. `taken` has what each host sent to it."""
 
-    def __init__(self, address: str = "127.0.0.1", ports: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, address: str = "127.0.0.1", ports: tuple[int, int] | None = None, *,
+        renews: bool = False,
+    ) -> None:  # fmt: skip
         self.taken: dict[str, list[Any]] = {name: [] for name in HOSTS[1:]}
-        self.hub = Hub(HOSTS[1:], KEYS["node0"], lambda name, m: self.taken[name].append(m))
+        self.hub = Hub(HOSTS[1:], KEYS["node0"], lambda name, m: self.taken[name].append(m), renews)
         self.address = address
         self.port = self.hub.listen(address, ports)
         self.opened: list[Any] = [self.hub]

@@ -454,3 +454,23 @@ def test_a_spoke_that_connects_again_is_not_gone() -> None:
         proxy.cutting = False
         assert until(lambda: len(made.taken["node1"]) == 2000 and spoke.connected())
         assert (made.hub.absent("node1"), spoke.absent()) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_a_host_that_comes_back_with_another_process(renews):
+    with cluster(renews=renews) as made:
+        heard: list[list[Any]] = [[], []]
+        first = made.spoke("node1", take=heard[0].append)
+        first.send("from the first")
+        made.hub.send("node1", "to the first")
+        assert until(lambda: heard[0] and made.taken["node1"])
+        first.close()
+        assert until(lambda: "node1" not in made.hub.connected())
+        made.hub.send("node1", "lost with it")
+        second = made.spoke("node1", take=heard[1].append)
+        second.send("from the second")
+        assert until(lambda: len(made.taken["node1"]) == 2, 20.0 if renews else 2.0) is renews
+        if renews:
+            made.hub.send("node1", "to the second")
+            assert until(lambda: heard[1])
+            assert heard[1] == ["to the second"]

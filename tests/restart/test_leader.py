@@ -41,6 +41,12 @@ def leader(first: str = "abc", every: str = "abcx", **more: Any) -> Leader:
     return Leader(night, "a", [{"attempt": 1, "hosts": [*first], "run_id": "run-1"}], 0.0)
 
 
+def tick(leads: Leader, now: float, there: set[str]) -> None:
+    """As if it had looked all the time."""
+    leads.ticked = now
+    leads.tick(now, there)
+
+
 def taken(leads: Leader) -> list[tuple[str, dict[str, Any]]]:
     orders, leads.orders = leads.orders, []
     return orders
@@ -63,16 +69,16 @@ def ended(facts: list[dict[str, Any]], there: str = "abcx", reports: str = "abc"
     leads = leader()
     for name in reports:
         leads.take(name, over(facts), 100.0)
-    leads.tick(100.0, {*there})
-    leads.tick(104.0, {*there})
+    tick(leads, 100.0, {*there})
+    tick(leads, 104.0, {*there})
     return leads
 
 
 def test_a_run_that_ended_well_is_done() -> None:
     leads = leader()
     leads.take("b", over([], well=True), 100.0)
-    leads.tick(100.0, {*"bcx"})
-    leads.tick(100.3, {*"bcx"})
+    tick(leads, 100.0, {*"bcx"})
+    tick(leads, 100.3, {*"bcx"})
     assert leads.over and leads.well
     assert hosts(taken(leads), "done") == "abcx"
 
@@ -81,10 +87,10 @@ def test_all_hosts_end_what_is_left_before_the_next_attempt_begins() -> None:
     leads = ended([rank("RuntimeError: closed")])
     assert hosts(taken(leads), "clear") == "abcx"
     cleared(leads, "abc", 105.0)
-    leads.tick(105.0, {*"bcx"})
+    tick(leads, 105.0, {*"bcx"})
     assert taken(leads) == []  # x has not said so
     cleared(leads, "x", 106.0)
-    leads.tick(106.0, {*"bcx"})
+    tick(leads, 106.0, {*"bcx"})
     orders = taken(leads)
     assert (hosts(orders, "story"), hosts(orders, "start")) == ("abcx", "abc")
     for name in "abc":
@@ -97,9 +103,9 @@ def test_a_spare_takes_the_place_of_a_lost_host_once_that_must_have_ended_its_ra
     leads = ended([LOST], there="acx", reports="ac")
     taken(leads)
     cleared(leads, "acx", 105.0)
-    leads.tick(106.0, {*"cx"})
+    tick(leads, 106.0, {*"cx"})
     assert taken(leads) == []
-    leads.tick(104.0 + FENCE, {*"cx"})
+    tick(leads, 104.0 + FENCE, {*"cx"})
     orders = taken(leads)
     assert hosts(orders, "start") == "axc"
     story = next(order["story"] for _, order in orders if "story" in order)
@@ -117,9 +123,9 @@ def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
     leads = ended([rank("RuntimeError: closed")], there="acx", reports="ac")
     taken(leads)
     cleared(leads, "acx", 105.0)
-    leads.tick(104.0 + FENCE, {*"cx"})
+    tick(leads, 104.0 + FENCE, {*"cx"})
     assert taken(leads) == []
-    leads.tick(104.1 + FENCE + LEASE, {*"cx"})
+    tick(leads, 104.1 + FENCE + LEASE, {*"cx"})
     assert hosts(taken(leads), "start") == "axc"
 
 
@@ -127,55 +133,91 @@ def test_nothing_is_started_by_half_of_the_hosts() -> None:
     leads = ended([LOST], there="acx", reports="ac")
     taken(leads)
     cleared(leads, "acx", 105.0)
-    leads.tick(104.0 + FENCE, {*"c"})
+    tick(leads, 104.0 + FENCE, {*"c"})
     assert taken(leads) == []  # two of four
-    leads.tick(300.0, {*"c"})
+    tick(leads, 300.0, {*"c"})
     assert leads.over and not leads.well
 
 
 def test_a_leader_waits_for_keepers_that_never_met_the_one_before() -> None:
     leads = leader()
-    leads.tick(MEET + LEASE, set())
+    tick(leads, MEET + LEASE, set())
     assert not leads.over
-    leads.tick(MEET + LEASE + 1.0, {*"bcx"})
-    leads.tick(MEET + 2 * LEASE + ALONE, {*"bcx"})
-    leads.tick(MEET + 3 * LEASE + ALONE, set())
+    tick(leads, MEET + LEASE + 1.0, {*"bcx"})
+    tick(leads, MEET + 2 * LEASE + ALONE, {*"bcx"})
+    tick(leads, MEET + 3 * LEASE + ALONE, set())
     assert not leads.over
-    leads.tick(MEET + 3 * LEASE + 2 * ALONE + 1.0, set())
+    tick(leads, MEET + 3 * LEASE + 2 * ALONE + 1.0, set())
     assert leads.over and not leads.well
 
 
 def test_a_host_that_cannot_begin_is_lost_and_the_attempt_counts() -> None:
     leads = ended([rank("RuntimeError: closed")])
     cleared(leads, "abcx", 105.0)
-    leads.tick(106.0, {*"bcx"})
+    tick(leads, 106.0, {*"bcx"})
     taken(leads)
     leads.take("b", {"failed": 2, "why": "a full disk"}, 107.0)
-    leads.tick(107.0, {*"acx"})
-    leads.tick(111.0, {*"acx"})
+    tick(leads, 107.0, {*"acx"})
+    tick(leads, 111.0, {*"acx"})
     assert hosts(taken(leads), "clear") == "abcx" and leads.attempt == 2
 
 
 def test_the_number_of_restarts_is_limited() -> None:
     leads = leader(restarts=0)
     leads.take("a", over([rank("RuntimeError: closed")]), 100.0)
-    leads.tick(100.0, {*"bcx"})
-    leads.tick(104.0, {*"bcx"})
+    tick(leads, 100.0, {*"bcx"})
+    tick(leads, 104.0, {*"bcx"})
     cleared(leads, "abcx", 105.0)
-    leads.tick(105.0, {*"bcx"})
+    tick(leads, 105.0, {*"bcx"})
     assert leads.over and not leads.well
 
 
 def test_a_run_that_a_user_stops_is_not_started_again() -> None:
     leads = leader()
     leads.take("b", {"stop": "me"}, 10.0)
-    leads.tick(10.0, {*"bcx"})
+    tick(leads, 10.0, {*"bcx"})
     assert not leads.over  # its hub ends what runs
     leads.take("a", over([rank("RuntimeError: closed")]), 11.0)
-    leads.tick(11.0, {*"bcx"})
-    leads.tick(15.0, {*"bcx"})
+    tick(leads, 11.0, {*"bcx"})
+    tick(leads, 15.0, {*"bcx"})
     assert leads.over and not leads.well
     between = ended([rank("RuntimeError: closed")])
     between.take("x", {"stop": "me"}, 104.5)
     between.tick(105.0, {*"bcx"})
     assert between.over and not between.well
+
+
+def test_another_host_may_know_of_an_attempt_that_the_leader_before_began() -> None:
+    leads = ended([rank("RuntimeError: closed")])
+    taken(leads)
+    known = {"attempt": 2, "hosts": [*"axc"], "run_id": "run-1-r02", "lasted": 100.0}
+    leads.catch_up([{"attempt": 1, "hosts": [*"abc"], "run_id": "run-1"}, known], 105.0)
+    assert (leads.state, leads.attempt, leads.hosts) == ("watch", 2, [*"axc"])
+    leads.take("c", over([rank("RuntimeError: closed")]), 106.0)
+    assert not leads.reports  # that was the first attempt
+    leads.take("c", over([rank("RuntimeError: closed")], attempt=2), 106.0)
+    tick(leads, 106.0, {*"bcx"})
+    tick(leads, 110.0, {*"bcx"})
+    assert [order for _, order in taken(leads)] == [{"clear": 2}] * 4
+
+
+def test_a_leader_that_was_frozen_first_sees_which_hosts_have_gone() -> None:
+    leads = leader()
+    leads.take("b", over([], well=True), 1.0)
+    leads.tick(1.0, {*"bcx"})
+    for now in (60.0, 60.3, 60.9):  # it seems that all are there
+        leads.tick(now, {*"bcx"})
+    assert leads.state == "gather"
+    for now in (61.1, 61.4):
+        leads.tick(now, set())
+    assert leads.over == "fewer than half of the hosts are reached from a" and not leads.well
+
+
+def test_the_orders_of_a_host_that_is_back() -> None:
+    keys = {name: {"key": f"key of {name}"} for name in "abcx"}
+    leads = leader(places=[["a", "10.0.0.97", 1], ["b", "10.0.0.98", 2]], keys=keys)
+    found = {name: leads.orders_of_returned(name) for name in "bcz"}
+    assert found["b"]["keys"] == keys["b"] and found["b"]["night"] == leads.night
+    assert found["c"]["keys"] == keys["c"] and found["c"]["spare"] is True
+    assert not {"keys", "sheets", "common"} & found["c"]["night"].keys()
+    assert found["z"] == {}

@@ -14,6 +14,7 @@ import selectors
 import socket
 import time
 
+from ipexctl.remote.connection import link_stream
 from ipexctl.remote.connection.link_thread import BEATS, FORGOTTEN, Link
 from ipexctl.remote.connection.tls_channel import Channel, Reset, in_words
 
@@ -24,10 +25,11 @@ FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Hub(Link):
-    """take(name, message)"""
+    """take(name, message). `renews`: a host whose process ended may come with a new one."""
 
-    def __init__(self, names, keys, take):
+    def __init__(self, names, keys, take, renews=False):
         Link.__init__(self, names, keys, True, lambda end, message: take(end.name, message))
+        self.greets_second = renews  # when it knows which process it is
         self.most_unfinished = 2 * len(self.ends) + 16
 
     def listen(self, address, ports=None):
@@ -95,6 +97,15 @@ class Hub(Link):
                 sock.close()
             if len(self.unfinished) > self.most_unfinished:
                 self.drop(next(iter(self.unfinished)), "too many connections")
+
+    def resume(self, channel, number, token):
+        end = channel.end
+        if self.greets_second:
+            if end.stream.is_another(token):
+                with self.changed:  # what the process before was to get is not for this one
+                    end.stream = link_stream.Stream(os.urandom(16))
+            channel.write(end.stream.hello())
+        Link.resume(self, channel, number, token)
 
     def make_room(self):
         if self.unfinished:

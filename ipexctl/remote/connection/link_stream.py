@@ -104,8 +104,11 @@ class Stream:
 
     def check(self, token):
         """Is the other end the process that it was on the connection before?"""
-        if not token or (self.other or token) != token:
+        if not token or self.is_another(token):
             raise BadFrame("another process of that host")
+
+    def is_another(self, token):
+        return (self.other or token) != token
 
     def resume(self, number, token):
         """A new connection, on which the other end has said hello."""

@@ -41,6 +41,7 @@ class Link:
 
     def __init__(self, names, keys, server, deliver):
         self.deliver = deliver
+        self.greets_second = False
         self.context = peer_tls.context(keys, server)
         self.ends = {name: End(name) for name in names}
         self.by_certificate = {peer_tls.common_name(n): end for n, end in self.ends.items()}
@@ -236,7 +237,8 @@ class Link:
         if end.lost:
             raise Refused(FORGOTTEN)
         channel.end = end
-        channel.write(end.stream.hello())
+        if not self.greets_second:
+            channel.write(end.stream.hello())
 
     def arrived(self, channel, kind, number, body):
         """Was it a message?"""

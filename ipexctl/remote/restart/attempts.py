@@ -38,6 +38,14 @@ def op_story(call, h):
     return {"story": found, "alive": control.is_alive(run, control.keeper_of(h["journal"]))}
 
 
+def op_orders_of_returned(call, h):
+    """{journal, run_id, name} -> {orders}: for the keeper of that host, {} if this one does not
+    lead the run."""
+    name = control.keeper_of(h["journal"])
+    said = control.ask(run_folders.run_id(h), name, {"returned": h["name"]}) or {}
+    return {"orders": said.get("orders", {})}
+
+
 def op_stop(call, h):
     """{journal, run_id, by} -> {asked}: there is to be no further attempt."""
     name = control.keeper_of(h["journal"])

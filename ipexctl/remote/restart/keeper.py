@@ -73,19 +73,20 @@ class Keeper:
         run_folders.hold(self.folder)
         self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
         self.places = self.night["places"]  # of the candidates: [name, address, port]
-        self.at = 0  # the candidate that it follows
+        self.term = 0  # the candidates lead in turn: in this term places[term % len(places)] does
+        self.unmet = 0  # candidates in a row that were not reached
         self.inbox = queue.Queue()  # type: queue.Queue
         self.hub = self.spoke = self.leader = None
         self.followed = time.monotonic()
-        self.story = [{"attempt": 1, "hosts": self.night["first"], "run_id": self.night["run_id"]}]
-        takes_part = self.name in self.night["first"]
-        self.part = Part(self, asked, 1) if takes_part else None
+        first = {"attempt": 1, "hosts": self.night["first"], "run_id": self.night["run_id"]}
+        self.story = asked.get("story") or [first]
+        self.part = None if asked["spare"] else Part(self, asked, 1)
         self.early = []  # type: list[tuple[str, dict]]  # said to a candidate that does not lead yet
         self.clearing = None  # the attempt that has to end here
         self.over = False
 
     def keep(self):
-        self.note(self.story[0])
+        self.note(self.story[-1])
         control.serve(
             self.night["run_id"], control.keeper_of(self.name), self.answer, lambda link: None
         )
@@ -93,9 +94,9 @@ class Keeper:
         others = [name for name in self.night["hosts"] if name != self.name]
         if self.name in names and others:
             place = self.places[names.index(self.name)]
-            self.hub = hub_link.Hub(others, self.keys, self.take)
+            self.hub = hub_link.Hub(others, self.keys, self.take, renews=True)
             self.hub.listen(place[1], (place[2], place[2]))
-        self.follow(0)
+        self.follow(self.asked.get("term", 0))
         while not self.over:
             self.turn()
         for link in (self.hub, self.spoke):
@@ -110,26 +111,42 @@ class Keeper:
         """A question or an order from this host (control.py)."""
         if "stop" in message:
             self.report({"stop": str(message["stop"])})
+        if "returned" in message:
+            return {"alive": True, "orders": self.orders_of_returned(str(message["returned"]))}
         return {"alive": True}
 
-    def follow(self, at):
+    def orders_of_returned(self, name):
+        """{} where another host leads, or that one is here already."""
+        if self.leader is None or self.hub is None or name in self.hub.connected():
+            return {}
+        found = self.leader.orders_of_returned(name)
+        return found and dict(found, term=self.term, story=list(self.story))
+
+    def leads(self):
+        """The candidate that it follows."""
+        return self.places[self.term % len(self.places)]
+
+    def follow(self, term):
         """A candidate leads; if it is this one, it leads itself."""
-        self.at, self.followed = at, time.monotonic()
+        self.term, self.followed = term, time.monotonic()
         if self.spoke is not None:
             self.spoke.close()
             self.spoke = None
-        if at >= len(self.places):
+        if self.unmet == len(self.places):
             self.give_up("no host that could lead the run is reached")
             return
-        name, address, port = self.places[at]
+        self.unmet += 1
+        name, address, port = self.leads()
         if name == self.name:
             self.leader = leader.Leader(self.night, name, self.story, self.followed)
-            for known, message in self.early:
-                self.leader.take(known, message, self.followed)
+            early, self.early = self.early, []
+            for known, message in early:
+                self.hear(known, message)
         else:
             hears = self.heard_from(name)
             self.spoke = hub_link.Spoke(self.name, name, self.keys, hears)
             self.spoke.connect(address, port)
+            self.report({"story": self.story})
         if self.part is not None:
             self.part.reported = False
 
@@ -169,21 +186,30 @@ class Keeper:
         met = spoke.met()
         silence = now - spoke.heard() if met else now - self.followed
         limit = self.night["lease"] if met else leader.MEET
+        self.unmet = 0 if met else self.unmet
         if silence > limit or (met and spoke.absent() > GONE):
-            self.follow(self.at + 1)
+            self.follow(self.term + 1)
 
     def hear(self, name, message):
-        leads = self.places[self.at][0] if self.at < len(self.places) else ""
         if "part" in message and name == self.name:
             attempt, why = message["part"], message.get("failed")
             failed = {"failed": attempt, "why": why}
             self.report(failed if why else {"ready": attempt, "port": message["port"]})
+        elif self.leader is not None and "story" in message:
+            self.catch_up(self.leader, message["story"])
         elif self.leader is not None:
             self.leader.take(name, message, time.monotonic())
-        elif name == leads:
+        elif name == self.leads()[0]:
             self.obey(message)
         else:  # it follows this candidate already
             self.early.append((name, message))
+
+    def catch_up(self, leads, story):
+        """With what another host knows, which the leader before may have told only to that one."""
+        if story[-1]["attempt"] > self.story[-1]["attempt"]:
+            self.story = story
+            self.note(story[-1])
+            leads.catch_up(story, time.monotonic())
 
     def obey(self, order):
         if "story" in order:

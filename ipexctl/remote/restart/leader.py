@@ -12,7 +12,9 @@ CLEAR = 25.0  # for the hosts to end what is left
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 ALONE = 5.0  # beyond the lease, without more than half of the hosts
+LEADERS_ONLY = ("common", "sheets", "keys")  # of what keepers get: run/restart/host_sheets.py
 MEET = 30.0  # seconds for the first connection to a leader
+FROZEN, AWAKE = 2.0, 1.0  # seconds without a tick; then, until it is known which hosts have gone
 
 
 class Leader:
@@ -20,16 +22,21 @@ class Leader:
         """`story`: what is known of the attempts so far, the last one last."""
         self.night, self.name = night, name
         self.names = night["hosts"]
-        self.attempt = story[-1]["attempt"]
-        self.hosts = list(story[-1]["hosts"])
-        self.errors = [(one.get("error", ""), one.get("checkpoint", "")) for one in story[1:]]
-        self.lasted = [one["lasted"] for one in story[1:]]
         self.orders = []  # type: list[tuple[str, dict]]
         self.over = ""  # why there is no further attempt
         self.well = False
         self.stopped = ""  # the user who stopped it; what runs is ended by its own hub
         # keepers that never met the leader before this one come after MEET only
         self.majority_at, self.majority = now + MEET, False
+        self.ticked = self.asleep_until = now
+        self.catch_up(story, now)
+
+    def catch_up(self, story, now):
+        """Of the attempts. Another host may know of one that the leader before began."""
+        self.attempt = story[-1]["attempt"]
+        self.hosts = list(story[-1]["hosts"])
+        self.errors = [(one.get("error", ""), one.get("checkpoint", "")) for one in story[1:]]
+        self.lasted = [one["lasted"] for one in story[1:]]
         self.watch(now)
 
     def watch(self, now):
@@ -76,6 +83,11 @@ class Leader:
 
     def tick(self, now, there):
         """`there`: hosts with a connection."""
+        if now - self.ticked > FROZEN:
+            self.asleep_until = now + AWAKE
+        self.ticked = now
+        if now < self.asleep_until:
+            return
         there = there | {self.name}
         self.majority = 2 * len(there) > len(self.names)
         if self.majority:
@@ -134,9 +146,9 @@ class Leader:
         if why or not chosen:
             self.finish(False, why or "%s; %d hosts are too few" % (self.end.why, len(usable)))
             return
-        self.start(chosen, found, now)
+        self.start(chosen, found, now, [name for name in self.names if name not in there])
 
-    def start(self, chosen, found, now):
+    def start(self, chosen, found, now, away):
         self.state, self.since, self.next = "begin", now, chosen
         sheets = [self.night["sheets"][name] for name in chosen]
         name = found["name"] if found else ""
@@ -144,7 +156,7 @@ class Leader:
         self.tell({
             "story": {
                 "attempt": self.attempt + 1, "hosts": chosen, "why": self.end.why, "error": error,
-                "checkpoint": name, "lasted": self.lasted[-1],
+                "checkpoint": name, "lasted": self.lasted[-1], "away": away,
                 "run_id": attempt_orders.run_id_of(self.night["run_id"], self.attempt + 1),
             }
         })  # fmt: skip
@@ -159,6 +171,15 @@ class Leader:
         """[[host, where it gives files], ...]"""
         sheets, said = self.night["sheets"], self.cleared
         return [[host, peer_url(sheets[host]["address"], said[host]["port"])] for host in hosts]
+
+    def orders_of_returned(self, name):
+        """For the keeper of a host that was away; {} for one that knows no such run."""
+        if name not in self.night["sheets"]:
+            return {}
+        leads = name in [place[0] for place in self.night["places"]]
+        night = {k: v for k, v in self.night.items() if leads or k not in LEADERS_ONLY}
+        more = {"night": night, "spare": True, "keys": self.night["keys"][name]}
+        return dict(self.night["sheets"][name]["asked"], **more)
 
     def in_begin(self, now, there):
         gone = [name for name in self.next if name not in there]

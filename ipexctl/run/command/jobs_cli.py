@@ -68,15 +68,15 @@ def attach(
     import signal
     from functools import partial
 
-    from ipexctl.run.attach import attach as verb
     from ipexctl.run.command.cli import leave
     from ipexctl.run.command.views import view
+    from ipexctl.run.follow_attempts import attach_and_follow
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
     shown = view("json" if json else ui, fold=not no_fold, verbose=verbose)
     with counted_interrupts(partial(leave, shown), lives_on=True) as interrupts:
         interrupts.leaving = (*interrupts.leaving, signal.SIGTERM)
-        result = verb(target, run, shown, interrupts, root)
+        result = attach_and_follow(target, run, shown, interrupts, root)
     raise typer.Exit(result.exit_code)
 
 

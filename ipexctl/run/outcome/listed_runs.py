@@ -24,7 +24,7 @@ LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")  # also the name of a folder here
-_ATTEMPT = re.compile(r"-r\d{2,}$")  # remote/restart/attempt_orders.py writes it
+_ATTEMPT = re.compile(r"-r(\d{2,})$")  # remote/restart/attempt_orders.py writes it
 _HUGE = 1 << 60
 _ID = "use a run ID"
 
@@ -106,6 +106,16 @@ class Run:
     def first_id(self) -> str:
         """Of its first attempt."""
         return _ATTEMPT.sub("", self.id)
+
+    @property
+    def attempt(self) -> int:
+        found = _ATTEMPT.search(self.id)
+        return int(found[1]) if found else 1
+
+    @property
+    def kept(self) -> bool:
+        """Its hosts may start it again."""
+        return any(part.kept for part in self.seen)
 
     @property
     def exit_code(self) -> int | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ipexctl.blobs.peer_certificates import Keys
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_checkpoints import resume_words
@@ -32,6 +33,7 @@ class Cast:
     plan: Callable[[Sequence[Node]], LaunchPlan]
     orders: Callable[[LaunchPlan], Orders]
     cwd: Mapping[str, str]
+    keys: Keys
     resumed: str = ""  # the checkpoint of the first attempt
 
 
@@ -65,6 +67,7 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
             host.host: _sheet(host, leads[host.host], orders, cast.cwd[host.host])
             for host in of_all.hosts
         },
+        "keys": {name: dict(keys) for name, keys in cast.keys.items()},
     }
     leaders = [place[0] for place in places]
     return {name: night | (more if name in leaders else {}) for name in cast.cwd}
