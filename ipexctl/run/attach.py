@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 
+from ipexctl.base.option import Seconds
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -50,13 +53,12 @@ def attached(
     require_same(run)
     known = reached(fleet, run)
     hub = _hub(run, known)
-    plan, age = _plan(fleet, run, hub, known[hub])
+    plan, age, options = _plan(fleet, run, hub, known[hub])
     painter = Painter(view, target.note)
     try:
         over = f"{run.id} has ended: {run.state.value}"
         painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
         painter.planned(run.id, plan)
-        options = RunOptions("", root=root, lives_on=True)
         watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
         session = Session(
             watched,
@@ -95,10 +97,13 @@ def _hub(run: Run, known: Mapping[str, Host]) -> str:
     return first if first in known else next(iter(known))
 
 
-def _plan(fleet: Fleet, run: Run, name: str, host: Host) -> tuple[LaunchPlan, float]:
-    """And the seconds since the run began, or how long it took."""
+def _plan(fleet: Fleet, run: Run, name: str, host: Host) -> tuple[LaunchPlan, float, RunOptions]:
+    """And the seconds since the run began, or how long it took; of its options what is known."""
     done = fleet.call(host, "run.run_list.plan", journal=name, run_id=run.id)
     plan = shown_plan.read(done["plan"], run.id)
     if plan is None:
         raise HostFailed(f"{name}: no record of {run.id}", slug="run-record-missing")
-    return plan, run.seconds if run.over else float(done.whole("age"))
+    options = RunOptions("", root=fleet.root, lives_on=True)
+    with suppress(TypeError, ValueError):  # it was begun by an older ipexctl, which did not say it
+        options = replace(options, host_timeout=Seconds(done["plan"].get("host_timeout")))
+    return plan, run.seconds if run.over else float(done.whole("age")), options

@@ -28,6 +28,7 @@ from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 
 EXIT_NOT_STARTED = 120
+SHELF = "shelf.shelf_worker.work"  # which supervisors import by name
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ def prepare_on(
     facts_asked = replace(
         question(root, listen=False, env=env, load=False),
         fork="restart.attempts.begin" if options.restarts else "run.stand_by.begin",
-        also=("shelf.shelf_worker.work",) * bool(options.checkpoints),
+        also=(SHELF,) * bool(options.checkpoints),
     )
     bounded = top(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}

@@ -12,6 +12,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.prepare_hosts import SHELF
 
 LOOK = 5.0  # seconds between two tries to reach a host that is away
 ANSWER = 5.0  # seconds for a host to answer
@@ -48,7 +49,10 @@ class ReturnedHosts:
 
     def takes_back(self, host: Host) -> bool:
         """Does a keeper run there now?"""
-        story = Ahead("restart.attempts.story", self._asked(host), fork="restart.attempts.begin")
+        story = Ahead(
+            "restart.attempts.story", self._asked(host),
+            fork="restart.attempts.begin", also=(SHELF,),
+        )  # fmt: skip
         with suppress(IpexctlError):
             agent = self.fleet.reconnect(host, ahead=[story])
             if agent.wait(AHEAD).done["alive"] is True:  # it was only out of reach

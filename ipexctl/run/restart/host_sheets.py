@@ -78,12 +78,13 @@ def _as_first(cast: Cast, node: Node) -> LaunchPlan:
 
 
 def _common(plan: LaunchPlan, orders: Orders, resumed: str) -> dict[str, Any]:
-    shown = shown_plan.document(plan)
+    shown = orders.shown()
+    same = ("argv", "mpi", "ddp", "faster", "host_timeout")
     return {
         "run_id": orders.run_id,
         "about": dict(orders.about),
         "of_all": orders.of_all(),
-        "shown": {name: shown[name] for name in ("argv", "mpi", "ddp", "faster")},
+        "shown": {name: shown[name] for name in same},
         "varies": rank_variables.VARIES,
         "resume": list(resume_words(orders.options.resume_arg, "{checkpoint}")),
         "resumed": resumed,

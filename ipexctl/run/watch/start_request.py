@@ -95,8 +95,12 @@ class Orders:
             "lives_on": self.options.lives_on,
             "address": self.plan.master_addr,
             "ports": low_high,
-            "shown": shown_plan.document(self.plan),
+            "shown": self.shown(),
         }  # fmt: skip
+
+    def shown(self) -> dict[str, object]:
+        """For those who attach."""
+        return {**shown_plan.document(self.plan), "host_timeout": self.options.host_timeout}
 
     def row(self, host: HostPlan) -> dict[str, object]:
         to = self.reached.get(host.host, Host(host.host))
