@@ -202,7 +202,13 @@ def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
     hosts = [f for f in found if f.id == _SLOW_HOST]
     slow = {f.host for f in hosts}
     hosts += (f for f in _explained(placed, heard, reasons) if f.host not in slow)
-    parts = [_part(f, (r for host, r in reasons if host == f.host)) for f in hosts]
+    rates = placed.rates(heard)
+    best = max(rates, key=lambda host: rates[host], default="")
+    no_reasons = {reason.slug for host, reason in reasons if host == best}
+    parts = [
+        _part(f, (r for host, r in reasons if host == f.host and r.slug not in no_reasons))
+        for f in hosts
+    ]
     slow = {f.host for f in hosts}
     parts += (
         SlowPart("host", r.slug, host, r.check, r.title, r.evidence, r.fix)
@@ -238,11 +244,11 @@ def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
 def _seen_by_ranks(placed: Placed, heard: Heard) -> Iterator[tuple[str, Reason]]:
     """What a host's ranks noticed while all computed."""
     known, facts_of = known_checks(), placed.cluster.facts_of
-    machines = [f.boot_id for f in placed.cluster.hosts if f.boot_id]
     for host, ranks in placed.ranks.items():
         rates = [heard.rates[r] for r in ranks if r in heard.rates]
         facts = facts_of(host)
-        shared = facts is not None and machines.count(facts.boot_id) > 1
+        others = [f for f in placed.cluster.hosts if f is not facts] if facts else []
+        shared = facts is not None and any(host_facts.share_cpus(facts, f) for f in others)
         for slug, name, evidence in _noticed(rates, facts, shared=shared):
             about = known[name]
             fix = _THREADS if slug == "one-thread" else str(about.fix)
@@ -252,7 +258,7 @@ def _seen_by_ranks(placed: Placed, heard: Heard) -> Iterator[tuple[str, Reason]]
 def _noticed(
     rates: Sequence[Rate], facts: Facts | None, *, shared: bool
 ) -> Iterator[tuple[str, str, str]]:
-    """(slug, check, evidence). `shared`: hosts on one machine keep each other busy."""
+    """(slug, check, evidence). `shared`: hosts on the same CPUs keep each other busy."""
     cores = host_facts.cores(facts) if facts else None
     threads = max((r.threads or 0 for r in rates), default=0)
     if threads == 1 and cores and cores >= 2 * len(rates):

@@ -206,6 +206,14 @@ def usable(facts: Facts) -> frozenset[int] | None:
     return online if facts.cpu.allowed is None else online & frozenset(facts.cpu.allowed)
 
 
+def share_cpus(one: Facts, other: Facts) -> bool:
+    """Are they hosts of one machine, as containers are, that may run on the same CPUs?"""
+    if not one.boot_id or one.boot_id != other.boot_id:
+        return False
+    own, others = usable(one), usable(other)
+    return own is None or others is None or bool(own & others)
+
+
 def memory(facts: Facts) -> int | None:
     """The bytes that this user's processes can have: less than the host's where a control group
     limits them or allows the memory of some NUMA nodes only."""

@@ -37,7 +37,7 @@ def host(name: str, *, quota: float | None = None, speed: int | None = None, **s
     return replace(
         found,
         boot_id=state.pop("boot", f"boot of {name}"),
-        cpu=replace(found.cpu, quota=quota),
+        cpu=replace(found.cpu, quota=quota, allowed=state.pop("allowed", found.cpu.allowed)),
         net=replace(found.net, nics=nics),
         condition=replace(found.condition, **state),
     )
@@ -153,6 +153,14 @@ FOUND = [
         told({"n2": {"gflops": 40.0, "cpus": 1.0}}, facts=tuple(host(n, boot="1") for n in NAMES)),
         [],
         id="containers on one machine keep each other busy",
+    ),
+    pytest.param(
+        told(
+            {"n2": {"gflops": 40.0, "cpus": 1.0}},
+            facts=tuple(host(n, boot="1", allowed=(i,)) for i, n in enumerate(NAMES)),
+        ),
+        [("host", "slow-host", "n2", ("busy",))],
+        id="containers with CPUs of their own",
     ),
     pytest.param(
         told({"n3": SLOW}, links=ring(n1n2=4e7, n2n3=4e7)),
