@@ -74,7 +74,7 @@ def tune(
         kept.knows,
         spent=time.monotonic() - began,
     )
-    trials = Trials(quiet, options, interrupts, listener.moved)
+    trials = Trials(quiet, options, interrupts, listener.moved, kept.path.with_suffix(".run"))
 
     def do(ask: Ask) -> Trial:
         known = kept.take(ask)

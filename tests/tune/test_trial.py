@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.option import Seconds
+from ipexctl.machines.target import Target
 from ipexctl.run.outcome.run_result import Tally
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import Orders
-from ipexctl.tune import tune_state
+from ipexctl.tune import trial, tune_state
 from ipexctl.tune.trial import TrialView, of_trial
 from ipexctl.tune.tune_options import OF_RUN, TrialOptions, run_options
 from ipexctl.tune.tune_search import Ask, Trial
@@ -118,3 +119,18 @@ def test_a_damaged_file_of_trials_is_ignored(tmp_path, monkeypatch) -> None:
                  '"options": {"ppn": 4}}, "part": "threads"}]'):  # fmt: skip
         kept.path.write_text(text)
         assert Kept.of({}, fresh=False).take(ask) is None
+
+
+def test_the_run_of_a_tune_that_was_killed_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    mark, removed = tmp_path / "tune" / "a.run", []
+    monkeypatch.setattr(trial, "_remove", lambda target, root, run_id: removed.append(run_id))
+    options = RunOptions("train.py")
+
+    def trials() -> trial.Trials:
+        return trial.Trials(Target(), options, Interrupts(), lambda text: None, mark)
+
+    trials()._begins("20261126-104243-d15bf7")  # and then it was killed
+    trials().close()
+    assert removed == ["20261126-104243-d15bf7"] and not mark.exists()
+    trials().close()
+    assert len(removed) == 1
