@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.remote.restart.leader import ALONE, FENCE, MEET, Leader
+from ipexctl.remote.restart.leader import ALONE, CLEAR, FENCE, MEET, Leader
 from tests.restart.test_restart_policy import LOST, rank
 
 LEASE = 15.0
@@ -221,3 +221,21 @@ def test_the_orders_of_a_host_that_is_back() -> None:
     assert found["c"]["keys"] == keys["c"] and found["c"]["spare"] is True
     assert not {"keys", "sheets", "common"} & found["c"]["night"].keys()
     assert found["z"] == {}
+
+
+def test_a_host_that_comes_late_has_time_to_end_what_is_left() -> None:
+    leads = leader(every="abcxy")
+    for name in "ac":
+        leads.take(name, over([LOST]), 100.0)
+    for now in (100.0, 104.0):
+        tick(leads, now, {*"cy"})
+    cleared(leads, "acy", 105.0)
+    taken(leads)
+    late = 104.0 + CLEAR + 1.0
+    leads.cleared.pop("y")  # it is slow
+    tick(leads, late - 2.0, {*"cy"})
+    tick(leads, late, {*"cxy"})
+    assert not leads.over and taken(leads) == []
+    cleared(leads, "xy", late + 0.2)
+    tick(leads, late + 0.3, {*"cxy"})
+    assert hosts(taken(leads), "start") == "axc"

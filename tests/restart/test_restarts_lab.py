@@ -82,6 +82,22 @@ def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
     assert (last["host"], last["text"]) == ("node03", f"up {moved} of 2 attempt 1")
 
 
+def test_a_host_that_is_back_takes_the_place_of_the_next_one_that_is_lost(runner):
+    options = ("-ppn", "1", "--restarts", "3", "--spares", "node03", "--host-timeout", "6s")
+    run = runner.start(*options, str(runner.script(TRAIN)), "100")
+    seen = set[int]()
+    while len(seen) < 2:
+        seen.add(run.until(event="line")["rank"])
+    power_off(runner, "node01")  # its sshd lives
+    while "node01 is back" not in run.until(event="note")["text"]:
+        pass
+    power_off(runner, "node03")
+    result = run.finish()
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    last = [e for e in run.events if e["event"] == "line" and e["rank"] == 0][-1]
+    assert (last["host"], last["text"]) == ("node01", "up 0 of 2 attempt 2")
+
+
 def test_an_error_that_a_restart_does_not_change_ends_the_run(runner):
     run = runner.start("-ppn", "1", "--restarts", "2", str(runner.script(TRAIN)), "10", "wrong")
     result = run.finish()

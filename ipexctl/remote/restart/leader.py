@@ -42,6 +42,7 @@ class Leader:
     def watch(self, now):
         self.state, self.since = "watch", now
         self.reports, self.cleared, self.ready = {}, {}, {}
+        self.known, self.came = set(), now  # hosts that were there since it is to be cleared
         self.end, self.next, self.pause = restart_policy.Ending(False, ""), [], 0.0
 
     def tell(self, message, names=None):
@@ -125,6 +126,7 @@ class Leader:
             return
         self.pause = restart_policy.pause(self.lasted)
         self.state, self.since = "clear", now
+        self.known, self.came = set(), now
         self.tell({"clear": self.attempt})
 
     def in_clear(self, now, there):
@@ -133,7 +135,9 @@ class Leader:
         if not silent <= self.end.lost:  # those that the hub has lost were silent for so long
             fence += self.night["lease"]
         waited = now - self.since
-        done = there <= set(self.cleared) or waited > CLEAR
+        if not there <= self.known:  # one that has come just now is only now told
+            self.known, self.came = self.known | there, now
+        done = there <= set(self.cleared) or now - self.came > CLEAR
         if not (self.majority and done and waited >= max(fence, self.pause)):
             return
         told = {name: one.get("checkpoints", []) for name, one in self.cleared.items()}
