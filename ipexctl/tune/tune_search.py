@@ -118,6 +118,8 @@ class Search:
         ratios = self.ratios
         gain = _mean(ratios) - 1 if ratios else None
         spread = (max(ratios) - min(ratios)) / 2 if ratios else 0.0
+        if ratios and self.noise:  # few rounds may agree by chance
+            spread = max(spread, _mean(ratios) * self.noise / math.sqrt(len(ratios)))
         return Found(
             tuple(self.trials), self.noise, self.best, gain, spread, len(ratios),
             tuple(self.untried),
