@@ -186,6 +186,15 @@ class Placed:
                 found[host] = math.fsum(own)
         return found
 
+    def fastest_alike(self, rates: Mapping[str, float]) -> dict[str, str]:
+        """For each host, the fastest with the same CPU."""
+        models: dict[str, list[str]] = {}
+        for facts in self.cluster.hosts:
+            if facts.host in rates:
+                models.setdefault(facts.cpu.model_name, []).append(facts.host)
+        best = {model: max(hosts, key=lambda h: rates[h]) for model, hosts in models.items()}
+        return {host: best[model] for model, hosts in models.items() for host in hosts}
+
     def with_rates(self, heard: Heard) -> Cluster:
         """Without a number of threads: all hosts have the same work, with whatever they have."""
         rates = self.rates(heard).items()
@@ -199,14 +208,17 @@ def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
     found = run(used, placed.with_rates(heard))
     reasons = [(f.host, reason_of(f)) for f in found if f.id in OF_HOST]
     reasons += _seen_by_ranks(placed, heard)
+    slugs: dict[str, set[str]] = {host: set() for host in placed.ranks}
+    for host, reason in reasons:
+        slugs.setdefault(host, set()).add(reason.slug)
+    rates = placed.rates(heard)
+    alike = placed.fastest_alike(rates)
+    own = {host: slugs[host] - slugs[best] for host, best in alike.items()}
     hosts = [f for f in found if f.id == _SLOW_HOST]
     slow = {f.host for f in hosts}
-    hosts += (f for f in _explained(placed, heard, reasons) if f.host not in slow)
-    rates = placed.rates(heard)
-    best = max(rates, key=lambda host: rates[host], default="")
-    no_reasons = {reason.slug for host, reason in reasons if host == best}
+    hosts += (f for f in _explained(rates, alike, own) if f.host not in slow)
     parts = [
-        _part(f, (r for host, r in reasons if host == f.host and r.slug not in no_reasons))
+        _part(f, (r for host, r in reasons if host == f.host and r.slug in own.get(host, ())))
         for f in hosts
     ]
     slow = {f.host for f in hosts}
@@ -274,25 +286,14 @@ def _noticed(
 
 
 def _explained(
-    placed: Placed, heard: Heard, reasons: Sequence[tuple[str, Reason]]
+    rates: Mapping[str, float], alike: Mapping[str, str], own: Mapping[str, set[str]]
 ) -> Iterator[Finding]:
     """Slow hosts among too few equal ones to tell: those with a reason that the fastest lacks."""
-    about, rates = known_checks()[_SLOW_HOST], placed.rates(heard)
-    slugs: dict[str, set[str]] = {host: set() for host in rates}
-    models: dict[str, list[str]] = {}
-    for host, reason in reasons:
-        slugs.setdefault(host, set()).add(reason.slug)
-    for facts in placed.cluster.hosts:
-        if facts.host in rates:
-            models.setdefault(facts.cpu.model_name, []).append(facts.host)
-    for hosts in models.values():
-        best = max(hosts, key=lambda host: rates[host])
-        for host in hosts:
-            if rates[host] < SLOW * rates[best] and slugs[host] - slugs[best]:
-                text = f"fp32 {rates[host]:.0f} GFLOP/s, {rates[best]:.0f} on {best}"
-                yield Finding(
-                    _SLOW_HOST, Severity.WARN, host, about.title, text, about.why, about.fix
-                )
+    about = known_checks()[_SLOW_HOST]
+    for host, best in alike.items():
+        if rates[host] < SLOW * rates[best] and own[host]:
+            text = f"fp32 {rates[host]:.0f} GFLOP/s, {rates[best]:.0f} on {best}"
+            yield Finding(_SLOW_HOST, Severity.WARN, host, about.title, text, about.why, about.fix)
 
 
 # --- the outcome ---------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class Kept:
             by_age = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
             for old in by_age[:-KEEP]:
                 old.unlink()
+                old.with_suffix(".run").unlink(missing_ok=True)  # trial.py writes it
 
 
 def document(trial: Trial) -> dict[str, Any]:
