@@ -210,6 +210,22 @@ def test_a_process_that_was_killed_begins_again():
     assert made.complete == ["c-1"]
 
 
+def test_nothing_is_waited_for_once_a_host_copies_no_more():
+    made = Cluster()
+    made.write("a", "c-1")
+    made.run()
+    made.write("a", "c-2")
+    assert not made.hub.is_idle()
+    made.say("b", "ended")
+    made.say("b", "ended")
+    assert made.hub.is_idle()
+    assert [fact["event"] for fact in made.facts] == ["checkpoint", "note"]
+    made.run()
+    made.write("a", "c-3")
+    made.run()
+    assert made.complete == ["c-1"] and made.hub.is_idle()
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_in_any_order_nothing_incomplete_is_published(seed):
     """Messages are lost with a process, hosts write in any order, one at a time is copied."""

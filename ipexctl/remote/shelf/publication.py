@@ -10,6 +10,7 @@ The caller takes `orders` for hosts and `facts` for all journals, and empties bo
 from ipexctl.remote.shelf.checkpoint_rules import family, holders, lacking, partner, step_of
 
 AGAIN = 15.0  # seconds after which what failed is tried again
+ENDED = "the process that copies them has ended: in this attempt no further one is copied"
 OVERWRITTEN = (
     "%s was written again, by several hosts: which parts belong together is not known, so the new "
     "ones are not copied; write each checkpoint under a name of its own"
@@ -31,6 +32,7 @@ class Publication:
         self.current = None  # an Attempt
         self.number = 0
         self.tried = -AGAIN  # when the last copy failed
+        self.ended = False  # on some host nothing is copied any more
         self.waits = {}  # name -> why it is not copied yet, as its hosts were told
         self.said = set()
 
@@ -55,6 +57,11 @@ class Publication:
 
     def on_note(self, host, said, now):
         self.note("checkpoints on %s: %s" % (host, str(said["text"])[:300]))
+
+    def on_ended(self, host, said, now):
+        """Its processes were killed; what is complete stays."""
+        self.ended = True
+        self.note("checkpoints on %s: %s" % (host, ENDED))
 
     def on_ready(self, host, said, now):
         name, stamp = str(said["name"]), str(said["stamp"])
@@ -136,13 +143,13 @@ class Publication:
     def is_idle(self):
         """Nothing is copied, and no host has to answer."""
         waits = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
-        return not (self.current or waits)
+        return self.ended or not (self.current or waits)
 
     # -- what follows --
 
     def begin(self, now):
         """The newest that is finished everywhere; those that were found before it are skipped."""
-        if self.current or now < self.tried + AGAIN:
+        if self.current or self.ended or now < self.tried + AGAIN:
             return
         for name in reversed(self.order):
             found = self.answers[name]

@@ -15,7 +15,6 @@ from ipexctl.remote.shelf import shelf_messages
 
 NURSE, WORKER = "ipexctl-shelf", "ipexctl-copy"  # as `ps -o comm` shows them
 PAUSE = 2.0  # seconds before the next one
-ENDED = "the process that copies them has ended; what is complete stays"
 
 
 def start(asked, run_folder):
@@ -75,7 +74,7 @@ def listen(link, report, over):
             said = shelf_messages.receive(link)
             if said is None:
                 if not over():
-                    report({"event": "shelf", "shelf": "note", "text": ENDED})
+                    report({"event": "shelf", "shelf": "ended"})
                 return
             report(dict(said, event="shelf"))
 
