@@ -97,7 +97,12 @@ def test_attempts_that_end_at_once_are_further_and_further_apart() -> None:
     ],
 )
 def test_spares_take_the_places_of_lost_hosts(there: str, least: int, found: str) -> None:
-    assert restart_policy.chosen([*"abc"], [*"abcxy"], {*there}, least) == [*found]
+    assert restart_policy.chosen([*"abc"], [*"abcxy"], {*there}, least, 3) == [*found]
+
+
+@pytest.mark.parametrize(("there", "found"), [("abcxy", "xca"), ("acy", "acy"), ("cx", "xc")])
+def test_a_run_that_shrank_grows_again(there: str, found: str) -> None:
+    assert restart_policy.chosen([*"xc"], [*"abcxy"], {*there}, 2, 3) == [*found]
 
 
 def kept(order: list[int], held: str, parts: str = "ab") -> dict[str, Any]:

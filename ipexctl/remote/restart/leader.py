@@ -29,6 +29,7 @@ class Leader:
         # keepers that never met the leader before this one come after MEET only
         self.majority_at, self.majority = now + MEET, False
         self.ticked = self.asleep_until = now
+        self.most = len(story[0]["hosts"])
         self.catch_up(story, now)
 
     def catch_up(self, story, now):
@@ -146,7 +147,9 @@ class Leader:
         made, limit = self.attempt - 1, self.night["restarts"]
         why = restart_policy.refusal(self.end, self.errors[-2:], made, limit)
         usable = set(self.cleared) & there
-        chosen = restart_policy.chosen(self.hosts, self.names, usable, self.night["least"])
+        chosen = restart_policy.chosen(
+            self.hosts, self.names, usable, self.night["least"], self.most
+        )
         if why or not chosen:
             self.finish(False, why or "%s; %d hosts are too few" % (self.end.why, len(usable)))
             return

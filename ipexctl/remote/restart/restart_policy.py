@@ -86,9 +86,9 @@ def pause(ends):
     return BACK_OFF[min(soon, len(BACK_OFF) - 1)]
 
 
-def chosen(last, every, there, least):
+def chosen(last, every, there, least, most):
     """The hosts of the next attempt; [] where they are too few. `last`: those of the one before, in
-    order; `every`: all, spares last; `there`: those that answer."""
+    order; `every`: all, spares last; `there`: those that answer; `most`: as many as at first."""
     free = [name for name in every if name in there and name not in last]
     found = []
     for name in last:
@@ -96,6 +96,7 @@ def chosen(last, every, there, least):
             found.append(name)
         elif free:
             found.append(free.pop(0))
+    found += free[: max(0, most - len(found))]
     return found if len(found) >= least else []
 
 
