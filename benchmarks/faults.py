@@ -1,13 +1,15 @@
 """Break a training in every way we can on three lab hosts, and print what ipexctl says of each.
 
-    python benchmarks/faults.py [--mpi intel,mpich,openmpi,none] [--modes attached,detached]
-                                [--only NAME,...] [--boxes FOLDER] [--results FILE]
+    python benchmarks/faults.py [--mpi intel,mpich,openmpi,none]
+                                [--modes attached,detached,restarts] [--only NAME,...]
+                                [--boxes FOLDER] [--results FILE]
 
 Needs root (for the lab). Each MPI is installed once, a minute each. Every training is real: torch,
 gloo, an all_reduce per step, three ranks on three hosts. Attached, `seconds` is from the fault to
 the end of the command; detached, the controller is gone when the fault happens, and they are to the
 moment when `ps -a` says that the run is over. In both, nothing is left then on any host that can be
-reached.
+reached. With restarts, `seconds` is from the fault to a step of the second attempt on each host
+that is left, or to the end of the command; the training is then told to end.
 `left` is counted by us in /proc of every host afterwards, not by ipexctl: all that the user of the
 training has there, but sshd. Where a host was down or its cable out, it is healed first, and
 counted then. --lab NAME takes a lab that is up, with node03 on a disk of its own, and each MPI
@@ -38,6 +40,7 @@ from ipexctl.remote.run_files import journal
 COMMAND = [sys.executable, "-m", "ipexctl"]
 MPIS = ("intel", "mpich", "openmpi", "none")
 MODES = ("attached", "detached")
+RESTARTS = "restarts"
 LATEST = 20.0  # seconds beyond --host-timeout after which we stop waiting
 
 
@@ -73,9 +76,9 @@ class Case:
         bench = self.bench
         bench.clear_files()
         (bench.folder / "train.py").write_text(self.fault.script())
+        how = {"attached": self.attached, "detached": self.detached, RESTARTS: self.restarts}
         try:
-            found = self.attached() if self.mode == "attached" else self.detached()
-            seconds, code, cause = found
+            seconds, code, cause = how[self.mode]()
         finally:
             if bench.process and bench.process.poll() is None:
                 bench.process.kill()
@@ -119,6 +122,32 @@ class Case:
         cause = first[0].removeprefix("failed: ") if first else "(killed)" * (code < 0)
         named = signal.Signals(-code).name if code < 0 else code
         return seconds if in_time else None, named, cause
+
+    def restarts(self) -> tuple[float | None, int | str, str]:
+        """With no spare: two of the three hosts go on where one is lost."""
+        options = ("--ui", "plain", "--restarts", "3", "--min-hosts", "2")
+        with tempfile.TemporaryFile("w+") as said:
+            process = self.bench.process = subprocess.Popen(
+                self.run(*options), cwd=self.bench.folder, env=environment(),
+                stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+            began = self.strike(lambda: process.poll() is None)
+            off = self.fault.off
+
+            def goes_on() -> bool:
+                return self.bench.all_up("again", without=off)
+
+            met = _until(lambda: goes_on() or process.poll() is not None, self.limit + 30)
+            seconds = time.monotonic() - began
+            self.bench.say("done")
+            if not _until(lambda: process.poll() is not None, 60):
+                process.terminate()
+            code = process.wait(60)
+            said.seek(0)
+            self.said.append(said.read())
+        attempts = len(re.findall(r"; attempt \d+ on ", self.said[-1])) + 1
+        last = f"attempt {attempts}" if attempts > 1 else "no second attempt"
+        return seconds if met else None, code, last
 
     def detached(self) -> tuple[float | None, int | str, str]:
         """The command that started the run has ended before the fault."""
@@ -239,6 +268,22 @@ def table(results: list[Seen]) -> str:
     return HEADER.lstrip() + "".join(rows)
 
 
+def table_of_restarts(results: list[Seen]) -> str:
+    rows = []
+    for fault in FAULTS:
+        groups: dict[object, list[Seen]] = {}
+        for seen in results:
+            if (seen.fault, seen.mode) == (fault.name, RESTARTS):
+                groups.setdefault(_facts(seen), []).append(seen)
+        for group in groups.values():
+            mpis = ", ".join(mpi for mpi in MPIS if mpi in {seen.mpi for seen in group})
+            rows.append(f"| {fault.name} | {mpis} | " + " | ".join(_cells(group)) + " |\n")
+    return (
+        "| fault | MPI | seconds | code | left | ends in |\n|---|---|---|---|---|---|\n"
+        + "".join(rows)
+    )
+
+
 def _facts(seen: Seen | None) -> object:
     if seen is None:
         return None
@@ -302,7 +347,7 @@ def main() -> None:
         results = [Seen(**json.loads(line)) for line in lines]
     if not asked.table:
         results = _measured(asked, results)
-    print(table(results))
+    print(table(results), table_of_restarts(results), sep="\n")
 
 
 def _measured(asked: argparse.Namespace, before: list[Seen]) -> list[Seen]:

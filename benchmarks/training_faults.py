@@ -23,11 +23,12 @@ FILES = "dev/shm/faults"  # on each host; by files there we and the script speak
 HEAD = f"""
 import argparse, ctypes, os, resource, socket, sys, time
 rank, files = os.environ["RANK"], "/{FILES}/"
+first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 def is_there(name): return os.path.exists(files + name)
 def say(name): open(files + name, "w").close()
 """
 AT_ONCE = """
-say("up")
+if first: say("up")
 while not is_there("go"): time.sleep(0.01)
 """
 TRAIN = """
@@ -39,8 +40,8 @@ for step in range(1000000):
     if total[0] > dist.get_world_size():
         break
     if step == 10:
-        say("up")
-    if rank == "1" and FAULT and is_there("go"):
+        say("up" if first else "again")
+    if rank == "1" and FAULT and first and is_there("go"):
         exec(FAULT)
     time.sleep(0.01)
 dist.destroy_process_group()
@@ -97,8 +98,9 @@ class Bench:
         for host in self.lab.hosts:
             self.on(host, f"mkdir -p -m 777 /{FILES}; rm -f /{FILES}/*")
 
-    def all_up(self) -> bool:
-        return all((self.files(host) / "up").exists() for host in self.lab.hosts)
+    def all_up(self, word: str = "up", without: str = "") -> bool:
+        there = [host for host in self.lab.hosts if host != without]
+        return all((self.files(host) / word).exists() for host in there)
 
     def processes(self, host: str) -> dict[int, str]:
         """What the user has there, as this machine numbers it: a look into every /proc/PID."""
