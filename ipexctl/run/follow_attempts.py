@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, suppress
 from dataclasses import field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.attach import attach, attached
 from ipexctl.run.jobs.ps import NEWEST, find
 from ipexctl.run.outcome.run_result import Left, RunResult
-from ipexctl.run.returned_hosts import ReturnedHosts, taken_back
+from ipexctl.run.returned_hosts import ReturnedHosts
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 
 LOOK = 1.0  # seconds between two questions
@@ -37,7 +37,6 @@ class Line:
     hosts: tuple[str, ...] = ()
     why: str = ""
     checkpoint: str = ""
-    away: tuple[str, ...] = ()
     end: str = ""
 
 
@@ -50,7 +49,6 @@ def read_story(raw: Any) -> tuple[Line, ...]:
             texts(one.get("hosts")),
             plain(one.get("why"), 400),
             plain(one.get("checkpoint"), 400),
-            texts(one.get("away")),
             plain(one.get("end"), 400),
         )
         for one in listed(raw)
@@ -69,7 +67,8 @@ def attach_and_follow(
         painter = Painter(view, target.note)
         attempts = Attempts(fleet, run.first_id, view, interrupts, painter.note)
         try:
-            result = attempts.from_attempt(run.attempt)
+            with attempts.hosts_taken_back():
+                result = attempts.from_attempt(run.attempt)
             if isinstance(result, RunResult):
                 painter.result(result)
             return result
@@ -84,7 +83,13 @@ class Attempts:
     view: View
     interrupts: Interrupts
     note: Callable[[str], None]
-    away: set[Host] = field(default_factory=set)
+    busy: Collection[str] = ()  # the hosts of the attempt that is shown
+    silent: set[Host] = field(default_factory=set)  # those that did not answer
+
+    def hosts_taken_back(self) -> AbstractContextManager[None]:
+        """Meanwhile, hosts that were lost and are back become spares."""
+        hosts = ReturnedHosts(self.fleet, self.run_id, lambda: self.busy, self._back)
+        return hosts.taken_back()
 
     def from_attempt(self, number: int) -> RunResult | Left:
         """The result of the last attempt. Raises Unreachable."""
@@ -115,7 +120,7 @@ class Attempts:
 
     def _waited_for(self, seen: int) -> Line | None:
         """The next attempt, or the end. Ctrl-C stops the run for good, as during an attempt."""
-        pressed, self.interrupts.armed = self.interrupts.count, True
+        pressed, self.interrupts.armed, self.busy = self.interrupts.count, True, ()
         try:
             return self._next(seen, pressed)
         finally:
@@ -152,23 +157,22 @@ class Attempts:
             agent = self.fleet.agents[host]
             return agent.call(f"restart.attempts.{what}", asked | more, timeout=ANSWER).done
 
-        found = fan_out([host for host in self.fleet.agents if host not in self.away], one)
-        self.away |= {host for host, said in found.items() if isinstance(said, HostDown)}
+        found = fan_out([host for host in self.fleet.agents if host not in self.silent], one)
+        self.silent |= {host for host, said in found.items() if isinstance(said, HostDown)}
         return [said for said in found.values() if not isinstance(said, HostDown)]
 
     def _shown(self, line: Line) -> RunResult | Left | None:
         """None: none of its hosts has shown it in time. Lost ones are not asked."""
         target, root = replace(self.fleet.target, limit=line.hosts, exclude=()), self.fleet.root
-        until = time.monotonic() + SHOWS
-        with taken_back(ReturnedHosts(self.fleet, self.run_id), line.away, self._back):
-            while time.monotonic() < until:
-                with suppress(IpexctlError):  # its journals are not there yet
-                    return attach(
-                        target, line.run_id, self.view, self.interrupts, root, tell_result=False
-                    )
-                time.sleep(LOOK)
+        until, self.busy = time.monotonic() + SHOWS, line.hosts
+        while time.monotonic() < until:
+            with suppress(IpexctlError):  # its journals are not there yet
+                return attach(
+                    target, line.run_id, self.view, self.interrupts, root, tell_result=False
+                )
+            time.sleep(LOOK)
         return None
 
     def _back(self, host: Host) -> None:
-        self.away.discard(host)
+        self.silent.discard(host)
         self.note(f"{host.name} is back: it stands by as a spare")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from ipexctl.base.values import texts
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import AHEAD, Ahead
-from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.prepare_hosts import SHELF
 
@@ -18,50 +19,61 @@ LOOK = 5.0  # seconds between two tries to reach a host that is away
 ANSWER = 5.0  # seconds for a host to answer
 
 
-@contextmanager
-def taken_back(
-    run: ReturnedHosts, names: Sequence[str], back: Callable[[Host], None]
-) -> Iterator[None]:
-    """Meanwhile, in a thread: the hosts with these names, as soon as they are reached."""
-    over = threading.Event()
-    away = [host for host in run.fleet.hosts.hosts if host.name in names]
-
-    def look() -> None:
-        left = away
-        while left and not over.wait(LOOK):
-            found = [host for host in left if run.takes_back(host)]
-            left = [host for host in left if host not in found]
-            for host in found:
-                back(host)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-
-
 @dataclass(frozen=True)
 class ReturnedHosts:
+    """`busy`: names of hosts that have ranks now: what they do is up to the run."""
+
     fleet: Fleet
     run_id: str  # of the first attempt
+    busy: Callable[[], Collection[str]]
+    back: Callable[[Host], None]
 
-    def takes_back(self, host: Host) -> bool:
-        """Does a keeper run there now?"""
+    @contextmanager
+    def taken_back(self) -> Iterator[None]:
+        """Meanwhile, in a thread."""
+        over = threading.Event()
+
+        def look() -> None:
+            before: set[Host] = set()
+            while not over.wait(LOOK):
+                if (away := self._away()) is None:
+                    continue
+                for host in before - away:
+                    if host.name not in self.busy():
+                        self.back(host)
+                lost = [host for host in before & away if host.name not in self.busy()]
+                fan_out(lost, self._take_back)
+                before = away
+
+        threading.Thread(target=look, daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _away(self) -> set[Host] | None:
+        """Hosts whose keeper has no connection to the one that leads; None if that is not known."""
+        for host, agent in list(self.fleet.agents.items()):
+            with suppress(IpexctlError):
+                asked = self._asked(host)
+                found = agent.call("restart.attempts.away", asked, timeout=ANSWER).done["away"]
+                if found is not None:
+                    return {one for one in self.fleet.hosts.hosts if one.name in texts(found)}
+        return None
+
+    def _take_back(self, host: Host) -> None:
+        """Start a keeper there if it has none."""
         story = Ahead(
             "restart.attempts.story", self._asked(host),
             fork="restart.attempts.begin", also=(SHELF,),
         )  # fmt: skip
         with suppress(IpexctlError):
             agent = self.fleet.reconnect(host, ahead=[story])
-            if agent.wait(AHEAD).done["alive"] is True:  # it was only out of reach
-                return True
+            if agent.wait(AHEAD).done["alive"] is True:  # it is only out of reach of the leader
+                return
             if orders := self._orders_of(host):
                 root = self.fleet.root_of(host)
                 agent.call("restart.attempts.spare", {**orders, "root": root, "host": host.name})
-                return True
-        return False
 
     def _asked(self, host: Host) -> dict[str, Any]:
         root = self.fleet.root_of(host)

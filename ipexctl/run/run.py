@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -155,9 +155,8 @@ class _Run:
             those = self._shared([nodes[host] for host in (*used, *spares)])
             orders = start_keepers.kept_going(self.fleet, orders, those, cwd, self._plan)
         with trace.span("run"):
-            result = session.drive(orders, {h.name: (agents[h], sent[h].cwd) for h in used})
-            if self.options.restarts:
-                result = self._further(result)
+            there = {h.name: (agents[h], sent[h].cwd) for h in used}
+            result = self._to_the_last(lambda: session.drive(orders, there), there)
         if isinstance(result, Left):
             wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
@@ -210,11 +209,18 @@ class _Run:
     def _shared(self, nodes: Sequence[Node]) -> Sequence[Node]:
         return with_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
 
-    def _further(self, result: RunResult | Left) -> RunResult | Left:
+    def _to_the_last(
+        self, first: Callable[[], RunResult | Left], busy: Collection[str]
+    ) -> RunResult | Left:
+        """The result of the last attempt."""
+        if not self.options.restarts or self.options.detach:
+            return first()
         from ipexctl.run.follow_attempts import Attempts
 
         view, note = self.painter.view, self.painter.note
-        return Attempts(self.fleet, self.run_id, view, self.interrupts, note).followed(result)
+        attempts = Attempts(self.fleet, self.run_id, view, self.interrupts, note, busy)
+        with attempts.hosts_taken_back():
+            return attempts.followed(first())
 
     def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
         """What would break it is told before anything is sent."""

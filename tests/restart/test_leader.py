@@ -162,6 +162,26 @@ def test_a_host_that_cannot_begin_is_lost_and_the_attempt_counts() -> None:
     assert hosts(taken(leads), "clear") == "abcx" and leads.attempt == 2
 
 
+def test_a_host_that_could_not_begin_is_chosen_only_where_there_is_no_other() -> None:
+    leads = ended([rank("RuntimeError: closed")])
+    cleared(leads, "abcx", 105.0)
+    tick(leads, 106.0, {*"bcx"})
+    leads.take("b", {"failed": 2, "why": "no guardian"}, 107.0)
+    tick(leads, 107.0, {*"bcx"})
+    tick(leads, 111.0, {*"bcx"})
+    cleared(leads, "abcx", 112.0, attempt=2)
+    taken(leads)
+    tick(leads, 160.0, {*"bcx"})
+    assert hosts(taken(leads), "start") == "axc"
+    leads.take("x", {"failed": 3, "why": "a full disk"}, 161.0)
+    tick(leads, 161.0, {*"bcx"})
+    tick(leads, 165.0, {*"bcx"})
+    cleared(leads, "abcx", 166.0, attempt=3)
+    taken(leads)
+    tick(leads, 260.0, {*"bcx"})
+    assert hosts(taken(leads), "start") == "axc"
+
+
 def test_the_number_of_restarts_is_limited() -> None:
     leads = leader(restarts=0)
     leads.take("a", over([rank("RuntimeError: closed")]), 100.0)

@@ -38,6 +38,14 @@ def op_story(call, h):
     return {"story": found, "alive": control.is_alive(run, control.keeper_of(h["journal"]))}
 
 
+def op_away(call, h):
+    """{journal, run_id} -> {away: hosts whose keeper is not connected; None if this one does not
+    lead the run}"""
+    name = control.keeper_of(h["journal"])
+    said = control.ask(run_folders.run_id(h), name, {"away": True}) or {}
+    return {"away": said.get("away")}
+
+
 def op_orders_of_returned(call, h):
     """{journal, run_id, name} -> {orders}: for the keeper of that host, {} if this one does not
     lead the run."""

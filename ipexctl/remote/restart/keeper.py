@@ -113,7 +113,16 @@ class Keeper:
             self.report({"stop": str(message["stop"])})
         if "returned" in message:
             return {"alive": True, "orders": self.orders_of_returned(str(message["returned"]))}
+        if "away" in message:
+            return {"alive": True, "away": self.away()}
         return {"alive": True}
+
+    def away(self):
+        """Hosts that are not connected; None where another one leads."""
+        if self.leader is None or self.hub is None:
+            return None
+        there = self.hub.connected() | {self.name}
+        return [name for name in self.night["hosts"] if name not in there]
 
     def orders_of_returned(self, name):
         """{} where another host leads, or that one is here already."""
@@ -172,6 +181,9 @@ class Keeper:
         elif self.spoke is not None:
             self.look_at_leader(self.spoke, now)
         self.look_at_part(now)
+        if self.starter.has_ended():  # the ranks go on; without this keeper the host is lost
+            self.note({"broken": "the process that starts guardians has ended"})
+            self.over = True
 
     def lead(self, leads, now):
         leads.tick(now, self.hub.connected() if self.hub else set())
@@ -256,13 +268,19 @@ class Keeper:
         if part is not None and part.ended and not part.reported:
             part.reported = True
             self.report(part.end())
-        if self.clearing is not None and (part is None or part.ended):
+        if self.clearing is not None and (part is None or part.ended) and not self.is_left():
             self.report(dict(self.shelves.report(self.attempts()), cleared=self.clearing))
             self.clearing = None
 
+    def is_left(self):
+        """Whether the attempt goes on here: a keeper before this one may have started it."""
+        runs = [run_id for run_id, attempt in self.attempts().items() if attempt == self.clearing]
+        return any(lives(run_id, self.name) for run_id in runs)
+
     def end_part(self, why):
-        if self.part is not None and not self.part.ended:
-            control.ask(self.part.run_id, self.name, {"end": why})
+        if self.part is None or not self.part.ended:
+            run_id = self.story[-1]["run_id"] if self.part is None else self.part.run_id
+            control.ask(run_id, self.name, {"end": why})
 
     def give_up(self, why):
         self.note({"end": why, "well": False})
@@ -280,6 +298,11 @@ class Keeper:
 
 def attempts_of(folder, host):
     return os.path.join(folder, "attempts." + os.path.basename(host))
+
+
+def lives(run_id, host):
+    """Whether its supervisor or its guardian is there."""
+    return control.is_alive(run_id, host) or control.is_alive(run_id, control.guardian_of(host))
 
 
 class Part:
@@ -330,10 +353,7 @@ class Part:
         if now < self.next_look or self.ended:
             return
         self.next_look = now + 1.0
-        host = self.asked["host"]
-        alive = control.is_alive(self.run_id, host) or control.is_alive(
-            self.run_id, control.guardian_of(host)
-        )
+        alive = lives(self.run_id, self.asked["host"])
         self.seen = self.seen or alive
         if not alive and (self.seen or now - self.began > BEGINS):
             self.read()  # they may have ended as they should since the last look

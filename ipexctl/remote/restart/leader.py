@@ -30,6 +30,7 @@ class Leader:
         self.majority_at, self.majority = now + MEET, False
         self.ticked = self.asleep_until = now
         self.most = len(story[0]["hosts"])
+        self.weak = set()  # hosts that could not begin an attempt, since the last that began
         self.catch_up(story, now)
 
     def catch_up(self, story, now):
@@ -62,6 +63,7 @@ class Leader:
             self.ready[name] = message
             if len(self.ready) == len(self.next):
                 self.tell({"hub": self.port()}, self.next)
+                self.weak.clear()
                 self.begun(now)
         elif message.get("failed") == self.attempt + 1 and self.state == "begin":
             self.lost_again(name, str(message.get("why")), now)
@@ -77,6 +79,7 @@ class Leader:
 
     def lost_again(self, host, why, now):
         """An attempt that did not become one counts like any other."""
+        self.weak.add(host)
         self.begun(now)
         self.reports[self.name] = {
             "facts": [{"event": "lost", "host": host, "why": why}],
@@ -147,15 +150,17 @@ class Leader:
         made, limit = self.attempt - 1, self.night["restarts"]
         why = restart_policy.refusal(self.end, self.errors[-2:], made, limit)
         usable = set(self.cleared) & there
-        chosen = restart_policy.chosen(
-            self.hosts, self.names, usable, self.night["least"], self.most
-        )
+        chosen = self.choose(usable - self.weak) or self.choose(usable)
         if why or not chosen:
             self.finish(False, why or "%s; %d hosts are too few" % (self.end.why, len(usable)))
             return
-        self.start(chosen, found, now, [name for name in self.names if name not in there])
+        self.start(chosen, found, now)
 
-    def start(self, chosen, found, now, away):
+    def choose(self, there):
+        least = self.night["least"]
+        return restart_policy.chosen(self.hosts, self.names, there, least, self.most)
+
+    def start(self, chosen, found, now):
         self.state, self.since, self.next = "begin", now, chosen
         sheets = [self.night["sheets"][name] for name in chosen]
         name = found["name"] if found else ""
@@ -163,7 +168,7 @@ class Leader:
         self.tell({
             "story": {
                 "attempt": self.attempt + 1, "hosts": chosen, "why": self.end.why, "error": error,
-                "checkpoint": name, "lasted": self.lasted[-1], "away": away,
+                "checkpoint": name, "lasted": self.lasted[-1],
                 "run_id": attempt_orders.run_id_of(self.night["run_id"], self.attempt + 1),
             }
         })  # fmt: skip
