@@ -268,14 +268,13 @@ class Keeper:
         if part is not None and part.ended and not part.reported:
             part.reported = True
             self.report(part.end())
-        if self.clearing is not None and (part is None or part.ended) and not self.is_left():
+        if self.clearing is not None and (part.ended if part else not self.is_left()):
             self.report(dict(self.shelves.report(self.attempts()), cleared=self.clearing))
             self.clearing = None
 
     def is_left(self):
         """Whether the attempt goes on here: a keeper before this one may have started it."""
-        runs = [run_id for run_id, attempt in self.attempts().items() if attempt == self.clearing]
-        return any(lives(run_id, self.name) for run_id in runs)
+        return control.is_alive(self.story[-1]["run_id"], self.name)
 
     def end_part(self, why):
         if self.part is None or not self.part.ended:
@@ -298,11 +297,6 @@ class Keeper:
 
 def attempts_of(folder, host):
     return os.path.join(folder, "attempts." + os.path.basename(host))
-
-
-def lives(run_id, host):
-    """Whether its supervisor or its guardian is there."""
-    return control.is_alive(run_id, host) or control.is_alive(run_id, control.guardian_of(host))
 
 
 class Part:
@@ -353,7 +347,10 @@ class Part:
         if now < self.next_look or self.ended:
             return
         self.next_look = now + 1.0
-        alive = lives(self.run_id, self.asked["host"])
+        host = self.asked["host"]
+        alive = control.is_alive(self.run_id, host) or control.is_alive(
+            self.run_id, control.guardian_of(host)
+        )
         self.seen = self.seen or alive
         if not alive and (self.seen or now - self.began > BEGINS):
             self.read()  # they may have ended as they should since the last look
