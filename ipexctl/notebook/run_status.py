@@ -65,6 +65,7 @@ class RunStatus:
         yield "steps/s", "" if at.rate is None else f"{at.rate:.3g}"
         yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._ends()))
         yield "first cause", printable(run.cause)
+        yield "last line", printable(run.last) if run.cause else ""
 
     def _ends(self) -> Sequence[float]:
         return (self.losses[0], self.losses[-1]) if self.losses else ()
@@ -81,7 +82,9 @@ def _row(name: str, html: str) -> str:
 
 
 def cells(texts: Sequence[str], tag: str = "td") -> str:
-    return f"<tr>{''.join(f'<{tag} {_LEFT}>{escape(text)}</{tag}>' for text in texts)}</tr>"
+    return (
+        f"<tr>{''.join(f'<{tag} {_LEFT}>{escape(printable(text))}</{tag}>' for text in texts)}</tr>"
+    )
 
 
 def thinned(values: Sequence[float], most: int = MOST) -> list[float]:
