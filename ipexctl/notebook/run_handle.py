@@ -90,6 +90,7 @@ class RunHandle:
             raise RunContinues(
                 f"{self.id} is {done.run.state.value} after {duration(timeout or 0)}",
                 hint="run.watch() shows it, run.stop() stops it",
+                slug="run-continues",
             )
         return done.exit_code
 
@@ -115,8 +116,6 @@ class RunHandle:
 
 class RunContinues(IpexctlError):
     """`wait` has reached its timeout."""
-
-    slug = "run-continues"
 
 
 class RunList(list[RunHandle]):

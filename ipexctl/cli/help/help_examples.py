@@ -178,7 +178,7 @@ EXAMPLES = {
     ),
     "schema": (
         "ipexctl schema",
-        "ipexctl schema settings > ipexctl.schema.json   # for a project that others use",
+        "ipexctl schema settings > ipexctl.schema.json",
     ),
     "lab": (
         "ipexctl lab up -n 2",
