@@ -48,7 +48,11 @@ def watch(
                 follower.join(REST)
                 show(follower.status(now))
             newer = find(fleet, run_id, newest=NEWEST)
-            if newer.id == run.id and newer.over:
+            while newer.id == run.id and not newer.over:  # its hosts decide about a next attempt
+                time.sleep(every)
+                newer = find(fleet, run_id, newest=NEWEST)
+            if newer.id == run.id:
+                show(follower.status(newer))
                 return
             run = newer
 
@@ -59,8 +63,6 @@ def _attempt(fleet: Fleet, run: Run, every: float) -> Iterator[Run]:
     while not run.over and run.state is not State.RESTARTING:
         run = until_over(fleet, run, every)
         yield run
-    if run.state is State.RESTARTING:
-        time.sleep(every)
 
 
 class _Follower(threading.Thread):
@@ -95,14 +97,14 @@ def shower() -> Callable[[RunStatus], None]:
     """In Jupyter one table that changes, elsewhere a line for each change."""
     if in_jupyter():
         return _Display()
-    last = ""
+    last: object = None
 
     def show(status: RunStatus) -> None:
         nonlocal last
-        text = repr(status)
-        if text != last:
-            print(text, flush=True)
-        last = text
+        now = (status.run.id, status.state, status.progress.step, status.losses[-1:])
+        if now != last:
+            print(status, flush=True)
+        last = now
 
     return show
 
