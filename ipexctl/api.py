@@ -7,6 +7,8 @@
         cluster.do(Run("train.py", ppn=2), on="node0[1-4]")
         for name, connection in cluster.connections().items():    # fabric.Connection
             connection.run("uptime")
+        run = cluster.start("train.py", ppn=2)    # it continues on its hosts
+        run.watch()
 
 Each step of a play is a frozen dataclass here; `do` raises StepFailed where one fails.
 """
@@ -29,6 +31,7 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import probe
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.target import ROOT, Target, inventory
+from ipexctl.notebook.run_handle import RunContinues, RunHandle, RunList
 from ipexctl.play.host_batch import Listener
 from ipexctl.play.play import PlayOptions, run_play
 from ipexctl.play.play_files import read_play_file
@@ -61,8 +64,8 @@ from ipexctl.play.text.step_schema import Code, Seconds, Step
 __all__ = [
     "Ansible", "Assert", "Cluster", "Code", "Copy", "Data", "Doctor", "Env", "Facts", "Fetch",
     "File", "Get", "Host", "Install", "IpexctlError", "Line", "Package", "PlayReport", "Prune",
-    "Reboot", "Report", "Run", "Seconds", "Service", "Sh", "State", "Step", "StepFailed",
-    "StepOutcome", "Sysctl", "User", "Wait",
+    "Reboot", "Report", "Run", "RunContinues", "RunHandle", "Seconds", "Service", "Sh", "State",
+    "Step", "StepFailed", "StepOutcome", "Sysctl", "User", "Wait",
 ]  # fmt: skip
 _HERE = Place("a program", 1, 1)
 
@@ -107,6 +110,17 @@ class Cluster:
         self._password, self._say = sudo_password, say
         self._ssh: SshTransport | None = None
 
+    @classmethod
+    def from_settings(cls, **arguments: Any) -> Cluster:
+        """The hosts of ipexctl.toml, as the commands use them. `arguments`: others of Cluster."""
+        from ipexctl.cli.options import make_target
+        from ipexctl.local.settings import load, option_defaults
+
+        target = make_target(ssh_config=None, root=ROOT)
+        root = option_defaults(load(), "").get("root", ROOT)
+        reached = {"hostfile": target.hostfile, "ssh_config": target.ssh_config, "root": root}
+        return cls(*target.hosts, **{**reached, **arguments})
+
     @property
     def hosts(self) -> tuple[Host, ...]:
         return self.inventory.hosts
@@ -143,6 +157,43 @@ class Cluster:
     def run(self, script: str, **arguments: Any) -> dict[str, StepOutcome]:
         """As `do(Run(script, ...))`."""
         return self.do(Run(script, **arguments))
+
+    def start(self, script: str, **arguments: Any) -> RunHandle:
+        """As `ipexctl run -d`: returns when all ranks have started, and the run continues. The
+        options under [run] in ipexctl.toml are used where `arguments` has none."""
+        from ipexctl.local.settings import load, option_defaults
+        from ipexctl.play.run_lines import RunLines
+        from ipexctl.run.run import run
+        from ipexctl.run.watch.run_watchers import counted_interrupts
+
+        usual = option_defaults(load(), "run").items()
+        given = {k: v for k, v in usual if k in ("compress", "restarts", "checkpoints")} | arguments
+        step = Run(script, detach=True, **given)
+        step.check()
+        options = step.run_options(self.root, self._say)
+        with counted_interrupts() as interrupts:
+            begun = run(self.target, options, RunLines(self._say), interrupts)
+        if getattr(begun, "ended_by", "") == "interrupted":
+            raise KeyboardInterrupt
+        return RunHandle(self.target, begun.run_id, self.root)
+
+    def runs(self, *, every: bool = False) -> RunList:
+        """The active runs on the hosts, whichever machine started them; `every`: all of them."""
+        from ipexctl.run.jobs.ps import list_runs
+
+        return RunList(self.target, list_runs(self.target, self.root, every=every).runs, self.root)
+
+    def find_run(self, run: str = "@last") -> RunHandle:
+        """By its name, its ID or the first characters of it."""
+        from ipexctl.machines.fleet import Fleet
+        from ipexctl.run.jobs.ps import find
+
+        with Fleet(self.target, self.root) as fleet:
+            return RunHandle(self.target, find(fleet, run).first_id, self.root)
+
+    def last_run(self) -> RunHandle:
+        """The newest run on the hosts."""
+        return self.find_run()
 
     def do(
         self, step: Step, *, on: str = "", sudo: bool = False, check: bool = False

@@ -73,6 +73,12 @@ class IpexctlError(Exception):
         parts = {"what": self.what, "why": self.why, "hint": self.hint}
         return {"slug": self.slug, "exit_code": self.exit_code, **parts}
 
+    def _render_traceback_(self) -> list[str]:
+        """What Jupyter and IPython show instead of a traceback."""
+        parts = (("why: ", self.why), ("try: ", self.hint))
+        more = (f"  {label}{line}" for label, text in parts for line in text.splitlines())
+        return [f"{type(self).__name__}: {self.what}", *more]
+
 
 def printable(text: str) -> str:
     """Lines without anything that a terminal obeys: hosts put their own words into our errors."""

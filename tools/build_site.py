@@ -26,8 +26,8 @@ CONTENTS = {  # caption -> pages, in order
         "docs/offline", "docs/use-env", "docs/environments", "docs/run", "docs/hangs",
         "docs/speed", "docs/tune", "docs/checkpoints", "docs/restarts",
         "docs/pasted-lines", "docs/frameworks",
-        "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/migrate",
-        "docs/guides/*", "examples/README", "docs/files", "docs/support",
+        "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/notebook",
+        "docs/migrate", "docs/guides/*", "examples/README", "docs/files", "docs/support",
     ),
     "Reference": (
         "docs/cli", "docs/screens", "docs/play-steps", "docs/checks", "docs/failures",

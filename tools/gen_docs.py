@@ -14,6 +14,7 @@ import checks_tables  # noqa: E402  beside this file
 import cli_reference  # noqa: E402
 import error_catalogue  # noqa: E402
 import play_docs  # noqa: E402
+import settings_schema  # noqa: E402
 import table_pages  # noqa: E402
 
 from ipexctl.doctor.checks import catalogue  # noqa: E402
@@ -43,5 +44,8 @@ if __name__ == "__main__":
     file = ROOT / "docs" / "stacks.md"
     file.write_text(stacks_text.updated(file.read_text("utf-8"), table()), "utf-8")
     (ROOT / "docs" / "play-steps.md").write_text(play_docs.steps_page(all_steps()), "utf-8")
-    schema = json.dumps(play_docs.play_schema(all_steps()), indent=1)
-    (ROOT / "docs" / "schema" / "play.json").write_text(schema + "\n", "utf-8")
+    schemas = {"play": play_docs.play_schema(all_steps())}
+    schemas["settings"] = settings_schema.settings_schema()
+    for name, schema in schemas.items():
+        file = ROOT / "ipexctl" / "schema" / f"{name}.json"
+        file.write_text(json.dumps(schema, indent=1) + "\n", "utf-8")

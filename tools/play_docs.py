@@ -1,4 +1,4 @@
-"""docs/play-steps.md and docs/schema/play.json, from the steps themselves."""
+"""docs/play-steps.md and ipexctl/schema/play.json, from the steps themselves."""
 
 from __future__ import annotations
 

@@ -34,6 +34,12 @@ class Option:
     show_default: bool = True
     in_settings: bool = False
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Of a value that is one of a few words: `off|fp16|bf16`."""
+        metavar = self.metavar or ""
+        return tuple(metavar.split("|")) if "|" in metavar else ()
+
 
 def option(
     usage: str,

@@ -126,6 +126,7 @@ class Root(LazyGroup):
             "support.cli:support", "Write a redacted support bundle into this folder."
         ),
         "config": Entry("hosts.cli:config", "Show the settings and where each one comes from."),
+        "schema": Entry("schema.cli:schema", "Print the lines that enable completion in editors."),
     }
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -137,7 +138,7 @@ class Root(LazyGroup):
 
 HELP = ("--help", "-h")
 _ASKING = frozenset(Root.entries) - {
-    "explain", "init", "config", "stacks", "bundle", "lab", "migrate",
+    "explain", "init", "config", "schema", "stacks", "bundle", "lab", "migrate",
 }  # fmt: skip
 
 app = typer.Typer(

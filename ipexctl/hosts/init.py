@@ -28,10 +28,12 @@ from ipexctl.local.settings import of_project
 from ipexctl.local.settings_file import Setting
 from ipexctl.machines.target import Target, inventory
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.schema.schema_files import schema_line
 
 HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TOML = """\
+{schema}
 # Settings for this folder and those below it; options override them. See docs/hosts.md.
 {settings}
 
@@ -111,7 +113,7 @@ def init(target: Target, options: Options, ask: Ask | None) -> Started:
         return Started((), hosts, down)
     if not adopted:
         files[name] = _hosts_text(replace(hosts, hosts=good), down, yaml=options.yaml)
-    files[PROJECT_FILE] = _TOML.format(settings="\n".join(settings))
+    files[PROJECT_FILE] = _TOML.format(schema=schema_line("settings"), settings="\n".join(settings))
     for file, text in files.items():
         write_atomic(options.folder / file, text, mode=None)
     written = tuple(options.folder / file for file in files)

@@ -12,19 +12,37 @@ from ipexctl.base.located_errors import did_you_mean
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
-_COMMON: dict[str, type] = {"hostfile": str, "ssh_config": str, "root": str, "forks": int}
-_PRUNE: dict[str, type] = {
-    "prune.copies": int,
-    "prune.runs": int,
-    "prune.days": int,
-    "prune.spare_mb": int,
-    "prune.project_mb": int,
-    "prune.cache_mb": int,
-}
-FROM_ZERO = ("prune.runs", "prune.days")
 SECTIONS = ("run", "prune")
 PATHS = ("hostfile", "ssh_config")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = "[A-Za-z_][A-Za-z0-9_]*"  # of a variable
+LARGEST = 999_999
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The declaration of a setting. `least`: of a number. `choices`: all values of a text."""
+
+    type: type
+    doc: str
+    default: Any = None
+    least: int = 1
+    choices: tuple[str, ...] = ()
+
+
+_COMMON = {
+    "hostfile": Kind(str, "File with one host per line, relative to this file."),
+    "ssh_config": Kind(str, "SSH configuration file to use, relative to this file."),
+    "root": Kind(str, "ipexctl's folder on the hosts.", "~/.ipexctl"),
+    "forks": Kind(int, "Maximum number of hosts to work on in parallel.", 64),
+}
+_PRUNE = {
+    "prune.copies": Kind(int, "Newest runs that keep their copy of the project.", 1),
+    "prune.runs": Kind(int, "Newest runs that keep their results; 0: all runs.", 20, least=0),
+    "prune.days": Kind(int, "Days for which every run that has ended is kept.", 14, least=0),
+    "prune.spare_mb": Kind(int, "MB of prepared project copies for the next run.", 16),
+    "prune.project_mb": Kind(int, "MB of project files that hosts cache.", 2000),
+    "prune.cache_mb": Kind(int, "MB of downloaded files on this machine.", 10000),
+}
 
 
 @dataclass(frozen=True)
@@ -39,17 +57,25 @@ class Setting:
 
 
 @cache
-def setting_kinds() -> dict[str, type]:
-    """Every key with the type of its value; those of [run] are declared with the options of run."""
-    from ipexctl.base.option import setting_types
+def setting_kinds() -> dict[str, Kind]:
+    """Every key; those of [run] are declared with the options of run."""
+    from dataclasses import MISSING, fields
+
+    from ipexctl.base.option import options_of, setting_types
     from ipexctl.run.plan.run_options import RunOptions
 
-    run = {f"run.{name}": kind for name, kind in setting_types(RunOptions).items()}
+    types, about, run = setting_types(RunOptions), options_of(RunOptions), dict[str, Kind]()
+    for field in fields(RunOptions):
+        if kind := types.get(field.name):
+            one, doc = about[field.name], field.metadata["doc"]
+            least = 1 if one.least is None else one.least
+            default = None if field.default is MISSING else field.default
+            run[f"run.{field.name}"] = Kind(kind, doc, default, least, one.choices)
     return {**_COMMON, **run, **_PRUNE}
 
 
-def _kind(key: str) -> type | None:
-    """The type of its value; None for an unknown key. Imports the options of run only for them."""
+def _kind(key: str) -> Kind | None:
+    """None for an unknown key. Imports the options of run only for them."""
     return _COMMON.get(key) or _PRUNE.get(key) or setting_kinds().get(key)
 
 
@@ -74,19 +100,22 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
 
 def checked(key: str, value: Any, origin: str) -> Any:
     """The value, if it is of the right kind."""
-    kind, least = _kind(key), 0 if key in FROM_ZERO else 1
-    if kind is str and isinstance(value, str) and value and value.isprintable():
+    about = _kind(key)
+    assert about, key
+    kind, choices = about.type, about.choices
+    is_text = isinstance(value, str) and value and value.isprintable()
+    if kind is str and is_text and value in (choices or (value,)):
         return value
     if kind is bool and isinstance(value, bool):
         return value
-    if kind is int and type(value) is int and least <= value < 1_000_000:
+    if kind is int and type(value) is int and about.least <= value <= LARGEST:
         return value
     if kind is dict and isinstance(value, dict):
         return _environment(value, origin)
-    kinds: dict[type | None, str] = {
-        str: "text in quotes",
+    kinds: dict[type, str] = {
+        str: f"one of {', '.join(choices)}" if choices else "text in quotes",
         bool: "true or false",
-        int: f"a whole number from {least}",
+        int: f"a whole number from {about.least}",
         dict: "a table: NAME = 'VALUE'",
     }
     raise InputError(f"{origin}: {key} must be {kinds[kind]}", slug="setting-invalid")
@@ -94,7 +123,11 @@ def checked(key: str, value: Any, origin: str) -> Any:
 
 def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
     for name, value in table.items():
-        if not _NAME.fullmatch(name) or not isinstance(value, str | int) or isinstance(value, bool):
+        if (
+            not re.fullmatch(NAME, name)
+            or not isinstance(value, str | int)
+            or isinstance(value, bool)
+        ):
             raise InputError(
                 f"{origin}: run.env must map variable names to text or numbers",
                 hint=f'{name} = "{str(value).lower()}"' if isinstance(value, bool) else "",

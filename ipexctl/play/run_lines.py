@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ipexctl.base.sizes import duration
 from ipexctl.errors import Interrupted
@@ -25,8 +25,8 @@ class RunLines:
 
     lossy = False
 
-    def __init__(self, on: Acting) -> None:
-        self._say = on.say
+    def __init__(self, say: Callable[[str, str], None]) -> None:
+        self._say = say
 
     def note(self, text: str) -> None:
         self._say("", text)

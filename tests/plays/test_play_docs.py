@@ -50,7 +50,7 @@ _Yaml12.yaml_implicit_resolvers = {
 
 def test_the_pages_are_those_of_the_steps():
     assert (REPO / "docs/play-steps.md").read_text() == steps_page(all_steps())
-    assert json.loads((REPO / "docs/schema/play.json").read_text()) == SCHEMA
+    assert json.loads((REPO / "ipexctl/schema/play.json").read_text()) == SCHEMA
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 

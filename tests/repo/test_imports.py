@@ -21,7 +21,8 @@ PURE = tuple(
     base bench.allreduce_options bench.allreduce_result bench.host_reasons
     bench.models_options bench.models_result
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
-    install.stack machines.openssh migrate.code play.text project.files user_code
+    install.stack machines.openssh migrate.code notebook.run_status play.text project.files
+    user_code
     remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication
@@ -33,8 +34,8 @@ PURE = tuple(
 PURE_MAY = frozenset(
     """
     __future__ ast base64 binascii bisect collections contextlib dataclasses difflib enum fnmatch
-    fractions functools hashlib heapq hmac io ipaddress itertools json math operator posixpath re
-    shlex string struct sys textwrap types typing unicodedata zlib
+    fractions functools hashlib heapq hmac html io ipaddress itertools json math operator posixpath
+    re shlex string struct sys textwrap types typing unicodedata zlib
     packaging pathspec tomli tomllib yaml
     """.split()  # noqa: SIM905 - a list of words stays readable
 )
@@ -49,7 +50,7 @@ ONLY_IN = {
 # Every room stands on these; they know no command. `cli` finds the commands by their names.
 BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "terminal")
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
-ROOMS += ("remove", "run", "shell", "support", "tune")
+ROOMS += ("notebook", "remove", "run", "schema", "shell", "support", "tune")
 # Of the code for hosts, what both sides must compute alike.
 SHARED = ("ipexctl.remote.connection.peer_url", "ipexctl.remote.data.content_chunks")
 # Slow to import, so `ipexctl --help` must not get to any of them.

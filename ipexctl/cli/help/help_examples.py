@@ -176,6 +176,10 @@ EXAMPLES = {
         "ipexctl config --show-origin",
         "ipexctl config --accept",
     ),
+    "schema": (
+        "ipexctl schema",
+        "ipexctl schema settings > ipexctl.schema.json",
+    ),
     "lab": (
         "ipexctl lab up -n 2",
         "ipexctl lab fault node02 unplug",

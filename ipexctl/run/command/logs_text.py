@@ -24,14 +24,19 @@ def lines(*, alone: bool) -> Show:
     colour = console.is_terminal and not console.no_color
 
     def show(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
-        wide = max((len(name) for name in run.about.hosts), default=0)
-        digits = max(2, len(str(max(0, run.about.ranks - 1))))
-        prefix = f"{host:{wide}} r{rank:0{digits}d}"
+        prefix = place(run, host, rank)
         prefix = f"\x1b[{colour_of(rank)}m{prefix}{RESET} | " if colour else f"{prefix} | "
         spelled: Callable[[str], str] = closed if colour else without_colour
         write("".join(f"{'' if alone else prefix}{spelled(text)}\n" for text in texts))
 
     return show
+
+
+def place(run: Run, host: str, rank: int) -> str:
+    """`node02 r05`, as wide as for any rank of the run."""
+    wide = max((len(name) for name in run.about.hosts), default=0)
+    digits = max(2, len(str(max(0, run.about.ranks - 1))))
+    return f"{host:{wide}} r{rank:0{digits}d}"
 
 
 class FollowView(TerminalView):

@@ -16,15 +16,18 @@ from ipexctl.terminal.console import print_text, stdout_console
 
 
 def show_why(found: Why) -> None:
-    console, run = stdout_console(), found.run
-    print_text(console, printable(_first_line(found)))
+    console = stdout_console()
+    for line in why_lines(found, console.width):
+        print_text(console, line)
+
+
+def why_lines(found: Why, width: int) -> Iterator[str]:
+    yield printable(_first_line(found))
     if found.situation and found.diagnosis:
-        for line in diagnosis_text.screen(found.diagnosis, found.situation, console.width):
-            print_text(console, printable(line))
-    elif run.over and run.cause:
-        print_text(console, printable(f"  {run.cause}"))
-    for line in _steps(found, console.width):
-        print_text(console, printable(line))
+        yield from map(printable, diagnosis_text.screen(found.diagnosis, found.situation, width))
+    elif found.run.over and found.run.cause:
+        yield printable(f"  {found.run.cause}")
+    yield from map(printable, _steps(found, width))
 
 
 def _steps(found: Why, width: int) -> Iterator[str]:

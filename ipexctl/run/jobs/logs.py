@@ -47,46 +47,52 @@ def logs(
     target: Target, wanted: Wanted, show: Show, root: str = ROOT,
     bar: ShowBar | None = None, when: ShowTime | None = None,
 ) -> Read:  # fmt: skip
+    with Fleet(target, root) as fleet:
+        return logs_of(fleet, find(fleet, wanted.run), wanted, show, bar=bar, when=when)
+
+
+def logs_of(
+    fleet: Fleet, run: Run, wanted: Wanted, show: Show, *,
+    bar: ShowBar | None = None, when: ShowTime | None = None,
+) -> Read:  # fmt: skip
     """Host after host and rank after rank; with `follow` all at once, as it comes.
 
     `bar` gets the state of a progress bar whose line has no end yet. `when` gets the time at which
     a rank printed the lines that `show` gets next; only for complete logs.
     """
     one_at_a_time = threading.Lock()
-    with Fleet(target, root) as fleet:
-        run = find(fleet, wanted.run)
-        absent = [rank for rank in wanted.ranks if rank >= run.about.ranks > 0]
-        if absent:
-            raise InputError(
-                f"--rank {absent[0]}: {run.id} has ranks 0 to {run.about.ranks - 1}",
-                hint=f"ipexctl logs {run.id}",
-                slug="unknown-rank",
-            )
+    absent = [rank for rank in wanted.ranks if rank >= run.about.ranks > 0]
+    if absent:
+        raise InputError(
+            f"--rank {absent[0]}: {run.id} has ranks 0 to {run.about.ranks - 1}",
+            hint=f"ipexctl logs {run.id}",
+            slug="unknown-rank",
+        )
 
-        def read(host: Host) -> None:
-            def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
-                with one_at_a_time:
-                    if texts and when:
-                        when(rank, span)
-                    if texts:
-                        show(run, names[host], rank, texts)
-                    if state and bar:
-                        bar(run, names[host], rank, state)
+    def read(host: Host) -> None:
+        def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
+            with one_at_a_time:
+                if texts and when:
+                    when(rank, span)
+                if texts:
+                    show(run, names[host], rank, texts)
+                if state and bar:
+                    bar(run, names[host], rank, state)
 
-            _read(
-                fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
-                times=when is not None,
-            )  # fmt: skip
+        _read(
+            fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
+            times=when is not None,
+        )  # fmt: skip
 
-        names = {host: name for name, host in reached(fleet, run).items()}
-        for group in [list(names)] if wanted.follow else [[host] for host in names]:
-            fleet.each(read, group)
-        gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
-        for (name, rank), texts in kept_elsewhere(fleet, run, gone).items():
-            if not wanted.ranks or rank in wanted.ranks:
-                cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
-                show(run, name, rank, texts[len(texts) - cut :])
-        return Read(run, fleet.recaps(), len(fleet.alive))
+    names = {host: name for name, host in reached(fleet, run).items()}
+    for group in [list(names)] if wanted.follow else [[host] for host in names]:
+        fleet.each(read, group)
+    gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
+    for (name, rank), texts in kept_elsewhere(fleet, run, gone).items():
+        if not wanted.ranks or rank in wanted.ranks:
+            cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
+            show(run, name, rank, texts[len(texts) - cut :])
+    return Read(run, fleet.recaps(), len(fleet.alive))
 
 
 def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[str, int], list[str]]:

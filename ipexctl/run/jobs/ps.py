@@ -133,7 +133,7 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
 
         names = {h: n for n, h in reached(fleet, run).items() if n in run.alive or n in kept}
         fleet.each(ask, list(names))
-        run = _until_over(fleet, run, seconds + END_WAIT)
+        run = until_over(fleet, run, seconds + END_WAIT)
         ended = run.over and run.state is not State.STOPPED
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
 
@@ -178,10 +178,10 @@ def remove(
         return Gone(run, fleet.recaps(fleet.each(one)), removed=True)
 
 
-def wait(target: Target, text: str, root: str = ROOT) -> Waited:
+def wait(target: Target, text: str, root: str = ROOT, seconds: float | None = None) -> Waited:
     with Fleet(target, root) as fleet:
         run = _known(fleet, find(fleet, text, newest=NEWEST))
-        return Waited(_until_over(fleet, run, None), fleet.recaps())
+        return Waited(until_over(fleet, run, seconds), fleet.recaps())
 
 
 def _away(fleet: Fleet, run: Run) -> list[HostDown]:
@@ -201,7 +201,8 @@ def _known(fleet: Fleet, run: Run) -> Run:
     return run
 
 
-def _until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
+def until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
+    """The run when it has ended, or after this time."""
     began, pause = time.monotonic(), SOON
     while not run.over and (seconds is None or time.monotonic() - began < seconds):
         time.sleep(pause)

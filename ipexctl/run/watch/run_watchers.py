@@ -57,8 +57,12 @@ class Interrupts:
 def counted_interrupts(
     leave: Callable[[], None] = lambda: None, *, lives_on: bool = False
 ) -> Iterator[Interrupts]:
-    """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it."""
+    """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it.
+    Only the main thread gets signals."""
     interrupts = Interrupts(leave=leave, lives_on=lives_on)
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGQUIT] if lives_on else [])]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it is to outlive its terminal
         numbers.append(signal.SIGHUP)

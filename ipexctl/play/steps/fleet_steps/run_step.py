@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -60,30 +60,33 @@ class Run(RunOptions, FleetStep):
         from ipexctl.run.run import run
         from ipexctl.run.watch.run_watchers import counted_interrupts
 
-        options, target = self._options(on), target_of(on)
+        options, target = self.run_options(on.fleet.root, on.say), target_of(on)
         if on.check:
             plan = planned(target, options).plan
             return dict.fromkeys(on.hosts, Result(State.UNKNOWN, f"would start {ranks_of(plan)}"))
         with counted_interrupts() as interrupts:
-            return run_results(on, run(target, options, RunLines(on), interrupts))
+            return run_results(on, run(target, options, RunLines(on.say), interrupts))
 
-    def _options(self, on: Acting) -> RunOptions:
+    def run_options(self, root: str, say: Callable[[str, str], None]) -> RunOptions:
+        """With the ranks and variables of the settings and of its Accelerate config."""
         from ipexctl.project.send_agreed import always
 
-        n, ppn, env = self._ranks_and_env(on)
+        n, ppn, env = self._ranks_and_env(say)
         return replace(
             self,
             n=n,
             ppn=ppn,
             env=env,
             outputs=tuple(filter(None, self.outputs)),
-            root=on.fleet.root,
+            root=root,
             lives_on=self.detach,
             confirm=always,
             typed=Typed(("run",), (self.script, *self.args)),
         )
 
-    def _ranks_and_env(self, on: Acting) -> tuple[int | None, int | None, dict[str, str]]:
+    def _ranks_and_env(
+        self, say: Callable[[str, str], None]
+    ) -> tuple[int | None, int | None, dict[str, str]]:
         """The step goes before its Accelerate config, and both before the settings."""
         from ipexctl.local.settings import configured_env, load, option_defaults
         from ipexctl.play.accelerate_options import ConfigOptions, config_options
@@ -93,7 +96,7 @@ class Run(RunOptions, FleetStep):
         config = ConfigOptions()
         if self.accelerate:
             file, own = Path(self.accelerate).expanduser(), {**env, **self.secret_env}
-            config = config_options(file, own, said, lambda text: on.say("", text))
+            config = config_options(file, own, said, lambda text: say("", text))
         n, ppn = (self.n, self.ppn) if said else (config.n, config.ppn)
         if not n and not ppn:
             usual = option_defaults(load(), "run")

@@ -1,0 +1,139 @@
+"""A run on the hosts, as `ipexctl.api` returns it. Its state is read there each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ipexctl.base.host_outcome import PerHost
+from ipexctl.base.sizes import duration
+from ipexctl.errors import IpexctlError
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.notebook.metrics_table import MetricsTable, ShownText, metrics_table
+from ipexctl.notebook.run_status import RunStatus, cells, table
+from ipexctl.notebook.watch_run import shower, status, watch
+from ipexctl.run.outcome.listed_runs import Run
+
+WIDTH = 100  # columns of texts
+
+
+class RunHandle:
+    """`id` is that of the first attempt; of a run that was started again the last one counts."""
+
+    def __init__(self, target: Target, run_id: str, root: str = ROOT) -> None:
+        self._target, self._root = target, root
+        self.id = run_id
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.status()._repr_html_()
+        except IpexctlError as e:  # what is displayed must not raise
+            return table(f"run {self.id}", [cells([text]) for text in (e.what, e.why, e.hint)])
+
+    def status(self) -> RunStatus:
+        """State, step, steps per second, losses and first cause."""
+        return status(self._target, self.id, self._root)
+
+    @property
+    def state(self) -> str:
+        """running, stopping, restarting, done, failed, stopped or lost."""
+        from ipexctl.machines.fleet import Fleet
+        from ipexctl.run.jobs.ps import NEWEST, find
+
+        with Fleet(self._target, self._root) as fleet:
+            return find(fleet, self.id, newest=NEWEST).state.value
+
+    @property
+    def metrics(self) -> MetricsTable:
+        """Steps, losses and rates of all ranks, from their output."""
+        from ipexctl.run.jobs.metrics import metrics
+
+        return metrics_table(metrics(self._target, self.id, root=self._root).points)
+
+    def logs(self, rank: int | None = None, lines: int | None = None) -> ShownText:
+        """What the ranks have printed, or one rank; `lines`: only the last ones of each rank."""
+        from ipexctl.run.command.logs_text import place
+        from ipexctl.run.jobs.logs import Wanted, logs
+        from ipexctl.run.output.rank_lines import without_colour
+
+        said: list[str] = []
+
+        def show(run: Run, host: str, number: int, texts: Sequence[str]) -> None:
+            before = f"{place(run, host, number)} | " if rank is None else ""
+            said.extend(before + without_colour(text) for text in texts)
+
+        wanted = Wanted(self.id, () if rank is None else (rank,), lines)
+        read = logs(self._target, wanted, show, self._root)
+        return ShownText("\n".join([*said, *_not_read(read)]))
+
+    def why(self) -> ShownText:
+        """Which rank the run waits for, and what its steps wait for. `.document` has the fields."""
+        from ipexctl.run.command.why_text import why_document, why_lines
+        from ipexctl.run.jobs.why import why
+
+        found = why(self._target, self.id, self._root)
+        text = ShownText("\n".join(why_lines(found, WIDTH)))
+        text.document = why_document(found)
+        return text
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, when it has ended. Raises RunContinues after `timeout` seconds."""
+        from ipexctl.run.jobs.ps import wait
+
+        done = wait(self._target, self.id, self._root, timeout)
+        if not done.run.over:
+            raise RunContinues(
+                f"{self.id} is {done.run.state.value} after {duration(timeout or 0)}",
+                hint="run.watch() shows it, run.stop() stops it",
+                slug="run-continues",
+            )
+        return done.exit_code
+
+    def stop(self, seconds: float = 10) -> str:
+        """Its state, after Ctrl-C to its ranks and `seconds` for them to end."""
+        from ipexctl.run.jobs.ps import stop
+
+        return stop(self._target, self.id, seconds, self._root).run.state.value
+
+    def watch(self, every: float = 2.0) -> None:
+        """Show the run until it ends. Ctrl-C ends this, and the run continues."""
+        try:
+            watch(self._target, self.id, self._root, shower(), every)
+        except KeyboardInterrupt:
+            print(f"{self.id} continues: watch() shows it again, stop() stops it")
+
+    def report(self, path: str | Path | None = None) -> Any:
+        """Write the report of the run, an HTML file."""
+        from ipexctl.report.report import write_report  # type: ignore[import-not-found]
+
+        return write_report(self.id, target=self._target, root=self._root, path=path)
+
+
+class RunContinues(IpexctlError):
+    """`wait` has reached its timeout."""
+
+
+class RunList(list[RunHandle]):
+    """Newest first. The table shows what was read when the list was made."""
+
+    def __init__(self, target: Target, runs: tuple[Run, ...], root: str) -> None:
+        super().__init__(RunHandle(target, run.id, root) for run in runs)
+        self._runs = runs
+
+    def _repr_html_(self) -> str:
+        head = cells(["run", "name", "state", "ranks", "hosts", "first cause"], "th")
+        rows = [
+            cells((r.id, a.name, r.state.value, str(a.ranks), fold(a.hosts), r.cause))
+            for r in self._runs
+            for a in (r.about,)
+        ]
+        return table(f"{len(rows)} run{'s' * (len(rows) != 1)}", [head, *rows])
+
+
+def _not_read(read: PerHost) -> list[str]:
+    return [f"{recap.host}: not read: {recap.detail}" for recap in read.recaps]

@@ -1,0 +1,113 @@
+"""What is shown of a run at one moment: a table in Jupyter, a line elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import isfinite
+
+from ipexctl.base.sizes import duration
+from ipexctl.errors import printable
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.output.training_state import Progress
+
+WIDTH, HEIGHT, MOST = 240, 36, 120  # of the curve: pixels, and points
+_LEFT = 'style="text-align:left"'
+
+
+@dataclass(frozen=True, eq=False)
+class RunStatus:
+    """`losses`: of the first rank, in the order of its lines."""
+
+    run: Run
+    seconds: float
+    progress: Progress = Progress()
+    losses: tuple[float, ...] = ()
+
+    @property
+    def state(self) -> str:
+        return self.run.state.value
+
+    @property
+    def cause(self) -> str:
+        """The first cause of a failure; "" if nothing has failed."""
+        return self.run.cause
+
+    @property
+    def rate(self) -> float | None:
+        """Steps per second."""
+        return self.progress.rate
+
+    def __repr__(self) -> str:
+        """One line."""
+        said = {name: text for name, text in self._rows() if text}
+        said.pop("command", None)
+        first = f"{self.run.id}: {said.pop('state')}"
+        return ", ".join([first, *(f"{name} {text}" for name, text in said.items())])
+
+    def _repr_html_(self) -> str:
+        title = self.run.id + (f" ({self.run.about.name})" if self.run.about.name else "")
+        rows = [_row(name, escape(text)) for name, text in self._rows() if text]
+        if len(drawn := thinned(self.losses)) > 1:
+            rows.append(_row("loss curve", sparkline(drawn)))
+        return table(f"run {title}", rows)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        run, at = self.run, self.progress
+        ranks = f"{run.about.ranks} rank{'s' * (run.about.ranks != 1)}"
+        where = f"{ranks} on {fold(run.about.hosts)}, {duration(self.seconds)}"
+        yield "state", f"{self.state}, {where}"
+        yield "command", printable(run.about.command)
+        total = f" of {at.total}" if at.total else ""
+        yield "step", "" if at.step is None else f"{at.step}{total}"
+        yield "steps/s", "" if at.rate is None else f"{at.rate:.3g}"
+        yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._ends()))
+        yield "first cause", printable(run.cause)
+        yield "last line", printable(run.last) if run.cause else ""
+
+    def _ends(self) -> Sequence[float]:
+        return (self.losses[0], self.losses[-1]) if self.losses else ()
+
+
+def table(title: str, rows: Sequence[str]) -> str:
+    """`rows` are HTML, the title is text."""
+    head = f"<caption {_LEFT}><b>{escape(title)}</b></caption>"
+    return f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
+
+
+def _row(name: str, html: str) -> str:
+    return f'<tr><th scope="row" {_LEFT}>{name}</th><td {_LEFT}>{html}</td></tr>'
+
+
+def cells(texts: Sequence[str], tag: str = "td") -> str:
+    return (
+        f"<tr>{''.join(f'<{tag} {_LEFT}>{escape(printable(text))}</{tag}>' for text in texts)}</tr>"
+    )
+
+
+def thinned(values: Sequence[float], most: int = MOST) -> list[float]:
+    """At most so many values: the mean of each of as many pieces; nan and inf are left out."""
+    good = [value for value in values if isfinite(value)]
+    if len(good) <= most:
+        return good
+    ends = [len(good) * i // most for i in range(most + 1)]
+    pieces = (good[a:b] for a, b in zip(ends, ends[1:], strict=False))
+    return [sum(piece) / len(piece) for piece in pieces]
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A curve as SVG, in the colour of the text around it. At least two values."""
+    low, high = min(values), max(values)
+    wide, span = (WIDTH - 4) / (len(values) - 1), high - low or 1.0
+    points = (
+        f"{2 + i * wide:.1f},{HEIGHT - 2 - (value - low) / span * (HEIGHT - 4):.1f}"
+        for i, value in enumerate(values)
+    )
+    label = f"from {values[0]:.4g} to {values[-1]:.4g}, lowest {low:.4g}"
+    return (
+        f'<svg role="img" aria-label="loss {label}" width="{WIDTH}" height="{HEIGHT}" '
+        f'viewBox="0 0 {WIDTH} {HEIGHT}"><polyline fill="none" stroke="currentColor" '
+        f'stroke-width="1.5" points="{" ".join(points)}"/></svg>'
+    )

@@ -1,0 +1,1 @@
+"""JSON Schemas of ipexctl.toml and plays, for editors. tools/gen_docs.py writes them."""

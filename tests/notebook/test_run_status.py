@@ -1,0 +1,121 @@
+"""What Jupyter and a terminal show of a run: values in, text out."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+from math import inf, nan
+
+import pytest
+
+from ipexctl.api import RunHandle
+from ipexctl.errors import InputError, IpexctlError
+from ipexctl.machines.target import Target
+from ipexctl.notebook.loss_curve import LossCurve
+from ipexctl.notebook.metrics_table import MetricsTable, ShownText, metrics_table
+from ipexctl.notebook.run_handle import RunList
+from ipexctl.notebook.run_status import MOST, RunStatus, sparkline, thinned
+from ipexctl.notebook.watch_run import in_jupyter
+from ipexctl.run.jobs.metrics import RankPoint
+from ipexctl.run.outcome.listed_runs import About, Run, State
+from ipexctl.run.outcome.verdict import Verdict
+from ipexctl.run.output.metric_lines import Point
+from ipexctl.run.output.training_state import Progress
+from ipexctl.shipped_tables import metric_formats
+
+HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07"
+ABOUT = About(name="bert", hosts=("node01", "node02"), ranks=2, command=f"train.py '{HOSTILE}'")
+
+
+def a_run(state: State = State.FAILED, cause: str = HOSTILE) -> Run:
+    verdict = Verdict(1, "rank-failed", cause)
+    return Run("20260101-000000-abcdef", ABOUT, state, 1.0, 12.0, 2, 0, verdict, HOSTILE, (), None)
+
+
+def texts_of(html: str) -> tuple[set[str], list[str]]:
+    """Its tags, and its texts."""
+    tags, texts = set[str](), list[str]()
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: tags.add(tag)  # type: ignore[method-assign]
+    parser.handle_data = texts.append  # type: ignore[method-assign]
+    parser.feed(html)
+    return tags, texts
+
+
+def test_what_hosts_said_stays_text() -> None:
+    status = RunStatus(a_run(), 12.0, Progress(step=3, total=9, rate=4.2), (2.0, 1.0, 0.5))
+    runs = RunList(Target(), (a_run(),), "~/.ipexctl")
+    for shown in (status._repr_html_(), runs._repr_html_()):
+        tags, texts = texts_of(shown)
+        assert tags <= {"table", "caption", "b", "tbody", "tr", "th", "td", "svg", "polyline"}
+        assert "<script>alert(1)</script>]0;x" in texts
+        assert "\x1b" not in shown
+    assert "\x1b" not in repr(status)
+
+
+def test_a_status_has_what_matters_first() -> None:
+    status = RunStatus(a_run(), 12.0, Progress(step=3, total=9, rate=4.2), (2.0, nan, 0.5))
+    _, texts = texts_of(status._repr_html_())
+    assert texts[:3] == [
+        f"run {status.run.id} (bert)",
+        "state",
+        "failed, 2 ranks on node[01-02], 12 s",
+    ]
+    assert texts[texts.index("steps/s") + 1] == "4.2"
+    assert texts[texts.index("loss") + 1] == "2 -> 0.5"
+    assert (status.state, status.cause, status.rate) == ("failed", HOSTILE, 4.2)
+    bare = RunStatus(a_run(State.RUNNING, ""), 3.0)
+    assert repr(bare) == f"{bare.run.id}: running, 2 ranks on node[01-02], 3 s"
+
+
+@pytest.mark.parametrize("count", [2, MOST, MOST + 1, 10_000])
+def test_a_curve_has_few_points_however_long_the_run(count: int) -> None:
+    values = thinned([nan, inf, *(float(i) for i in range(count))])
+    assert len(values) == min(count, MOST) and values == sorted(values)
+    assert len(sparkline(values)) < 3000
+    assert "nan" not in sparkline([1.0, 1.0]) and "34.0" in sparkline([1.0, 1.0])
+
+
+def test_losses_and_the_rate_are_those_of_the_lines() -> None:
+    curve = LossCurve(metric_formats())
+    for step in range(1, 11):
+        curve.lines([f"step {step}/20 loss {1 / step:.3f}", "nothing"], float(step))
+    progress = curve.progress(10.0)
+    assert (progress.step, progress.total, progress.rate) == (10, 20, 1.0)
+    assert curve.losses == pytest.approx([round(1 / step, 3) for step in range(1, 11)])
+
+
+def test_metrics_are_rows_and_a_table() -> None:
+    points = [RankPoint("node01", 0, i, Point(step=i, loss=1 / i), 60.0 * i) for i in range(1, 31)]
+    found = metrics_table(points)
+    at = datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc)
+    assert found[0] == {"rank": 0, "host": "node01", "line": 1, "time": at, "step": 1, "loss": 1.0}
+    _, texts = texts_of(found._repr_html_())
+    assert texts[0] == "30 lines, the last 20" and texts[-1] == "0.0333333"
+    assert repr(MetricsTable()).startswith("<0 lines")
+
+
+def test_pandas_is_asked_for_only_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(IpexctlError) as caught:
+        MetricsTable().to_pandas()
+    assert caught.value.slug == "pandas-missing"
+
+
+def test_texts_are_displayed_without_quotes() -> None:
+    assert repr(ShownText("a\nb")) == "a\nb" == ShownText("a\nb")
+
+
+def test_an_error_is_shown_with_its_reason_and_the_next_step() -> None:
+    error = InputError("no run", why="none\nat all", hint="ipexctl ps")
+    assert error._render_traceback_() == [
+        "InputError: no run", "  why: none", "  why: at all", "  try: ipexctl ps",
+    ]  # fmt: skip
+
+
+def test_a_run_that_cannot_be_read_is_still_displayed(tmp_path) -> None:
+    run = RunHandle(Target(hostfile=tmp_path / "nosuch"), "20260101-000000-abcdef")
+    _, texts = texts_of(run._repr_html_())
+    assert texts[0] == "run 20260101-000000-abcdef" and "nosuch" in texts[1]
+    assert not in_jupyter()
