@@ -27,10 +27,12 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class PullPlan:
-    """`lacking`: bytes that this machine does not have yet; sizes are those that are known."""
+    """`lacking`: bytes that this machine does not have yet; sizes are those that are known.
+    `repository`: its name on the hub, "" for an address."""
 
     name: str
     source: str
+    repository: str
     files: int
     bytes: int
     lacking: int
@@ -102,7 +104,9 @@ def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> P
     size = sum(max(f.size, 0) for f in {f.local: f for f in found.files}.values())
     lacking = found.fetch.lacking(found.files)
     folder = str(found.fetch.folder)
-    plan = PullPlan(name, found.source, len(found.files), size, lacking, folder, hosts)
+    repository = found.repository.name if found.repository else ""
+    count = len(found.files)
+    plan = PullPlan(name, found.source, repository, count, size, lacking, folder, hosts)
     if asked.agreed is None or not asked.agreed(plan):
         return Pulled(plan, declined=asked.agreed is not None)
     contents = found.fetch.all(found.files)

@@ -37,7 +37,8 @@ def agreed(pause: Callable[[], None], *, yes: bool) -> Callable[[PullPlan], bool
 def show_pulled(pulled: Pulled, run: str) -> None:
     """`run`: with the options by which the hosts were named."""
     if pulled.pushed:
-        show_pushed(pulled.pushed, run)
+        name = pulled.plan.repository
+        show_pushed(pulled.pushed, run, name and f"it loads {name!r} without the hub")
     elif pulled.declined:
         print(DECLINED)
     else:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +47,7 @@ class Hub:
     wrong: Counter[str] = field(default_factory=Counter)  # so often it sends other bytes
     cut: dict[str, int] = field(default_factory=dict)  # once, the connection ends after these
     elsewhere: str = ""  # large files are at this address
+    rate: float = 0  # bytes per second of one answer; 0: no limit
 
     def add(self, kind: str, name: str, **options: bool) -> Repo:
         return self.repos.setdefault((kind, name), Repo({}, **options))
@@ -69,7 +71,7 @@ def served(hub: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
         pass
 
     Handler.hub = hub
-    server = ThreadingHTTPServer((address, 0), Handler)
+    server = _Server((address, 0), Handler)
     hub.url = f"http://{address}:{server.server_port}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -77,6 +79,11 @@ def served(hub: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        pass  # a client that went away
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -156,11 +163,14 @@ class _Handler(BaseHTTPRequestHandler):
             return
         wrong = self.hub.wrong[name] > 0
         self.hub.wrong[name] -= wrong
-        end = self.hub.cut.pop(name, size)
+        end, began = self.hub.cut.pop(name, size), time.monotonic()
         for at in range(begin, end, 1 << 20):
             data = _part(file, at, min(1 << 20, end - at))
             self.wfile.write(bytes(len(data)) if wrong else data)
             self.hub.sent[name] += len(data)
+            if self.hub.rate:
+                due = began + (at + len(data) - begin) / self.hub.rate
+                time.sleep(max(0.0, due - time.monotonic()))
         if end < size:
             self.close_connection = True
 
