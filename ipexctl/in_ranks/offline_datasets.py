@@ -27,7 +27,7 @@ def look_in_cache(module):
 
 def cached(name, revision):
     """The folder with the files of the repository, None if the cache does not have it."""
-    if not isinstance(name, str) or name.count("/") != 1 or os.path.exists(name):
+    if not isinstance(name, str) or name.count("/") > 1 or os.path.exists(name):
         return None
     from huggingface_hub import constants  # type: ignore
 
