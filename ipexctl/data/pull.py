@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ipexctl.base.host_outcome import HostRecap, PerHost
-from ipexctl.blobs.blob_carriers import Moved
 from ipexctl.data.data import Pushed, push_bundle
 from ipexctl.data.file_fetch import FileFetch
 from ipexctl.data.hub_client import HubClient

@@ -29,7 +29,7 @@ def cached(name, revision):
     """The folder with the files of the repository, None if the cache does not have it."""
     if not isinstance(name, str) or name.count("/") > 1 or os.path.exists(name):
         return None
-    from huggingface_hub import constants  # type: ignore
+    from huggingface_hub import constants
 
     top = os.path.join(constants.HF_HUB_CACHE, "datasets--" + name.replace("/", "--"))
     try:

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from email.message import Message
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
@@ -163,7 +164,7 @@ def _pause(e: urllib.error.HTTPError) -> float | None:
     return asked_pause(e.headers) if e.headers else None
 
 
-def asked_pause(headers: Mapping[str, str]) -> float | None:
+def asked_pause(headers: Mapping[str, str] | Message) -> float | None:
     """Seconds that the server asks for; dates are not worth a parser here."""
     said = headers.get("Retry-After", "")
     if re.fullmatch(r"[0-9]{1,9}", said):

@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(404 if self._is_known() else 401, "RepoNotFound")
         siblings = [{"rfilename": n, **self._known(f)} for n, f in repo.files.items()]
         body = {"_id": "0", "id": name, "modelId": name, "sha": repo.commit, "siblings": siblings}
-        self._answer(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return self._answer(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     def _known(self, file: bytes | Path) -> dict[str, object]:
         if isinstance(file, bytes):
@@ -146,9 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(302, b"", headers)
         return self._send(name, file, headers)
 
-    def _send(
-        self, name: str, file: bytes | Path, headers: dict[str, str] | None = None
-    ) -> None:
+    def _send(self, name: str, file: bytes | Path, headers: dict[str, str] | None = None) -> None:
         size = len(file) if isinstance(file, bytes) else os.path.getsize(file)
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         begin = int(asked[1]) if asked else 0
