@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ipexctl.data.file_fetch import AGAIN, CHUNK, OnBytes, PullFailed
 from ipexctl.data.hub_client import HEADERS
@@ -83,7 +83,7 @@ class UrlClient:
             raise self._failed(e) from None
         size = headers.get("Content-Length", "")
         mark = headers.get("ETag") or headers.get("Last-Modified") or ""
-        file = self.source.file
+        file = posixpath.basename(unquote(self.source.file)) or "data"
         return self._file(file, self.source.url, int(size) if size.isdecimal() else -1, mark)
 
     def _described(self, path: str, info: Any, top: str) -> RemoteFile:

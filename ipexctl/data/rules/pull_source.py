@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from urllib.parse import unquote, urlsplit
 
 from ipexctl.data.rules.dataset_rules import data_name
 from ipexctl.errors import InputError
@@ -16,7 +15,7 @@ _HUB = re.compile(
     r"hf:(?://)?(?:(models|datasets)/)?([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@([\w./-]+))?",
     re.ASCII,
 )
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s]+")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/?\s]+(/[^?\s]*)?(\?\S*)?")
 _SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
 
 
@@ -42,7 +41,8 @@ class UrlSource:
 
     @property
     def file(self) -> str:
-        return posixpath.basename(unquote(urlsplit(self.url).path).rstrip("/")) or "data"
+        found = _URL.fullmatch(self.url)
+        return posixpath.basename(((found and found[1]) or "").rstrip("/")) or "data"
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ def read_source(text: str) -> HubSource | UrlSource:
         return HubSource(found[1] or "", found[2], found[3] or MAIN)
     url, _, fragment = text.partition("#")
     sha = _SHA256.fullmatch(fragment)
-    if _URL.fullmatch(url) and urlsplit(url).netloc and (sha or not fragment):
+    if _URL.fullmatch(url) and (sha or not fragment):
         return UrlSource(url, sha[1] if sha else "")
     raise InputError(
         f"{text!r} is not a source of data",
