@@ -132,7 +132,7 @@ EXAMPLES = {
     ),
     "data pull": (
         "ipexctl data pull hf:distilbert/distilbert-base-uncased",
-        "ipexctl data pull hf:datasets/stanfordnlp/imdb@main --as imdb --include '*.parquet'",
+        "ipexctl data pull hf:datasets/stanfordnlp/imdb --include '*.parquet'",
     ),
     "data ls": ("ipexctl data ls -f hosts",),
     "data rm": (
