@@ -56,7 +56,7 @@ def pull(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="hf:ORG/NAME[@REVISION], hf:datasets/ORG/NAME, or an address."
+            metavar="SOURCE", help="Repository on the hub, hf:ORG/NAME[@REVISION], or an address."
         ),
     ],
     name: Annotated[
