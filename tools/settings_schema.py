@@ -30,7 +30,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_schema(kind: Kind) -> dict[str, Any]:
-    default = {} if kind.default in (None, "", {}) else {"default": kind.default}
+    default = {} if kind.default in (None, "", {}, ()) else {"default": kind.default}
     return {"description": kind.doc, **_json_type(kind), **default}
 
 
@@ -43,6 +43,8 @@ def _json_type(kind: Kind) -> dict[str, Any]:
         names = {"pattern": f"^{NAME}$"}
         values = {"type": ["string", "integer"]}
         return {"type": "object", "propertyNames": names, "additionalProperties": values}
+    if kind.type is tuple:
+        return {"type": "array", "items": {"type": "string"}}
     if kind.type is bool:
         return {"type": "boolean"}
     return {"type": "string", "pattern": r"^[^\x00-\x1f\x7f]+$"}

@@ -222,7 +222,7 @@ class Store:
         while not self.has(blob):
             with part.open("a+b") as out:
                 fcntl.flock(out, fcntl.LOCK_EX)
-                if _is_named(out, part):
+                if is_named(out, part):
                     complete(out)
                     self._settle(blob, part, out)
                     return
@@ -268,7 +268,7 @@ class Store:
         return blob
 
 
-def _is_named(file: BinaryIO, path: Path) -> bool:
+def is_named(file: BinaryIO, path: Path) -> bool:
     """Does the open file still have this path? The previous owner of its lock may have moved it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())

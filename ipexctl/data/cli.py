@@ -14,6 +14,10 @@ data_app = CommandGroup(
     name="data",
     help="Manage datasets and caches that stay on the hosts.",
 )
+NoRelay = Annotated[
+    bool,
+    typer.Option("--no-relay", help="Send to every host from this machine, not from host to host."),
+]
 
 
 @data_app.command()
@@ -29,12 +33,7 @@ def push(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    no_relay: Annotated[
-        bool,
-        typer.Option(
-            "--no-relay", help="Send to every host from this machine, not from host to host."
-        ),
-    ] = False,
+    no_relay: NoRelay = False,
     json: Json = False,
 ) -> None:
     """Copy a folder to every host, for `ipexctl run --data NAME`.
@@ -49,6 +48,56 @@ def push(
     with View(quiet=json) as view:
         pushed = verb(target, folder, name, view.progress(), root, relay=not no_relay)
     end(pushed, pushed_document, lambda p: show_pushed(p, command(target, "run", root)), json=json)
+
+
+@data_app.command()
+@on_hosts(names=False)
+def pull(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="Repository on the hub, hf:ORG/NAME[@REVISION], or an address."
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Dataset name (default: that of the source)."),
+    ] = None,
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    include: Annotated[
+        list[str] | None,
+        typer.Option("--include", metavar="GLOB", help="Fetch only these files (repeatable)."),
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option("--leave-out", metavar="GLOB", help="Skip these files (repeatable)."),
+    ] = None,
+    no_relay: NoRelay = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what would be fetched; fetch nothing.")
+    ] = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Fetch a model or dataset once, and copy it to every host.
+
+    From the Hugging Face hub, or from an address such as https://... or s3://...
+    """
+    from ipexctl.data.pull import Pull
+    from ipexctl.data.pull import pull as verb
+    from ipexctl.data.pull_text import agreed, pulled_document, show_pulled
+    from ipexctl.install.command.install_text import View
+    from ipexctl.machines.suggested_commands import command
+
+    with View(quiet=json) as view:
+        ask = None if check else agreed(view.pause, yes=yes)
+        asked = Pull(
+            source, name or "", tuple(include or ()), tuple(leave_out or ()), not no_relay, ask
+        )
+        pulled = verb(target, asked, view.progress(), root)
+    end(pulled, pulled_document, lambda p: show_pulled(p, command(target, "run", root)), json=json)
 
 
 @data_app.command()

@@ -101,17 +101,23 @@ def push(
         raise InputError(f"there are no files in {folder}", slug="folder-empty")
     for note in found.notes():
         progress.say(note)
-    moved = Moved()
-    with Fleet(target, root) as fleet:
-        if check:
+    if check:
+        with Fleet(target, root) as fleet:
             recaps = fleet.recaps(fleet.each(lambda h: _would(fleet, h, name, tree)))
-            return _pushed(name, tree, moved, recaps)
-        source = f"{project_of(folder).by}:{folder}"
-        asked = {"name": name, "hub": core.hub_kind(tree), "source": source}
+        return _pushed(name, tree, Moved(), recaps)
+    source = f"{project_of(folder).by}:{folder}"
+    asked = {"name": name, "hub": core.hub_kind(tree), "source": source}
+    return push_bundle(Fleet(target, root), bundle, asked, progress, relay=relay)
+
+
+def push_bundle(
+    fleet: Fleet, bundle: Bundle, asked: Mapping[str, str], progress: Progress, *, relay: bool
+) -> Pushed:
+    """`asked`: {name, hub, source}, as the hosts read it."""
+    with fleet:
         work = _Push(fleet, Transfer(bundle, asked), progress, relay=relay)
         recaps = fleet.recaps(work.to_all())
-        moved = sum(work.moved.values(), moved)
-    return _pushed(name, tree, moved, recaps)
+    return _pushed(asked["name"], bundle.tree, sum(work.moved.values(), Moved()), recaps)
 
 
 def _pushed(name: str, tree: Tree, moved: Moved, recaps: tuple[HostRecap, ...]) -> Pushed:

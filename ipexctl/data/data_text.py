@@ -14,14 +14,15 @@ from ipexctl.terminal.console import print_lines, print_text, stderr_console, st
 from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
 
 
-def show_pushed(pushed: Pushed, run: str = "ipexctl run") -> None:
-    """`run`: with the options by which the hosts were named."""
+def show_pushed(pushed: Pushed, run: str = "ipexctl run", found: str = "") -> None:
+    """`run`: with the options by which the hosts were named. `found`: how scripts find it."""
     print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
+        found = found or f"its path: ${variable(pushed.name)}"
         print_text(
             stdout_console(),
             f"{pushed.name}: {amount(pushed.files, pushed.bytes)}, version {pushed.version}\n"
-            f"next: {run} --data {pushed.name} SCRIPT   # its path: ${variable(pushed.name)}",
+            f"next: {run} --data {pushed.name} SCRIPT   # {found}",
         )
 
 

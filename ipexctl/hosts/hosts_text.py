@@ -36,7 +36,8 @@ def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False)
     """One line each, as it could stand in ipexctl.toml."""
     lines = []
     for key, setting in settings.items():
-        value = setting.value if isinstance(setting.value, int) else repr(setting.value)
+        value = [*setting.value] if isinstance(setting.value, tuple) else setting.value
+        value = value if isinstance(value, int) else repr(value)
         lines.append(f"{key} = {value}" + (f"   # {setting.origin}" if show_origin else ""))
     return (
         "".join(f"{line}\n" for line in lines)

@@ -112,11 +112,14 @@ def checked(key: str, value: Any, origin: str) -> Any:
         return value
     if kind is dict and isinstance(value, dict):
         return _environment(value, origin)
+    if kind is tuple and isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return tuple(value)
     kinds: dict[type, str] = {
         str: f"one of {', '.join(choices)}" if choices else "text in quotes",
         bool: "true or false",
         int: f"a whole number from {about.least}",
         dict: "a table: NAME = 'VALUE'",
+        tuple: "a list: ['NAME', 'NAME']",
     }
     raise InputError(f"{origin}: {key} must be {kinds[kind]}", slug="setting-invalid")
 

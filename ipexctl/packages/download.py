@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from email.message import Message
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
@@ -55,11 +56,12 @@ class TooLarge(Broken):
 
 @dataclass(frozen=True)
 class Download:
-    """`wait` and `timeout` are passed in by tests."""
+    """`longest`: of the pauses that a server may ask for. Tests pass in `wait` and `timeout`."""
 
     open: Callable[..., http.client.HTTPResponse]
     timeout: float = TIMEOUT
     wait: Callable[[float], None] = time.sleep
+    longest: float = LONGEST_PAUSE
 
     def into(
         self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None],
@@ -84,7 +86,7 @@ class Download:
                 vain, flows = 0 if brought else vain + 1, flows or brought
                 if e.final or vain >= (TRIES if flows or not e.stalled else 2):
                     raise
-                self.wait(min(LONGEST_PAUSE, float(vain) if e.pause is None else e.pause))
+                self.wait(min(self.longest, float(vain) if e.pause is None else e.pause))
 
     def _once(
         self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None],
@@ -159,6 +161,13 @@ def _stalled(timeout: float, came: int | None = None) -> Broken:
 
 
 def _pause(e: urllib.error.HTTPError) -> float | None:
-    """What the server asks for; dates are not worth a parser here."""
-    said = e.headers.get("Retry-After", "") if e.headers else ""
-    return float(said) if re.fullmatch(r"[0-9]{1,9}", said) else None
+    return asked_pause(e.headers) if e.headers else None
+
+
+def asked_pause(headers: Mapping[str, str] | Message) -> float | None:
+    """Seconds that the server asks for; dates are not worth a parser here."""
+    said = headers.get("Retry-After", "")
+    if re.fullmatch(r"[0-9]{1,9}", said):
+        return float(said)
+    limit = re.search(r";\s*t\s*=\s*([0-9]{1,9})", headers.get("RateLimit", ""))
+    return float(limit[1]) if limit else None

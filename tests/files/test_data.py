@@ -88,9 +88,6 @@ def test_what_ranks_get() -> None:
         ("HF_HUB_OFFLINE", "1"),
     ]
     assert "--data mnist" in found[0][2] and "a" * 16 in found[0][2]
-    with pytest.raises(InputError) as refused:
-        core.variables([held("a", hub="cache"), held("b", hub="home")])
-    assert refused.value.slug == "hub-caches-conflict"
 
 
 def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:

@@ -115,12 +115,12 @@ def test_every_line_of_a_public_thread_gets_its_entry() -> None:
          "ipexctl data push ~/.cache/huggingface/hub --as models"),
         ("huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the"
          " disk cache and outgoing traffic has been disabled.", "hub-unreachable",
-         "--data models"),
+         "--data NAME"),
         ("huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://hub.example/api:"
-         " offline mode is enabled.", "hub-unreachable", "--data models"),
+         " offline mode is enabled.", "hub-unreachable", "--data NAME"),
         ("requests.exceptions.ConnectionError: (MaxRetryError(\"HTTPSConnectionPool(host="
          "'hub.example', port=443): Max retries exceeded with url: /api/models/a/b/revision/main",
-         "hub-unreachable", "--data models"),
+         "hub-unreachable", "--data NAME"),
         ("httpx.ConnectError: [Errno -2] Name or service not known", "download-failed",
          "ipexctl data push"),
         # what a rank is not given

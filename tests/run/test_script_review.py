@@ -402,7 +402,8 @@ def test_names_of_a_hub_need_a_way_out_or_a_cache() -> None:
     ]  # fmt: skip
     fact, _, use = notes[0].partition("; use ")
     assert " node02 " in fact
-    assert "push ~/.cache/huggingface/hub --as hub`" in use and "--data hub" in use
+    assert "data pull hf:models/gpt2`" in use and "--data gpt2" in use
+    assert "hf:models/org/m`" in notes[3] and "--data m" in notes[3]
     assert review(LOADS, "--model", "gpt2") == []
     for name in ("HF_HOME", "HF_HUB_OFFLINE", "https_proxy"):
         assert review(LOADS, "--model", "gpt2", hosts=ALONE, variables=[name]) == []

@@ -130,6 +130,10 @@ EXAMPLES = {
         "ipexctl data push data/imagenet",
         "ipexctl data push ~/.cache/huggingface --as hub",
     ),
+    "data pull": (
+        "ipexctl data pull hf:distilbert/distilbert-base-uncased",
+        "ipexctl data pull hf:datasets/stanfordnlp/imdb --include '*.parquet'",
+    ),
     "data ls": ("ipexctl data ls -f hosts",),
     "data rm": (
         "ipexctl data rm imagenet --check",

@@ -105,7 +105,10 @@ def read_held(said: Any) -> Held:
         raise ValueError("a version")
     if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         raise ValueError("a path")
-    if not isinstance(hub, str) or hub not in ("", path, posixpath.dirname(path)):
+    room = posixpath.dirname(path)
+    joined = posixpath.dirname(posixpath.dirname(room)) + "/.hubs/"
+    own = ("", path, room)
+    if not isinstance(hub, str) or not (hub in own or _VERSION.fullmatch(hub.removeprefix(joined))):
         raise ValueError("a hub")
     numbers = (said.get(k) for k in ("files", "bytes", "old", "parts"))
     files, size, old, parts = (n if isinstance(n, int) and n >= 0 else 0 for n in numbers)
@@ -145,19 +148,14 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
 def variables(held: Iterable[Held]) -> Variables:
     """The variables for ranks on this host."""
     found: list[tuple[str, str, str]] = []
-    hubs: list[str] = []
+    hubs: dict[str, list[str]] = {}
     for one in held:
         found.append((variable(one.name), one.path, f"--data {one.name}, version {one.version}"))
         if one.hub:
-            hubs.append(one.name)
-            found.append(("HF_HOME", one.hub, f"{one.name} is a hub cache"))
-            found.append(("HF_HUB_OFFLINE", "1", "the hub is not contacted for files in the cache"))
-    if len(hubs) > 1:
-        raise InputError(
-            f"--data {' --data '.join(hubs)}: both are hub caches, and there is one HF_HOME",
-            hint="push both repositories as one folder: ipexctl data push ~/.cache/huggingface/hub",
-            slug="hub-caches-conflict",
-        )
+            hubs.setdefault(one.hub, []).append(one.name)
+    for home, names in hubs.items():
+        found.append(("HF_HOME", home, f"{', '.join(names)}: hub cache"))
+        found.append(("HF_HUB_OFFLINE", "1", "the hub is not contacted for files in the cache"))
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ import os
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
-from ipexctl.remote.data import dataset_build, dataset_versions
+from ipexctl.remote.data import dataset_build, dataset_versions, joined_hubs
 from ipexctl.remote.project import synced_folders
 
 SHORT = dataset_build.SHORT
@@ -120,7 +120,8 @@ def op_list(call, h):
 
 
 def op_use(call, h):
-    """{root, names} -> {data: [...]}: what of it is here, held until this agent ends."""
+    """{root, names} -> {data: [...]}: what of it is here, held until this agent ends. Several hub
+    caches are joined."""
     root = root_folder.checked(h["root"])
     found = []
     for name in h["names"]:
@@ -129,6 +130,11 @@ def op_use(call, h):
         if version:
             held_locks.append(lock)
             found.append(dataset_versions.version_summary(top, version))
+    hubs = [one for one in found if one["hub"]]
+    if len(hubs) > 1:
+        home = joined_hubs.join(root, [one["hub"] for one in hubs])
+        for one in hubs:
+            one["hub"] = home
     return {"data": found}
 
 
@@ -152,4 +158,5 @@ def op_remove(call, h):
             pushed = sum(name.startswith(".") for name in busy)
             return dict(nothing, used=len(busy) - pushed, pushed=pushed)
         dataset_versions.remove_folder(top)
+        joined_hubs.remove_broken(root)
     return dict(nothing, removed=size)

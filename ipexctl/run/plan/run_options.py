@@ -176,9 +176,10 @@ class RunOptions:
     )
     data: tuple[str, ...] = files_option(
         "--data NAME",
-        "Dataset to use, from `ipexctl data push`.",
+        "Dataset to use, from `ipexctl data push` or `pull`.",
         (),
         in_plays="Datasets on the hosts, as pushed by a data step.",
+        in_settings=True,
     )
     name: str = run_option(
         "--name NAME", "Name of the run, for ps, logs, stop, wait and rm.", "", in_plays=True

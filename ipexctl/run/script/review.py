@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ipexctl.base import quoting
+from ipexctl.data.rules.dataset_rules import data_name
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.migrate.code.rules import Rules
 from ipexctl.quick_dataclass import dataclass
@@ -273,11 +274,12 @@ class Review:
                 if not self.files.holds(name):
                     yield self._stays(place, name, kind, here)
             elif alone and not planned and _HUB_ID.fullmatch(name):
+                source = f"hf:{kind}s/{name}"
                 yield Note(
                     place,
                     f"{kind} {name} is not sent, and {fold(alone)} has no default route to "
                     "download it",
-                    "`ipexctl data push ~/.cache/huggingface/hub --as hub` and run with --data hub",
+                    f"`ipexctl data pull {source}` and run with --data {data_name(name)}",
                 )
 
     def _stays(self, place: str, name: str, kind: str, here: LocalPath) -> Note:

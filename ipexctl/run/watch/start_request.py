@@ -66,6 +66,8 @@ class Orders:
         names = [] if options.compress == OFF else [MODULE]
         names += ["step_meter"] if options.trial else []
         names += ["ddp_bucket"] if options.trial or BUCKET in options.env else []
+        offline = any("HF_HUB_OFFLINE" in dict(host.rank_env) for host in self.plan.hosts)
+        names += ["offline_datasets"] if offline else []
         if options.no_inspect and not names:
             return {}
         site = rank_module("rank_site")

@@ -1,0 +1,196 @@
+"""Files of one source, fetched into a folder of this machine: each once, verified, resumed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import BinaryIO
+
+from ipexctl.base.sizes import human
+from ipexctl.blobs.blob_store import is_named
+from ipexctl.data.rules.pulled_tree import Content, RemoteFile
+from ipexctl.errors import IpexctlError, NotHere, reason_of
+from ipexctl.install.progress import FETCHING, Progress, Step
+from ipexctl.local.file_hashes import Hashes, stamp
+from ipexctl.quick_dataclass import dataclass
+
+CHUNK = 1 << 20
+AT_ONCE = 4
+TRIES = 2  # of a file whose content is wrong
+PART = ".ipexctl-part"
+AGAIN = "run the same command again: files that are already here are not fetched again"
+
+OnBytes = Callable[[int], None]
+Bring = Callable[[BinaryIO, RemoteFile, OnBytes], None]  # appends what a part lacks
+
+
+class PullFailed(IpexctlError):
+    """A source did not give a file that it names."""
+
+    slug = "pull-failed"
+
+
+@dataclass
+class FileFetch:
+    """`bring` raises PullFailed. `fetched`: bytes that came over the network."""
+
+    folder: Path
+    bring: Bring
+    progress: Progress
+    hashes: Hashes
+    fetched: int = 0
+    _done: int = 0
+    _total: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def all(self, files: Sequence[RemoteFile]) -> dict[str, Content]:
+        """Afterwards all of them are in the folder. After one failure no other is begun."""
+        each = list({f.local: f for f in files}.values())
+        self._total = sum(max(f.size, 0) for f in each)
+        self._need_space(each)
+        todo: queue.SimpleQueue[RemoteFile] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[tuple[str, Content | BaseException]] = queue.SimpleQueue()
+        for file in each:
+            todo.put(file)
+
+        def work() -> None:
+            with suppress(queue.Empty):
+                while not self._over.is_set():
+                    file = todo.get_nowait()
+                    try:
+                        ended.put((file.local, self._one(file)))
+                    except BaseException as e:  # raised again by who waits for it
+                        ended.put((file.local, e))
+
+        for _ in range(min(AT_ONCE, len(each))):
+            # daemons: who presses Ctrl-C does not wait for a server that says nothing
+            threading.Thread(target=work, daemon=True).start()
+        found: dict[str, Content] = {}
+        try:
+            for _ in each:
+                local, outcome = ended.get()
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                found[local] = outcome
+        finally:
+            self._over.set()
+            self.hashes.save()
+        return found
+
+    def lacking(self, files: Sequence[RemoteFile]) -> int:
+        """Bytes that are not here yet, as far as sizes are known."""
+        paths = {self.folder / f.local: f.size for f in files}
+        return sum(max(size - _size(path), 0) for path, size in paths.items())
+
+    def _need_space(self, files: Sequence[RemoteFile]) -> None:
+        lacking = self.lacking(files)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            stats = os.statvfs(self.folder)
+        except OSError as e:
+            raise self._cannot_save(e) from None
+        if (free := stats.f_bavail * stats.f_frsize) < lacking:
+            raise NotHere(
+                f"this machine has no space for {human(lacking)} in {self.folder}",
+                why=f"{human(free)} are free",
+                hint="free some space; or set HF_HUB_CACHE or XDG_CACHE_HOME to another disk",
+                slug="no-space-here",
+            )
+
+    def _one(self, file: RemoteFile) -> Content:
+        path = self.folder / file.local
+        try:
+            if path.exists():
+                if found := self._read(file, path):
+                    self._count(found.size, 0)
+                    return found
+                path.unlink()  # it was damaged here
+            for _ in range(TRIES):
+                if found := self._fetch(file, path):
+                    return found
+        except OSError as e:
+            raise self._cannot_save(e) from None
+        raise PullFailed(
+            f"{file.path} is not the file that its source describes",
+            why=f"its hash is not {file.content}, in {TRIES} attempts; what came was discarded",
+            hint="run the same command again later",
+            slug="pull-damaged",
+        )
+
+    def _fetch(self, file: RemoteFile, path: Path) -> Content | None:
+        """None: what came is not the file. Another process that fetches it is waited for."""
+        part = path.with_name(path.name + PART)
+        with part.open("a+b") as out:
+            fcntl.flock(out, fcntl.LOCK_EX)
+            if path.exists():
+                return self._read(file, path)
+            if not is_named(out, part):  # discarded by the process that had it
+                return None
+            self._count(out.seek(0, os.SEEK_END), 0)
+            self.bring(out, file, lambda n: self._count(n, n))
+            out.flush()
+            os.fsync(out.fileno())
+            if not (sha := right_hash(file, out)):
+                self._count(-out.tell(), 0)
+                part.unlink(missing_ok=True)
+                return None
+            part.replace(path)
+        mark = stamp(path.stat())
+        self.hashes.add(file.local, mark, sha)
+        return Content(sha, mark[0])
+
+    def _read(self, file: RemoteFile, path: Path) -> Content | None:
+        """None: it is not the file."""
+        mark = stamp(path.stat())
+        sha = self.hashes.known(file.local, mark)
+        if not sha:
+            with path.open("rb") as opened:
+                sha = right_hash(file, opened)
+            if not sha:
+                return None
+            self.hashes.add(file.local, mark, sha)
+        return Content(sha, mark[0])
+
+    def _count(self, done: int, fetched: int) -> None:
+        with self._lock:
+            self._done += done
+            self.fetched += fetched
+            self.progress.step(Step("", FETCHING, self._done, self._total))
+        if self._over.is_set():
+            raise PullFailed("another file could not be fetched")
+
+    def _cannot_save(self, e: OSError) -> NotHere:
+        return NotHere(
+            f"cannot save files in {self.folder}",
+            why=reason_of(e),
+            hint="free some space; or set HF_HUB_CACHE or XDG_CACHE_HOME to another disk",
+            slug="cannot-save",
+        )
+
+
+def right_hash(file: RemoteFile, opened: BinaryIO) -> str:
+    """The sha256 of the file, "" if its size or content is not the one that is expected."""
+    size = opened.seek(0, os.SEEK_END)
+    opened.seek(0)
+    sha256, git = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size)
+    while chunk := opened.read(CHUNK):
+        sha256.update(chunk)
+        if len(file.content) == 40:
+            git.update(chunk)
+    right = file.content in ("", git.hexdigest(), sha256.hexdigest())
+    return sha256.hexdigest() if right and file.size in (-1, size) else ""
+
+
+def _size(path: Path) -> int:
+    for one in (path, path.with_name(path.name + PART)):
+        with suppress(OSError):
+            return one.stat().st_size
+    return 0

@@ -1,0 +1,162 @@
+"""Repositories of the Hugging Face hub: which files they have, and their bytes.
+
+The library huggingface_hub is asked for the list, the token and the place of the cache. The bytes
+come by our own download: it resumes a file where it stopped, and passes the token to no other site.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ipexctl.base.sizes import duration
+from ipexctl.data.file_fetch import AGAIN, OnBytes, PullFailed
+from ipexctl.data.rules.pull_source import DATASETS, MODELS, HubSource
+from ipexctl.data.rules.pulled_tree import RemoteFile, Repository, checked_repository
+from ipexctl.errors import InputError, NotHere
+from ipexctl.install.progress import Progress, Step
+from ipexctl.local.environment import environment
+from ipexctl.packages.download import Broken, Download, asked_pause
+from ipexctl.packages.http_opener import Opener
+from ipexctl.packages.indexes import Indexes
+from ipexctl.quick_dataclass import dataclass
+
+HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
+TRIES = 4  # of a request that is refused because there were too many
+LONGEST = 330.0  # seconds of a pause that the hub asks for; its windows last 5 minutes
+UNSAID = 60.0  # where it asks for none
+LOGIN = "accept its terms on {url} if it has any; then: hf auth login   # or export HF_TOKEN"
+
+
+@dataclass
+class HubClient:
+    """`wait` is passed in by tests."""
+
+    progress: Progress
+    wait: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        try:
+            import huggingface_hub
+        except ImportError:
+            raise NotHere(
+                "hf: sources need the Python package huggingface_hub",
+                hint="pip install 'ipexctl[hub]'   # into the environment of ipexctl",
+                slug="hub-library-missing",
+            ) from None
+        self._library: Any = huggingface_hub
+        environ = environment()
+        endpoint = environ.get("HF_ENDPOINT") or huggingface_hub.constants.ENDPOINT
+        self._endpoint = endpoint.rstrip("/")
+        # a login of .netrc for this site would replace the token
+        self._opener = Opener(Indexes(), {**environ, "NETRC": os.devnull})
+        self._token = huggingface_hub.get_token() or ""
+
+    @property
+    def cache(self) -> Path:
+        return Path(environment().get("HF_HUB_CACHE") or self._library.constants.HF_HUB_CACHE)
+
+    def look(self, source: HubSource) -> Repository:
+        """Raises InputError or PullFailed."""
+        kinds = [source.kind] if source.kind else [MODELS, DATASETS]
+        found = [one for kind in kinds if (one := self._look(source, kind))]
+        if not found:
+            where = self._page(source.kind or MODELS, source.repository)
+            raise InputError(
+                f"the hub has no {source.repository} at {source.revision}, or does not show it",
+                why="private repositories are shown only to users with access",
+                hint=f"compare it with {where}; hf auth login   # if it is private",
+                slug="repository-not-found",
+            )
+        if len(found) > 1:
+            raise InputError(
+                f"{source.repository} is a model and a dataset",
+                hint=f"ipexctl data pull hf:models/{source.repository}   # or hf:datasets/...",
+                slug="repository-ambiguous",
+            )
+        return checked_repository(found[0])
+
+    def bring(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
+        download = Download(self._open, wait=self._pause, longest=LONGEST)
+        try:
+            download.into(out, file.url, HEADERS, on_bytes, file.size)
+        except Broken as e:
+            refused = e.status in (401, 403)
+            page = file.url.partition("/resolve/")[0]
+            raise PullFailed(
+                f"the hub {'refused' if refused else 'did not send'} {file.path}",
+                why=str(e),
+                hint=LOGIN.format(url=page) if refused else AGAIN,
+                slug="hub-refused" if refused else "pull-failed",
+            ) from None
+
+    def _open(self, request: Any, timeout: float) -> Any:
+        if self._token and request.full_url.startswith(f"{self._endpoint}/"):
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        return self._opener.open(request, timeout=timeout)
+
+    def _pause(self, seconds: float) -> None:
+        if seconds > 1:
+            self.progress.step(Step("", f"waiting {duration(seconds)}, as the hub asks"))
+        self.wait(seconds)
+
+    def _look(self, source: HubSource, kind: str) -> Repository | None:
+        """None: there is no such repository of this kind."""
+        errors = self._library.errors
+        try:
+            info = self._asked(source, kind)
+        except errors.GatedRepoError:
+            raise self._refused(source, kind) from None
+        except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
+            return None
+        except errors.HfHubHTTPError as e:
+            if e.response.status_code in (401, 403):
+                raise self._refused(source, kind) from None
+            raise _failed(source, f"HTTP {e.response.status_code}") from None
+        except Exception as e:  # which ones, depends on the version of the library
+            raise _failed(source, f"{type(e).__name__}: {e}") from None
+        files = tuple(self._files(info, source, kind))
+        return Repository(kind, source.repository, source.revision, str(info.sha), files)
+
+    def _asked(self, source: HubSource, kind: str) -> Any:
+        api = self._library.HfApi(endpoint=self._endpoint, token=self._token or False)
+        for left in reversed(range(TRIES)):
+            try:
+                return api.repo_info(
+                    source.repository, revision=source.revision, repo_type=kind.rstrip("s"),
+                    files_metadata=True, timeout=30,
+                )  # fmt: skip
+            except self._library.errors.HfHubHTTPError as e:
+                if e.response.status_code != 429 or not left:
+                    raise
+                pause = asked_pause(e.response.headers)
+                self._pause(min(LONGEST, UNSAID if pause is None else pause))
+        raise AssertionError
+
+    def _files(self, info: Any, source: HubSource, kind: str) -> Iterator[RemoteFile]:
+        for one in info.siblings or ():
+            content = str(one.lfs.sha256 if one.lfs else one.blob_id)
+            size = one.lfs.size if one.lfs else one.size
+            url = self._library.hf_hub_url(
+                source.repository, one.rfilename, repo_type=kind.rstrip("s"),
+                revision=info.sha, endpoint=self._endpoint,
+            )  # fmt: skip
+            yield RemoteFile(one.rfilename, url, content, size, content)
+
+    def _refused(self, source: HubSource, kind: str) -> PullFailed:
+        return PullFailed(
+            f"the hub refused access to {source.repository}",
+            why="it is gated or private" + " and no token was found" * (not self._token),
+            hint=LOGIN.format(url=self._page(kind, source.repository)),
+            slug="hub-refused",
+        )
+
+    def _page(self, kind: str, name: str) -> str:
+        return f"{self._endpoint}/{'datasets/' * (kind == DATASETS)}{name}"
+
+
+def _failed(source: HubSource, why: str) -> PullFailed:
+    return PullFailed(f"the hub did not describe {source.repository}", why=why, hint=AGAIN)

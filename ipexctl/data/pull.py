@@ -1,0 +1,165 @@
+"""data pull: from the hub or an address to this machine once, and from here to every host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.data.data import Pushed, push_bundle
+from ipexctl.data.file_fetch import FileFetch
+from ipexctl.data.hub_client import HubClient
+from ipexctl.data.rules import dataset_rules, pulled_tree
+from ipexctl.data.rules.pull_source import HubSource, read_source
+from ipexctl.data.rules.pulled_tree import Contents, RemoteFile, Repository
+from ipexctl.data.url_client import UrlClient
+from ipexctl.errors import InputError
+from ipexctl.install.progress import Progress, Step
+from ipexctl.local.environment import environment
+from ipexctl.local.file_hashes import hashes_of
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.project.files.project_files import File, Tree
+from ipexctl.project.folder_transfer import Bundle
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class PullPlan:
+    """`lacking`: bytes that this machine does not have yet; sizes are those that are known.
+    `repository`: its name on the hub, "" for an address."""
+
+    name: str
+    source: str
+    repository: str
+    files: int
+    bytes: int
+    lacking: int
+    folder: str
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pulled(PerHost):
+    """`pushed` None: it was only shown, or the user said no."""
+
+    plan: PullPlan
+    recaps: tuple[HostRecap, ...] = ()
+    fetched: int = 0
+    pushed: Pushed | None = None
+    declined: bool = False
+
+
+@dataclass(frozen=True)
+class Pull:
+    """`name` "": that of the source. `agreed`: asked with the plan; None: only show it."""
+
+    source: str
+    name: str = ""
+    include: Sequence[str] = ()
+    leave_out: Sequence[str] = ()
+    relay: bool = True
+    agreed: Callable[[PullPlan], bool] | None = None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a source has. `repository` None: it is no repository of the hub."""
+
+    source: str
+    files: tuple[RemoteFile, ...]
+    fetch: FileFetch
+    repository: Repository | None = None
+
+    def tree(self, contents: Contents) -> Tree:
+        if self.repository:
+            return pulled_tree.hub_tree(self.repository, contents)
+        return pulled_tree.plain_tree(self.files, contents)
+
+
+@dataclass(frozen=True)
+class _LocalFiles:
+    """Contents by hash: files of this machine, and small ones that are nowhere."""
+
+    paths: Mapping[str, Path]
+    made: Mapping[str, bytes]
+
+    def path(self, sha256: str) -> Path:
+        return self.paths[sha256]
+
+    def content(self, file: File) -> bytes:
+        made = self.made.get(file.path)
+        return self.paths[file.sha256].read_bytes() if made is None else made
+
+
+def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> Pulled:
+    """Raises InputError, NotHere or PullFailed before anything is sent to the hosts."""
+    source = read_source(asked.source)
+    name = dataset_rules.checked_name(asked.name or source.name)
+    fleet = Fleet(target, root)
+    hosts = tuple(host.name for host in fleet.hosts.hosts)
+    progress.step(Step("", f"looking at {asked.source}"))
+    found = _look(asked, progress)
+    size = sum(max(f.size, 0) for f in {f.local: f for f in found.files}.values())
+    lacking = found.fetch.lacking(found.files)
+    folder = str(found.fetch.folder)
+    repository = found.repository.name if found.repository else ""
+    count = len(found.files)
+    plan = PullPlan(name, found.source, repository, count, size, lacking, folder, hosts)
+    if asked.agreed is None or not asked.agreed(plan):
+        return Pulled(plan, declined=asked.agreed is not None)
+    contents = found.fetch.all(found.files)
+    made: dict[str, bytes] = {}
+    hub = ""
+    if found.repository:
+        _link(found.fetch.folder.parent.parent, found.repository)
+        made, hub = found.repository.refs(), "cache"
+    paths = {one.sha256: found.fetch.folder / local for local, one in contents.items()}
+    bundle = Bundle(found.tree(contents), _LocalFiles(paths, made))
+    asks = {"name": name, "hub": hub, "source": found.source}
+    pushed = push_bundle(fleet, bundle, asks, progress, relay=asked.relay)
+    return Pulled(plan, pushed.recaps, found.fetch.fetched, pushed)
+
+
+def _look(asked: Pull, progress: Progress) -> _Found:
+    source = read_source(asked.source)
+    if isinstance(source, HubSource):
+        client = HubClient(progress)
+        repository = client.look(source)
+        files = _chosen(repository.files, asked)
+        repository = Repository(
+            repository.kind, repository.name, repository.revision, repository.commit, files
+        )
+        folder = client.cache / repository.folder / "blobs"
+        fetch = FileFetch(folder, client.bring, progress, hashes_of(folder, environment()))
+        return _Found(str(repository), files, fetch, repository)
+    other = UrlClient(source)
+    files = _chosen(other.look(), asked)
+    folder = other.cache(files)
+    fetch = FileFetch(folder, other.bring, progress, hashes_of(folder, environment()))
+    return _Found(source.url.partition("?")[0], files, fetch)
+
+
+def _chosen(files: Sequence[RemoteFile], asked: Pull) -> tuple[RemoteFile, ...]:
+    found = pulled_tree.chosen(files, asked.include, asked.leave_out)
+    if not found:
+        raise InputError(
+            f"no file of {asked.source} is left" if files else f"{asked.source} has no files",
+            why=f"--include and --leave-out leave none of {len(files)}" if files else "",
+            slug="source-empty",
+        )
+    return found
+
+
+def _link(cache: Path, repository: Repository) -> None:
+    """Complete the hub cache of this machine, so that programs here find the files as well."""
+    for path, target in repository.links():
+        place = cache / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            place.unlink(missing_ok=True)
+            place.symlink_to(target)
+    ref = cache / repository.folder / "refs" / repository.revision
+    if repository.revision != repository.commit:
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        ref.write_bytes(repository.commit.encode())

@@ -1,0 +1,124 @@
+"""What is to be fetched, and the folder that hosts get of it."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from ipexctl.data.rules.pull_source import MAIN
+from ipexctl.errors import InputError
+from ipexctl.project.files.project_files import File, Tree
+from ipexctl.quick_dataclass import dataclass
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_CONTENT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """`content`: its sha256, or its SHA-1 as Git computes it, or "" if unknown; `local`: the name
+    of its copy on this machine; `size`: -1 if unknown."""
+
+    path: str
+    url: str
+    local: str
+    size: int = -1
+    content: str = ""
+
+
+@dataclass(frozen=True)
+class Content:
+    sha256: str
+    size: int
+
+
+Contents = Mapping[str, Content]  # of fetched files, by their `local` names
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository of the hub at one commit."""
+
+    kind: str
+    name: str
+    revision: str
+    commit: str
+    files: tuple[RemoteFile, ...]
+
+    def __str__(self) -> str:
+        return f"hf:{self.kind}/{self.name}@{self.commit[:12]}"
+
+    @property
+    def folder(self) -> str:
+        """Its folder in a hub cache."""
+        return f"{self.kind}--{self.name.replace('/', '--')}"
+
+    def links(self) -> tuple[tuple[str, str], ...]:
+        """(path, target) of each file's link, in a hub cache."""
+        snapshot = f"{self.folder}/snapshots/{self.commit}"
+        return tuple(
+            (f"{snapshot}/{f.path}", "../" * (2 + f.path.count("/")) + f"blobs/{f.local}")
+            for f in self.files
+        )
+
+    def refs(self) -> dict[str, bytes]:
+        """path -> content. `main` is the commit that was pulled: scripts name no other one."""
+        names = {MAIN, self.revision} - {self.commit}
+        return {f"{self.folder}/refs/{name}": self.commit.encode() for name in sorted(names)}
+
+
+def checked_repository(found: Repository) -> Repository:
+    """Raises InputError if the hub's answer would leave the repository's folder."""
+    odd = [f.path for f in found.files if not _stays(f.path) or not _CONTENT.fullmatch(f.content)]
+    if odd or not _COMMIT.fullmatch(found.commit):
+        raise InputError(
+            f"the hub sent an invalid description of {found.name}",
+            why=f"commit {found.commit[:50]!r}, file {(odd or [''])[0][:200]!r}",
+            slug="hub-answer-invalid",
+        )
+    return found
+
+
+def _stays(path: str) -> bool:
+    inside = path and path == posixpath.normpath(path) and "\0" not in path
+    return bool(inside) and not path.startswith(("/", "../")) and path not in ("..", ".")
+
+
+def chosen(
+    files: Iterable[RemoteFile], include: Sequence[str], leave_out: Sequence[str]
+) -> tuple[RemoteFile, ...]:
+    """Patterns as in `hf download`: `*` also matches slashes, `data/` is all of that folder."""
+
+    def matches(path: str, patterns: Sequence[str]) -> bool:
+        return any(fnmatch.fnmatchcase(path, p + "*" * p.endswith("/")) for p in patterns)
+
+    found = (f for f in files if not include or matches(f.path, include))
+    return tuple(f for f in found if not matches(f.path, leave_out))
+
+
+def hub_tree(repository: Repository, contents: Contents) -> Tree:
+    """A hub cache with this repository."""
+    names = sorted({f.local for f in repository.files})
+    blobs = f"{repository.folder}/blobs"
+    files = [File(f"{blobs}/{n}", contents[n].size, contents[n].sha256) for n in names]
+    files += [
+        File(path, len(data), hashlib.sha256(data).hexdigest())
+        for path, data in repository.refs().items()
+    ]
+    return _tree(files, repository.links())
+
+
+def plain_tree(files: Sequence[RemoteFile], contents: Contents) -> Tree:
+    found = [(f.path, contents[f.local]) for f in files]
+    return _tree([File(path, c.size, c.sha256) for path, c in found], ())
+
+
+def _tree(files: Sequence[File], links: tuple[tuple[str, str], ...]) -> Tree:
+    folders = set[str]()
+    for path in (*(f.path for f in files), *(path for path, _ in links)):
+        while path := posixpath.dirname(path):
+            folders.add(path)
+    return Tree(tuple(sorted(folders)), tuple(files), links)

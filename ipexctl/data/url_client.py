@@ -1,0 +1,116 @@
+"""Files at an address: https:// by our own download, s3:// and others through fsspec."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from ipexctl.data.file_fetch import AGAIN, CHUNK, OnBytes, PullFailed
+from ipexctl.data.hub_client import HEADERS
+from ipexctl.data.rules.pull_source import UrlSource
+from ipexctl.data.rules.pulled_tree import RemoteFile
+from ipexctl.errors import InputError, NotHere
+from ipexctl.local.environment import environment
+from ipexctl.local.user_dirs import cache_dir
+from ipexctl.packages.download import TIMEOUT, Broken, Download
+from ipexctl.packages.http_opener import Opener
+from ipexctl.packages.indexes import Indexes
+from ipexctl.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class UrlClient:
+    source: UrlSource
+
+    def cache(self, files: Sequence[RemoteFile]) -> Path:
+        """A folder for these versions of the files."""
+        text = "\0".join(f"{f.url} {f.local} {f.size}" for f in files)
+        return cache_dir() / "pulled" / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def look(self) -> tuple[RemoteFile, ...]:
+        if self._is_http:
+            return (self._head(),)
+        source, fs = self.source, self._filesystem()
+        try:
+            found = fs.find(source.url, detail=True)
+        except Exception as e:  # each filesystem has its own
+            raise self._failed(e) from None
+        if not found:
+            raise InputError(f"there is nothing at {source.url}", slug="source-empty")
+        top = fs._strip_protocol(source.url).rstrip("/")
+        files = [self._described(path, info, top) for path, info in sorted(found.items())]
+        if source.sha256 and len(files) > 1:
+            raise InputError(f"{source.url} is not one file: it has no sha256", slug="no-hash")
+        return tuple(files)
+
+    def bring(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
+        if self._is_http:
+            try:
+                download = Download(self._opener().open, longest=330.0)
+                return download.into(out, file.url, HEADERS, on_bytes, max(file.size, 0))
+            except Broken as e:
+                raise self._failed(e) from None
+        try:
+            with self._filesystem().open(file.url, "rb") as opened:
+                opened.seek(out.tell())
+                while chunk := opened.read(CHUNK):
+                    out.write(chunk)
+                    on_bytes(len(chunk))
+        except PullFailed:
+            raise
+        except Exception as e:
+            raise self._failed(e) from None
+
+    @property
+    def _is_http(self) -> bool:
+        return urlsplit(self.source.url).scheme in ("http", "https")
+
+    def _opener(self) -> Opener:
+        return Opener(Indexes(), environment())
+
+    def _head(self) -> RemoteFile:
+        """Its size and version, as far as the server tells them."""
+        request = urllib.request.Request(self.source.url, headers=HEADERS, method="HEAD")
+        try:
+            with self._opener().open(request, timeout=TIMEOUT) as answer:
+                headers = answer.headers
+        except OSError as e:
+            raise self._failed(e) from None
+        size = headers.get("Content-Length", "")
+        mark = headers.get("ETag") or headers.get("Last-Modified") or ""
+        file = posixpath.basename(unquote(self.source.file)) or "data"
+        return self._file(file, self.source.url, int(size) if size.isdecimal() else -1, mark)
+
+    def _described(self, path: str, info: Any, top: str) -> RemoteFile:
+        inside = path[len(top) :].lstrip("/") or posixpath.basename(path)
+        marks = [str(info[key]) for key in ("ETag", "etag", "LastModified", "mtime") if key in info]
+        return self._file(inside, path, int(info.get("size") or 0), " ".join(marks))
+
+    def _file(self, path: str, url: str, size: int, mark: str) -> RemoteFile:
+        local = hashlib.sha256(f"{path} {mark}".encode()).hexdigest()[:32]
+        return RemoteFile(path, url, local, size, self.source.sha256)
+
+    def _filesystem(self) -> Any:
+        scheme = urlsplit(self.source.url).scheme
+        try:
+            import fsspec
+
+            return fsspec.filesystem(scheme)
+        except (ImportError, ValueError) as e:
+            package = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, "fsspec")
+            raise NotHere(
+                f"cannot read {scheme}:// addresses here",
+                why=str(e),
+                hint=f"pip install {package}   # into the environment of ipexctl",
+                slug="filesystem-missing",
+            ) from None
+
+    def _failed(self, e: Exception) -> PullFailed:
+        shown = self.source.url.partition("?")[0]  # a query may be a key
+        host = urlsplit(shown).hostname or ""
+        return PullFailed(f"{host} did not send {shown}", why=str(e), hint=AGAIN)

@@ -1,0 +1,63 @@
+"""data pull of 1 GB: the source is asked once, and four hosts take little longer than one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from ipexctl.data import data
+from ipexctl.data.pull import Pull, pull
+from ipexctl.install.progress import Progress
+from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.machines.target import Target
+from tests.conftest import MakeLab
+from tests.pull.hub_server import Hub, served
+
+GBIT = 10**9 / 8  # bytes per second
+SIZE, FILES = 10**9, 4
+
+pytest.importorskip("huggingface_hub")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_four_hosts_take_little_longer_than_one(
+    make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = HostSpec(rate="1gbit")
+    lab = make_lab(LabSpec(name="pull4", hosts=(link,) * 4, uplink="1gbit"))
+    hub = Hub(rate=GBIT)
+    files = hub.add("models", "acme/large").files
+    for i in range(FILES):
+        path = tmp_path / f"part-{i}"
+        with path.open("wb") as out:
+            for _ in range(SIZE // FILES // 10**6):
+                out.write(os.urandom(10**6))
+        files[path.name] = path
+    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
+    seconds: dict[int, float] = {}
+    with served(hub):
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        for count in (1, 4):
+            cache = tmp_path / f"cache-{count}"
+            monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+            these = Target(target.hostfile, ssh_config=lab.ssh_config, limit=(f"node0[1-{count}]",))
+            hub.sent.clear()
+            began = time.monotonic()
+            asked = Pull("hf:acme/large", agreed=lambda plan: True)
+            pulled = pull(these, asked, Progress(), "~/.ipexctl")
+            seconds[count] = time.monotonic() - began
+            assert pulled.exit_code == 0, pulled.recaps
+            assert pulled.pushed
+            print(
+                f"{count} hosts: {seconds[count]:.1f} s, {hub.sent.total():,} bytes of the source, "
+                f"{pulled.pushed.sent:,} from here, {pulled.pushed.passed:,} between hosts"
+            )
+            assert hub.sent.total() == SIZE
+            data.remove(these, "large", lambda going: True, "~/.ipexctl")
+            shutil.rmtree(cache)
+    assert seconds[4] <= 1.3 * seconds[1]
