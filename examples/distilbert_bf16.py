@@ -58,7 +58,7 @@ def main() -> None:
     after, right = score(model, tokenizer, rows["test"])
     trainer.save_model()  # by rank 0
     if trainer.is_world_process_zero():
-        print(f"{args.world_size} ranks: {speed:.1f} reviews/s, {right:.0%} right", flush=True)
+        print(f"world size {args.world_size}: {speed:.1f} reviews/s, {right:.0%} right", flush=True)
     print(f"world size {args.world_size}, loss {before:.4f} -> {after:.4f}", flush=True)
     if after >= before:
         raise SystemExit("the loss did not fall")

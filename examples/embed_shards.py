@@ -1,4 +1,4 @@
-"""Embeddings of many texts. Ranks take shards one by one: no collectives, nobody waits.
+"""Embeddings of many texts, without collectives: ranks take shards one by one, and none waits.
 
     ipexctl install -f hosts numpy transformers
     ipexctl run -f hosts -ppn 1 --outputs out --merge examples/embed_shards.py
@@ -11,17 +11,11 @@ host: an attempt after a lost host, or the same command later, computes only tho
 
 import argparse
 import hashlib
-import os
 import random
-import shutil
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-ENV = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
-ENV.update(os.environ)
-RANK, WORLD = int(ENV["RANK"]), int(ENV["WORLD_SIZE"])
+from shard_queue import RANK, WORLD, Shards, in_order, store_of_all_ranks  # beside this file
 
 
 def main() -> None:
@@ -42,15 +36,13 @@ def main() -> None:
 
 def work(args: argparse.Namespace) -> None:
     import numpy as np
-    from torch.distributed import TCPStore
 
     texts = args.texts.read_text("utf-8").splitlines() if args.texts else made_texts(2048)
     count = -(-len(texts) // args.shard)
     what = hashlib.sha256("\n".join([f"{args.model} {args.shard}", *texts]).encode()).hexdigest()
-    port = int(ENV["MASTER_PORT"])
-    store = TCPStore(ENV["MASTER_ADDR"], port, is_master=RANK == 0, wait_for_workers=False)
+    store = store_of_all_ranks()
     shards = Shards(store, count, args.keep / what[:16])
-    embed = embedder(args.model)  # takes a while: by then every rank has told what it keeps
+    embed = embedder(args.model)  # takes a while: by then every rank has announced what it keeps
     began = time.monotonic()
     for shard in shards:
         rows, vectors = texts[shard * args.shard : (shard + 1) * args.shard], []
@@ -59,67 +51,15 @@ def work(args: argparse.Namespace) -> None:
                 break
             since = time.monotonic()
             vectors.append(embed(rows[start : start + args.batch]))
-            time.sleep(9 * (time.monotonic() - since) if RANK == args.slow_rank else 0)
+            time.sleep(9 * (time.monotonic() - since) if args.slow_rank == RANK else 0)
         else:
             shards.finish(shard, lambda file, v=vectors: np.save(file, np.concatenate(v)))
     print(f"rank {RANK}: {shards.kept} shards kept, {shards.finished} computed", flush=True)
-    store.add("left", 1)
-    while RANK == 0 and store.add("left", 0) < WORLD:  # the store ends with rank 0
-        time.sleep(0.05)
+    shards.leave()
     if RANK == 0:
-        rate = min(store.add("computed", 0) * args.shard, len(texts)) / (time.monotonic() - began)
-        print(f"{WORLD} ranks: {rate:.1f} texts/s", flush=True)
-
-
-class Shards:
-    """The shards that this rank has to compute; `store` counts for all ranks what is done."""
-
-    def __init__(self, store, count: int, keep: Path, out: Path = Path("out")) -> None:
-        self.store, self.count, self.keep, self.out = store, count, keep, out
-        self.kept = self.finished = 0
-        keep.mkdir(parents=True, exist_ok=True)
-        out.mkdir(exist_ok=True)
-        for path in sorted(keep.glob("*.npy")):
-            self.kept += self.claim(int(path.name[:6]))
-
-    def __iter__(self) -> Iterator[int]:
-        while (shard := self.store.add("next", 1) - 1) < self.count:
-            if not self.done(shard):
-                yield shard
-        for shard in random.sample(range(self.count), self.count):  # what others have not finished
-            if not self.done(shard):
-                yield shard
-
-    def done(self, shard: int) -> bool:
-        return self.store.check([f"done {shard}"])
-
-    def finish(self, shard: int, save) -> None:
-        """On the disk first, under its name only when all of it is there, then announced."""
-        path = self.path(shard)
-        part = path.with_suffix(f".part{RANK}")
-        with part.open("wb") as file:
-            save(file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        if self.claim(shard):
-            self.finished += 1
-            self.store.add("computed", 1)
-
-    def claim(self, shard: int) -> bool:
-        """One rank is the first to have the shard: its file is a part of the result."""
-        first = self.store.add(f"done {shard}", 1) == 1
-        if first:
-            link = self.out / self.path(shard).name
-            link.unlink(missing_ok=True)  # of an earlier attempt
-            try:
-                os.link(self.path(shard), link)
-            except OSError:  # on another disk
-                shutil.copyfile(self.path(shard), link)
-        return first
-
-    def path(self, shard: int) -> Path:
-        return self.keep / f"{shard:06}-of-{self.count:06}.npy"
+        computed = min(store.add("computed", 0) * args.shard, len(texts))
+        rate = computed / (time.monotonic() - began)
+        print(f"world size {WORLD}: {rate:.1f} texts/s", flush=True)
 
 
 def embedder(name: str | None):
@@ -154,16 +94,6 @@ def made_texts(count: int) -> list[str]:
     made = random.Random(0)
     words = ["node", "rank", "core", "fast", "slow", "red", "blue", "sea", "hill", "rain", "sun"]
     return [" ".join(made.choices(words, k=made.randint(20, 40))) for _ in range(count)]
-
-
-def in_order(folder: Path) -> list[Path]:
-    """Every shard once; what a host lost earlier brought again is in @HOST and left out."""
-    paths = sorted(folder.glob("*-of-*.npy"))
-    count = int(paths[0].stem[-6:]) if paths else 0
-    missing = sorted(set(range(count)) - {int(path.name[:6]) for path in paths})
-    if missing or len(paths) != count or not paths:
-        sys.exit(f"{folder}: shards {missing} of {count} are missing: start the run again")
-    return paths
 
 
 def merge(folder: Path) -> None:

@@ -59,7 +59,7 @@ def train(args: argparse.Namespace) -> None:
     rate = args.steps * args.batch * world / (time.monotonic() - began)
     after = loss_of(model.module, test).item()
     if rank == 0:
-        print(f"{world} ranks: {rate:.1f} clusters/s", flush=True)
+        print(f"world size {world}: {rate:.1f} clusters/s", flush=True)
     print(f"world size {world}, loss {before:.4f} -> {after:.4f}", flush=True)
     if after >= before:
         raise SystemExit("the loss did not fall")

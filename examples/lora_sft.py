@@ -73,7 +73,7 @@ def main() -> None:
     after = loss_of(trainer.model, tokenizer, held_out, args.max_length).item()
     trainer.save_model()  # the adapter alone, by rank 0
     if trainer.is_world_process_zero():
-        print(f"{args.world_size} ranks: {speed:.1f} texts/s", flush=True)
+        print(f"world size {args.world_size}: {speed:.1f} texts/s", flush=True)
     print(f"world size {args.world_size}, loss {before:.4f} -> {after:.4f}", flush=True)
     if after >= before:
         raise SystemExit("the loss did not fall")

@@ -54,14 +54,14 @@ def serve(args: argparse.Namespace) -> None:
         dist.gather_object(answers, parts)  # by rank, which is the order of the requests
         seconds.append(time.monotonic() - since)
         if rank == 0:
-            whole = zip(requests, [one for part in parts for one in part], strict=True)
+            answered = zip(requests, [one for part in parts for one in part], strict=True)
             with args.answers.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps({"prompt": p, "answer": a}) + "\n" for p, a in whole)
+                file.writelines(json.dumps({"prompt": p, "answer": a}) + "\n" for p, a in answered)
     if rank == 0:
         taken, seconds = time.monotonic() - began, sorted(seconds)
         half, most = seconds[len(seconds) // 2], seconds[-1]
         print(f"{len(prompts)} answers in order; a round took {half:.2f} s, {most:.2f} s at most")
-        print(f"{world} ranks: {len(prompts) / taken:.1f} requests/s", flush=True)
+        print(f"world size {world}: {len(prompts) / taken:.1f} requests/s", flush=True)
 
 
 def own_part(count: int, shares: list[float], rank: int) -> slice:
