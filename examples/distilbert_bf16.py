@@ -40,9 +40,10 @@ class Own:
 def main() -> None:
     parser = HfArgumentParser([Own, TrainingArguments])
     parser.set_defaults(
-        output_dir="distilbert-out", bf16=True, use_cpu=True, num_train_epochs=3,
-        per_device_train_batch_size=8, learning_rate=5e-4, logging_steps=10, save_strategy="no",
+        output_dir="distilbert-out", bf16=True, use_cpu=True, num_train_epochs=4,
+        per_device_train_batch_size=8, learning_rate=1e-3, logging_steps=10, save_strategy="no",
         report_to="none", disable_tqdm=True, ddp_find_unused_parameters=False,
+        average_tokens_across_devices=False,  # or its mean loss is multiplied by the ranks
     )  # fmt: skip
     own, args = parser.parse_args_into_dataclasses()
     set_seed(args.seed)  # the same model on every rank

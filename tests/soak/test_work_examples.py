@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.embed_shards import in_order
+from examples.shard_queue import in_order
 from ipexctl.lab import Lab, LabSpec
 from tests.conftest import MakeLab
 from tests.soak.test_examples import Project
