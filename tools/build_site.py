@@ -27,7 +27,8 @@ CONTENTS = {  # caption -> pages, in order
         "docs/speed", "docs/tune", "docs/checkpoints", "docs/restarts",
         "docs/pasted-lines", "docs/frameworks",
         "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/notebook",
-        "docs/migrate", "docs/guides/*", "examples/README", "docs/files", "docs/support",
+        "docs/migrate", "docs/guides/*", "docs/work", "examples/README", "docs/files",
+        "docs/support",
     ),
     "Reference": (
         "docs/cli", "docs/screens", "docs/play-steps", "docs/checks", "docs/failures",

@@ -15,6 +15,7 @@ TRAIN = (
     "import os, sys, time\n"
     "attempt, rank = (os.environ[n] for n in ('TORCHELASTIC_RESTART_COUNT', 'RANK'))\n"
     "print('up', rank, 'of', os.environ['WORLD_SIZE'], 'attempt', attempt, flush=True)\n"
+    "open('out-%s-%s' % (rank, attempt), 'w').close()\n"
     "for _ in range(int(sys.argv[1])):\n"
     "    time.sleep(0.2)\n"
     "    if (rank, attempt, sys.argv[2:]) == ('1', '0', ['fail']):\n"
@@ -58,13 +59,18 @@ def power_off(runner, host: str) -> None:
     runner.lab.run_in(host, ["/bin/sh", "-c", POWER_OFF], user="trainer")
 
 
-def test_a_failed_rank_is_started_again_with_all_others(runner):
+def test_a_failed_rank_is_started_again_with_all_others(runner, tmp_path):
     run = runner.start("-ppn", "1", "--restarts", "2", str(runner.script(TRAIN)), "10", "fail")
     result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
     assert "up 1 of 3 attempt 0" in run.lines(1) and "up 1 of 3 attempt 1" in run.lines(1)
     assert runner.gone(run.run_id, seconds=5) == {}
     assert runner.gone(f"{run.run_id}-r02", seconds=5) == {}
+    words = (run.run_id, "out-*", "--merge", "-o", str(tmp_path / "came"))
+    fetched = second(runner, tmp_path / "two", "fetch", *words)
+    assert fetched.returncode == 0, fetched.stderr
+    came = sorted(path.name for path in (tmp_path / "came").iterdir())
+    assert came == [f"out-{rank}-{attempt}" for rank in range(3) for attempt in range(2)]
 
 
 @pytest.mark.parametrize("host", ["node01", "node02"])

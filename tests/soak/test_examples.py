@@ -25,7 +25,7 @@ REPO = Path(__file__).parents[2]
 SECONDS = 120  # the longest time of an example
 NAMES = (
     "text_classification", "question_answering", "lightning_fabric", "fsdp2_checkpoint", "lora_sft",
-    "resnet50_bf16", "bert_int8", "ipex_optimizer_state",
+    "resnet50_bf16", "bert_int8", "ipex_optimizer_state", "distilbert_bf16", "lennard_jones",
 )  # fmt: skip
 HEAD = ("example", "hosts", "ranks", "world size", "first loss", "last loss", "seconds")
 

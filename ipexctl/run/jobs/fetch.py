@@ -67,7 +67,7 @@ def fetch(
         wanted = fetch_outputs.from_the_top(run.about.cwd, patterns)
         wish = Wish(
             wanted,
-            run.id,
+            run.first_id,  # all attempts start in one folder
             roots,
             first.name if first else "",
             limit=limit,
@@ -86,7 +86,7 @@ def _apart(fleet: Fleet, run: Run) -> dict[str, Host]:
     first."""
 
     def look_on(host: Host) -> str:
-        return fleet.call(host, "run_files.result_files.look", run_id=run.id).text("mark")
+        return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")
 
     there = reached(fleet, run)
     marks: Mapping[Host, str] = fleet.each(look_on, list(there.values()))
