@@ -88,7 +88,8 @@ class Attempts:
 
     def hosts_taken_back(self) -> AbstractContextManager[None]:
         """Meanwhile, hosts that were lost and are back become spares."""
-        hosts = ReturnedHosts(self.fleet, self.run_id, lambda: self.busy, self._back)
+        target, root = self.fleet.target, self.fleet.root
+        hosts = ReturnedHosts(target, root, self.run_id, lambda: self.busy, self._back)
         return hosts.taken_back()
 
     def from_attempt(self, number: int) -> RunResult | Left:
@@ -173,6 +174,9 @@ class Attempts:
             time.sleep(LOOK)
         return None
 
-    def _back(self, host: Host) -> None:
-        self.silent.discard(host)
-        self.note(f"{host.name} is back: it stands by as a spare")
+    def _back(self, name: str) -> None:
+        self.note(f"{name} is back: it stands by as a spare")
+        host = next(host for host in self.fleet.hosts.hosts if host.name == name)
+        with suppress(IpexctlError):
+            self.fleet.reconnect(host)
+            self.silent.discard(host)

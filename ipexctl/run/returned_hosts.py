@@ -12,6 +12,7 @@ from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
+from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.prepare_hosts import SHELF
 
@@ -19,52 +20,61 @@ LOOK = 5.0  # seconds between two tries to reach a host that is away
 ANSWER = 5.0  # seconds for a host to answer
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReturnedHosts:
-    """`busy`: names of hosts that have ranks now: what they do is up to the run."""
+    """With connections of its own, as those of a command are busy with the ranks' output.
 
-    fleet: Fleet
+    `busy`: names of hosts that have ranks now: what they do is up to the run.
+    """
+
+    target: Target
+    root: str
     run_id: str  # of the first attempt
     busy: Callable[[], Collection[str]]
-    back: Callable[[Host], None]
+    back: Callable[[str], None]
 
     @contextmanager
     def taken_back(self) -> Iterator[None]:
         """Meanwhile, in a thread."""
         over = threading.Event()
+        threading.Thread(target=self._look, args=(over,), daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
 
-        def look() -> None:
+    def _look(self, over: threading.Event) -> None:
+        with Fleet(self.target, self.root) as self.fleet:
+            self.asked = list(self.fleet.hosts.hosts)
             before: set[Host] = set()
             while not over.wait(LOOK):
                 if (away := self._away()) is None:
                     continue
                 for host in before - away:
                     if host.name not in self.busy():
-                        self.back(host)
+                        self.back(host.name)
                 lost = [host for host in before & away if host.name not in self.busy()]
                 fan_out(lost, self._take_back)
                 before = away
 
-        threading.Thread(target=look, daemon=True).start()
-        try:
-            yield
-        finally:
-            over.set()
-
     def _away(self) -> set[Host] | None:
         """Hosts whose keeper has no connection to the one that leads; None if that is not known."""
-        for host, agent in list(self.fleet.agents.items()):
+        for host in list(self.asked):
             with suppress(IpexctlError):
-                asked = self._asked(host)
+                agent = self.fleet.agents.get(host) or self.fleet.connect(host)
+                asked = self._of_run(host)
                 found = agent.call("restart.attempts.away", asked, timeout=ANSWER).done["away"]
                 if found is not None:
                     return {one for one in self.fleet.hosts.hosts if one.name in texts(found)}
+            self.asked = [*self.asked[1:], host]  # it does not lead: the next one first
+            if dead := self.fleet.agents.pop(host, None):
+                dead.close()
         return None
 
     def _take_back(self, host: Host) -> None:
         """Start a keeper there if it has none."""
         story = Ahead(
-            "restart.attempts.story", self._asked(host),
+            "restart.attempts.story", self._of_run(host),
             fork="restart.attempts.begin", also=(SHELF,),
         )  # fmt: skip
         with suppress(IpexctlError):
@@ -75,7 +85,7 @@ class ReturnedHosts:
                 root = self.fleet.root_of(host)
                 agent.call("restart.attempts.spare", {**orders, "root": root, "host": host.name})
 
-    def _asked(self, host: Host) -> dict[str, Any]:
+    def _of_run(self, host: Host) -> dict[str, Any]:
         root = self.fleet.root_of(host)
         return {"root": root, "journal": host.name, "run_id": self.run_id}
 
@@ -85,7 +95,7 @@ class ReturnedHosts:
             if host == away:
                 continue
             with suppress(IpexctlError):
-                op, asked = "restart.attempts.orders_of_returned", self._asked(host)
+                op, asked = "restart.attempts.orders_of_returned", self._of_run(host)
                 found = agent.call(op, asked | {"name": away.name}, timeout=ANSWER).done["orders"]
                 if isinstance(found, dict) and found:
                     return found
