@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ipexctl.blobs.peer_certificates import Keys
     from ipexctl.machines.agent import Agent
     from ipexctl.run import resume_run
+    from ipexctl.run.outcome.run_inputs import Inputs
     from ipexctl.run.watch.session import Session
     from ipexctl.run.watch.start_request import Orders
 
@@ -150,6 +151,7 @@ class _Run:
         record = self._record(plan)
         keys, session = self._keys(plan, spares), self._session(plan, record, sent)
         orders = self._orders(plan, keys, resumed.checkpoint.name if resumed else "")
+        orders = replace(orders, inputs=self._inputs(plan, nodes))
         if self.options.restarts:
             cwd = {host.name: sent[host].cwd for host in (*used, *spares)}
             those = self._shared([nodes[host] for host in (*used, *spares)])
@@ -278,6 +280,13 @@ class _Run:
             keys=keys,
             resumed=resumed,
         )
+
+    def _inputs(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> Inputs:
+        from ipexctl.run.outcome import run_inputs
+
+        tree = None if isinstance(self.files, send_project.InPlace) else self.files.bundle.tree
+        data = {one.name: one.version for one in self.held.get(plan.hosts[0].host, ())}
+        return run_inputs.inputs(plan.hosts, nodes.values(), tree, data)
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
