@@ -1,0 +1,106 @@
+"""Where the time of a step goes on each host, and which part of it another run has less of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log, sqrt
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.report.run_record import RunRecord
+
+LEAST_CHANGE = 0.05  # of the speed: less is no difference
+GREW = 1.15  # times as much for the same step
+ALONE = 0.33  # of what the slow host's CPU time grew, the others' may
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one step, the mean of a host's ranks. `waited`: threads could run and had no CPU.
+    `idle`: none of the others, as for a host that is late, a disk, or sleep."""
+
+    computing: float
+    waited: float
+    sending: float
+    idle: float
+    cpu: float  # CPU seconds, of all threads of a rank
+    bytes: float  # sent by a rank
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What makes one run's steps longer than another's. The first four are shares of the
+    difference; `host` is the one that the others wait for."""
+
+    host: str
+    computing: float
+    waited: float
+    sending: float
+    idle: float
+    cpu: float = 1.0  # times as much CPU time for a step
+    bytes: float = 1.0
+    alone: bool = False  # only this host's CPU time for a step grew
+
+
+def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
+    """By which factor a is faster, and which one is noise; None: the speed of one is not known."""
+    if a.speed is None or b.speed is None:
+        return None
+    noise = max(LEAST_CHANGE, sqrt(a.speed.spread**2 + b.speed.spread**2))
+    return a.speed.rate / b.speed.rate, 1 + noise
+
+
+def is_noise(factor: float, noise: float) -> bool:
+    return abs(log(factor)) <= log(noise)
+
+
+def costs(run: RunRecord) -> dict[str, Cost]:
+    found = {}
+    for host, pace in run.paces.items():
+        if not pace.ranks or not run.speed:
+            continue
+        step, count = 1 / run.speed.rate, len(pace.ranks)
+        cpus = sum(rank.cpus for rank in pace.ranks) / count
+        computing = min(1.0, cpus / (run.threads(host) or 1))
+        waited = min(1 - computing, sum(rank.waited or 0.0 for rank in pace.ranks) / count)
+        left = 1 - computing - waited
+        sending = min(left, sum(rank.sending or 0.0 for rank in pace.ranks) / count)
+        sent = sum(rank.sent for rank in pace.ranks) / count
+        found[host] = Cost(
+            computing * step, waited * step, sending * step, (left - sending) * step,
+            cpus * step, sent * step,
+        )  # fmt: skip
+    return found
+
+
+def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
+    """None: what the ranks did is not known of both runs."""
+    now, before = costs(slow), costs(fast)
+    if not now or not before:
+        return None
+    host = max(now, key=lambda name: now[name].computing + now[name].waited)
+    busiest = max(before.values(), key=lambda cost: cost.computing + cost.waited)
+    one, other = now[host], before.get(host, busiest)
+    parts = ("computing", "waited", "sending", "idle")
+    more = {part: max(0.0, getattr(one, part) - getattr(other, part)) for part in parts}
+    total = sum(more.values()) or 1.0
+    grown = {name: now[name].cpu / before[name].cpu for name in now if _known(name, before)}
+    return Growth(
+        host,
+        more["computing"] / total,
+        more["waited"] / total,
+        more["sending"] / total,
+        more["idle"] / total,
+        cpu=grown.get(host, 1.0),
+        bytes=one.bytes / other.bytes if other.bytes else 1.0,
+        alone=_alone(host, grown),
+    )
+
+
+def _known(name: str, before: Mapping[str, Cost]) -> bool:
+    return name in before and before[name].cpu > 0
+
+
+def _alone(host: str, grown: Mapping[str, float]) -> bool:
+    others = [factor for name, factor in grown.items() if name != host]
+    own = grown.get(host, 1.0)
+    return own >= GREW and bool(others) and max(others) - 1 <= ALONE * (own - 1)
