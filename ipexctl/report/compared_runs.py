@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.errors import InputError
@@ -51,7 +52,7 @@ def _record(fleet: Fleet, run: Run) -> tuple[RunRecord, Run]:
 
 
 def _with_speed(target: Target, record: RunRecord, run: Run, root: str) -> RunRecord:
-    return RunRecord(**{**vars(record), "speed": _speed(target, run, root)})
+    return replace(record, speed=_speed(target, run, root))
 
 
 def _speed(target: Target, run: Run, root: str) -> Speed | None:

@@ -28,7 +28,8 @@ def lines(found: Comparison) -> Iterator[str]:
     reasons = [one for one in found.differences if one.explains]
     others = [one for one in found.differences if not one.explains]
     if found.speed_differs:
-        yield "what explains it:" if reasons else "nothing that is known explains it"
+        measured = "what explains it:" if found.is_measured else "what may explain it:"
+        yield measured if reasons else "nothing that is known explains it"
         yield from (f"  {n}. {one.text}" for n, one in enumerate(reasons, 1))
     if others:
         also = "also different, without an effect on the speed:"
@@ -44,6 +45,7 @@ def document(found: Comparison) -> dict[str, Any]:
         "compared_with": found.other.name,
         "speed_differs": found.speed_differs if found.factor is not None else None,
         "times_as_fast": found.factor,
+        "measured": found.is_measured,
         "noise": found.noise and found.noise - 1,
         "steps_per_second": [_speed(one.speed) for one in (found.run, found.other)],
         "differences": [_difference(one) for one in found.differences],

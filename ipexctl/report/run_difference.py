@@ -6,6 +6,7 @@ A difference counts by evidence: by how much longer the part of a step is that i
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +15,11 @@ from ipexctl.base.sizes import human
 from ipexctl.env.choice.package_changes import between, describe_changes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.run_record import HostInputs, RunRecord
+from ipexctl.report.run_record import HostInputs, RunInputs, RunRecord, line_keys
 from ipexctl.report.step_costs import Growth, change, costs, growth, is_noise
 
+# of a run that was too short, or whose hosts do not say it: as most differences are
+UNMEASURED = Growth("", computing=0.4, waited=0.0, sending=0.0, idle=0.2)
 EXPLAINS = 0.2  # of the longer part of a step: what weighs less explains nothing
 OTHERS = 0.1  # CPUs of other programs
 BINDS = 0.7  # of a quota or of the threads: a rank that uses so much wants more
@@ -57,6 +60,11 @@ class Comparison:
     noise: float | None = None
 
     @property
+    def is_measured(self) -> bool:
+        """Whether it is known where the time of a step went in both."""
+        return bool(costs(self.run)) and bool(costs(self.other))
+
+    @property
     def speed_differs(self) -> bool:
         return self.factor is not None and not is_noise(self.factor, self.noise or 1.0)
 
@@ -70,9 +78,10 @@ def differences(a: RunRecord, b: RunRecord) -> list[Difference]:
     """What explains the difference of speed first."""
     found = change(a, b)
     if found is None or is_noise(*found):
-        return [*_inputs(_Judge(a, b, None)), *_facts(_Judge(a, b, None))]
+        judge = _Judge(a, b, None)
+        return [*_inputs(judge), *_facts(judge), *_programs(judge)]
     slow, fast = (a, b) if found[0] < 1 else (b, a)
-    judge = _Judge(a, b, growth(slow, fast), slower=found[0] < 1)
+    judge = _Judge(a, b, growth(slow, fast) or UNMEASURED, slower=found[0] < 1)
     made = [*_measured(judge), *_inputs(judge), *_facts(judge)]
     known = {(one.slug, one.host) for one in made if one.explains}
     made = [one for one in made if one.explains or (one.slug, one.host) not in known]
@@ -81,11 +90,9 @@ def differences(a: RunRecord, b: RunRecord) -> list[Difference]:
 
 @dataclass(frozen=True)
 class _Judge:
-    """`grown` None: the speeds are alike, or what the ranks did is not known."""
-
     a: RunRecord
     b: RunRecord
-    grown: Growth | None
+    grown: Growth | None  # None: the speeds are alike
     slower: bool = True  # a is
 
     @property
@@ -103,8 +110,9 @@ class _Judge:
         if grown is None:
             return False
         now, before = self.slow.threads(grown.host), self.fast.threads(grown.host)
-        cost = costs(self.slow)[grown.host]
-        used = cost.cpu * self.slow.speed.rate if self.slow.speed else 0.0
+        pace = self.slow.paces.get(grown.host)
+        ranks = pace.ranks if pace else ()
+        used = max((rank.cpus for rank in ranks), default=0.0)
         fell = bool(now and before and now < before) and used >= BINDS * (now or 1)
         return fell and grown.cpu <= (before or 1) / (now or 1)
 
@@ -145,9 +153,22 @@ def _measured(judge: _Judge) -> Iterator[Difference]:
         yield Difference("exchange", text, now, was, host, weight)
 
 
+def _programs(judge: _Judge) -> Iterator[Difference]:
+    """Other programs, where the speeds are alike."""
+    for host in sorted({*judge.a.paces} & {*judge.b.paces}):
+        now, was = (_others(run, host) for run in (judge.a, judge.b))
+        if abs(now - was) >= OTHERS:
+            text = f"{host}: other programs use {now:.1f} CPUs, against {was:.1f}"
+            yield Difference("other-programs", text, f"{now:.1f}", f"{was:.1f}", host)
+
+
+def _others(run: RunRecord, host: str) -> float:
+    return sum(cpus for _, cpus in run.paces[host].programs) if host in run.paces else 0.0
+
+
 def _waited(judge: _Judge, grown: Growth) -> Difference:
     host, found = grown.host, (judge.a.paces.get(grown.host), judge.b.paces.get(grown.host))
-    now, was = (sum(cpus for _, cpus in pace.programs) if pace else 0.0 for pace in found)
+    now, was = (_others(run, host) for run in (judge.a, judge.b))
     shares = [
         max((r.waited or 0.0 for r in pace.ranks), default=0.0) if pace else 0.0 for pace in found
     ]
@@ -182,12 +203,12 @@ def _inputs(judge: _Judge) -> Iterator[Difference]:
     if a is None or b is None:
         return
     if a.files is not None and b.files is not None and a.tree != b.tree:
-        yield _code(judge, dict(a.files), dict(b.files))
+        yield _code(judge, a, b)
     changes = between(dict(b.packages), dict(a.packages))
     if changes:
         large = any(_LIBRARIES.search(one.package) for one in changes)
         text = f"packages: {describe_changes(changes)}"
-        weight = judge.work(0.7 if large else 0.2)
+        weight = judge.work(0.7 if large else 0.1)
         yield Difference("packages", text, a.environment, b.environment, weight=weight)
     elif a.environment != b.environment:
         text = f"lock: environment {a.environment or 'none'}, against {b.environment or 'none'}"
@@ -199,12 +220,13 @@ def _inputs(judge: _Judge) -> Iterator[Difference]:
         yield Difference("data", text, weight=judge.work(0.5))
 
 
-def _code(judge: _Judge, now: Mapping[str, str], was: Mapping[str, str]) -> Difference:
+def _code(judge: _Judge, a: RunInputs, b: RunInputs) -> Difference:
+    now, was = dict(a.files or ()), dict(b.files or ())
     names = [name for name in {**now, **was} if now.get(name) != was.get(name)]
-    words = [
-        f"{name} {'changed' if name in now and name in was else 'added' if name in now else 'gone'}"
-        for name in names
-    ]
+    words = []
+    for name in names:
+        what = "changed" if name in now and name in was else "added" if name in now else "gone"
+        words.append(f"{name} {what}{_changed_lines(a, b, name)}")
     code = [name for name in names if name.endswith((".py", ".sh", ".toml", ".yaml", ".json"))]
     if not names:  # of more than were kept
         return Difference("files", "files of the project differ that are no code")
@@ -213,6 +235,17 @@ def _code(judge: _Judge, now: Mapping[str, str], was: Mapping[str, str]) -> Diff
     if all(name.endswith(("ipexctl.toml", "ipexctl.lock")) for name in names):  # told elsewhere
         slug, weight = "settings", 0.0
     return Difference(slug, f"code: {_some(words)}" if code else _some(words), weight=weight)
+
+
+def _changed_lines(a: RunInputs, b: RunInputs, name: str) -> str:
+    """ "" where the lines of one are not known."""
+    now, was = (line_keys(dict(one.lines).get(name, "")) for one in (a, b))
+    if not now or not was:
+        return ""
+    rows = difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
+    changed = [row for row in rows if row[0] != "equal"]
+    new, gone = sum(r[4] - r[3] for r in changed), sum(r[2] - r[1] for r in changed)
+    return f" (+{new} -{gone} lines)"
 
 
 def _arguments(judge: _Judge) -> Iterator[Difference]:

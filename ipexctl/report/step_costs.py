@@ -9,6 +9,8 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.run_record import RunRecord
 
 LEAST_CHANGE = 0.05  # of the speed: less is no difference
+FEW = 3.0  # windows: the spread of so few is twice as wide as it looks
+MORE = 0.1  # of a step's time: waiting for a CPU, or an exchange, that grew by less did not grow
 GREW = 1.15  # times as much for the same step
 ALONE = 0.33  # of what the slow host's CPU time grew, the others' may
 
@@ -24,6 +26,10 @@ class Cost:
     idle: float
     cpu: float  # CPU seconds, of all threads of a rank
     bytes: float  # sent by a rank
+
+    @property
+    def step(self) -> float:
+        return self.computing + self.waited + self.sending + self.idle
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,8 @@ def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
     """By which factor a is faster, and which one is noise; None: the speed of one is not known."""
     if a.speed is None or b.speed is None:
         return None
-    noise = max(LEAST_CHANGE, sqrt(a.speed.spread**2 + b.speed.spread**2))
+    spreads = (one.spread * (1 + FEW / one.windows) for one in (a.speed, b.speed))
+    noise = max(LEAST_CHANGE, sqrt(sum(spread**2 for spread in spreads)))
     return a.speed.rate / b.speed.rate, 1 + noise
 
 
@@ -80,20 +87,38 @@ def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
     host = max(now, key=lambda name: now[name].computing + now[name].waited)
     busiest = max(before.values(), key=lambda cost: cost.computing + cost.waited)
     one, other = now[host], before.get(host, busiest)
-    parts = ("computing", "waited", "sending", "idle")
-    more = {part: max(0.0, getattr(one, part) - getattr(other, part)) for part in parts}
+    more = _more(one, other)
     total = sum(more.values()) or 1.0
     grown = {name: now[name].cpu / before[name].cpu for name in now if _known(name, before)}
     return Growth(
         host,
         more["computing"] / total,
-        more["waited"] / total,
-        more["sending"] / total,
+        more["waited"] / total if _share(one, "waited", other) >= MORE else 0.0,
+        more["sending"] / total if _share(one, "sending", other) >= MORE else 0.0,
         more["idle"] / total,
         cpu=grown.get(host, 1.0),
         bytes=one.bytes / other.bytes if other.bytes else 1.0,
         alone=_alone(host, grown),
     )
+
+
+def _more(one: Cost, other: Cost) -> dict[str, float]:
+    """Seconds. Who computes more waits more, on a host that is as busy as before."""
+    before = other.waited / other.computing if other.computing else 0.0
+    now = one.waited / one.computing if one.computing else 0.0
+    found = {
+        "computing": (one.computing - other.computing) * (1 + before),
+        "waited": one.computing * (now - before),
+        "sending": one.sending - other.sending,
+        "idle": one.idle - other.idle,
+    }
+    return {part: max(0.0, seconds) for part, seconds in found.items()}
+
+
+def _share(one: Cost, part: str, other: Cost) -> float:
+    """By how much of a step's time the part grew."""
+    now, before = (getattr(cost, part) / cost.step for cost in (one, other))
+    return float(now - before)
 
 
 def _known(name: str, before: Mapping[str, Cost]) -> bool:

@@ -284,9 +284,15 @@ class _Run:
     def _inputs(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> Inputs:
         from ipexctl.run.outcome import run_inputs
 
-        tree = None if isinstance(self.files, send_project.InPlace) else self.files.bundle.tree
+        project = None
+        if isinstance(self.files, send_project.Snapshot):
+            bundle, wanted = self.files.bundle, {source.path for source in self.script.sources}
+            code = {f.path: f for f in bundle.tree.files if f.path in wanted}
+            with suppress(OSError):
+                texts = {path: bundle.contents.content(file) for path, file in code.items()}
+                project = run_inputs.Project(bundle.tree, texts)
         data = {one.name: one.version for one in self.held.get(plan.hosts[0].host, ())}
-        return run_inputs.inputs(plan.hosts, nodes.values(), tree, data)
+        return run_inputs.inputs(plan.hosts, nodes.values(), project, data)
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
