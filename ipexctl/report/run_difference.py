@@ -135,11 +135,13 @@ class _Judge:
 def _measured(judge: _Judge) -> Iterator[Difference]:
     """Of the host that the others wait for in the slow run."""
     grown = judge.grown
+    named = list(_programs(judge))
+    yield from named
     if grown is None:
         return
     host, both = grown.host, (judge.a, judge.b)
     if grown.waited >= EXPLAINS:
-        yield _waited(judge, grown)
+        yield from _waited(judge, grown, named)
     if grown.alone and grown.computing >= EXPLAINS:
         text = f"{host}: a step takes {grown.cpu:.1f} times the CPU time there, and not elsewhere"
         yield Difference("host-slower", text, host=host, weight=0.7 * grown.computing)
@@ -154,38 +156,43 @@ def _measured(judge: _Judge) -> Iterator[Difference]:
 
 
 def _programs(judge: _Judge) -> Iterator[Difference]:
-    """Other programs, where the speeds are alike."""
+    """Other programs explain how long ranks of their host wait for a CPU."""
     for host in sorted({*judge.a.paces} & {*judge.b.paces}):
         now, was = (_others(run, host) for run in (judge.a, judge.b))
-        if abs(now - was) >= OTHERS:
-            text = f"{host}: other programs use {now:.1f} CPUs, against {was:.1f}"
-            yield Difference("other-programs", text, f"{now:.1f}", f"{was:.1f}", host)
+        if abs(now - was) < OTHERS:
+            continue
+        busy = (judge.a if now > was else judge.b).paces[host].programs
+        names = ", ".join(f"{name} {cpus:.1f}" for name, cpus in busy if cpus >= OTHERS)
+        text = f"{host}: other programs use {now:.1f} CPUs, against {was:.1f} ({names})"
+        weight = judge.grown.waits.get(host, 0.0) if judge.grown else 0.0
+        weight *= (now > was) == judge.slower
+        text += f"; {_waits(judge, host)}" if weight >= EXPLAINS else ""
+        yield Difference("other-programs", text, f"{now:.1f}", f"{was:.1f}", host, weight)
 
 
 def _others(run: RunRecord, host: str) -> float:
-    return sum(cpus for _, cpus in run.paces[host].programs) if host in run.paces else 0.0
+    return sum(cpus for _, cpus in run.paces[host].programs)
 
 
-def _waited(judge: _Judge, grown: Growth) -> Difference:
-    host, found = grown.host, (judge.a.paces.get(grown.host), judge.b.paces.get(grown.host))
-    now, was = (_others(run, host) for run in (judge.a, judge.b))
-    shares = [
-        max((r.waited or 0.0 for r in pace.ranks), default=0.0) if pace else 0.0 for pace in found
-    ]
-    waits = f"threads of its ranks wait for a CPU {shares[0]:.0%} of the time, against"
-    waits += f" {shares[1]:.0%}"
-    busy = judge.slow.paces[host]
-    if abs(now - was) >= OTHERS and (now > was) == judge.slower:
-        names = ", ".join(f"{name} {cpus:.1f}" for name, cpus in busy.programs if cpus >= OTHERS)
-        text = f"{host}: other programs use {now:.1f} CPUs, against {was:.1f} ({names}); {waits}"
-        return Difference(
-            "other-programs", text, f"{now:.1f}", f"{was:.1f}", host, grown.waited
-        )  # fmt: skip
-    text = f"{host}: {waits}"
+def _waited(judge: _Judge, grown: Growth, named: Sequence[Difference]) -> Iterator[Difference]:
+    """What no program on the host explains. `named`: those that one does."""
+    host, busy = grown.host, judge.slow.paces[grown.host]
+    reasons = [one.host for one in named if one.explains]
+    if host in reasons:
+        return
+    text = f"{host}: {_waits(judge, host)}"
     if busy.cpu is not None:
-        which = "" if judge.slower else " in the slower run"
-        text += f"; all CPUs of the machine are {busy.cpu:.0%} busy{which}"
-    return Difference("cpu-wait", text, host=host, weight=0.9 * grown.waited)
+        text += f"; the CPUs of the machine are {busy.cpu:.0%} busy"
+    weight = (0.6 if reasons else 0.9) * grown.waited
+    yield Difference("cpu-wait", text, host=host, weight=weight)
+
+
+def _waits(judge: _Judge, host: str) -> str:
+    shares = []
+    for run in (judge.a, judge.b):
+        ranks = run.paces[host].ranks if host in run.paces else ()
+        shares.append(max((rank.waited or 0.0 for rank in ranks), default=0.0))
+    return f"its ranks wait for a CPU {shares[0]:.0%} of the time, against {shares[1]:.0%}"
 
 
 def _seconds(found: Mapping[str, object], host: str, part: str) -> str:

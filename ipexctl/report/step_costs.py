@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from math import log, sqrt
 
 from ipexctl.quick_dataclass import dataclass
@@ -10,6 +11,7 @@ from ipexctl.report.run_record import RunRecord
 
 LEAST_CHANGE = 0.05  # of the speed: less is no difference
 FEW = 3.0  # windows: the spread of so few is twice as wide as it looks
+LATE = 0.9  # times as busy as the busiest host: the others may wait for it, too
 MORE = 0.1  # of a step's time: waiting for a CPU, or an exchange, that grew by less did not grow
 GREW = 1.15  # times as much for the same step
 ALONE = 0.33  # of what the slow host's CPU time grew, the others' may
@@ -31,6 +33,11 @@ class Cost:
     def step(self) -> float:
         return self.computing + self.waited + self.sending + self.idle
 
+    @property
+    def busy(self) -> float:
+        """What the other hosts wait for."""
+        return self.computing + self.waited
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -45,6 +52,7 @@ class Growth:
     cpu: float = 1.0  # times as much CPU time for a step
     bytes: float = 1.0
     alone: bool = False  # only this host's CPU time for a step grew
+    waits: Mapping[str, float] = field(default_factory=dict)  # as `waited`, of hosts as late as it
 
 
 def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
@@ -84,21 +92,31 @@ def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
     now, before = costs(slow), costs(fast)
     if not now or not before:
         return None
-    host = max(now, key=lambda name: now[name].computing + now[name].waited)
-    busiest = max(before.values(), key=lambda cost: cost.computing + cost.waited)
+    host = max(now, key=lambda name: now[name].busy)
+    busiest = max(before.values(), key=lambda cost: cost.busy)
+    late = {name for name, cost in now.items() if cost.busy >= LATE * now[host].busy}
+    shares = {name: _shares(now[name], before.get(name, busiest)) for name in {host, *late}}
     one, other = now[host], before.get(host, busiest)
-    more = _more(one, other)
-    total = sum(more.values()) or 1.0
     grown = {name: now[name].cpu / before[name].cpu for name in now if _known(name, before)}
     return Growth(
         host,
-        more["computing"] / total,
-        more["waited"] / total if _share(one, "waited", other) >= MORE else 0.0,
-        more["sending"] / total if _share(one, "sending", other) >= MORE else 0.0,
-        more["idle"] / total,
+        *shares[host],
         cpu=grown.get(host, 1.0),
         bytes=one.bytes / other.bytes if other.bytes else 1.0,
         alone=_alone(host, grown),
+        waits={name: share[1] for name, share in shares.items() if share[1]},
+    )
+
+
+def _shares(one: Cost, other: Cost) -> tuple[float, float, float, float]:
+    """Of what a step takes longer: computing, waited, sending, idle."""
+    more = _more(one, other)
+    total = sum(more.values()) or 1.0
+    return (
+        more["computing"] / total,
+        more["waited"] / total if _grew(one, "waited", other) else 0.0,
+        more["sending"] / total if _grew(one, "sending", other) else 0.0,
+        more["idle"] / total,
     )
 
 
@@ -115,10 +133,10 @@ def _more(one: Cost, other: Cost) -> dict[str, float]:
     return {part: max(0.0, seconds) for part, seconds in found.items()}
 
 
-def _share(one: Cost, part: str, other: Cost) -> float:
-    """By how much of a step's time the part grew."""
+def _grew(one: Cost, part: str, other: Cost) -> bool:
+    """As a share of a step's time."""
     now, before = (getattr(cost, part) / cost.step for cost in (one, other))
-    return float(now - before)
+    return bool(now - before >= MORE)
 
 
 def _known(name: str, before: Mapping[str, Cost]) -> bool:
