@@ -23,12 +23,18 @@ def compare_runs(target: Target, run_a: str, run_b: str, root: str = ROOT) -> Co
     """What explains the speed of `run_a` against `run_b`: names or ids of runs of these hosts.
     Raises InputError, Unreachable."""
     with Fleet(target, root) as fleet:
-        found = [_record(fleet, find(fleet, text)) for text in (run_a, run_b)]
-    one, other = (_with_speed(target, record, run, root) for record, run in found)
+        runs = [find(fleet, text) for text in (run_a, run_b)]
+        records = [_record(fleet, run) for run in runs]
+    speeds = [_speed(target, run, root) for run in runs]
+    names = [run.about.name or run.id for run in runs]
+    if names[0] == names[1]:
+        names = [run.id for run in runs]
+    found = zip(records, names, speeds, strict=True)
+    one, other = (replace(record, name=n, speed=speed) for record, n, speed in found)
     return compare(one, other)
 
 
-def _record(fleet: Fleet, run: Run) -> tuple[RunRecord, Run]:
+def _record(fleet: Fleet, run: Run) -> RunRecord:
     names = {host: name for name, host in reached(fleet, run).items()}
 
     def ask(host: Host) -> Answer:
@@ -41,23 +47,18 @@ def _record(fleet: Fleet, run: Run) -> tuple[RunRecord, Run]:
             f"{run.id} has not started its ranks", hint="ipexctl ps -a", slug="run-not-begun"
         )
     kept = {name: a["inputs"] for name, a in said.items() if isinstance(a["inputs"], Mapping)}
-    record = RunRecord(
-        run.about.name or run.id,
+    return RunRecord(
+        run.id,
         plan,
         {name: read_host(raw) for name, raw in kept.items()},
         {name: read_pace(name, a["whole"]) for name, a in said.items() if a["whole"]},
         next(filter(None, map(read_inputs, kept.values())), None),
     )
-    return record, run
-
-
-def _with_speed(target: Target, record: RunRecord, run: Run, root: str) -> RunRecord:
-    return replace(record, speed=_speed(target, run, root))
 
 
 def _speed(target: Target, run: Run, root: str) -> Speed | None:
     """Of the lowest rank that prints its steps."""
-    points = metrics(target, run.id, root=root).points
+    points = metrics(target, run.id, (0,), root).points or metrics(target, run.id, (), root).points
     for rank in sorted({point.rank for point in points}):
         own = [one for one in points if one.rank == rank]
         steps = [(p.time, p.point.step) for p in own if p.time and p.point.step is not None]

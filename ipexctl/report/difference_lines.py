@@ -35,7 +35,10 @@ def lines(found: Comparison) -> Iterator[str]:
         also = "also different, without an effect on the speed:"
         yield also if found.factor is not None else "what differs:"
         yield from (f"  {one.text}" for one in others)
-    elif not reasons:
+    if unknown := [one.name for one in (found.run, found.other) if one.inputs is None]:
+        yield f"not known: code, packages and data of {' and '.join(unknown)}; its first host was"
+        yield "not reached, or an earlier ipexctl started it"
+    elif not found.differences:
         yield "their code, packages, plans, hosts and data are the same"
 
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ipexctl.base.secret_mask import MASK
+from ipexctl.base.secret_names import Named, named
 from ipexctl.base.sizes import human
 from ipexctl.env.choice.package_changes import between, describe_changes
 from ipexctl.inventory.nodeset import fold
@@ -135,13 +137,13 @@ class _Judge:
 def _measured(judge: _Judge) -> Iterator[Difference]:
     """Of the host that the others wait for in the slow run."""
     grown = judge.grown
-    named = list(_programs(judge))
-    yield from named
+    programs = list(_programs(judge))
+    yield from programs
     if grown is None:
         return
     host, both = grown.host, (judge.a, judge.b)
     if grown.waited >= EXPLAINS:
-        yield from _waited(judge, grown, named)
+        yield from _waited(judge, grown, programs)
     if grown.alone and grown.computing >= EXPLAINS:
         text = f"{host}: a step takes {grown.cpu:.1f} times the CPU time there, and not elsewhere"
         yield Difference("host-slower", text, host=host, weight=0.7 * grown.computing)
@@ -174,10 +176,10 @@ def _others(run: RunRecord, host: str) -> float:
     return sum(cpus for _, cpus in run.paces[host].programs)
 
 
-def _waited(judge: _Judge, grown: Growth, named: Sequence[Difference]) -> Iterator[Difference]:
-    """What no program on the host explains. `named`: those that one does."""
+def _waited(judge: _Judge, grown: Growth, programs: Sequence[Difference]) -> Iterator[Difference]:
+    """What no program on the host explains."""
     host, busy = grown.host, judge.slow.paces[grown.host]
-    reasons = [one.host for one in named if one.explains]
+    reasons = [one.host for one in programs if one.explains]
     if host in reasons:
         return
     text = f"{host}: {_waits(judge, host)}"
@@ -268,7 +270,12 @@ def _arguments(judge: _Judge) -> Iterator[Difference]:
 def _only(words: Sequence[str], others: Sequence[str]) -> list[str]:
     """Options with their values that the others do not have."""
     known = set(_options(others))
-    return [" ".join(one) for one in _options(words) if one not in known]
+    mine = [one for one in _options(words) if one not in known]
+    return [" ".join((one[0], *(_shown(one[0], word) for word in one[1:]))) for one in mine]
+
+
+def _shown(option: str, value: str) -> str:
+    return MASK if named(option) is Named.SECRET else value
 
 
 def _options(words: Sequence[str]) -> list[tuple[str, ...]]:
@@ -393,7 +400,7 @@ def _variables(judge: _Judge, host: str) -> Iterator[Difference]:
     if not names:
         return
     tuning = any(_TUNING.match(name) for name in names)
-    words = [f"{n}={now.get(n, '')!s}, against {was.get(n) or 'unset'}" for n in names]
+    words = [f"{n}={now.get(n, 'unset')}, against {was.get(n, 'unset')}" for n in names]
     ours, theirs = (str([known.get(name) for name in names]) for known in (now, was))
     weight = judge.work(0.8 if tuning else 0.3)
     yield Difference("variables", _some(words), ours, theirs, host, weight)

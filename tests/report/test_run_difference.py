@@ -177,6 +177,12 @@ def test_a_changed_file_says_how_many_lines():
     assert one.text == "code: train.py changed"
 
 
+def test_a_secret_argument_is_not_shown():
+    plan = replace(QUIET.plan, argv=("train.py", "--api-key", "s3cret", "--lr", "1"))
+    (one,) = compare(replace(QUIET, plan=plan), QUIET).differences
+    assert one.text == f"arguments: --api-key {MASK} --lr 1, against --batch 64"
+
+
 # --- speed ----------------------------------------------------------------------------------------
 
 
@@ -253,6 +259,11 @@ def test_the_lines_lead_with_the_speed_and_its_reason():
     assert text(compare(QUIET, QUIET)).splitlines()[-1].endswith("are the same")
     unknown = compare(replace(CODE, speed=None), BASE)
     assert unknown.speed_differs is False and "\nwhat differs:\n" in text(unknown)
+
+
+def test_what_is_not_known_is_not_called_the_same():
+    lines = text(compare(replace(QUIET, inputs=None), QUIET))
+    assert "not known: code, packages and data of quiet" in lines and "are the same" not in lines
 
 
 def test_the_document_has_the_same():
