@@ -238,7 +238,7 @@ def _code(judge: _Judge, a: RunInputs, b: RunInputs) -> Difference:
         words.append(f"{name} {what}{_changed_lines(a, b, name)}")
     code = [name for name in names if name.endswith((".py", ".sh", ".toml", ".yaml", ".json"))]
     if not names:  # of more than were kept
-        return Difference("files", "files of the project differ that are no code")
+        return Difference("files", "other files of the project differ, not code")
     slug = "code" if code else "files"
     weight = judge.work(0.9 if code else 0.4)
     if all(name.endswith(("ipexctl.toml", "ipexctl.lock")) for name in names):  # told elsewhere

@@ -150,8 +150,7 @@ class _Run:
             self._lay_out(resumed, nodes, sent)
         record = self._record(plan)
         keys, session = self._keys(plan, spares), self._session(plan, record, sent)
-        orders = self._orders(plan, keys, resumed.checkpoint.name if resumed else "")
-        orders = replace(orders, inputs=self._inputs(plan, nodes))
+        orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
             cwd = {host.name: sent[host].cwd for host in (*used, *spares)}
             those = self._shared([nodes[host] for host in (*used, *spares)])
@@ -264,7 +263,9 @@ class _Run:
             self.painter.note(note)
         return found
 
-    def _orders(self, plan: LaunchPlan, keys: Keys, resumed: str = "") -> Orders:
+    def _orders(
+        self, plan: LaunchPlan, keys: Keys, nodes: Mapping[Host, Node], resumed: str = ""
+    ) -> Orders:
         from ipexctl.run.watch.start_request import Orders
 
         return Orders(
@@ -279,6 +280,7 @@ class _Run:
             },
             keys=keys,
             resumed=resumed,
+            inputs=self._inputs(plan, nodes),
         )
 
     def _inputs(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> Inputs:
