@@ -85,8 +85,8 @@ def differences(a: RunRecord, b: RunRecord) -> list[Difference]:
     slow, fast = (a, b) if found[0] < 1 else (b, a)
     judge = _Judge(a, b, growth(slow, fast) or UNMEASURED, slower=found[0] < 1)
     made = [*_measured(judge), *_inputs(judge), *_facts(judge)]
-    known = {(one.slug, one.host) for one in made if one.explains}
-    made = [one for one in made if one.explains or (one.slug, one.host) not in known]
+    why = {one.host for one in made if one.slug in ("cpu-quota", "cpu-set") and one.explains}
+    made = [one for one in made if one.slug != "cpu-wait" or one.host not in why]
     return sorted(made, key=lambda one: -one.weight)
 
 

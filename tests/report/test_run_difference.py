@@ -90,6 +90,10 @@ CODE = run(
 )  # fmt: skip
 TWO = run("two", 12.2, (20.019, 1.768, 0.0, 0.0, 0.228), spread=0.025, windows=3, threads=2)
 ONE = run("one", 7.33, (35.028, 0.986, 0.0, 0.0, 0.011), spread=0.064, windows=6)
+QUOTA = run(
+    "quota", 8.0, (37.525, 0.307, 33030510, 0.172, 0.194), (42.697, 0.294, 29521234, 0.034, 0.658),
+    spread=0.125, windows=6,
+)  # fmt: skip
 # made up
 QUIET = run("quiet", 10.0, (60.0, 0.9, 1e6, 0.02, 0.0), (60.0, 0.9, 1e6, 0.02, 0.0))
 TWICE = run("twice", 5.0, (60.0, 0.9, 5e5, 0.01, 0.0), (60.0, 0.9, 5e5, 0.01, 0.0))
@@ -97,6 +101,9 @@ LATE = run("late", 5.0, (60.0, 0.45, 5e5, 0.01, 0.0), (60.0, 0.9, 5e5, 0.01, 0.0
 NETWORK = run("network", 5.0, (60.0, 0.45, 5e5, 0.5, 0.0), (60.0, 0.45, 5e5, 0.5, 0.0))
 PAUSED = run("paused", 5.0, (60.0, 0.45, 5e5, 0.01, 0.0), (60.0, 0.5, 5e5, 0.01, 0.0))
 OTHER_BATCH = replace(TWICE.plan, argv=("train.py", "--batch", "128"))
+OTHER_NIC = replace(QUIET.plan, hosts=tuple(replace(h, nic="eth1") for h in QUIET.plan.hosts))
+THREE = run("three", 5.0, *((60.0, 0.45, 5e5, 0.5, 0.0) for _ in range(3)))
+THIRD_LATE = run("late", 5.0, *((60.0, cpus, 5e5, 0.01, 0.0) for cpus in (0.45, 0.45, 0.95)))
 NEW_TORCH = (("numpy", "2.4.6"), ("rich", "14.0"), ("torch", "2.12.0+cpu"))
 NEW_RICH = (("numpy", "2.4.6"), ("rich", "13.0"), ("torch", "2.13.0+cpu"))
 FREQUENCY = {"max_khz": 1_200_000}
@@ -120,6 +127,8 @@ CASES = {  # run, against; what explains the speed, in this order; what differs 
         ["frequency", "host-slower", "code"], [],
     ),
     "a slow network": (NETWORK, QUIET, ["exchange"], []),
+    "a quota on one host": (but(QUOTA, "node02", quota=0.3), BASE, ["cpu-quota"], []),
+    "the same load without a quota": (QUOTA, BASE, ["cpu-wait"], []),
     "a quota that is used up": (but(PAUSED, "node02", quota=0.5), QUIET, ["cpu-quota"], []),
     "a quota that is not used up": (
         but(TWICE, "node02", quota=8.0), QUIET, [], ["cpu-quota"],
@@ -143,6 +152,9 @@ CASES = {  # run, against; what explains the speed, in this order; what differs 
     "a tuning variable": (
         but(TWICE, "node01", variables=(("KMP_BLOCKTIME", "200"),)), QUIET, ["variables"], [],
     ),
+    "a third host": (THREE, QUIET, ["exchange", "ranks", "hosts"], []),
+    "a third host that is late": (THIRD_LATE, QUIET, ["hosts", "ranks"], []),
+    "another interface": (replace(NETWORK, plan=OTHER_NIC), QUIET, ["network", "exchange"], []),
     "nothing measured": (
         replace(but(TWICE, files=CODE_FILES, tree="x"), paces={}), QUIET, ["code"], [],
     ),
