@@ -7,7 +7,6 @@ import pytest
 from ipexctl.machines.target import Target
 from ipexctl.report.compared_runs import compare_runs
 from tests.run_lab.conftest import runner  # noqa: F401
-from tests.speed.test_shares_lab import slowed
 
 TRAIN = """\
 import torch, torch.distributed as dist
