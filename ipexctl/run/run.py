@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ipexctl.blobs.peer_certificates import Keys
     from ipexctl.machines.agent import Agent
     from ipexctl.run import resume_run
+    from ipexctl.run.outcome.run_inputs import Inputs
     from ipexctl.run.watch.session import Session
     from ipexctl.run.watch.start_request import Orders
 
@@ -149,7 +150,7 @@ class _Run:
             self._lay_out(resumed, nodes, sent)
         record = self._record(plan)
         keys, session = self._keys(plan, spares), self._session(plan, record, sent)
-        orders = self._orders(plan, keys, resumed.checkpoint.name if resumed else "")
+        orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
             cwd = {host.name: sent[host].cwd for host in (*used, *spares)}
             those = self._shared([nodes[host] for host in (*used, *spares)])
@@ -268,7 +269,9 @@ class _Run:
             self.painter.note(note)
         return found
 
-    def _orders(self, plan: LaunchPlan, keys: Keys, resumed: str = "") -> Orders:
+    def _orders(
+        self, plan: LaunchPlan, keys: Keys, nodes: Mapping[Host, Node], resumed: str = ""
+    ) -> Orders:
         from ipexctl.run.watch.start_request import Orders
 
         return Orders(
@@ -283,7 +286,21 @@ class _Run:
             },
             keys=keys,
             resumed=resumed,
+            inputs=self._inputs(plan, nodes),
         )
+
+    def _inputs(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> Inputs:
+        from ipexctl.run.outcome import run_inputs
+
+        project = None
+        if isinstance(self.files, send_project.Snapshot):
+            bundle, wanted = self.files.bundle, {source.path for source in self.script.sources}
+            code = {f.path: f for f in bundle.tree.files if f.path in wanted}
+            with suppress(OSError):
+                texts = {path: bundle.contents.content(file) for path, file in code.items()}
+                project = run_inputs.Project(bundle.tree, texts)
+        data = {one.name: one.version for one in self.held.get(plan.hosts[0].host, ())}
+        return run_inputs.inputs(plan.hosts, nodes.values(), project, data)
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))

@@ -26,6 +26,7 @@ PURE = tuple(
     remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication
+    report.difference_lines report.run_difference report.run_record report.step_costs
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.pace
     run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space
@@ -50,7 +51,7 @@ ONLY_IN = {
 # Every room stands on these; they know no command. `cli` finds the commands by their names.
 BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "terminal")
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
-ROOMS += ("notebook", "remove", "run", "schema", "shell", "support", "tune")
+ROOMS += ("notebook", "remove", "report", "run", "schema", "shell", "support", "tune")
 # Of the code for hosts, what both sides must compute alike.
 SHARED = ("ipexctl.remote.connection.peer_url", "ipexctl.remote.data.content_chunks")
 # Slow to import, so `ipexctl --help` must not get to any of them.

@@ -1,10 +1,13 @@
-"""What the ranks of this host did in the last minute, from samples that are taken anyway."""
+"""What the ranks of this host did in the last minute and in all, from samples taken anyway."""
 
 import collections
+import os
 import time
 
 KEPT = 25  # samples, one each health_sampler.EVERY seconds
 SHORTEST = 5.0  # seconds from which something can be said
+LOOK = 4  # samples between looks at other programs
+TOP = 3
 
 
 class Pace:
@@ -12,32 +15,138 @@ class Pace:
         self.sampler = sampler
         self.traffic = traffic
         self.rows = collections.deque(maxlen=KEPT)  # type: collections.deque
+        self.ends = {}  # rank -> its first row, from when it sends something, and its last one
+        self.busy = [0.0, 0]  # the sum of the host's shares, and how many
+        self.others = Programs()
 
     def add(self, host_cpu):
         """After a sample. `host_cpu`: the share of the host's CPUs that was busy, or None."""
         used = {rank: seconds for rank, (_, seconds) in self.sampler.took.items()}
-        self.rows.append((time.monotonic(), used, self.traffic.sent(), host_cpu))
+        waited = {rank: waits(pid) for rank, pid in self.sampler.rank_pids().items()}
+        now, sent = time.monotonic(), self.traffic.sent()
+        self.rows.append((now, used, sent, host_cpu, waited))
+        for rank, seconds in used.items():
+            row = (now, seconds, sent.get(rank), waited.get(rank))
+            first = self.ends.get(rank, (row,))[0]
+            begins = row[2] and row[2][0] and not (first[2] and first[2][0])
+            self.ends[rank] = (row if begins else first, row)
+        if host_cpu is not None:
+            self.busy = [self.busy[0] + host_cpu, self.busy[1] + 1]
+        self.others.sample(now)
 
     def last_minute(self):
-        """{cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share of the time]}}
+        """{cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share of the time, waited]}}
 
-        From when a rank has sent something, if it does. The last number is the share in which it
-        sent; None where the kernel does not count that.
+        From when a rank has sent something, if it does. The share is that of the time in which it
+        sent; None where the kernel does not count that. `waited`: as `waits`, per second.
         """
         rows, found = list(self.rows), {}
-        for rank in sorted({rank for _, used, _, _ in rows for rank in used}):
-            own = [(at, used[rank], sent.get(rank)) for at, used, sent, _ in rows if rank in used]
+        for rank in sorted({rank for row in rows for rank in row[1]}):
+            own = [
+                (at, used[rank], sent.get(rank), waited.get(rank))
+                for at, used, sent, _, waited in rows
+                if rank in used
+            ]
             own = [row for row in own if row[2] and row[2][0]] or own
-            (first, cpu, sent), (last, cpu_after, sent_after) = own[0], own[-1]
-            seconds = last - first
-            if seconds >= SHORTEST:
-                moved = rates(sent, sent_after, seconds) if sent and sent_after else [0.0, 0.0]
-                found[str(rank)] = [seconds, (cpu_after - cpu) / seconds] + moved
-        busy = [share for _, _, _, share in rows if share is not None]
+            found.update(between(rank, own[0], own[-1]))
+        busy = [row[3] for row in rows if row[3] is not None]
         return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": found}
+
+    def whole_run(self):
+        """The same, and what other programs did: {..., cpus, programs: [[name, CPUs], ...]}"""
+        found = {}
+        for rank, (first, last) in sorted(self.ends.items()):
+            found.update(between(rank, first, last))
+        cpu = self.busy[0] / self.busy[1] if self.busy[1] else None
+        said = {"cpu": cpu, "ranks": found, "cpus": os.cpu_count()}
+        return dict(said, programs=self.others.top())
+
+
+def between(rank, first, last):
+    seconds = last[0] - first[0]
+    if seconds < SHORTEST:
+        return {}
+    moved = rates(first[2], last[2], seconds) if first[2] and last[2] else [0.0, 0.0]
+    waited = None
+    if None not in (first[3], last[3]):
+        waited = max(0.0, (last[3] - first[3]) / seconds)
+    return {str(rank): [seconds, (last[1] - first[1]) / seconds] + moved + [waited]}
 
 
 def rates(before, after, seconds):
     known = None not in (before[1], after[1])
     share = max(0.0, min(1.0, (after[1] - before[1]) / seconds)) if known else None
     return [max(0.0, (after[0] - before[0]) / seconds), share]
+
+
+def waits(pid):
+    """Seconds in which threads of a process could run and had no CPU; None: not counted."""
+    folder, total = "/proc/%d/task" % pid, 0
+    try:
+        for task in os.listdir(folder):
+            with open(os.path.join(folder, task, "schedstat"), "rb") as f:
+                total += int(f.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return total / 1e9
+
+
+class Programs:
+    """CPU time of programs that are not of this run, by their names."""
+
+    def __init__(self):
+        self.samples = 0
+        self.began = self.ended = 0.0
+        self.seen = {}  # pid -> (name, ticks)
+        self.ticks = collections.Counter()  # type: collections.Counter
+
+    def sample(self, now):
+        self.samples += 1
+        if self.samples % LOOK == 1:
+            self.look(now, stats())
+
+    def look(self, now, found):
+        """`found`: pid -> (name, parent, ticks)"""
+        own = family(found, os.getpid())
+        new = {pid: (name, ticks) for pid, (name, _, ticks) in found.items() if pid not in own}
+        for pid, (name, ticks) in new.items():
+            if self.began:  # what was not there at the last look has begun since
+                before = self.seen.get(pid, (name, 0))[1]
+                self.ticks[name] += max(0, ticks - before)
+        self.seen = new
+        self.began, self.ended = self.began or now, now
+
+    def top(self):
+        ticks = (self.ended - self.began) * os.sysconf("SC_CLK_TCK")
+        if ticks <= 0:
+            return []
+        return [[name, round(used / ticks, 3)] for name, used in self.ticks.most_common(TOP)]
+
+
+def family(found, own):
+    """Our process, those above it and those below it."""
+    ours, pid = set(), own
+    while pid in found and pid > 1 and pid not in ours:
+        ours.add(pid)
+        pid = found[pid][1]
+    below, size = {own}, 0
+    while len(below) > size:
+        size = len(below)
+        below |= {pid for pid, (_, parent, _) in found.items() if parent in below}
+    return ours | below
+
+
+def stats():
+    found = {}
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % pid, "rb") as f:
+                head, _, rest = f.read().rpartition(b")")
+            words = rest.split()
+            name = head.partition(b"(")[2].decode("ascii", "replace")
+            found[int(pid)] = (name, int(words[1]), int(words[11]) + int(words[12]))
+        except (OSError, ValueError, IndexError):
+            continue
+    return found

@@ -91,6 +91,8 @@ class Supervisor:
             raise cannot_write(e, self.dir) from None
         about = {"version": journal.VERSION, "about": self.plan["about"], "began": time.time()}
         self.note(about, sync=True)
+        of_all = (self.plan["run"] or {}).get("inputs", {})
+        self.add({"inputs": dict(self.plan.get("inputs", {}), **of_all)})
         try:
             port = self.part.begin()
             self.watchers.add(self.starter)
@@ -241,7 +243,7 @@ class Supervisor:
                 self.over = True
                 self.survivors = rank_wrapper.kill_all(self.run_id, os.getpid())
                 shutil.rmtree(self.scratch, ignore_errors=True)
-                self.note({"pace": self.pace.last_minute()})
+                self.note({"pace": self.pace.last_minute(), "whole": self.pace.whole_run()})
                 record = {"over": why, "survivors": len(self.survivors)}
                 self.note(record, sync=True, last=True)
             return self.survivors

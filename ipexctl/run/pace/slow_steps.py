@@ -137,7 +137,7 @@ class _Judge:
 
     def _computing(self, host: HostPlan) -> float | None:
         """The mean of its ranks: the share of the CPU time that they can have."""
-        threads = _asked_threads(host) or host.threads
+        threads = asked_threads(host) or host.threads
         if threads is None:
             return None
         each = min(threads, host.quota / len(host.ranks)) if host.quota else threads
@@ -195,7 +195,7 @@ class _Judge:
     ) -> tuple[str, tuple[Proposal, ...]] | None:
         """The user's own number of threads is far below the cores, and ranks use all of them."""
         for host in self.plan.hosts:
-            asked, planned = _asked_threads(host), host.threads
+            asked, planned = asked_threads(host), host.threads
             if not asked or not planned or asked > FEW * planned or computing[host.host] < COMPUTES:
                 continue
             text = f"ranks on {host.host} compute with {asked} of {planned} threads"
@@ -205,7 +205,7 @@ class _Judge:
         return None
 
 
-def _asked_threads(host: HostPlan) -> int | None:
+def asked_threads(host: HostPlan) -> int | None:
     text = dict(host.rank_env).get("OMP_NUM_THREADS", "")
     return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 6 else None
 

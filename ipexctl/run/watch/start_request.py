@@ -10,6 +10,7 @@ from ipexctl.blobs.peer_certificates import Keys
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_checkpoints import patterns_of, resume_words
+from ipexctl.run.outcome.run_inputs import Inputs
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 from ipexctl.run.plan.run_options import BUCKET, RunOptions
@@ -32,12 +33,14 @@ class Orders:
     keys: Keys = field(default_factory=dict, repr=False)
     resumed: str = ""  # the checkpoint that ranks start with, below their folder
     nights: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
+    inputs: Inputs = Inputs({}, {})
 
     def of(self, name: str, work: str) -> dict[str, object]:
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
         row = mpi.FLAVOURS.get(self.plan.mpi)
         return {
             "about": dict(self.about),
+            "inputs": dict(self.inputs.hosts.get(name, {})),
             "run_id": self.run_id,
             "lease": self.options.host_timeout,
             "env": dict(host.env),
@@ -98,6 +101,7 @@ class Orders:
             "address": self.plan.master_addr,
             "ports": low_high,
             "shown": self.shown(),
+            "inputs": dict(self.inputs.of_all),
         }  # fmt: skip
 
     def shown(self) -> dict[str, object]:

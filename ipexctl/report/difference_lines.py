@@ -1,0 +1,67 @@
+"""The comparison of two runs as lines of text, and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ipexctl.report.run_difference import Comparison, Difference
+from ipexctl.report.run_record import Speed
+
+
+def headline(found: Comparison) -> str:
+    run, other = found.run.name, found.other.name
+    if found.factor is None:
+        missing = run if found.run.speed is None else other
+        return f"{run} and {other} cannot be compared by speed: {missing} printed too few steps"
+    speeds = f"{_rate(found.run.speed)}, against {_rate(found.other.speed)}"
+    if not found.speed_differs:
+        return f"no difference in speed between {run} and {other}: {speeds}"
+    how = f"{found.factor:.2f} times as fast as"
+    return f"{run} is {how} {other}: {speeds}"
+
+
+def lines(found: Comparison) -> Iterator[str]:
+    yield headline(found)
+    if found.noise is not None:
+        yield f"  up to {found.noise - 1:.0%} is noise, by the spread of both runs' step times"
+    reasons = [one for one in found.differences if one.explains]
+    others = [one for one in found.differences if not one.explains]
+    if found.speed_differs:
+        measured = "what explains it:" if found.is_measured else "what may explain it:"
+        yield measured if reasons else "nothing that is known explains it"
+        yield from (f"  {n}. {one.text}" for n, one in enumerate(reasons, 1))
+    if others:
+        also = "also different, without an effect on the speed:"
+        yield also if found.factor is not None else "what differs:"
+        yield from (f"  {one.text}" for one in others)
+    if unknown := [one.name for one in (found.run, found.other) if one.inputs is None]:
+        yield f"not known: code, packages and data of {' and '.join(unknown)}; its first host was"
+        yield "not reached, or an earlier ipexctl started it"
+    elif not found.differences:
+        yield "their code, packages, plans, hosts and data are the same"
+
+
+def document(found: Comparison) -> dict[str, Any]:
+    return {
+        "run": found.run.name,
+        "compared_with": found.other.name,
+        "speed_differs": found.speed_differs if found.factor is not None else None,
+        "times_as_fast": found.factor,
+        "measured": found.is_measured,
+        "noise": found.noise and found.noise - 1,
+        "steps_per_second": [_speed(one.speed) for one in (found.run, found.other)],
+        "differences": [_difference(one) for one in found.differences],
+    }
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    return {**vars(one), "explains": one.explains, "host": one.host or None}
+
+
+def _speed(speed: Speed | None) -> dict[str, float] | None:
+    return dict(vars(speed)) if speed else None
+
+
+def _rate(speed: Speed | None) -> str:
+    return f"{speed.rate:.3g} ± {speed.spread:.0%} steps/s" if speed else "unknown"

@@ -1,0 +1,143 @@
+"""What is known of a run to compare it with another one: its inputs, its plan, its speed."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from ipexctl.base.values import plain
+from ipexctl.facts.reader import by, positive, record
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.pace.rank_pace import HostPace
+from ipexctl.run.pace.slow_steps import asked_threads
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+
+WINDOW = 5.0  # seconds: of shorter ones the times of printed lines are not exact enough
+LEAST = 3  # windows that make a spread
+_MOST = 20_000  # entries of a mapping
+
+Step = tuple[float, int]  # when it was printed, and its number
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    known = value if isinstance(value, Mapping) else {}
+    found = ((plain(n, 400), plain(v, 400)) for n, v in [*known.items()][:_MOST])
+    return tuple(sorted((n, v) for n, v in found if n))
+
+
+def _files(value: Any) -> tuple[tuple[str, str], ...] | None:
+    return _pairs(value) if isinstance(value, Mapping) else None
+
+
+def _lines(value: Any) -> tuple[tuple[str, str], ...]:
+    known = value if isinstance(value, Mapping) else {}
+    return tuple((plain(n, 400), v) for n, v in known.items() if isinstance(v, str))
+
+
+@dataclass(frozen=True)
+class HostInputs:
+    """What a host was when the run began: run/outcome/run_inputs.py wrote it."""
+
+    cpu: str
+    cores: int | None
+    quota: float | None = field(default=None, metadata=by(positive))
+    governors: tuple[str, ...] = ()
+    max_khz: int | None = None
+    turbo: bool | None = None
+    memory: int | None = None
+    thp: str = ""
+    kernel: str = ""
+    load: float | None = None
+    speed: int | None = None  # of its network interface, Mbit/s
+    variables: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_pairs))
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    files: tuple[tuple[str, str], ...] | None = field(default=None, metadata=by(_files))
+    lines: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_lines))
+    tree: str = ""
+    environment: str = ""
+    packages: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_pairs))
+    data: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_pairs))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """`rate`: steps per second, the median of windows of 5 s or more. `spread`: half the range of
+    the middle 80 % of them, as a share of the median."""
+
+    rate: float
+    spread: float
+    windows: int
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """`hosts`: those that said what they were. `inputs` None: the first host did not say it."""
+
+    name: str
+    plan: LaunchPlan
+    hosts: Mapping[str, HostInputs]
+    paces: Mapping[str, HostPace]
+    inputs: RunInputs | None = None
+    speed: Speed | None = None
+
+    def plan_of(self, host: str) -> HostPlan | None:
+        return next((one for one in self.plan.hosts if one.host == host), None)
+
+    def threads(self, host: str) -> int | None:
+        """Of each rank there."""
+        plan = self.plan_of(host)
+        return (asked_threads(plan) or plan.threads) if plan else None
+
+    def cpus(self, host: str) -> int | None:
+        """On which the ranks there may run."""
+        plan = self.plan_of(host)
+        return len({cpu for place in plan.ranks for cpu in place.cpus}) or None if plan else None
+
+
+def read_host(raw: Any) -> HostInputs:
+    return record(HostInputs, raw)
+
+
+def read_inputs(raw: Any) -> RunInputs | None:
+    known = isinstance(raw, Mapping) and "packages" in raw
+    return record(RunInputs, raw) if known else None
+
+
+def line_keys(text: str) -> tuple[bytes, ...]:
+    """A key for each line of a file; () for anything else."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        return ()
+    return tuple(data[at : at + 2] for at in range(0, len(data), 2))
+
+
+def speed_of(steps: Sequence[Step], rates: Iterable[float] = ()) -> Speed | None:
+    """By what one rank printed: its steps, or else its own rates. The first window is left out."""
+    found = list(_rates(steps)) or list(rates)
+    found = sorted(found[1:] if len(found) > LEAST else found)
+    if not found or found[len(found) // 2] <= 0:
+        return None
+    cut = len(found) // 10
+    middle = found[len(found) // 2]
+    return Speed(middle, (found[-1 - cut] - found[cut]) / 2 / middle, len(found))
+
+
+def _rates(steps: Sequence[Step]) -> Iterable[float]:
+    """Of windows; one that a new count of steps begins in is left out."""
+    if not steps:
+        return
+    window = max(WINDOW, (steps[-1][0] - steps[0][0]) / 100)
+    begin = last = steps[0]
+    for one in steps[1:]:
+        if one[1] < last[1]:
+            begin = one
+        elif one[0] - begin[0] >= window:
+            yield (one[1] - begin[1]) / (one[0] - begin[0])
+            begin = one
+        last = one

@@ -1,0 +1,149 @@
+"""Where the time of a step goes on each host, and which part of it another run has less of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from math import log, sqrt
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.report.run_record import RunRecord
+
+LEAST_CHANGE = 0.05  # of the speed: less is no difference
+FEW = 3.0  # windows: the spread of so few is twice as wide as it looks
+LATE = 0.9  # times as busy as the busiest host: the others may wait for it, too
+MORE = 0.1  # of a step's time: waiting for a CPU, or an exchange, that grew by less did not grow
+GREW = 1.15  # times as much for the same step
+ALONE = 0.33  # of what the slow host's CPU time grew, the others' may
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one step, the mean of a host's ranks. `waited`: threads could run and had no CPU.
+    `idle`: none of the others, as for a host that is late, a disk, or sleep."""
+
+    computing: float
+    waited: float
+    sending: float
+    idle: float
+    cpu: float  # CPU seconds, of all threads of a rank
+    bytes: float  # sent by a rank
+
+    @property
+    def step(self) -> float:
+        return self.computing + self.waited + self.sending + self.idle
+
+    @property
+    def busy(self) -> float:
+        """What the other hosts wait for."""
+        return self.computing + self.waited
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What makes one run's steps longer than another's. The first four are shares of the
+    difference; `host` is the one that the others wait for."""
+
+    host: str
+    computing: float
+    waited: float
+    sending: float
+    idle: float
+    cpu: float = 1.0  # times as much CPU time for a step
+    bytes: float = 1.0
+    alone: bool = False  # only this host's CPU time for a step grew
+    waits: Mapping[str, float] = field(default_factory=dict)  # as `waited`, of hosts as late as it
+
+
+def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
+    """By which factor a is faster, and which one is noise; None: the speed of one is not known."""
+    if a.speed is None or b.speed is None:
+        return None
+    spreads = (one.spread * (1 + FEW / one.windows) for one in (a.speed, b.speed))
+    noise = max(LEAST_CHANGE, sqrt(sum(spread**2 for spread in spreads)))
+    return a.speed.rate / b.speed.rate, 1 + noise
+
+
+def is_noise(factor: float, noise: float) -> bool:
+    return abs(log(factor)) <= log(noise)
+
+
+def costs(run: RunRecord) -> dict[str, Cost]:
+    found = {}
+    for host, pace in run.paces.items():
+        if not pace.ranks or not run.speed:
+            continue
+        step, count = 1 / run.speed.rate, len(pace.ranks)
+        cpus = sum(rank.cpus for rank in pace.ranks) / count
+        computing = min(1.0, cpus / (run.threads(host) or 1))
+        waited = min(1 - computing, sum(rank.waited or 0.0 for rank in pace.ranks) / count)
+        left = 1 - computing - waited
+        sending = min(left, sum(rank.sending or 0.0 for rank in pace.ranks) / count)
+        sent = sum(rank.sent for rank in pace.ranks) / count
+        found[host] = Cost(
+            computing * step, waited * step, sending * step, (left - sending) * step,
+            cpus * step, sent * step,
+        )  # fmt: skip
+    return found
+
+
+def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
+    """None: what the ranks did is not known of both runs."""
+    now, before = costs(slow), costs(fast)
+    if not now or not before:
+        return None
+    host = max(now, key=lambda name: now[name].busy)
+    busiest = max(before.values(), key=lambda cost: cost.busy)
+    late = {name for name, cost in now.items() if cost.busy >= LATE * now[host].busy}
+    shares = {name: _shares(now[name], before.get(name, busiest)) for name in {host, *late}}
+    one, other = now[host], before.get(host, busiest)
+    grown = {name: now[name].cpu / before[name].cpu for name in now if _known(name, before)}
+    return Growth(
+        host,
+        *shares[host],
+        cpu=grown.get(host, 1.0),
+        bytes=one.bytes / other.bytes if other.bytes else 1.0,
+        alone=_alone(host, grown),
+        waits={name: share[1] for name, share in shares.items() if share[1]},
+    )
+
+
+def _shares(one: Cost, other: Cost) -> tuple[float, float, float, float]:
+    """Of what a step takes longer: computing, waited, sending, idle."""
+    more = _more(one, other)
+    total = sum(more.values()) or 1.0
+    return (
+        more["computing"] / total,
+        more["waited"] / total if _grew(one, "waited", other) else 0.0,
+        more["sending"] / total if _grew(one, "sending", other) else 0.0,
+        more["idle"] / total,
+    )
+
+
+def _more(one: Cost, other: Cost) -> dict[str, float]:
+    """Seconds. Who computes more waits more, on a host that is as busy as before."""
+    before = other.waited / other.computing if other.computing else 0.0
+    now = one.waited / one.computing if one.computing else 0.0
+    found = {
+        "computing": (one.computing - other.computing) * (1 + before),
+        "waited": one.computing * (now - before),
+        "sending": one.sending - other.sending,
+        "idle": one.idle - other.idle,
+    }
+    return {part: max(0.0, seconds) for part, seconds in found.items()}
+
+
+def _grew(one: Cost, part: str, other: Cost) -> bool:
+    """As a share of a step's time."""
+    now, before = (getattr(cost, part) / cost.step for cost in (one, other))
+    return bool(now - before >= MORE)
+
+
+def _known(name: str, before: Mapping[str, Cost]) -> bool:
+    return name in before and before[name].cpu > 0
+
+
+def _alone(host: str, grown: Mapping[str, float]) -> bool:
+    others = [factor for name, factor in grown.items() if name != host]
+    own = grown.get(host, 1.0)
+    return own >= GREW and bool(others) and max(others) - 1 <= ALONE * (own - 1)

@@ -1,0 +1,98 @@
+"""What a run keeps of its inputs in its journals, to be compared with another run later."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+from ipexctl.base.secret_mask import MASK
+from ipexctl.base.secret_names import Named, looks_random, named
+from ipexctl.facts import usable_cores
+from ipexctl.project.files.project_files import Tree
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan.launch import HostPlan
+from ipexctl.run.plan.plan_request import Node
+
+MOST = 500  # files whose hashes are kept, code and settings first
+CODE = (".py", ".sh", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".txt")
+LINES = 10_000  # of code, for which a key is kept
+LONGEST = 200  # characters of a value
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """`of_all`: kept by the first host; `hosts`: what each host keeps of itself."""
+
+    of_all: Mapping[str, Any]
+    hosts: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Project:
+    """What was sent. `code`: the script and the modules that it imports."""
+
+    tree: Tree
+    code: Mapping[str, bytes]
+
+
+def inputs(
+    plan: Sequence[HostPlan], nodes: Iterable[Node], project: Project | None,
+    data: Mapping[str, str],
+) -> Inputs:  # fmt: skip
+    """`project`: None with --no-sync. `data`: the version of each dataset, by its content."""
+    known = {node.host.name: node for node in nodes}
+    first = known[plan[0].host].prepared
+    of_all = {
+        "files": _files(project.tree) if project else None,
+        "lines": _lines(project.code) if project else {},
+        "tree": project.tree.key if project else None,
+        "environment": first.environment.key if first.environment else None,
+        "packages": dict(first.packages),
+        "data": dict(data),
+    }
+    return Inputs(of_all, {host.host: _host(host, known[host.host]) for host in plan})
+
+
+def _files(tree: Tree) -> dict[str, str]:
+    files = sorted(tree.files, key=lambda f: (not f.path.endswith(CODE), f.path.count("/"), f.path))
+    return {f.path[:LONGEST]: f.sha256[:16] for f in files[:MOST]}
+
+
+def _lines(code: Mapping[str, bytes]) -> dict[str, str]:
+    """Two bytes for each line: enough to count those that changed."""
+    found, left = {}, LINES
+    for path, data in code.items():
+        rows = data.splitlines()
+        left -= len(rows)
+        if left >= 0:
+            keys = b"".join((crc32(row) & 0xFFFF).to_bytes(2, "big") for row in rows)
+            found[path[:LONGEST]] = base64.b64encode(keys).decode("ascii")
+    return found
+
+
+def _host(plan: HostPlan, node: Node) -> dict[str, Any]:
+    facts, power = node.facts, node.facts.condition.power
+    nic = next((nic for nic in facts.net.nics if nic.name == plan.nic), None)
+    return {
+        "cpu": facts.cpu.model_name,
+        "cores": len(usable_cores.cores(facts.cpu)),
+        "quota": facts.cpu.quota,
+        "governors": list(power.governors),
+        "max_khz": power.max_khz,
+        "turbo": power.turbo,
+        "memory": facts.mem.limit or facts.mem.total,
+        "thp": facts.condition.kernel.thp,
+        "kernel": facts.kernel,
+        "load": next(iter(facts.condition.load.average), None),
+        "speed": nic.speed if nic else None,
+        "variables": {name: _shown(name, value) for name, value in plan.rank_env},
+        "reasons": dict(plan.reasons),
+    }
+
+
+def _shown(name: str, value: str) -> str:
+    kind = named(name)
+    secret = kind is Named.SECRET or (kind is Named.MAYBE and looks_random(value))
+    return MASK if secret else value[:LONGEST]

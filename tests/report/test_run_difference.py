@@ -1,0 +1,288 @@
+"""What explains the speed of one run against another: by values of real runs, in each of which one
+reason was planted, and by cases that are made up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ipexctl.base.secret_mask import MASK
+from ipexctl.project.files.project_files import File, Tree
+from ipexctl.report import difference_lines
+from ipexctl.report.run_difference import Comparison, compare
+from ipexctl.report.run_record import (
+    HostInputs,
+    RunInputs,
+    RunRecord,
+    Speed,
+    read_host,
+    read_inputs,
+    speed_of,
+)
+from ipexctl.run.outcome.run_inputs import MOST, Project, inputs
+from ipexctl.run.pace.rank_pace import HostPace, RankPace
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
+from ipexctl.run.plan.launch_plan import Node
+from tests import made
+
+Row = tuple[float, float, float, float, float]  # of a rank, as remote/run/last_minute.py has it
+FILES = (("data.csv", "d1"), ("train.py", "a1"))
+PACKAGES = (("numpy", "2.4.6"), ("rich", "14.0"), ("torch", "2.13.0+cpu"))
+
+
+def run(
+    name: str, rate: float, *rows: Row, spread: float = 0.05, windows: int = 10,
+    programs: dict[str, float] | None = None, threads: int = 1,
+    argv: tuple[str, ...] = ("train.py", "--batch", "64"), files: tuple = FILES,
+) -> RunRecord:  # fmt: skip
+    """One rank on each host. `programs`: of node02."""
+    names = [f"node{i + 1:02d}" for i in range(len(rows))]
+    hosts = tuple(
+        HostPlan(
+            host, host, "", "eth0", (RankPlace(i, 0, (0, 1)),), (),
+            (("OMP_NUM_THREADS", str(threads)),), threads=2,
+        )
+        for i, host in enumerate(names)
+    )  # fmt: skip
+    plan = LaunchPlan(hosts, "10.0.0.1", 29500, argv, (), "")
+    paces = {
+        host: HostPace(host, (RankPace(i, *row),), 1.0)
+        for i, (host, row) in enumerate(zip(names, rows, strict=True))
+    }
+    if programs:
+        paces["node02"] = replace(paces["node02"], programs=tuple(programs.items()))
+    facts = {host: HostInputs("AMD EPYC", 2, kernel="Linux 6.18") for host in names}
+    tree = "".join(key for _, key in files)
+    given = RunInputs(files, tree=tree, environment="261f5d8ec5beb533", packages=PACKAGES)
+    return RunRecord(name, plan, facts, paces, given, Speed(rate, spread, windows))
+
+
+def but(record: RunRecord, host: str = "", **changes: Any) -> RunRecord:
+    """With other inputs of the run, or other facts of a host."""
+    if host:
+        hosts = {**record.hosts, host: replace(record.hosts[host], **changes)}
+        return replace(record, hosts=hosts)
+    assert record.inputs
+    return replace(record, inputs=replace(record.inputs, **changes))
+
+
+# of real runs
+BASE = run(
+    "base", 24.76, (12.524, 0.757, 92592057, 0.134, 0.134), (15.026, 0.741, 83888033, 0.105, 0.183),
+    spread=0.128, windows=2,
+)  # fmt: skip
+AGAIN = run(
+    "again", 25.92, (10.013, 0.852, 99866858, 0.125, 0.287),
+    (12.514, 0.825, 100722738, 0.124, 0.275), spread=0.024, windows=2,
+)  # fmt: skip
+BUSY = run(
+    "busy", 12.41, (22.521, 0.465, 53730030, 0.148, 0.412), (25.039, 0.497, 49165467, 0.062, 0.639),
+    spread=0.04, windows=3, programs={"python3": 0.491, "lab-host": 0.0, "timeout": 0.0},
+)  # fmt: skip
+CODE_FILES = (("data.csv", "d1"), ("train.py", "a2"))
+CODE = run(
+    "code", 14.74, (20.021, 0.829, 58130348, 0.083, 0.242), (22.522, 0.799, 55966421, 0.089, 0.239),
+    spread=0.092, windows=3, files=CODE_FILES,
+)  # fmt: skip
+TWO = run("two", 12.2, (20.019, 1.768, 0.0, 0.0, 0.228), spread=0.025, windows=3, threads=2)
+ONE = run("one", 7.33, (35.028, 0.986, 0.0, 0.0, 0.011), spread=0.064, windows=6)
+QUOTA = run(
+    "quota", 8.0, (37.525, 0.307, 33030510, 0.172, 0.194), (42.697, 0.294, 29521234, 0.034, 0.658),
+    spread=0.125, windows=6,
+)  # fmt: skip
+# made up
+QUIET = run("quiet", 10.0, (60.0, 0.9, 1e6, 0.02, 0.0), (60.0, 0.9, 1e6, 0.02, 0.0))
+TWICE = run("twice", 5.0, (60.0, 0.9, 5e5, 0.01, 0.0), (60.0, 0.9, 5e5, 0.01, 0.0))
+LATE = run("late", 5.0, (60.0, 0.45, 5e5, 0.01, 0.0), (60.0, 0.9, 5e5, 0.01, 0.0))
+NETWORK = run("network", 5.0, (60.0, 0.45, 5e5, 0.5, 0.0), (60.0, 0.45, 5e5, 0.5, 0.0))
+PAUSED = run("paused", 5.0, (60.0, 0.45, 5e5, 0.01, 0.0), (60.0, 0.5, 5e5, 0.01, 0.0))
+OTHER_BATCH = replace(TWICE.plan, argv=("train.py", "--batch", "128"))
+OTHER_NIC = replace(QUIET.plan, hosts=tuple(replace(h, nic="eth1") for h in QUIET.plan.hosts))
+THREE = run("three", 5.0, *((60.0, 0.45, 5e5, 0.5, 0.0) for _ in range(3)))
+THIRD_LATE = run("late", 5.0, *((60.0, cpus, 5e5, 0.01, 0.0) for cpus in (0.45, 0.45, 0.95)))
+NEW_TORCH = (("numpy", "2.4.6"), ("rich", "14.0"), ("torch", "2.12.0+cpu"))
+NEW_RICH = (("numpy", "2.4.6"), ("rich", "13.0"), ("torch", "2.13.0+cpu"))
+FREQUENCY = {"max_khz": 1_200_000}
+CASES = {  # run, against; what explains the speed, in this order; what differs besides
+    "the same twice": (AGAIN, BASE, [], []),
+    "a busy program": (BUSY, BASE, ["other-programs"], []),
+    "a busy program, the other way": (BASE, BUSY, ["other-programs"], []),
+    "more work in a step": (CODE, BASE, ["code"], []),
+    "more work, and a quiet machine": (but(TWICE, files=CODE_FILES, tree="x"), QUIET, ["code"], []),
+    "a thread less": (ONE, TWO, ["threads"], []),
+    "a thread less, the other way": (TWO, ONE, ["threads"], []),
+    "a thread less and new code": (
+        but(ONE, files=CODE_FILES, tree="x"), TWO, ["threads"], ["code"],
+    ),
+    "a slow host, and its frequency": (
+        but(LATE, "node02", **FREQUENCY), QUIET, ["frequency", "host-slower"], [],
+    ),
+    "a slow host without a reason": (LATE, QUIET, ["host-slower"], []),
+    "code beside a slow host's frequency": (
+        but(but(LATE, "node02", **FREQUENCY), files=CODE_FILES, tree="x"), QUIET,
+        ["frequency", "host-slower", "code"], [],
+    ),
+    "a slow network": (NETWORK, QUIET, ["exchange"], []),
+    "a quota on one host": (but(QUOTA, "node02", quota=0.3), BASE, ["cpu-quota"], []),
+    "the same load without a quota": (QUOTA, BASE, ["cpu-wait"], []),
+    "a quota that is used up": (but(PAUSED, "node02", quota=0.5), QUIET, ["cpu-quota"], []),
+    "a quota that is not used up": (
+        but(TWICE, "node02", quota=8.0), QUIET, [], ["cpu-quota"],
+    ),
+    "a larger batch": (replace(TWICE, plan=OTHER_BATCH), QUIET, ["arguments"], []),
+    "a larger batch and new code": (
+        replace(but(TWICE, files=CODE_FILES, tree="x"), plan=OTHER_BATCH), QUIET,
+        ["arguments", "code"], [],
+    ),
+    "another torch": (but(TWICE, packages=NEW_TORCH, environment="x"), QUIET, ["packages"], []),
+    "a package that computes nothing": (
+        but(TWICE, packages=NEW_RICH, environment="x"), QUIET, [], ["packages"],
+    ),
+    "new data": (but(TWICE, data=(("bert", "v2"),)), QUIET, ["data"], []),
+    "new code that is as fast": (but(QUIET, files=CODE_FILES, tree="x"), QUIET, [], ["code"]),
+    "a program that costs nothing": (
+        replace(QUIET, paces={**QUIET.paces, "node02": BUSY.paces["node02"]}), QUIET,
+        [], ["other-programs"],
+    ),
+    "more memory": (but(TWICE, "node01", memory=1 << 30), QUIET, [], ["memory"]),
+    "a tuning variable": (
+        but(TWICE, "node01", variables=(("KMP_BLOCKTIME", "200"),)), QUIET, ["variables"], [],
+    ),
+    "a third host": (THREE, QUIET, ["exchange", "ranks", "hosts"], []),
+    "a third host that is late": (THIRD_LATE, QUIET, ["hosts", "ranks"], []),
+    "another interface": (replace(NETWORK, plan=OTHER_NIC), QUIET, ["network", "exchange"], []),
+    "nothing measured": (
+        replace(but(TWICE, files=CODE_FILES, tree="x"), paces={}), QUIET, ["code"], [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("now", "was", "reasons", "others"), CASES.values(), ids=CASES)
+def test_what_explains_the_speed_comes_first(now, was, reasons, others):
+    found = compare(now, was).differences
+    assert [one.slug for one in found if one.explains] == reasons
+    assert [one.slug for one in found if not one.explains] == others
+    assert [one.explains for one in found] == sorted((o.explains for o in found), reverse=True)
+
+
+def test_a_slow_host_is_named_with_its_program_and_what_its_ranks_wait():
+    (one,) = compare(BUSY, BASE).differences
+    assert (one.host, one.now, one.was) == ("node02", "0.5", "0.0")
+    assert "python3 0.5" in one.text and "64% of the time, against 18%" in one.text
+
+
+def test_hosts_that_differ_alike_are_one_difference():
+    changed = but(but(QUIET, "node01", kernel="Linux 7"), "node02", kernel="Linux 7")
+    (one,) = compare(changed, QUIET).differences
+    assert (one.slug, one.host, one.explains) == ("kernel", "node[01-02]", False)
+
+
+def test_a_changed_file_says_how_many_lines():
+    was, now = (
+        kept(project({"train.py": text}))[0]["lines"] for text in (b"a\nb\nc", b"a\nx\nc\nd")
+    )
+    changed = but(CODE, lines=tuple(now.items()))
+    (one,) = compare(changed, but(BASE, lines=tuple(was.items()))).differences
+    assert one.text == "code: train.py changed (+2 -1 lines)"
+    (one,) = compare(changed, but(BASE, lines=(("train.py", "?"),))).differences
+    assert one.text == "code: train.py changed"
+
+
+def test_a_secret_argument_is_not_shown():
+    plan = replace(QUIET.plan, argv=("train.py", "--api-key", "s3cret", "--lr", "1"))
+    (one,) = compare(replace(QUIET, plan=plan), QUIET).differences
+    assert one.text == f"arguments: --api-key {MASK} --lr 1, against --batch 64"
+
+
+# --- speed ----------------------------------------------------------------------------------------
+
+
+def test_speed_is_the_median_of_windows_without_the_first():
+    steps = [(float(t), max(0, 10 * (t - 5))) for t in range(41)]  # 5 s until the first step
+    assert speed_of(steps) == Speed(10.0, 0.0, 7)
+    assert speed_of([(0.0, 1), (1.0, 2)]) is None
+    assert speed_of([], [2.0, 2.5, 2.0]) == Speed(2.0, 0.125, 3)
+
+
+def test_a_new_count_of_steps_begins_a_window():
+    epoch = [(float(t), t * 4) for t in range(11)]
+    assert speed_of([*epoch, *((t + 10.5, step) for t, step in epoch)]) == Speed(4.0, 0.0, 3)
+
+
+@pytest.mark.parametrize(("windows", "differs"), [(2, False), (12, True)])
+def test_the_spread_of_a_few_windows_is_not_trusted(windows, differs):
+    now = replace(QUIET, speed=Speed(8.0, 0.1, windows))
+    assert compare(now, replace(QUIET, speed=Speed(10.0, 0.1, windows))).speed_differs is differs
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+def project(code: dict[str, bytes], files: Sequence[File] = ()) -> Project:
+    own = (File(path, len(text), "ab" * 32) for path, text in code.items())
+    return Project(Tree((), (*files, *own)), code)
+
+
+def kept(sent: Project | None, **variables: str) -> tuple[Any, Any]:
+    """As it comes back from a journal."""
+    node = Node(made.host("n1"), made.facts("n1"), made.prepared())
+    plan = HostPlan("n1", "n1", "/e", "eth0", (), (), tuple(variables.items()))
+    found = inputs([plan], [node], sent, {"bert": "v1"})
+    return json.loads(json.dumps([found.of_all, found.hosts["n1"]]))  # type: ignore[return-value]
+
+
+def test_code_is_kept_where_a_project_has_too_many_files():
+    data = [File(f"{i:04d}.bin", 1, f"{i:064x}") for i in range(2 * MOST)]
+    raw, host = kept(project({"a/b/train.py": b"x = 1\n" * 2000}, data))
+    read = read_inputs(raw)
+    assert read and read.files and len(read.files) == MOST and len(json.dumps(raw)) < 50_000
+    assert dict(read.files)["a/b/train.py"] == "ab" * 8
+    assert (read.packages, read.data) == ((("torch", "2.13.0"),), (("bert", "v1"),))
+    assert read_inputs({**raw, **host}) == read and read_inputs(host) is None
+    folder = kept(None)[0]  # --no-sync
+    assert read_inputs(folder).files is None  # type: ignore[union-attr]
+
+
+def test_secrets_are_not_kept():
+    _, raw = kept(None, HF_TOKEN="hf_x", OMP_NUM_THREADS="2", WANDB_API_KEY="k")
+    variables = dict(read_host(raw).variables)
+    assert variables == {"HF_TOKEN": MASK, "OMP_NUM_THREADS": "2", "WANDB_API_KEY": MASK}
+
+
+def test_an_odd_record_is_read_as_unknown():
+    odd = {"cpu": 7, "cores": "x", "quota": -1, "variables": [1], "governors": "no"}
+    assert read_host(odd) == HostInputs("", None) == read_host(None)
+    assert read_inputs({"packages": 3, "files": {"a": 1}}) == RunInputs(files=(("a", ""),))
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def text(found: Comparison) -> str:
+    return "\n".join(difference_lines.lines(found))
+
+
+def test_the_lines_lead_with_the_speed_and_its_reason():
+    assert text(compare(BUSY, BASE)).splitlines()[0::2][:2] == [
+        "busy is 0.50 times as fast as base: 12.4 ± 4% steps/s, against 24.8 ± 13% steps/s",
+        "what explains it:",
+    ]
+    assert text(compare(QUIET, QUIET)).splitlines()[-1].endswith("are the same")
+    unknown = compare(replace(CODE, speed=None), BASE)
+    assert unknown.speed_differs is False and "\nwhat differs:\n" in text(unknown)
+
+
+def test_what_is_not_known_is_not_called_the_same():
+    lines = text(compare(replace(QUIET, inputs=None), QUIET))
+    assert "not known: code, packages and data of quiet" in lines and "are the same" not in lines
+
+
+def test_the_document_has_the_same():
+    found = json.loads(json.dumps(difference_lines.document(compare(CODE, BASE))))
+    assert found["speed_differs"] is True and found["measured"] is True
+    (one,) = found["differences"]
+    assert (one["slug"], one["explains"]) == ("code", True)
