@@ -25,6 +25,7 @@ PURE = tuple(
     remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication
+    report.curves report.host_record report.report_data report.report_page report.time_line
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.pace
     run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space
@@ -49,7 +50,7 @@ ONLY_IN = {
 # Every room stands on these; they know no command. `cli` finds the commands by their names.
 BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "terminal")
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
-ROOMS += ("remove", "run", "shell", "support", "tune")
+ROOMS += ("remove", "report", "run", "shell", "support", "tune")
 # Of the code for hosts, what both sides must compute alike.
 SHARED = ("ipexctl.remote.connection.peer_url", "ipexctl.remote.data.content_chunks")
 # Slow to import, so `ipexctl --help` must not get to any of them.

@@ -67,7 +67,8 @@ class Supervisor:
         self.ranks = rank_sockets.Ranks(self)
         self.sampler = health_sampler.Sampler(self)
         self.traffic = traffic.Traffic(self, asked["store_port"])
-        self.pace = last_minute.Pace(self.sampler, self.traffic)
+        samples = journal.History(journal.samples_path(self.dir, asked["host"]))
+        self.pace = last_minute.Pace(self.sampler, self.traffic, samples)
         self.progress = rank_progress.Progress(self)
         self.busy_since = None  # when the main thread began what it does
         self.stopped = ""  # why the run ends here
@@ -91,6 +92,7 @@ class Supervisor:
             raise cannot_write(e, self.dir) from None
         about = {"version": journal.VERSION, "about": self.plan["about"], "began": time.time()}
         self.note(about, sync=True)
+        self.note({"site": self.plan.get("site", {})})
         try:
             port = self.part.begin()
             self.watchers.add(self.starter)
