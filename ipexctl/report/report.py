@@ -72,7 +72,7 @@ def report(
         packages=lock[1],
         other=_with_output(target, other, root) if other else None,
         differences=differences(attempts[-1], other) if other else (),
-        secrets=tuple(secret_values(environment())),
+        secrets=tuple(secret_values(_named())),
     )
     html = page(report_data.document(material), assets())
     if path is not None:
@@ -82,6 +82,11 @@ def report(
 
 def differences(run: Attempt, other: Attempt) -> tuple[Difference, ...]:
     return ()
+
+
+def _named() -> dict[str, str]:
+    """Variables here whose values may be secret; PWD is a folder."""
+    return {k: v for k, v in environment().items() if k not in ("PWD", "OLDPWD")}
 
 
 def assets() -> Assets:

@@ -15,7 +15,8 @@ from ipexctl.report import curves, time_line
 from ipexctl.report.host_record import HostRecord, Printed, pace
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.run.outcome.listed_runs import Run, State
-from ipexctl.run.output.rank_lines import without_colour
+from ipexctl.run.outcome.run_result import traceback_start
+from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.slow_steps import SlowSteps
@@ -182,11 +183,12 @@ def _cause(last: Attempt) -> dict[str, Any] | None:
         return None
     first = run.verdict.first
     tails = {rank: text for record in last.records for rank, text in record.tails}
-    lines = tails.get(first.rank, "").splitlines() if first else []
+    lines = [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
+    lines = [line for line in lines[traceback_start(lines) :] if line.strip()]
     known = said.get("known") if isinstance(said.get("known"), dict) else None
     return {
         "text": run.verdict.cause or f"exit code {run.verdict.exit_code}",
-        "lines": [line for line in lines if line.strip()][-LINES:],
+        "lines": lines[-LINES:],
         "known": known and f"{known.get('title', '')}: {known.get('fix', '')}",
         "again": said.get("again") or "",
     }

@@ -36,7 +36,7 @@ function clock(seconds) {
   if (s < 7200) return sign + Math.round(s / 60) + " min";
   return sign + (s / 3600).toFixed(1) + " h";
 }
-const number = (v) => v === null || v === undefined ? "–" : String(+v.toPrecision(4));
+const number = (v, digits) => v === null || v === undefined ? "–" : String(+v.toPrecision(digits || 3));
 
 // --- charts ---
 
@@ -46,29 +46,31 @@ function faded(name, share) {
   return `rgba(${n >> 16}, ${(n >> 8) & 255}, ${n & 255}, ${share})`;
 }
 
+const ending = (values) => values.findLast((v) => v !== null);
+
 function chart(found, label, height) {
   const box = el("div", {className: "chart", role: "img"});
   const last = found.series.map((s) => {
-    const known = s.y.filter((v) => v !== null);
-    const ends = known.length ? number(known[0]) + " to " + number(known[known.length - 1]) : "no values";
-    return s.name + ": " + ends;
+    return s.name + ": from " + number(s.y.find((v) => v !== null)) + " to " + number(ending(s.y));
   });
   box.setAttribute("aria-label", label + ". " + last.join("; "));
   let plot = null;
   const draw = () => {
     if (plot) plot.destroy();
-    const series = [{label: found.axis === "time" ? "time" : found.axis,
-      value: (u, v) => v === null ? "" : found.axis === "time" ? clock(v) : number(v)}];
+    // without a cursor the legend has the last value
+    const shown = (values, say) => (u, v) => say(v === null || v === undefined ? ending(values) : v);
+    const place = found.axis === "time" ? clock : (v) => number(v, 6);
+    const unit = (v) => number(v, 4) + (found.unit && v !== null ? " " + found.unit : "");
+    const series = [{label: found.axis, value: shown(found.x, place)}];
     const values = [found.x], bands = [];
     found.series.forEach((s, n) => {
       series.push({label: s.name, stroke: css(colour(n)), width: 1.5, spanGaps: true,
-        points: {show: found.x.length < 30, size: 5},
-        value: (u, v) => v === null ? "" : number(v) + (found.unit ? " " + found.unit : "")});
+        points: {show: found.x.length < 30, size: 5}, value: shown(s.y, unit)});
       values.push(s.y);
       if (!s.low) return;
       for (const edge of [s.high, s.low]) {
         series.push({label: edge === s.high ? "most" : "least", stroke: "transparent", width: 0,
-          spanGaps: true, points: {show: false}, value: (u, v) => v === null ? "" : number(v)});
+          spanGaps: true, points: {show: false}, value: shown(edge, unit)});
         values.push(edge);
       }
       bands.push({series: [values.length - 2, values.length - 1], fill: faded(colour(n), 0.18)});
@@ -76,9 +78,9 @@ function chart(found, label, height) {
     const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1},
       ticks: {stroke: css("--line"), width: 1}, font: "12px system-ui, sans-serif"};
     const time = found.axis === "time" ? {values: (u, ticks) => ticks.map(clock)} : {};
-    const big = {values: (u, ticks) => ticks.map((v) => v === null ? "" : number(v))};
+    const big = {values: (u, ticks) => ticks.map((v) => v === null ? "" : number(v, 6))};
     plot = new uPlot({width: Math.max(200, box.clientWidth || 300), height: height || 180,
-      scales: {x: {time: false}}, series, bands, cursor: {drag: {x: true, y: false}},
+      scales: {x: {time: false}, y: found.unit ? {range: (u, low, high) => [0, high * 1.08 || 1]} : {}}, series, bands, cursor: {drag: {x: true, y: false}},
       axes: [{...axis, ...big, ...time, space: 70}, {...axis, ...big, size: 60}],
       legend: {show: true}}, values, box);
   };
