@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -38,12 +39,12 @@ class Attempt:
     printed: tuple[Printed, ...] = ()
     result: Mapping[str, Any] | None = None
 
-    @property
+    @cached_property
     def plan(self) -> LaunchPlan | None:
         raw = (record.plan for record in self.records)
         return next((p for one in raw if (p := shown_plan.read(one, self.run.id))), None)
 
-    @property
+    @cached_property
     def steps(self) -> dict[int, list[curves.Point]]:
         """(time, step) of each rank."""
         found: dict[int, list[curves.Point]] = {}
@@ -52,13 +53,13 @@ class Attempt:
                 found.setdefault(one.rank, []).append((one.at, one.step))
         return {rank: curves.growing(points) for rank, points in sorted(found.items())}
 
-    @property
+    @cached_property
     def training(self) -> tuple[float, float] | None:
         """From the first to the last printed step."""
         times = [at for points in self.steps.values() for at, _ in points]
         return (min(times), max(times)) if times and max(times) > min(times) else None
 
-    @property
+    @cached_property
     def rate(self) -> float | None:
         """Steps per second, from the first to the last one; None: not known."""
         found = []
@@ -69,12 +70,12 @@ class Attempt:
         printed = [one.rate for one in self.printed if one.rate]
         return median(found or printed) if found or printed else None
 
-    @property
+    @cached_property
     def paces(self) -> list[HostPace]:
         since, until = self.training or (0.0, self.run.seconds)
         return [pace(record, since, until) for record in self.records]
 
-    @property
+    @cached_property
     def slow(self) -> SlowSteps | None:
         if self.plan is None or not any(one.ranks for one in self.paces):
             return None
