@@ -27,7 +27,10 @@ def report(
     to: Annotated[
         str,
         output_option(
-            "-o", "--output", metavar="FILE", help="File to write; - for stdout (default: RUN.html)."
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="File to write; - for stdout (default: RUN.html).",
         ),
     ] = "",
 ) -> None:

@@ -82,7 +82,8 @@ class HostRecord:
 def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
     """Odd values are left out: a host may say anything."""
     records = [r for r in listed(raw.get("records")) if isinstance(r, dict)]
-    site = next((r["site"] for r in records if isinstance(r.get("site"), dict)), {})
+    sites = (r["site"] for r in records if isinstance(r.get("site"), dict))
+    site: dict[str, Any] = next(sites, {})
     facts = [(_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
     ranks = [(at, f, r) for at, f in facts if (r := count_or_none(f.get("rank"))) is not None]
     over = [_time(r) for r in records if "over" in r]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
@@ -91,7 +90,7 @@ def _named() -> dict[str, str]:
 
 def assets() -> Assets:
     def read(name: str) -> str:
-        return files("ipexctl").joinpath("report/assets", name).read_text("utf-8")
+        return files("ipexctl").joinpath(f"report/assets/{name}").read_text("utf-8")
 
     return Assets(
         styles=(read("uplot.min.css"), read("page.css")),
@@ -133,7 +132,7 @@ def _kept_here(run_id: str) -> dict[str, Any] | None:
     return None
 
 
-def _lock(last: Attempt) -> tuple[Sequence[Any], Sequence[Any]]:
+def _lock(last: Attempt) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Of this folder, if the run used its environment."""
     try:
         lock = read_lock(lock_folder() / LOCK_FILE)
@@ -146,8 +145,8 @@ def _lock(last: Attempt) -> tuple[Sequence[Any], Sequence[Any]]:
         ("Python", lock.python), ("Platform", lock.platform), ("Stack", lock.row),
     )  # fmt: skip
     return (
-        [(name, str(value)) for name, value in rows if value],
-        [(package.name, package.version) for package in lock.packages],
+        tuple((name, str(value)) for name, value in rows if value),
+        tuple((package.name, package.version) for package in lock.packages),
     )
 
 

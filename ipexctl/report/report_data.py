@@ -184,7 +184,9 @@ def _cause(last: Attempt) -> dict[str, Any] | None:
         return None
     first = run.verdict.first
     tails = {rank: text for record in last.records for rank, text in record.tails}
-    lines = [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
+    lines = (
+        [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
+    )
     lines = [line for line in lines[traceback_start(lines) :] if line.strip()]
     known = said.get("known") if isinstance(said.get("known"), dict) else None
     return {
@@ -260,7 +262,7 @@ def _cost(last: Attempt) -> dict[str, str]:
     cores = sum(len(h.ranks) * (h.threads or 0) for h in last.plan.hosts) if last.plan else 0
     since, until = last.training or (0.0, last.run.seconds)
     hours = cores * (until - since) * waits / 3600
-    cost = f"{hours:.2g} CPU hours" if hours >= 0.1 else f"{hours * 60:.2g} CPU minutes"
+    cost = f"{hours:,.1f} CPU hours" if hours >= 0.1 else f"{hours * 60:.1f} CPU minutes"
     return _card("Waiting", f"{waits:.0%}", f"of the ranks' CPU time: {cost}")
 
 
@@ -299,16 +301,19 @@ _PARTS = {
     "computing": "Computing",
     "sending": "Exchanging data",
     "slow": "Waiting for the busiest host",
-    "rest": "Other waits: input, disks, sleep, start of kernels",
+    "rest": "Other waits: input, disks, sleep",
 }
+_CROWDED = "Other programs keep the CPUs busy; other waits"
 
 
 def _waiting(last: Attempt) -> dict[str, Any]:
     slow, shares = last.slow, _shares(last)
+    crowded = any((one.cpu or 0.0) >= slow_steps.CROWDED for one in last.paces)
+    names = {**_PARTS, "rest": _CROWDED} if crowded else _PARTS
     return {
         "headline": slow.headline if slow else "",
         "parts": [
-            {"kind": kind, "name": _PARTS[kind], "share": curves.short(max(0.0, share))}
+            {"kind": kind, "name": names[kind], "share": curves.short(max(0.0, share))}
             for kind, share in (shares or {}).items()
         ],
         "proposals": [[p.text, p.command] for p in slow.proposals] if slow else [],
@@ -481,6 +486,7 @@ def _places(last: Attempt) -> list[dict[str, Any]]:
     return [
         {
             "hosts": fold(names),
+            "shown": names[0] if len(names) > 1 else "",
             "sockets": [[socket, node, cores] for socket, node, cores in key[0]],
             "ranks": [
                 {"rank": p.rank, "planned": p.cpus, "real": real.get(p.rank)}

@@ -117,7 +117,8 @@ def test_many_ranks_and_steps_are_few_numbers():
 
 
 @pytest.mark.parametrize(
-    "raw", [{}, {"records": 3, "samples": [1, {"at": "x"}]}, {"records": [{"fact": {"rank": True}}]}]
+    "raw",
+    [{}, {"records": 3, "samples": [1, {"at": "x"}]}, {"records": [{"fact": {"rank": True}}]}],
 )
 def test_odd_words_of_a_host(raw):
     found = host_record.read("n", raw)

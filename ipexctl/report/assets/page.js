@@ -60,7 +60,7 @@ function chart(found, label, height) {
     // without a cursor the legend has the last value
     const shown = (values, say) => (u, v) => say(v === null || v === undefined ? ending(values) : v);
     const place = found.axis === "time" ? clock : (v) => number(v, 6);
-    const unit = (v) => number(v, 4) + (found.unit && v !== null ? " " + found.unit : "");
+    const unit = (v) => !found.unit ? number(v, 4) : number(v < 0.001 ? 0 : v) + " " + found.unit;
     const series = [{label: found.axis, value: shown(found.x, place)}];
     const values = [found.x], bands = [];
     found.series.forEach((s, n) => {
@@ -202,7 +202,7 @@ function heat(found) {
   const values = found.rows.flatMap((r) => r[1]).filter((v) => v !== null).sort((a, b) => a - b);
   const box = panel(found.title);
   if (!values.length) return null;
-  const low = values[0], high = Math.max(values[Math.floor(values.length * 0.99)], low + 1e-9);
+  const low = values[0], high = Math.max(values[Math.floor(values.length * 0.99)], low * 1.1, low + 1e-9);
   box.append(text("p", found.text, "soft"));
   const canvas = el("canvas", {role: "img"});
   canvas.setAttribute("aria-label", found.title + ": " + found.text);
@@ -288,7 +288,7 @@ function places() {
     const known = host.ranks.some((r) => r.real);
     const words = moved.size ? "Not where the plan has them: rank " + [...moved].join(", ")
       : known ? "All ranks ran where the plan has them." : "Where the ranks really ran is not known.";
-    box.append(text("p", words, "soft"));
+    box.append(text("p", words + (host.shown ? " The ranks of " + host.shown + " are shown." : ""), "soft"));
     grid.append(box);
   }
   at.append(grid);
