@@ -24,7 +24,7 @@ CONTENTS = {  # caption -> pages, in order
     "Guides": (
         "docs/hosts", "docs/ssh", "docs/doctor", "docs/bench", "docs/install", "docs/packages",
         "docs/offline", "docs/use-env", "docs/environments", "docs/run", "docs/hangs",
-        "docs/speed", "docs/tune", "docs/checkpoints", "docs/restarts",
+        "docs/speed", "docs/tune", "docs/report", "docs/checkpoints", "docs/restarts",
         "docs/pasted-lines", "docs/frameworks",
         "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/migrate",
         "docs/guides/*", "examples/README", "docs/files", "docs/support",

@@ -30,7 +30,8 @@ def report(
             "-o",
             "--output",
             metavar="FILE",
-            help="File to write; - for stdout (default: RUN.html).",
+            show_default=False,
+            help="File to write (default: RUN.html); - for stdout.",
         ),
     ] = "",
 ) -> None:
