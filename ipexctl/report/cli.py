@@ -42,8 +42,8 @@ def report(
     """
     import sys
 
-    from ipexctl.report.report import report as verb
-    from ipexctl.report.report_text import show
+    from ipexctl.report.run_report import report as verb
+    from ipexctl.report.run_report_text import show
 
     made = verb(target, run, root, compare=compare, to=to)
     if made.path is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import floor, isfinite, log10
 from statistics import median
+from typing import Any
 
 from ipexctl.quick_dataclass import dataclass
 
@@ -51,6 +52,24 @@ def curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
     rows = [(short(median(h)), short(min(h)), short(max(h))) if h else (None,) * 3 for h in held]
     middle, low, high = zip(*rows, strict=True) if rows else ((), (), ())
     return Curve(tuple(float(short(v) or 0.0) for v in x), middle, low, high)
+
+
+def chart(
+    axis: str, unit: str, x: Sequence[float],
+    series: Iterable[tuple[str, Sequence[Point]]], *, band: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """For page.js. `axis`: what `x` is. `band`: with the least and the largest values."""
+    made = [(name, curve(points, x)) for name, points in series]
+    return {
+        "axis": axis,
+        "unit": unit,
+        "x": [short(value) for value in x],
+        "series": [
+            {"name": name, "y": list(c.middle)}
+            | ({"low": list(c.low), "high": list(c.high)} if band and c.low != c.high else {})
+            for name, c in made
+        ],
+    }
 
 
 def rates(points: Sequence[Point], edges: Sequence[float]) -> list[float | None]:

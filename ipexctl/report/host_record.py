@@ -107,7 +107,12 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
 
 def plain_lines(text: Any) -> str:
     lines = text[-4096:].splitlines() if isinstance(text, str) else ()
-    return "\n".join(plain(line, 400) for line in lines)
+    return "\n".join(indented(line, 400) for line in lines)
+
+
+def indented(line: str, most: int) -> str:
+    """Plain text, with the spaces before it."""
+    return " " * min(80, len(line) - len(line.lstrip(" "))) + plain(line, most)
 
 
 def pace(record: HostRecord, since: float, until: float) -> HostPace:

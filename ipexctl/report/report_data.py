@@ -2,106 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from ipexctl.base.secret_mask import masked
 from ipexctl.base.sizes import bit_rate, duration, human
-from ipexctl.base.values import plain
 from ipexctl.inventory.nodeset import fold
-from ipexctl.quick_dataclass import dataclass
-from ipexctl.report import curves, time_line
-from ipexctl.report.host_record import HostRecord, Printed, pace
-from ipexctl.run.outcome.listed_checkpoints import Checkpoint
-from ipexctl.run.outcome.listed_runs import Run, State
+from ipexctl.report import curves, host_parts, time_line
+from ipexctl.report.host_record import indented
+from ipexctl.report.report_material import Attempt, Material
+from ipexctl.run.outcome.listed_runs import State
 from ipexctl.run.outcome.run_result import traceback_start
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 from ipexctl.run.pace import slow_steps
-from ipexctl.run.pace.rank_pace import HostPace
-from ipexctl.run.pace.slow_steps import SlowSteps
-from ipexctl.run.plan import shown_plan
-from ipexctl.run.plan.launch import LaunchPlan
 
 LONGEST = 400  # characters of a text
 LINES = 30  # of what the first rank that failed printed last
-FEW = 8  # hosts; of more, a chart shows the median and the range
 TONES = {State.DONE: "good", State.FAILED: "bad", State.LOST: "bad"}
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One start of a run; --restarts makes several. `result`: what its folder here holds."""
-
-    run: Run
-    records: tuple[HostRecord, ...] = ()
-    printed: tuple[Printed, ...] = ()
-    result: Mapping[str, Any] | None = None
-
-    @cached_property
-    def plan(self) -> LaunchPlan | None:
-        raw = (record.plan for record in self.records)
-        return next((p for one in raw if (p := shown_plan.read(one, self.run.id))), None)
-
-    @cached_property
-    def steps(self) -> dict[int, list[curves.Point]]:
-        """(time, step) of each rank."""
-        found: dict[int, list[curves.Point]] = {}
-        for one in self.printed:
-            if one.at is not None and one.step is not None:
-                found.setdefault(one.rank, []).append((one.at, one.step))
-        return {rank: curves.growing(points) for rank, points in sorted(found.items())}
-
-    @cached_property
-    def training(self) -> tuple[float, float] | None:
-        """From the first to the last printed step."""
-        times = [at for points in self.steps.values() for at, _ in points]
-        return (min(times), max(times)) if times and max(times) > min(times) else None
-
-    @cached_property
-    def rate(self) -> float | None:
-        """Steps per second, from the first to the last one; None: not known."""
-        found = []
-        for points in self.steps.values():
-            (t0, s0), (t1, s1) = points[0], points[-1]
-            if t1 > t0 and s1 > s0:
-                found.append((s1 - s0) / (t1 - t0))
-        printed = [one.rate for one in self.printed if one.rate]
-        return median(found or printed) if found or printed else None
-
-    @cached_property
-    def paces(self) -> list[HostPace]:
-        since, until = self.training or (0.0, self.run.seconds)
-        return [pace(record, since, until) for record in self.records]
-
-    @cached_property
-    def slow(self) -> SlowSteps | None:
-        if self.plan is None or not any(one.ranks for one in self.paces):
-            return None
-        return slow_steps.judge(self.plan, self.paces, self.rate, self.run.about.command)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """From the other run. `explains`: the difference in speed."""
-
-    text: str
-    explains: bool = False
-
-
-@dataclass(frozen=True)
-class Material:
-    attempts: tuple[Attempt, ...]  # the first one first
-    made: str  # when
-    notes: tuple[str, ...] = ()
-    checkpoints: tuple[Checkpoint, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-    packages: tuple[tuple[str, str], ...] = ()
-    doctor: tuple[tuple[str, str], ...] = ()  # host or severity, and what it said
-    other: Attempt | None = None  # --compare
-    differences: tuple[Difference, ...] = ()
-    secrets: tuple[str, ...] = ()
 
 
 def document(of: Material) -> dict[str, Any]:
@@ -122,12 +40,12 @@ def document(of: Material) -> dict[str, Any]:
         "rate": _rate_curve(last, of.other),
         "timeline": time_line.document([(a.run, a.records, a.steps) for a in of.attempts]),
         "heat": [one for one in (_step_heat(last), _cpu_heat(last)) if one],
-        "usage": _usage(last),
-        "places": _places(last),
+        "usage": host_parts.usage(last),
+        "places": host_parts.places(last),
         "environment": [list(row) for row in of.environment],
         "packages": [list(row) for row in of.packages],
-        "variables": _variables(last),
-        "checkpoints": [_checkpoint(one) for one in of.checkpoints],
+        "variables": host_parts.variables(last),
+        "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
         "doctor": [list(row) for row in of.doctor],
         "other": of.other.run.id if of.other else "",
         "differences": [{"text": d.text, "explains": d.explains} for d in of.differences],
@@ -141,7 +59,7 @@ def document(of: Material) -> dict[str, Any]:
 def cleaned(value: Any, secrets: Sequence[str] = ()) -> Any:
     """Texts without colours and control characters, not too long, with secrets masked."""
     if isinstance(value, str):
-        lines = (plain(without_colour(line), 1 << 20) for line in value.split("\n"))
+        lines = (indented(without_colour(line), 1 << 20) for line in value.split("\n"))
         text = masked("\n".join(lines), secrets)
         return text if len(text) <= LONGEST else text[:LONGEST] + "…"
     if isinstance(value, Mapping):
@@ -333,7 +251,7 @@ def _loss(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
         return None
     x = curves.grid(at for _, found in points for at, _ in found)
     numbered = any(one.step is not None for one in last.printed)
-    return _chart("step" if numbered else "line", "", x, points, band=True)
+    return curves.chart("step" if numbered else "line", "", x, points, band=True)
 
 
 def _by_step(of: Attempt, field: str) -> list[curves.Point]:
@@ -347,23 +265,6 @@ def _by_step(of: Attempt, field: str) -> list[curves.Point]:
     return points
 
 
-def _chart(
-    axis: str, unit: str, x: Sequence[float],
-    series: Iterable[tuple[str, Sequence[curves.Point]]], *, band: bool,
-) -> dict[str, Any]:  # fmt: skip
-    made = [(name, curves.curve(points, x)) for name, points in series]
-    return {
-        "axis": axis,
-        "unit": unit,
-        "x": [curves.short(value) for value in x],
-        "series": [
-            {"name": name, "y": list(c.middle)}
-            | ({"low": list(c.low), "high": list(c.high)} if band and c.low != c.high else {})
-            for name, c in made
-        ],
-    }
-
-
 def _rate_curve(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
     found = [("steps per second", _rates(last))]
     found += [(f"in {other.run.id}", _rates(other))] if other else []
@@ -371,7 +272,7 @@ def _rate_curve(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
     if not found:
         return None
     x = curves.grid(at for _, points in found for at, _ in points)
-    return _chart("time", "steps/s", x, found, band=False)
+    return curves.chart("time", "steps/s", x, found, band=False)
 
 
 def _rates(of: Attempt) -> list[curves.Point]:
@@ -425,95 +326,3 @@ def _heat(
         "title": title, "unit": unit, "text": text, "from": curves.short(edges[0]),
         "to": curves.short(edges[-1]), "rows": [[name, values] for name, values in merged],
     }  # fmt: skip
-
-
-# --- hosts ---------------------------------------------------------------------------------------
-
-_USAGE: tuple[tuple[str, str, Callable[[Any], float | None]], ...] = (
-    ("CPUs in use", "%", lambda s: None if s.cpu is None else s.cpu * 100),
-    ("Memory in use", "GB", lambda s: None if s.used is None else s.used / 1e9),
-    ("Network, the busiest interface", "MB/s", lambda s: None if s.net is None else s.net / 1e6),
-)
-
-
-def _usage(last: Attempt) -> list[dict[str, Any]]:
-    charts = []
-    for title, unit, value in _USAGE:
-        rows = [
-            (r.host, [(s.at, v) for s in r.samples if (v := value(s)) is not None])
-            for r in last.records
-        ]
-        charts.append((title, unit, rows))
-    charts.append(("Sent by the ranks to other hosts", "MB/s", [*_sent(last)]))
-    return [found for one in charts if (found := _hosts_chart(*one))]
-
-
-def _sent(last: Attempt) -> Iterable[tuple[str, list[curves.Point]]]:
-    for record in last.records:
-        points = [(s.at, sum(one.sent for one in s.ranks)) for s in record.samples]
-        steps = zip(points, points[1:], strict=False)
-        yield (
-            record.host,
-            [(b, (y - x) / (b - a) / 1e6) for (a, x), (b, y) in steps if b > a and y >= x],
-        )
-
-
-def _hosts_chart(
-    title: str, unit: str, rows: Sequence[tuple[str, Sequence[curves.Point]]]
-) -> dict[str, Any] | None:
-    rows = [(name, points) for name, points in rows if len(points) > 1]
-    if not rows:
-        return None
-    x = curves.grid(round(at, 1) for _, points in rows for at, _ in points)
-    if len(rows) <= FEW:
-        return {"title": title, **_chart("time", unit, x, rows, band=False)}
-    everything = [point for _, points in rows for point in points]
-    series = [(f"median of {len(rows)} hosts", everything)]
-    return {"title": title, **_chart("time", unit, x, series, band=True)}
-
-
-def _places(last: Attempt) -> list[dict[str, Any]]:
-    """Hosts that are alike share one map."""
-    real = {rank: cpus for record in last.records for rank, cpus in record.places}
-    sockets = {record.host: record.sockets for record in last.records}
-    groups: dict[Any, list[str]] = {}
-    first: dict[Any, Any] = {}
-    for host in last.plan.hosts if last.plan else ():
-        ranks = [(p.local_rank, p.cpus, real.get(p.rank)) for p in host.ranks]
-        key = (sockets.get(host.host, ()), tuple(ranks))
-        groups.setdefault(key, []).append(host.host)
-        first.setdefault(key, host)
-    return [
-        {
-            "hosts": fold(names),
-            "shown": names[0] if len(names) > 1 else "",
-            "sockets": [[socket, node, cores] for socket, node, cores in key[0]],
-            "ranks": [
-                {"rank": p.rank, "planned": p.cpus, "real": real.get(p.rank)}
-                for p in first[key].ranks
-            ],
-        }
-        for key, names in groups.items()
-    ]
-
-
-def _variables(last: Attempt) -> list[list[str]]:
-    """Name, value, reason, hosts: those that have other values than the first have rows of
-    their own."""
-    found: dict[tuple[str, str, str], list[str]] = {}
-    for record in last.records:
-        for one in record.variables:
-            value = "not kept" if one.value is None else one.value
-            key = (one.name, value, one.why or "set with --env")
-            found.setdefault(key, []).append(record.host)
-    every = len(last.records)
-    return [
-        [*key, "all hosts" if len(names) == every else fold(names)]
-        for key, names in sorted(found.items())
-    ]
-
-
-def _checkpoint(one: Checkpoint) -> list[str]:
-    state = "complete" if one.complete else one.why
-    step = "" if one.step is None else str(one.step)
-    return [one.name, step, human(one.bytes), state, fold(one.hosts)]

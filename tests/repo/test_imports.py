@@ -25,7 +25,8 @@ PURE = tuple(
     remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication
-    report.curves report.host_record report.report_data report.report_page report.time_line
+    report.curves report.host_parts report.host_record report.report_data report.report_material
+    report.report_page report.time_line
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.pace
     run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space
@@ -35,7 +36,7 @@ PURE_MAY = frozenset(
     """
     __future__ ast base64 binascii bisect collections contextlib dataclasses difflib enum fnmatch
     fractions functools hashlib heapq hmac io ipaddress itertools json math operator posixpath re
-    shlex string struct sys textwrap types typing unicodedata zlib
+    shlex statistics string struct sys textwrap types typing unicodedata zlib
     packaging pathspec tomli tomllib yaml
     """.split()  # noqa: SIM905 - a list of words stays readable
 )

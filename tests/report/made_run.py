@@ -6,7 +6,7 @@ from typing import Any
 
 from ipexctl.report import host_record
 from ipexctl.report.host_record import HostRecord, Printed
-from ipexctl.report.report_data import Attempt, Material
+from ipexctl.report.report_material import Attempt, Material
 from ipexctl.run.outcome.listed_runs import About, Run, State
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.report import curves, host_record, report_data, time_line
-from ipexctl.report.report_data import Difference, document
+from ipexctl.report.report_data import document
+from ipexctl.report.report_material import Attempt, Difference
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.run.outcome.listed_runs import State
 from tests.report import made_run
@@ -70,7 +71,7 @@ def test_a_restarted_run_has_both_attempts_on_one_axis():
 def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
     going = attempt(made(State.RUNNING), ended=False)
     assert document(material(going))["headline"].startswith("Running for 1 min")
-    bare = document(material(report_data.Attempt(made(State.LOST))))
+    bare = document(material(Attempt(made(State.LOST))))
     assert cards(bare)["Speed"] == cards(bare)["Loss"] == cards(bare)["Waiting"] == "unknown"
     assert bare["loss"] is bare["rate"] is None and not bare["timeline"]["lanes"]
 

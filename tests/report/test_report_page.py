@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.report import report, report_page
+from ipexctl.report import report_page, run_report
 from ipexctl.report.report_data import document
 from ipexctl.run.outcome.listed_runs import State
 from tests.report.made_run import attempt, made, material
@@ -24,7 +24,7 @@ HOSTILE = "</script><script>alert(1)</script><!--<script> <img src=x onerror=ale
 def html() -> str:
     run = made(State.FAILED, command=HOSTILE)
     run = replace(run, about=replace(run.about, name="a<b>", folder=HOSTILE))
-    return report_page.page(document(material(attempt(run, tail=HOSTILE))), report.assets())
+    return report_page.page(document(material(attempt(run, tail=HOSTILE))), run_report.assets())
 
 
 class Tags(HTMLParser):
@@ -73,7 +73,7 @@ def test_headings_size_and_licence(html: str):
     tags = parsed(html)
     assert [t for t, _ in tags.seen].count("h2") == 8 and "<html lang" in html
     assert len(html.encode()) < 200_000
-    assert "MIT License" in html and report.MARK in html[: report.SEEN]
+    assert "MIT License" in html and run_report.MARK in html[: run_report.SEEN]
 
 
 def test_lone_surrogates_and_odd_numbers():
@@ -84,14 +84,14 @@ def test_lone_surrogates_and_odd_numbers():
 def test_only_a_report_is_replaced(tmp_path, html: str):
     place = tmp_path / "r.html"
     place.write_text(html)
-    assert report._free_place(place) == place
+    assert run_report._free_place(place) == place
     place.write_text("<html>mine</html>")
     with pytest.raises(InputError) as refused:
-        report._free_place(place)
+        run_report._free_place(place)
     assert refused.value.slug == "report-file-exists"
     (tmp_path / "link.html").symlink_to(place)
     with pytest.raises(InputError):
-        report._free_place(tmp_path / "link.html")
+        run_report._free_place(tmp_path / "link.html")
     with pytest.raises(InputError) as refused:
-        report._free_place(tmp_path / "no" / "r.html")
+        run_report._free_place(tmp_path / "no" / "r.html")
     assert refused.value.slug == "report-folder-missing"

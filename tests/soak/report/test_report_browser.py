@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.report import report, report_page
-from ipexctl.report.report_data import Attempt, Difference, document
+from ipexctl.report import report_page, run_report
+from ipexctl.report.report_data import document
+from ipexctl.report.report_material import Attempt, Difference
 from ipexctl.run.outcome.listed_runs import State
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
@@ -58,7 +59,7 @@ def runs() -> dict[str, dict]:
 def pages(tmp_path_factory) -> dict[str, Path]:
     folder, found = tmp_path_factory.mktemp("reports"), {}
     for name, made_of in runs().items():
-        html = report_page.page(made_of, report.assets())
+        html = report_page.page(made_of, run_report.assets())
         assert len(html.encode()) < 5_000_000
         found[name] = folder / f"{name}.html"
         found[name].write_text(html, "utf-8")

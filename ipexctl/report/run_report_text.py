@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipexctl.base.sizes import human
-from ipexctl.report.report import Report
+from ipexctl.report.run_report import Report
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import not_shown
 

@@ -23,7 +23,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import host_record, report_data
 from ipexctl.report.host_record import HostRecord, Printed
-from ipexctl.report.report_data import Attempt, Difference, Material
+from ipexctl.report.report_material import Attempt, Difference, Material
 from ipexctl.report.report_page import Assets, page
 from ipexctl.run.jobs import checkpoints
 from ipexctl.run.jobs.metrics import metrics
