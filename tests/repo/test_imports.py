@@ -35,8 +35,8 @@ PURE = tuple(
 PURE_MAY = frozenset(
     """
     __future__ ast base64 binascii bisect collections contextlib dataclasses difflib enum fnmatch
-    fractions functools hashlib heapq hmac io ipaddress itertools json math operator posixpath re
-    shlex statistics string struct sys textwrap types typing unicodedata zlib
+    fractions functools hashlib heapq hmac html io ipaddress itertools json math operator
+    posixpath re shlex statistics string struct sys textwrap types typing unicodedata zlib
     packaging pathspec tomli tomllib yaml
     """.split()  # noqa: SIM905 - a list of words stays readable
 )

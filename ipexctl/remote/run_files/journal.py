@@ -114,10 +114,10 @@ class History:
         if len(self.rows) > MOST_ROWS:
             half = MOST_ROWS // 2
             self.rows = self.rows[:half:2] + self.rows[half:]
-            write_lines(self.path + ".new", os.O_TRUNC, self.rows)
+            write_texts(self.path + ".new", os.O_TRUNC, self.rows)
             os.rename(self.path + ".new", self.path)
         else:
-            write_lines(self.path, os.O_APPEND, self.rows[-1:])
+            write_texts(self.path, os.O_APPEND, self.rows[-1:])
 
 
 class SizeHistory:
@@ -143,9 +143,13 @@ class SizeHistory:
 
 
 def write_lines(path, how, rows):
+    write_texts(path, how, [json.dumps(row) + "\n" for row in rows])
+
+
+def write_texts(path, how, texts):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | how, 0o600)
     with os.fdopen(fd, "w") as file:
-        file.write("".join(rows))
+        file.write("".join(texts))
 
 
 def size_of(path):
