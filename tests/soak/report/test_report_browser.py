@@ -28,7 +28,10 @@ AXE = os.environ.get("IPEXCTL_AXE", "")
 SHOTS = os.environ.get("IPEXCTL_SHOTS", "")
 WIDTHS, SCHEMES = (380, 900, 1600), ("light", "dark")
 OPENS = 2.0  # seconds
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="needs chromium (apt-get install chromium)")
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(not CHROMIUM, reason="needs chromium (apt-get install chromium)"),
+]
 
 
 def large() -> Attempt:
