@@ -22,6 +22,7 @@ FILE = environment().get("IPEXCTL_TRACE", "")
 HERE = "this command"
 _spans: list[tuple[str, str, float, float, dict[str, Any]]] = []
 _lock = threading.Lock()
+_took: dict[str, float] = {}  # seconds of each span of this command, the last time
 
 
 @contextmanager
@@ -30,7 +31,14 @@ def span(name: str, lane: str = HERE, **more: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        add(name, began, time.monotonic(), lane, **more)
+        ended = time.monotonic()
+        if lane == HERE:
+            _took[name] = round(ended - began, 3)
+        add(name, began, ended, lane, **more)
+
+
+def took_here() -> dict[str, float]:
+    return dict(_took)
 
 
 def add(name: str, began: float, ended: float, lane: str = HERE, **more: Any) -> None:

@@ -24,7 +24,8 @@ CONTENTS = {  # caption -> pages, in order
     "Guides": (
         "docs/hosts", "docs/ssh", "docs/doctor", "docs/bench", "docs/install", "docs/packages",
         "docs/offline", "docs/use-env", "docs/environments", "docs/run", "docs/hangs",
-        "docs/speed", "docs/compare-runs", "docs/tune", "docs/checkpoints", "docs/restarts",
+        "docs/speed", "docs/report", "docs/compare-runs", "docs/tune", "docs/checkpoints",
+        "docs/restarts",
         "docs/pasted-lines", "docs/frameworks",
         "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/notebook",
         "docs/migrate", "docs/guides/*", "docs/work", "examples/README", "docs/files",

@@ -89,6 +89,7 @@ class Root(LazyGroup):
         "why": Entry(
             "run.command.jobs_cli:why", "Show which rank a run waits for, and where.", RUNS
         ),
+        "report": Entry("report.cli:report", "Write a report of a run as one HTML file.", RUNS),
         "tune": Entry(
             "tune.command.cli:tune",
             "Find the settings with which a script trains fastest.",

@@ -10,8 +10,8 @@ from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
+from ipexctl.report.recorded_inputs import RunRecord, Speed, read_host, read_inputs, speed_of
 from ipexctl.report.run_difference import Comparison, compare
-from ipexctl.report.run_record import RunRecord, Speed, read_host, read_inputs, speed_of
 from ipexctl.run.jobs.metrics import metrics
 from ipexctl.run.jobs.ps import find, reached
 from ipexctl.run.outcome.listed_runs import Run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ipexctl.report.recorded_inputs import Speed
 from ipexctl.report.run_difference import Comparison, Difference
-from ipexctl.report.run_record import Speed
 
 
 def headline(found: Comparison) -> str:

@@ -17,7 +17,7 @@ from ipexctl.base.sizes import human
 from ipexctl.env.choice.package_changes import between, describe_changes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.run_record import HostInputs, RunInputs, RunRecord, line_keys
+from ipexctl.report.recorded_inputs import HostInputs, RunInputs, RunRecord, line_keys
 from ipexctl.report.step_costs import Growth, change, costs, growth, is_noise
 
 # of a run that was too short, or whose hosts do not say it: as most differences are

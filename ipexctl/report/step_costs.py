@@ -7,7 +7,7 @@ from dataclasses import field
 from math import log, sqrt
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.run_record import RunRecord
+from ipexctl.report.recorded_inputs import RunRecord
 
 LEAST_CHANGE = 0.05  # of the speed: less is no difference
 FEW = 3.0  # windows: the spread of so few is twice as wide as it looks

@@ -279,6 +279,7 @@ class _Run:
             self.run_id,
             self.options,
             about=self._about(plan),
+            before=trace.took_here(),
             reached={host.name: host for host in self.fleet.agents},
             data={
                 name: [f"data/{one.name}/{one.version}" for one in held if one.version]

@@ -26,7 +26,9 @@ PURE = tuple(
     remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication
-    report.difference_lines report.run_difference report.run_record report.step_costs
+    report.difference_lines report.run_difference report.recorded_inputs report.step_costs
+    report.curves report.host_parts report.host_record report.report_data report.report_material
+    report.report_page report.time_line
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.pace
     run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space
@@ -35,8 +37,8 @@ PURE = tuple(
 PURE_MAY = frozenset(
     """
     __future__ ast base64 binascii bisect collections contextlib dataclasses difflib enum fnmatch
-    fractions functools hashlib heapq hmac html io ipaddress itertools json math operator posixpath
-    re shlex string struct sys textwrap types typing unicodedata zlib
+    fractions functools hashlib heapq hmac html io ipaddress itertools json math operator
+    posixpath re shlex statistics string struct sys textwrap types typing unicodedata zlib
     packaging pathspec tomli tomllib yaml
     """.split()  # noqa: SIM905 - a list of words stays readable
 )

@@ -13,8 +13,7 @@ import pytest
 from ipexctl.base.secret_mask import MASK
 from ipexctl.project.files.project_files import File, Tree
 from ipexctl.report import difference_lines
-from ipexctl.report.run_difference import Comparison, compare
-from ipexctl.report.run_record import (
+from ipexctl.report.recorded_inputs import (
     HostInputs,
     RunInputs,
     RunRecord,
@@ -23,6 +22,7 @@ from ipexctl.report.run_record import (
     read_inputs,
     speed_of,
 )
+from ipexctl.report.run_difference import Comparison, compare
 from ipexctl.run.outcome.run_inputs import MOST, Project, inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace

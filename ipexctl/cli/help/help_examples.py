@@ -92,6 +92,11 @@ EXAMPLES = {
         "ipexctl support",
         "ipexctl support bert --logs              # add a run and its last lines",
     ),
+    "report": (
+        "ipexctl report                           # the newest run: RUN.html",
+        "ipexctl report bert -o bert.html",
+        "ipexctl report bert --compare 20260101-120000-abcdef",
+    ),
     "why": (
         "ipexctl why bert                        # which rank hangs, or is slow",
         "ipexctl why @last --json",

@@ -45,6 +45,7 @@ class Sampler:
             sample = self.sample()
             self.call.emit(sample)
             self.call.pace.add(sample["cpu"])
+            self.call.pace.keep(sample)
             for rank, seconds in sample["stopped"].items():
                 if seconds >= self.call.lease:
                     frozen = {"event": "frozen", "rank": int(rank), "seconds": seconds}

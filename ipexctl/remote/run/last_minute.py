@@ -1,4 +1,5 @@
-"""What the ranks of this host did in the last minute and in all, from samples taken anyway."""
+"""What the ranks of this host did, from samples that are taken anyway: in the last minute, in
+all, and sparsely over the run, in a file."""
 
 import collections
 import os
@@ -11,9 +12,11 @@ TOP = 3
 
 
 class Pace:
-    def __init__(self, sampler, traffic):
+    def __init__(self, sampler, traffic, history=None):
         self.sampler = sampler
         self.traffic = traffic
+        self.history = history  # journal.History, as long as it can be written
+        self.began = time.monotonic()
         self.rows = collections.deque(maxlen=KEPT)  # type: collections.deque
         self.ends = {}  # rank -> its first row, from when it sends something, and its last one
         self.busy = [0.0, 0]  # the sum of the host's shares, and how many
@@ -33,6 +36,21 @@ class Pace:
         if host_cpu is not None:
             self.busy = [self.busy[0] + host_cpu, self.busy[1] + 1]
         self.others.sample(now)
+
+    def keep(self, sample):
+        """After `add`: {at, cpu, used, net, ranks: {rank: [CPUs, bytes sent until then, seconds
+        that took]}}"""
+        at, _, sent, _, _ = self.rows[-1]
+        ranks = {
+            rank: [round(cpus, 2)] + [shortened(count) for count in sent.get(int(rank), [0, 0.0])]
+            for rank, cpus in sample["ranks"].items()
+        }
+        row = {name: shortened(sample[name]) for name in ("cpu", "used", "net")}
+        try:
+            if self.history:
+                self.history.add(dict(row, at=round(at - self.began, 1), ranks=ranks))
+        except OSError:
+            self.history = None  # a full disk, say
 
     def last_minute(self):
         """{cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share of the time, waited]}}
@@ -71,6 +89,13 @@ def between(rank, first, last):
     if None not in (first[3], last[3]):
         waited = max(0.0, (last[3] - first[3]) / seconds)
     return {str(rank): [seconds, (last[1] - first[1]) / seconds] + moved + [waited]}
+
+
+def shortened(number):
+    """Of bytes no part is kept, of shares and seconds three digits."""
+    if number is None or number >= 1000:
+        return None if number is None else int(number)
+    return round(number, 3)
 
 
 def rates(before, after, seconds):

@@ -67,7 +67,8 @@ class Supervisor:
         self.ranks = rank_sockets.Ranks(self)
         self.sampler = health_sampler.Sampler(self)
         self.traffic = traffic.Traffic(self, asked["store_port"])
-        self.pace = last_minute.Pace(self.sampler, self.traffic)
+        samples = journal.History(journal.samples_path(self.dir, asked["host"]))
+        self.pace = last_minute.Pace(self.sampler, self.traffic, samples)
         self.progress = rank_progress.Progress(self)
         self.busy_since = None  # when the main thread began what it does
         self.stopped = ""  # why the run ends here
@@ -93,6 +94,7 @@ class Supervisor:
         self.note(about, sync=True)
         of_all = (self.plan["run"] or {}).get("inputs", {})
         self.add({"inputs": dict(self.plan.get("inputs", {}), **of_all)})
+        self.add({"site": self.plan.get("site", {})})
         try:
             port = self.part.begin()
             self.watchers.add(self.starter)

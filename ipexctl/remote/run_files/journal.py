@@ -20,7 +20,8 @@ MOST = 16 << 20  # bytes; what is said after that is lost
 LONGEST = 1 << 20  # bytes of one record
 USUAL = 1 << 14  # bytes of some
 SIZES_EVERY = 2.5  # seconds
-MOST_SIZES = 2000  # of a run; then every second one of the older half goes
+SIZES, SAMPLES = ".sizes", ".samples"  # at the end of the names of histories
+MOST_ROWS = 2000  # of a history; then every second one of the older half goes
 
 
 class Journal:
@@ -100,12 +101,31 @@ class Reader:
             self.fd = -1
 
 
-class SizeHistory:
-    """How long each log was at which time: lines of JSON beside the journal, for `logs --since`."""
+class History:
+    """Rows beside the journal, a line of JSON each. The older ones get sparse: it stays small."""
 
     def __init__(self, path):
         self.path = path
         self.rows = []
+
+    def add(self, row):
+        """OSError where it cannot be written."""
+        self.rows.append(json.dumps(row, separators=(",", ":")) + "\n")
+        if len(self.rows) > MOST_ROWS:
+            half = MOST_ROWS // 2
+            self.rows = self.rows[:half:2] + self.rows[half:]
+            write_texts(self.path + ".new", os.O_TRUNC, self.rows)
+            os.rename(self.path + ".new", self.path)
+        else:
+            write_texts(self.path, os.O_APPEND, self.rows[-1:])
+
+
+class SizeHistory:
+    """How long each log was at which time: for `logs --since`."""
+
+    def __init__(self, path):
+        self.kept = History(path)
+        self.last = None
 
     def loop(self, logs, over):
         """`logs`: the file of each rank."""
@@ -117,22 +137,19 @@ class SizeHistory:
             time.sleep(SIZES_EVERY)
 
     def add(self, at, sizes):
-        if self.rows and self.rows[-1]["sizes"] == sizes:
-            return
-        self.rows.append({"at": round(at, 1), "sizes": sizes})
-        if len(self.rows) > MOST_SIZES:
-            half = MOST_SIZES // 2
-            self.rows = self.rows[:half:2] + self.rows[half:]
-            write_lines(self.path + ".new", os.O_TRUNC, self.rows)
-            os.rename(self.path + ".new", self.path)
-        else:
-            write_lines(self.path, os.O_APPEND, self.rows[-1:])
+        if self.last != sizes:
+            self.last = sizes
+            self.kept.add({"at": round(at, 1), "sizes": sizes})
 
 
 def write_lines(path, how, rows):
+    write_texts(path, how, [json.dumps(row) + "\n" for row in rows])
+
+
+def write_texts(path, how, texts):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | how, 0o600)
     with os.fdopen(fd, "w") as file:
-        file.write("".join(json.dumps(row) + "\n" for row in rows))
+        file.write("".join(texts))
 
 
 def size_of(path):
@@ -167,11 +184,16 @@ def names(folder):
         found = sorted(os.listdir(os.path.join(folder, "journals")))
     except OSError:
         return []
-    return [name for name in found if not name.endswith((".sizes", ".sizes.new"))]
+    beside = (SIZES, SAMPLES, SIZES + ".new", SAMPLES + ".new")
+    return [name for name in found if not name.endswith(beside)]
 
 
 def sizes_path(folder, host):
-    return path_of(folder, host) + ".sizes"
+    return path_of(folder, host) + SIZES
+
+
+def samples_path(folder, host):
+    return path_of(folder, host) + SAMPLES
 
 
 def contents(path):

@@ -42,6 +42,10 @@ class RankPlace:
     node: int | None = None  # whose memory it takes first; None: unknown, or several
 
 
+# (socket, NUMA node, its cores as the ids of their threads)
+Socket = tuple[int | None, int | None, tuple[tuple[int, ...], ...]]
+
+
 @dataclass(frozen=True)
 class HostPlan:
     """What one host of a run gets. Everything in it comes from that host's own facts."""
@@ -57,6 +61,7 @@ class HostPlan:
     quota: float | None = None  # CPUs' worth of time that its control group allows
     reasons: tuple[tuple[str, str], ...] = ()  # why a variable of rank_env is what it is
     mpi_bin: str = ""  # the folder of mpirun and its daemons
+    sockets: tuple[Socket, ...] = ()  # with all of its cores, also those of no rank
     flags: tuple[str, ...] = ()  # instruction sets on which the plan of dtype and stack counts
 
 

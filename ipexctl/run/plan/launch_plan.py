@@ -9,9 +9,11 @@ from typing import Any
 from ipexctl.base.values import count_or_none, texts
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, read_used
 from ipexctl.errors import RunFailed
+from ipexctl.facts import usable_cores
+from ipexctl.facts.facts import CpuFacts
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.plan import interface_choice, mpi, oneccl_setvars, port_plan, secret_env
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Prepared
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Prepared, Socket
 from ipexctl.run.plan.placement import (
     decide,
     host_variables,
@@ -155,6 +157,14 @@ def _no_mpi(installed: str, starter: str) -> tuple[str, ...]:
     )
 
 
+def _sockets(cpu: CpuFacts) -> tuple[Socket, ...]:
+    where = {c.id: (c.socket, c.node) for c in cpu.cpus}
+    found: dict[tuple[int | None, int | None], list[usable_cores.Core]] = {}
+    for core in usable_cores.cores(replace(cpu, allowed=None)):
+        found.setdefault(where[core[0]], []).append(core)
+    return tuple((*key, tuple(cores)) for key, cores in found.items())
+
+
 def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> HostPlan:
     node, nic = site.node, site.nic
     variables, of_all = variables_of(site, request), process_variables(site, request)
@@ -171,6 +181,7 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
         rank_env=tuple((v.name, v.value) for v in variables),
         threads=site.places.threads,
         quota=node.facts.cpu.quota,
+        sockets=_sockets(node.facts.cpu),
         flags=tuple(flag for flag in FLAGS if flag in node.facts.cpu.flags),
         reasons=tuple((v.name, v.why) for v in (*variables, *of_all) if v.why),
     )

@@ -28,6 +28,7 @@ class Orders:
     run_id: str
     options: RunOptions
     about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
+    before: Mapping[str, float] = field(default_factory=dict)  # seconds of what came before
     reached: Mapping[str, Host] = field(default_factory=dict)  # how: for --launcher ssh
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
@@ -41,6 +42,7 @@ class Orders:
         return {
             "about": dict(self.about),
             "inputs": dict(self.inputs.hosts.get(name, {})),
+            "site": {**shown_plan.site(host), "before": dict(self.before)},
             "run_id": self.run_id,
             "lease": self.options.host_timeout,
             "env": dict(host.env),

@@ -1,0 +1,331 @@
+"use strict";
+// All that comes from the run is put here as text (textContent), never as markup.
+(() => {
+const data = JSON.parse(document.getElementById("data").textContent);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const colour = (n) => "--c" + (n % 8);
+const redraws = [];
+
+function el(tag, props, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(props || {})) {
+    if (key === "style") Object.assign(node.style, value);
+    else if (key in node) node[key] = value;
+    else node.setAttribute(key, value);
+  }
+  for (const child of children) if (child !== null && child !== undefined) node.append(child);
+  return node;
+}
+const text = (tag, words, className) => el(tag, {className: className || "", textContent: words});
+const body = (id) => document.querySelector("#" + id + " .body");
+const empty = (words) => text("p", words, "empty");
+const panel = (title, ...children) => el("div", {className: "panel"}, text("h3", title), ...children);
+
+function table(heads, rows, mono) {
+  const head = el("tr", {}, ...heads.map((h) => el("th", {textContent: h, scope: "col"})));
+  const lines = rows.map((row) => el("tr", {}, ...row.map((cell, i) =>
+    text("td", cell, mono && mono.includes(i) ? "mono" : ""))));
+  return el("div", {className: "scroll", tabIndex: 0, role: "region", ariaLabel: heads.join(", ")},
+    el("table", {className: "stack"}, el("thead", {}, head), el("tbody", {}, ...lines)));
+}
+
+function clock(seconds) {
+  const s = Math.abs(seconds), sign = seconds < 0 ? "−" : "";
+  if (s < 10 && s % 1) return sign + s.toFixed(1) + " s";
+  if (s < 120) return sign + Math.round(s) + " s";
+  if (s < 7200) return sign + Math.round(s / 60) + " min";
+  return sign + (s / 3600).toFixed(1) + " h";
+}
+const number = (v, digits) => v === null || v === undefined ? "–" : String(+v.toPrecision(digits || 3));
+
+// --- charts ---
+
+function faded(name, share) {
+  const probe = css(name);
+  const n = parseInt(probe.slice(1), 16);
+  return `rgba(${n >> 16}, ${(n >> 8) & 255}, ${n & 255}, ${share})`;
+}
+
+const ending = (values) => values.findLast((v) => v !== null);
+
+function chart(found, label, height) {
+  const box = el("div", {className: "chart", role: "img"});
+  const last = found.series.map((s) => {
+    return s.name + ": from " + number(s.y.find((v) => v !== null)) + " to " + number(ending(s.y));
+  });
+  box.setAttribute("aria-label", label + ". " + last.join("; "));
+  let plot = null;
+  const draw = () => {
+    if (plot) plot.destroy();
+    // without a cursor the legend has the last value
+    const shown = (values, say) => (u, v) => say(v === null || v === undefined ? ending(values) : v);
+    const place = found.axis === "time" ? clock : (v) => number(v, 6);
+    const unit = (v) => !found.unit ? number(v, 4) : number(v < 0.001 ? 0 : v) + " " + found.unit;
+    const series = [{label: found.axis, value: shown(found.x, place)}];
+    const values = [found.x], bands = [];
+    found.series.forEach((s, n) => {
+      series.push({label: s.name, stroke: css(colour(n)), width: 1.5, spanGaps: true,
+        points: {show: found.x.length < 30, size: 5}, value: shown(s.y, unit)});
+      values.push(s.y);
+      if (!s.low) return;
+      for (const edge of [s.high, s.low]) {
+        series.push({label: edge === s.high ? "most" : "least", stroke: "transparent", width: 0,
+          spanGaps: true, points: {show: false}, value: shown(edge, unit)});
+        values.push(edge);
+      }
+      bands.push({series: [values.length - 2, values.length - 1], fill: faded(colour(n), 0.18)});
+    });
+    const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1},
+      ticks: {stroke: css("--line"), width: 1}, font: "12px system-ui, sans-serif"};
+    const time = found.axis === "time" ? {values: (u, ticks) => ticks.map(clock)} : {};
+    const big = {values: (u, ticks) => ticks.map((v) => v === null ? "" : number(v, 6))};
+    plot = new uPlot({width: Math.max(200, box.clientWidth || 300), height: height || 180,
+      scales: {x: {time: false}, y: found.unit ? {range: (u, low, high) => [0, high * 1.08 || 1]} : {}}, series, bands, cursor: {drag: {x: true, y: false}},
+      axes: [{...axis, ...big, ...time, space: 70}, {...axis, ...big, size: 60}],
+      legend: {show: true}}, values, box);
+  };
+  redraws.push(draw);
+  return box;
+}
+
+// --- the first screen ---
+
+function first() {
+  const top = body("first");
+  top.append(text("p", (data.name ? data.name + " · " : "") + data.run, "id mono"),
+    text("h1", data.headline, data.tone),
+    el("p", {className: "command"}, text("code", data.command)));
+  for (const note of data.notes) top.append(text("p", note, "soft"));
+  if (data.cause) {
+    const box = el("div", {className: "cause"}, el("p", {}, text("strong", data.cause.text)));
+    if (data.cause.known) box.append(text("p", data.cause.known));
+    if (data.cause.lines.length) {
+      const said = text("pre", data.cause.lines.join("\n"));
+      said.tabIndex = 0;
+      said.setAttribute("aria-label", "Last lines of that rank");
+      said.setAttribute("role", "region");
+      box.append(said);
+    }
+    if (data.cause.again) box.append(el("p", {}, "Again: ", text("code", data.cause.again)));
+    top.append(box);
+  }
+  const cards = data.cards.map((c) => el("div", {className: "card"}, text("dt", c.label),
+    text("dd", c.value, c.value === "unknown" ? "value unknown" : "value"), text("dd", c.note, "note")));
+  top.append(el("dl", {className: "cards"}, ...cards));
+  top.append(el("div", {className: "two top"}, lossPanel(), waitPanel()));
+}
+
+function lossPanel() {
+  const found = data.loss || data.rate;
+  const title = data.loss ? "Loss" : "Speed";
+  const box = el("div", {className: "panel"}, text("h2", title));
+  box.append(found ? chart(found, title + " by " + found.axis, 240)
+    : empty("The output of this run has no losses. A line such as “step 10 loss 0.5” is enough."));
+  return box;
+}
+
+const PARTS = {computing: "--c2", sending: "--c0", slow: "--c4", rest: "--c7"};
+
+function waitPanel() {
+  const w = data.waiting;
+  const box = el("div", {className: "panel"}, text("h2", "Where the ranks’ time goes"));
+  if (w.headline) box.append(text("p", w.headline));
+  if (w.parts.length) {
+    const known = w.parts.filter((p) => p.share > 0.004);
+    box.append(el("div", {className: "bar", role: "img", ariaLabel: known.map((p) =>
+      p.name + " " + Math.round(p.share * 100) + " %").join(", ")}, ...known.map((p) =>
+      el("span", {style: {flex: p.share + " 1 0", background: `var(${PARTS[p.kind]})`}}))));
+    box.append(el("ul", {className: "key"}, ...w.parts.map((p) => el("li", {},
+      el("i", {style: {background: `var(${PARTS[p.kind]})`}}), text("span", p.name),
+      text("b", Math.round(p.share * 100) + " %")))));
+  } else {
+    box.append(empty("Too few samples: the hosts look at their ranks every 2.5 s of training."));
+  }
+  for (const [why, command] of w.proposals)
+    box.append(el("p", {className: "advice"}, "Try: " + why, el("br"), text("code", command)));
+  return box;
+}
+
+// --- sections ---
+
+function differences() {
+  const at = body("differences");
+  if (!at) return;
+  at.append(text("p", "Compared with " + data.other, "soft"));
+  if (!data.differences.length) {
+    at.append(empty("Nothing that was recorded of the two runs differs but what is shown above."));
+    return;
+  }
+  at.append(el("ol", {className: "differences"}, ...data.differences.map((d) =>
+    text("li", d.text, d.explains ? "difference explains" : "difference"))));
+}
+
+const PHASES = {connect: "--c3", plan: "--c6", preflight: "--c7", sync: "--c5", launch: "--c1",
+  "until the first step": "--c6", training: "--c2", "ranks run": "--c2",
+  "after the last step": "--c0", end: "--c7", stall: "--c4", restart: "--c4"};
+
+function timeline() {
+  const at = body("timeline"), t = data.timeline, span = t.to - t.from;
+  if (!t.lanes.length || !(span > 0)) {
+    at.append(empty("The hosts have no record of this run."));
+    return;
+  }
+  const used = [...new Set(t.lanes.flatMap((l) => l.spans.map((s) => s[0])))];
+  const place = (a) => 100 * (a - t.from) / span + "%";
+  const lane = (l) => el("div", {className: "lane"}, el("div", {className: "name", textContent: l.host, title: l.host,
+    style: {background: "none"}}), el("div", {role: "img", ariaLabel: l.host + ": " + l.spans.map((s) =>
+      s[0] + " " + clock(s[2] - s[1])).join(", ")}, ...l.spans.map((s) => el("span", {
+        className: s[0] === "stall" ? "over" : "", title: s[0] + ": " + clock(s[2] - s[1]),
+        style: {left: place(s[1]), width: 100 * (s[2] - s[1]) / span + "%",
+          background: `var(${PHASES[s[0]] || "--c7"})`}}))));
+  const lanes = t.lanes.map(lane);
+  const ticks = [0, 0.25, 0.5, 0.75, 1].map((f) => t.from + f * span);
+  const box = el("div", {className: "panel"}, ...lanes.slice(0, 16));
+  if (lanes.length > 16) box.append(el("details", {}, text("summary", (lanes.length - 16) + " more hosts"),
+    ...lanes.slice(16)));
+  box.append(el("div", {className: "lane axis"}, el("div"), el("div", {}, ...ticks.map((s, i) =>
+    el("span", {textContent: clock(s), style: i === 4 ? {left: "100%"} : {left: place(s)}})))));
+  box.append(el("ul", {className: "key inline"}, ...used.map((k) => el("li", {},
+    el("i", {style: {background: `var(${PHASES[k] || "--c7"})`}}), text("span", k)))));
+  const rows = t.lanes.slice(0, 64).flatMap((l) => l.spans.map((s) => [l.host, s[0], clock(s[1]), clock(s[2] - s[1])]));
+  box.append(el("details", {}, text("summary", "As a table"), table(["Host", "Phase", "From", "Took"], rows)));
+  at.append(box);
+}
+
+function mixed(a, b, share) {
+  const part = (hex, i) => parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16);
+  const at = (i) => Math.round(part(a, i) + (part(b, i) - part(a, i)) * share);
+  return `rgb(${at(0)}, ${at(1)}, ${at(2)})`;
+}
+
+function heat(found) {
+  const values = found.rows.flatMap((r) => r[1]).filter((v) => v !== null).sort((a, b) => a - b);
+  const box = panel(found.title);
+  if (!values.length) return null;
+  const low = values[0], high = Math.max(values[Math.floor(values.length * 0.99)], low * 1.1, low + 1e-9);
+  box.append(text("p", found.text, "soft"));
+  const canvas = el("canvas", {role: "img"});
+  canvas.setAttribute("aria-label", found.title + ": " + found.text);
+  const at = text("output", "", "soft");
+  const rows = found.rows.length, columns = found.rows[0][1].length;
+  const height = Math.min(420, Math.max(40, rows * (rows > 40 ? 6 : 20)));
+  canvas.style.height = height + "px";
+  const draw = () => {
+    canvas.width = columns * 8;
+    canvas.height = rows * 8;
+    canvas.style.imageRendering = "pixelated";
+    const pen = canvas.getContext("2d"), cold = css("--cold"), hot = css("--hot");
+    found.rows.forEach((row, y) => row[1].forEach((v, x) => {
+      if (v === null) return;
+      pen.fillStyle = mixed(cold, hot, Math.min(1, Math.max(0, (v - low) / (high - low))));
+      pen.fillRect(x * 8, y * 8, 8, 8);
+    }));
+  };
+  canvas.addEventListener("mousemove", (event) => {
+    const r = canvas.getBoundingClientRect();
+    const x = Math.min(columns - 1, Math.floor((event.clientX - r.left) / r.width * columns));
+    const y = Math.min(rows - 1, Math.floor((event.clientY - r.top) / r.height * rows));
+    const row = found.rows[Math.max(0, y)], when = found.from + (found.to - found.from) * (x + 0.5) / columns;
+    at.textContent = row[0] + ", " + clock(when) + ": " + number(row[1][Math.max(0, x)]) + " " + found.unit;
+  });
+  redraws.push(draw);
+  const names = rows > 8 ? [found.rows[0][0], found.rows[rows - 1][0]] : found.rows.map((r) => r[0]);
+  box.append(el("div", {className: "scale"}, text("span", number(low) + " " + found.unit), el("i"),
+    text("span", number(high) + " " + found.unit), at),
+    el("div", {className: "heat"}, el("div", {className: "names"}, ...names.map((n) => text("span", n))), canvas,
+      el("div", {className: "times"}, text("span", clock(found.from)), text("span", clock(found.to)))));
+  return box;
+}
+
+function ranks() {
+  const at = body("ranks"), grid = el("div", {className: "two"});
+  if (data.loss && data.rate)
+    grid.append(panel("Speed", chart(data.rate, "Steps per second over time", 180)));
+  for (const one of data.heat) {
+    const made = heat(one);
+    if (made) grid.append(made);
+  }
+  at.append(grid.childElementCount ? grid
+    : empty("No steps with their times are known: the run was short, or prints no numbered steps."));
+}
+
+function usage() {
+  const at = body("usage");
+  const list = el("div", {className: "two"}, ...data.usage.map((u) =>
+    panel(u.title + " (" + u.unit + ")", chart(u, u.title + " over time", 180))));
+  at.append(data.usage.length ? list
+    : empty("No samples: the run was shorter than 5 s, or an older ipexctl started it."));
+}
+
+function places() {
+  const at = body("places");
+  if (!data.places.length) at.append(empty("The plan of this run is not known."));
+  const grid = el("div", {className: "two"});
+  for (const host of data.places) {
+    const box = panel(host.hosts), of = new Map(), moved = new Set();
+    for (const r of host.ranks) {
+      for (const cpu of r.planned) of.set(cpu, [...(of.get(cpu) || []), r.rank]);
+      if (r.real && (r.real.length !== r.planned.length || r.real.some((c) => !r.planned.includes(c)))) {
+        moved.add(r.rank);
+        for (const cpu of r.real) if (!of.has(cpu)) of.set(cpu, [r.rank]);
+      }
+    }
+    for (const [socket, node, cores] of host.sockets) {
+      const title = [socket !== null ? "socket " + socket : "", node !== null ? "NUMA node " + node : ""];
+      box.append(text("p", title.filter(Boolean).join(", ") || "cores", "soft"));
+      const cells = cores.map((core) => {
+        const own = [...new Set(core.flatMap((cpu) => of.get(cpu) || []))];
+        const name = own.length === 1 ? "r" + own[0] : own.length ? "shared" : "free";
+        const cell = text("span", name, own.length ? "used" : "");
+        cell.title = "CPU " + core.join(", ") + ": " + (own.length ? "rank " + own.join(", ") : "free");
+        if (own.length) cell.style.background = `var(${colour(own.length > 1 ? 7 : own[0])})`;
+        if (own.some((r) => moved.has(r))) cell.classList.add("moved");
+        return cell;
+      });
+      box.append(el("div", {className: "cores"}, ...cells));
+    }
+    if (!host.sockets.length) box.append(empty("Its cores are not recorded."));
+    const known = host.ranks.some((r) => r.real);
+    const words = moved.size ? "Not where the plan has them: rank " + [...moved].join(", ")
+      : known ? "All ranks ran where the plan has them." : "Where the ranks really ran is not known.";
+    box.append(text("p", words + (host.shown ? " The ranks of " + host.shown + " are shown." : ""), "soft"));
+    grid.append(box);
+  }
+  at.append(grid);
+}
+
+function rest() {
+  const env = body("environment");
+  const rows = [...data.facts, ...data.environment];
+  if (rows.length) env.append(table(["What", "Value"], rows, [1]));
+  if (data.packages.length) env.append(el("details", {}, text("summary", data.packages.length + " packages"),
+    table(["Package", "Version"], data.packages, [0, 1])));
+  if (!data.environment.length)
+    env.append(empty("This folder has no ipexctl.lock of the run’s environment, so its packages are not listed."));
+  body("variables").append(data.variables.length
+    ? table(["Variable", "Value", "Why", "Hosts"], data.variables, [0, 1])
+    : empty("The hosts did not keep the variables of this run."));
+  body("checkpoints").append(data.checkpoints.length
+    ? table(["Checkpoint", "Step", "Size", "State", "Hosts"], data.checkpoints, [0])
+    : empty("The hosts keep no copies of checkpoints of this run (--checkpoints GLOB)."));
+  body("doctor").append(data.doctor.length ? table(["Host", "Finding"], data.doctor)
+    : empty("What doctor said before this run was not kept: ipexctl doctor says what it finds now."));
+  body("foot").append(text("p", "Made by ipexctl on " + data.made + ". This file asks for nothing outside."));
+}
+
+first();
+differences();
+timeline();
+ranks();
+usage();
+places();
+rest();
+const drawAll = () => redraws.forEach((draw) => draw());
+drawAll();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+matchMedia("print").addEventListener("change", drawAll);
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth !== width) { width = innerWidth; drawAll(); }
+});
+})();

@@ -1,0 +1,52 @@
+"""The options of report."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ipexctl.cli.help.help_layout import output_option
+from ipexctl.cli.options import Root, on_hosts
+
+
+@on_hosts(names=False)
+def report(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUN]", help="Run name, run ID or its first characters; @last is the newest."
+        ),
+    ] = "@last",
+    *,
+    target: Any,
+    root: Root = "~/.ipexctl",
+    compare: Annotated[
+        str, typer.Option("--compare", metavar="RUN", help="Show the differences from this run.")
+    ] = "",
+    to: Annotated[
+        str,
+        output_option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            show_default=False,
+            help="File to write (default: RUN.html); - for stdout.",
+        ),
+    ] = "",
+) -> None:
+    """Write a report of a run into one HTML file, during the run or after it.
+
+    The file works offline: result, first cause, speed, loss, what the ranks waited for, a timeline
+    of each host, and what the run was made of.
+    """
+    import sys
+
+    from ipexctl.report.run_report import report as verb
+    from ipexctl.report.run_report_text import show
+
+    made = verb(target, run, root, compare=compare, to=to)
+    if made.path is None:
+        sys.stdout.write(made.html)
+    show(made)
+    raise typer.Exit(made.exit_code)

@@ -1,0 +1,128 @@
+"""Many points -> few: what a chart of a thousand pixels can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import floor, isfinite, log10
+from statistics import median
+from typing import Any
+
+from ipexctl.quick_dataclass import dataclass
+
+Point = tuple[float, float]
+BUCKETS = 400  # of a curve
+COLUMNS, ROWS = 120, 256  # of a heat map, at most
+
+
+@dataclass(frozen=True)
+class Curve:
+    """For each `x`: the median of the values there, the least and the largest. None: no value."""
+
+    x: tuple[float, ...]
+    middle: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+def short(value: float | None) -> float | None:
+    """Four digits: more are not seen."""
+    if value is None or not isfinite(value):
+        return None
+    return round(value, 3 - floor(log10(abs(value)))) if value else 0.0
+
+
+def grid(values: Iterable[float], most: int = BUCKETS) -> tuple[float, ...]:
+    """The values where they are few, else evenly spaced ones."""
+    found = sorted(set(values))
+    if len(found) <= most:
+        return tuple(found)
+    first, width = found[0], (found[-1] - found[0]) / most
+    return tuple(first + width * (i + 0.5) for i in range(most))
+
+
+def curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
+    """Each point counts where the nearest `x` is."""
+    held: list[list[float]] = [[] for _ in x]
+    at = 0
+    for place, value in sorted(p for p in points if isfinite(p[1])):
+        while at + 1 < len(x) and abs(x[at + 1] - place) <= abs(x[at] - place):
+            at += 1
+        if held:
+            held[at].append(value)
+    rows = [(short(median(h)), short(min(h)), short(max(h))) if h else (None,) * 3 for h in held]
+    middle, low, high = zip(*rows, strict=True) if rows else ((), (), ())
+    return Curve(tuple(float(short(v) or 0.0) for v in x), middle, low, high)
+
+
+def chart(
+    axis: str, unit: str, x: Sequence[float],
+    series: Iterable[tuple[str, Sequence[Point]]], *, band: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """For page.js. `axis`: what `x` is. `band`: with the least and the largest values."""
+    made = [(name, curve(points, x)) for name, points in series]
+    return {
+        "axis": axis,
+        "unit": unit,
+        "x": [short(value) for value in x],
+        "series": [
+            {"name": name, "y": list(c.middle)}
+            | ({"low": list(c.low), "high": list(c.high)} if band and c.low != c.high else {})
+            for name, c in made
+        ],
+    }
+
+
+def rates(points: Sequence[Point], edges: Sequence[float]) -> list[float | None]:
+    """Of what grows with time: how much of it in each interval, per second. None: not seen."""
+    found: list[float | None] = []
+    for since, until in zip(edges, edges[1:], strict=False):
+        a, b = _between(points, since), _between(points, until)
+        found.append(None if a is None or b is None else (b - a) / (until - since))
+    return found
+
+
+def _between(points: Sequence[Point], at: float) -> float | None:
+    if not points or not points[0][0] <= at <= points[-1][0]:
+        return None
+    low, high = 0, len(points) - 1
+    while high - low > 1:
+        mid = (low + high) // 2
+        low, high = (mid, high) if points[mid][0] <= at else (low, mid)
+    (t0, v0), (t1, v1) = points[low], points[high]
+    return v0 if t1 == t0 else v0 + (v1 - v0) * (at - t0) / (t1 - t0)
+
+
+def growing(points: Iterable[Point]) -> list[Point]:
+    """In order of time, at each time the last value, without those that go back: an epoch begins
+    its steps again."""
+    found: list[Point] = []
+    for at, value in sorted(points):
+        if found and found[-1][0] == at:
+            found[-1] = (at, max(value, found[-1][1]))
+        elif not found or value >= found[-1][1]:
+            found.append((at, value))
+    return found
+
+
+def edges(since: float, until: float, least: float = 5.0) -> list[float]:
+    """Of the columns of a heat map. `least`: seconds of one."""
+    count = max(1, min(COLUMNS, int((until - since) / least)))
+    return [since + (until - since) * i / count for i in range(count + 1)]
+
+
+def merged_rows(
+    rows: Sequence[tuple[str, Sequence[float | None]]],
+) -> list[tuple[str, list[float | None]]]:
+    """Of very many ranks several share a row: the slowest of them counts."""
+    size = -(-len(rows) // ROWS) or 1
+    found = []
+    for first in range(0, len(rows), size):
+        some = rows[first : first + size]
+        name = some[0][0] if len(some) == 1 else f"{some[0][0]} to {some[-1][0]}"
+        columns = zip(*(values for _, values in some), strict=True)
+        found.append((name, [_largest(column) for column in columns]))
+    return found
+
+
+def _largest(column: Iterable[float | None]) -> float | None:
+    return short(max((v for v in column if v is not None), default=None))

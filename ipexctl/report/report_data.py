@@ -1,0 +1,328 @@
+"""What a report shows of a run, as one JSON document, from what its hosts recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from ipexctl.base.secret_mask import masked
+from ipexctl.base.sizes import bit_rate, duration, human
+from ipexctl.inventory.nodeset import fold
+from ipexctl.report import curves, host_parts, time_line
+from ipexctl.report.host_record import indented
+from ipexctl.report.report_material import Attempt, Material
+from ipexctl.run.outcome.listed_runs import State
+from ipexctl.run.outcome.run_result import traceback_start
+from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
+from ipexctl.run.pace import slow_steps
+
+LONGEST = 400  # characters of a text
+LINES = 30  # of what the first rank that failed printed last
+TONES = {State.DONE: "good", State.FAILED: "bad", State.LOST: "bad"}
+
+
+def document(of: Material) -> dict[str, Any]:
+    last = of.attempts[-1]
+    run = last.run
+    made = {
+        "run": run.id,
+        "name": run.about.name,
+        "command": run.about.command,
+        "state": run.state.value,
+        "tone": TONES.get(run.state, "plain"),
+        "headline": _headline(of),
+        "facts": _facts(of),
+        "cause": _cause(last),
+        "cards": _cards(of),
+        "waiting": _waiting(last),
+        "loss": _loss(last, of.other),
+        "rate": _rate_curve(last, of.other),
+        "timeline": time_line.document([(a.run, a.records, a.steps) for a in of.attempts]),
+        "heat": [one for one in (_step_heat(last), _cpu_heat(last)) if one],
+        "usage": host_parts.usage(last),
+        "places": host_parts.places(last),
+        "environment": [list(row) for row in of.environment],
+        "packages": [list(row) for row in of.packages],
+        "variables": host_parts.variables(last),
+        "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
+        "doctor": [list(row) for row in of.doctor],
+        "other": of.other.run.id if of.other else "",
+        "differences": [{"text": d.text, "explains": d.explains} for d in of.differences],
+        "notes": list(of.notes),
+        "made": of.made,
+    }
+    found: dict[str, Any] = cleaned(made, of.secrets)
+    return found
+
+
+def cleaned(value: Any, secrets: Sequence[str] = ()) -> Any:
+    """Texts without colours and control characters, not too long, with secrets masked."""
+    if isinstance(value, str):
+        lines = (indented(without_colour(line), 1 << 20) for line in value.split("\n"))
+        text = masked("\n".join(lines), secrets)
+        return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+    if isinstance(value, Mapping):
+        return {key: cleaned(one, secrets) for key, one in value.items()}
+    return [cleaned(v, secrets) for v in value] if isinstance(value, list | tuple) else value
+
+
+# --- the first screen ----------------------------------------------------------------------------
+
+
+def _headline(of: Material) -> str:
+    last = of.attempts[-1]
+    run = last.run
+    hosts = len(run.about.hosts)
+    size = f"{_count(run.about.ranks, 'rank')} on {_count(hosts, 'host')}"
+    words = {
+        State.DONE: "Succeeded", State.FAILED: f"Failed with exit code {run.exit_code}",
+        State.RUNNING: "Running", State.STOPPED: "Stopped", State.STOPPING: "Stopping",
+        State.RESTARTING: "Restarting", State.LOST: "Lost",
+    }  # fmt: skip
+    verb = "for" if not run.over else "after"
+    text = f"{words[run.state]} {verb} {duration(run.seconds)}: {size}"
+    again = len(of.attempts) - 1
+    return f"{text}, {_count(again, 'restart')}" if again else text
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _facts(of: Material) -> list[list[str]]:
+    about = of.attempts[-1].run.about
+    rows = [("Hosts", fold(about.hosts)), ("Started by", about.by), ("Folder", about.folder)]
+    return [[name, value] for name, value in rows if value]
+
+
+def _cause(last: Attempt) -> dict[str, Any] | None:
+    run, said = last.run, last.result or {}
+    if run.verdict is None or run.verdict.exit_code == 0:
+        return None
+    first = run.verdict.first
+    tails = {rank: text for record in last.records for rank, text in record.tails}
+    lines = (
+        [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
+    )
+    lines = [line for line in lines[traceback_start(lines) :] if line.strip()]
+    known = said.get("known") if isinstance(said.get("known"), dict) else None
+    return {
+        "text": run.verdict.cause or f"exit code {run.verdict.exit_code}",
+        "lines": lines[-LINES:],
+        "known": known and f"{known.get('title', '')}: {known.get('fix', '')}",
+        "again": said.get("again") or "",
+    }
+
+
+def _cards(of: Material) -> list[dict[str, str]]:
+    last, other = of.attempts[-1], of.other
+    cards = [_speed(last, other), _last_loss(last, other), _time(of), _cost(last)]
+    if exchange := _exchange(last):
+        cards.append(exchange)
+    return cards
+
+
+def _card(label: str, value: str, note: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "note": note}
+
+
+def _speed(last: Attempt, other: Attempt | None) -> dict[str, str]:
+    if last.rate is None:
+        return _card("Speed", "unknown", "the output has no numbered steps")
+    note = f"{_step_time(1 / last.rate)} a step"
+    if other and other.rate:
+        note = f"{last.rate / other.rate - 1:+.0%} against {other.rate:.3g} in {other.run.id}"
+    return _card("Speed", f"{last.rate:.3g} steps/s", note)
+
+
+def _step_time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _last_loss(last: Attempt, other: Attempt | None) -> dict[str, str]:
+    losses = [one.loss for one in last.printed if one.loss is not None]
+    if not losses:
+        return _card("Loss", "unknown", "the output has no losses")
+    step = max((p.step for p in last.printed if p.step is not None), default=None)
+    total = max((p.total for p in last.printed if p.total is not None), default=None)
+    note = f"{losses[0]:.4g} at first"
+    if step is not None:
+        note = f"at step {step:,}" + (f" of {total:,}" if total else "") + f"; {note}"
+    theirs = [one.loss for one in other.printed if one.loss is not None] if other else []
+    if other and theirs:
+        note = f"{theirs[-1]:.4g} in {other.run.id}"
+    return _card("Loss", f"{losses[-1]:.4g}", note)
+
+
+def _time(of: Material) -> dict[str, str]:
+    last = of.attempts[-1]
+    note = "no step was printed"
+    if last.training:
+        note = f"{_seconds(last.training[0])} until the first printed step"
+    before = [a.run.seconds for a in of.attempts[:-1]]
+    if before:
+        note = f"{duration(sum(before))} in earlier attempts; {note}"
+    if of.other:
+        note = f"{duration(of.other.run.seconds)} in {of.other.run.id}"
+    return _card("Time", duration(last.run.seconds), note)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
+def _cost(last: Attempt) -> dict[str, str]:
+    parts = _shares(last)
+    if parts is None:
+        return _card("Waiting", "unknown", "too few samples of the ranks' CPUs")
+    waits = 1 - parts["computing"]
+    cores = sum(len(h.ranks) * (h.threads or 0) for h in last.plan.hosts) if last.plan else 0
+    since, until = last.training or (0.0, last.run.seconds)
+    hours = cores * (until - since) * waits / 3600
+    cost = f"{hours:,.1f} CPU hours" if hours >= 0.1 else f"{hours * 60:.1f} CPU minutes"
+    return _card("Waiting", f"{waits:.0%}", f"of the ranks' CPU time: {cost}")
+
+
+def _exchange(last: Attempt) -> dict[str, str] | None:
+    said = (last.result or {}).get("exchange")
+    size = said.get("bytes") if isinstance(said, dict) else None
+    if isinstance(size, int) and size > 0:
+        return _card("Exchanged", human(size), "between the ranks")
+    sent = sum(rank.sent for one in last.paces for rank in one.ranks)
+    return _card("Exchanged", f"{bit_rate(sent * 8)}", "sent by all ranks") if sent else None
+
+
+def _shares(last: Attempt) -> dict[str, float] | None:
+    """Of the ranks' time between the first and the last step."""
+    plan, paces = last.plan, {one.host: one for one in last.paces}
+    known = list[tuple[float, float]]()  # computing, sending
+    hosts = list[float]()
+    for host in plan.hosts if plan else ():
+        ranks = paces[host.host].ranks if host.host in paces else ()
+        if not ranks or not host.threads:
+            return None
+        each = min(host.threads, host.quota / len(host.ranks)) if host.quota else host.threads
+        used = [min(1.0, rank.cpus / each) for rank in ranks]
+        known += zip(used, (rank.sending or 0.0 for rank in ranks), strict=True)
+        hosts.append(sum(used) / len(used))
+    if not known:
+        return None
+    computing = sum(c for c, _ in known) / len(known)
+    sending = min(sum(s for _, s in known) / len(known), 1 - computing)
+    slow = min(max(hosts) - computing, 1 - computing - sending)
+    rest = 1 - computing - sending - slow
+    return {"computing": computing, "sending": sending, "slow": slow, "rest": rest}
+
+
+_PARTS = {
+    "computing": "Computing",
+    "sending": "Exchanging data",
+    "slow": "Waiting for the busiest host",
+    "rest": "Other waits: input, disks, sleep",
+}
+_CROWDED = "Other programs keep the CPUs busy; other waits"
+
+
+def _waiting(last: Attempt) -> dict[str, Any]:
+    slow, shares = last.slow, _shares(last)
+    crowded = any((one.cpu or 0.0) >= slow_steps.CROWDED for one in last.paces)
+    names = {**_PARTS, "rest": _CROWDED} if crowded else _PARTS
+    return {
+        "headline": slow.headline if slow else "",
+        "parts": [
+            {"kind": kind, "name": names[kind], "share": curves.short(max(0.0, share))}
+            for kind, share in (shares or {}).items()
+        ],
+        "proposals": [[p.text, p.command] for p in slow.proposals] if slow else [],
+    }
+
+
+# --- curves --------------------------------------------------------------------------------------
+
+
+def _loss(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
+    """By step, or by line where the steps have no numbers."""
+    kinds = [("loss", "loss", last), ("evaluation", "eval_loss", last)]
+    kinds += [(f"loss of {other.run.id}", "loss", other)] if other else []
+    points = [(name, _by_step(of, field)) for name, field, of in kinds]
+    points = [(name, found) for name, found in points if found]
+    if not points:
+        return None
+    x = curves.grid(at for _, found in points for at, _ in found)
+    numbered = any(one.step is not None for one in last.printed)
+    return curves.chart("step" if numbered else "line", "", x, points, band=True)
+
+
+def _by_step(of: Attempt, field: str) -> list[curves.Point]:
+    found = [(one, getattr(one, field)) for one in of.printed]
+    known = [(one, value) for one, value in found if value is not None]
+    counts: dict[int, int] = {}
+    points = []
+    for one, value in known:
+        counts[one.rank] = counts.get(one.rank, 0) + 1
+        points.append((float(counts[one.rank] if one.step is None else one.step), value))
+    return points
+
+
+def _rate_curve(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
+    found = [("steps per second", _rates(last))]
+    found += [(f"in {other.run.id}", _rates(other))] if other else []
+    found = [(name, points) for name, points in found if points]
+    if not found:
+        return None
+    x = curves.grid(at for _, points in found for at, _ in points)
+    return curves.chart("time", "steps/s", x, found, band=False)
+
+
+def _rates(of: Attempt) -> list[curves.Point]:
+    if of.training is None:
+        return []
+    edges = curves.edges(*of.training)
+    middle = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
+    rows = [curves.rates(points, edges) for points in of.steps.values()]
+    columns = [[v for v in column if v is not None] for column in zip(*rows, strict=True)]
+    return [(at, median(c)) for at, c in zip(middle, columns, strict=True) if c]
+
+
+def _step_heat(last: Attempt) -> dict[str, Any] | None:
+    if last.training is None:
+        return None
+    edges = curves.edges(*last.training)
+    rows = []
+    for rank, points in last.steps.items():
+        rates = curves.rates(points, edges)
+        rows.append((f"rank {rank}", [1 / r if r else None for r in rates]))
+    return _heat("Step time of each rank", "s", edges, rows)
+
+
+def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
+    """Where ranks wait for each other, those that wait are idle."""
+    held: dict[int, list[curves.Point]] = {}
+    for record in last.records:
+        for sample in record.samples:
+            for one in sample.ranks:
+                held.setdefault(one.rank, []).append((sample.at, one.cpus))
+    times = [at for points in held.values() for at, _ in points]
+    if len(set(times)) < 2:
+        return None
+    edges = curves.edges(min(times), max(times))
+    middle = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
+    rows = [(f"rank {r}", curves.curve(p, middle).middle) for r, p in sorted(held.items())]
+    return _heat("CPUs that each rank uses", "CPUs", edges, rows)
+
+
+def _heat(
+    title: str, unit: str, edges: Sequence[float], rows: Sequence[tuple[str, Sequence[Any]]]
+) -> dict[str, Any]:
+    merged = curves.merged_rows(rows)
+    whole = [(name, [v for v in values if v is not None]) for name, values in rows]
+    middles = sorted(((median(v), name) for name, v in whole if v), reverse=True)
+    text = ""
+    if middles:
+        usual = median(value for value, _ in middles)
+        text = f"most: {middles[0][1]} with {middles[0][0]:.3g} {unit}; usual: {usual:.3g} {unit}"
+    return {
+        "title": title, "unit": unit, "text": text, "from": curves.short(edges[0]),
+        "to": curves.short(edges[-1]), "rows": [[name, values] for name, values in merged],
+    }  # fmt: skip

@@ -1,0 +1,93 @@
+"""What is known of a run, for its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.report import curves
+from ipexctl.report.host_record import HostRecord, Printed, pace
+from ipexctl.run.outcome.listed_checkpoints import Checkpoint
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.pace import slow_steps
+from ipexctl.run.pace.rank_pace import HostPace
+from ipexctl.run.pace.slow_steps import SlowSteps
+from ipexctl.run.plan import shown_plan
+from ipexctl.run.plan.launch import LaunchPlan
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a run; --restarts makes several. `result`: what its folder here holds."""
+
+    run: Run
+    records: tuple[HostRecord, ...] = ()
+    printed: tuple[Printed, ...] = ()
+    result: Mapping[str, Any] | None = None
+
+    @cached_property
+    def plan(self) -> LaunchPlan | None:
+        raw = (record.plan for record in self.records)
+        return next((p for one in raw if (p := shown_plan.read(one, self.run.id))), None)
+
+    @cached_property
+    def steps(self) -> dict[int, list[curves.Point]]:
+        """(time, step) of each rank."""
+        found: dict[int, list[curves.Point]] = {}
+        for one in self.printed:
+            if one.at is not None and one.step is not None:
+                found.setdefault(one.rank, []).append((one.at, one.step))
+        return {rank: curves.growing(points) for rank, points in sorted(found.items())}
+
+    @cached_property
+    def training(self) -> tuple[float, float] | None:
+        """From the first to the last printed step."""
+        times = [at for points in self.steps.values() for at, _ in points]
+        return (min(times), max(times)) if times and max(times) > min(times) else None
+
+    @cached_property
+    def rate(self) -> float | None:
+        """Steps per second, from the first to the last one; None: not known."""
+        found = []
+        for points in self.steps.values():
+            (t0, s0), (t1, s1) = points[0], points[-1]
+            if t1 > t0 and s1 > s0:
+                found.append((s1 - s0) / (t1 - t0))
+        printed = [one.rate for one in self.printed if one.rate]
+        return median(found or printed) if found or printed else None
+
+    @cached_property
+    def paces(self) -> list[HostPace]:
+        since, until = self.training or (0.0, self.run.seconds)
+        return [pace(record, since, until) for record in self.records]
+
+    @cached_property
+    def slow(self) -> SlowSteps | None:
+        if self.plan is None or not any(one.ranks for one in self.paces):
+            return None
+        return slow_steps.judge(self.plan, self.paces, self.rate, self.run.about.command)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """From the other run. `explains`: the difference in speed."""
+
+    text: str
+    explains: bool = False
+
+
+@dataclass(frozen=True)
+class Material:
+    attempts: tuple[Attempt, ...]  # the first one first
+    made: str  # when
+    notes: tuple[str, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    packages: tuple[tuple[str, str], ...] = ()
+    doctor: tuple[tuple[str, str], ...] = ()  # host or severity, and what it said
+    other: Attempt | None = None  # --compare
+    differences: tuple[Difference, ...] = ()
+    secrets: tuple[str, ...] = ()

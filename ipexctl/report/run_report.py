@@ -1,0 +1,187 @@
+"""report: what the hosts of a run recorded, put into one HTML file."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.errors import InputError, IpexctlError, reason_of
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.local.bounded_read import read_file
+from ipexctl.local.environment import environment
+from ipexctl.local.project_lock import LOCK_FILE, lock_folder, read_lock
+from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import ROOT, Target
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.report import host_record, report_data
+from ipexctl.report.host_record import HostRecord, Printed
+from ipexctl.report.report_material import Attempt, Difference, Material
+from ipexctl.report.report_page import Assets, page
+from ipexctl.run.jobs import checkpoints
+from ipexctl.run.jobs.metrics import metrics
+from ipexctl.run.jobs.ps import find, look, reached
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.watch.run_folder import FOLDER
+from ipexctl.support.redaction import secret_values
+
+MARK = '<meta name="generator" content="ipexctl report">'  # in a file that may be replaced
+SEEN = 2000  # bytes in which it stands
+
+
+@dataclass(frozen=True)
+class Report(PerHost):
+    """`path` None: it went to stdout. `html` is written already where there is a path."""
+
+    run: Run
+    path: Path | None
+    html: str
+    recaps: tuple[HostRecap, ...]
+    answered: int  # hosts
+
+
+def report(
+    target: Target, text: str, root: str = ROOT, *, compare: str = "", to: str = ""
+) -> Report:
+    """`to`: a file, "-" for stdout, "" for RUN.html here."""
+    with Fleet(target, root) as fleet:
+        run = find(fleet, text)
+        path = None if to == "-" else _free_place(Path(to or f"{run.id}.html"))
+        runs = [one for one in look(fleet) if one.first_id == run.first_id and one.id <= run.id]
+        attempts = [_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
+        other = _attempt(fleet, find(fleet, compare)) if compare else None
+        held = checkpoints.look(fleet, run)
+        recaps, answered = fleet.recaps(), len(fleet.alive)
+        failures = [f"{down.host}: {down.what}" for down in fleet.failures]
+    attempts = [_with_output(target, one, root) for one in attempts]
+    lock = _lock(attempts[-1])
+    material = Material(
+        attempts=tuple(attempts),
+        made=time.strftime("%Y-%m-%d %H:%M"),
+        notes=tuple(failures),
+        checkpoints=held,
+        environment=lock[0],
+        packages=lock[1],
+        other=_with_output(target, other, root) if other else None,
+        differences=differences(attempts[-1], other) if other else (),
+        secrets=tuple(secret_values(_named())),
+    )
+    html = page(report_data.document(material), assets())
+    if path is not None:
+        _write(path, html)
+    return Report(run, path, html, recaps, answered)
+
+
+def differences(run: Attempt, other: Attempt) -> tuple[Difference, ...]:
+    return ()
+
+
+def _named() -> dict[str, str]:
+    """Variables here whose values may be secret; PWD is a folder."""
+    return {k: v for k, v in environment().items() if k not in ("PWD", "OLDPWD")}
+
+
+def assets() -> Assets:
+    def read(name: str) -> str:
+        return files("ipexctl").joinpath(f"report/assets/{name}").read_text("utf-8")
+
+    return Assets(
+        styles=(read("uplot.min.css"), read("page.css")),
+        scripts=(read("uplot.min.js"), read("page.js")),
+        licence=read("uplot-license.txt"),
+    )
+
+
+def _attempt(fleet: Fleet, run: Run) -> Attempt:
+    names = {host: name for name, host in reached(fleet, run).items()}
+
+    def ask(host: Host) -> HostRecord:
+        op = "run.run_record.read"
+        said = fleet.call(host, op, journal=names[host], run_id=run.id)
+        asked = ("began", "records", "samples")
+        return host_record.read(names[host], {name: said[name] for name in asked})
+
+    order = {name: number for number, name in enumerate(run.about.hosts)}
+    found = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
+    return Attempt(run, tuple(found), result=_kept_here(run.id))
+
+
+def _with_output(target: Target, of: Attempt, root: str) -> Attempt:
+    """With the steps and losses that its ranks printed."""
+    began = {record.host: record.began for record in of.records}
+    printed = []
+    for one in metrics(target, of.run.id, root=root).points:
+        known = one.time is not None and began.get(one.host)
+        at = max(0.0, one.time - began[one.host]) if known and one.time is not None else None
+        p = one.point
+        printed.append(Printed(one.rank, at, p.step, p.total, p.loss, p.eval_loss, p.rate))
+    return replace(of, printed=tuple(printed))
+
+
+def _kept_here(run_id: str) -> dict[str, Any] | None:
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(read_file(FOLDER / "runs" / run_id / "result.json"))
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _lock(last: Attempt) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Of this folder, if the run used its environment."""
+    try:
+        lock = read_lock(lock_folder() / LOCK_FILE)
+    except IpexctlError:
+        return (), ()
+    if lock is None or lock.key != _environment(last):
+        return (), ()
+    rows = (
+        ("Environment", lock.key), ("PyTorch", lock.torch), ("MPI", lock.mpi),
+        ("Python", lock.python), ("Platform", lock.platform), ("Stack", lock.row),
+    )  # fmt: skip
+    return (
+        tuple((name, str(value)) for name, value in rows if value),
+        tuple((package.name, package.version) for package in lock.packages),
+    )
+
+
+def _environment(last: Attempt) -> str:
+    found = (record.environment for record in last.records)
+    return next(filter(None, found), "")
+
+
+def _free_place(path: Path) -> Path:
+    """Refuses before the hosts are asked for more. A report may be made again."""
+    if not path.parent.is_dir():
+        raise InputError(
+            f"-o {path}: there is no folder {path.parent}", slug="report-folder-missing"
+        )
+    if os.path.lexists(path) and not _is_report(path):
+        raise InputError(
+            f"{path} is there already, and is not a report of ipexctl",
+            hint="-o FILE",
+            slug="report-file-exists",
+        )
+    return path
+
+
+def _is_report(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        return MARK.encode() in file.read(SEEN)
+    return False
+
+
+def _write(path: Path, html: str) -> None:
+    try:
+        write_atomic(path, html, mode=0o600)
+    except OSError as e:
+        raise InputError(
+            f"cannot write {path}", why=reason_of(e), slug="report-not-written"
+        ) from None

@@ -1,0 +1,114 @@
+"""Runs for reports, as values: of any size, good, failed, slow, restarted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.report import host_record
+from ipexctl.report.host_record import HostRecord, Printed
+from ipexctl.report.report_material import Attempt, Material
+from ipexctl.run.outcome.listed_runs import About, Run, State
+from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.outcome.verdict import Verdict
+
+EVERY = 2.5  # seconds between two samples
+
+
+def names(hosts: int) -> tuple[str, ...]:
+    return tuple(f"node{n:02d}" for n in range(1, hosts + 1))
+
+
+def made(state: State = State.DONE, *, hosts: int = 2, ppn: int = 1, **more: Any) -> Run:
+    """`more`: fields of Run, or `command`."""
+    command = more.pop("command", "train.py")
+    verdict = Verdict(0, "ranks", "") if state is State.DONE else None
+    if state is State.FAILED:
+        end = RankEnd(1, "node02", 1, None)
+        verdict = Verdict(1, "rank-failed", "rank 1 on node02 exited with code 1", end)
+    base = {
+        "id": "20260101-120000-abcdef", "state": state, "began": 1000.0, "seconds": 60.0,
+        "started": hosts * ppn, "ok": hosts * ppn, "verdict": verdict, "last": "", "seen": (),
+        "bytes": None,
+    }  # fmt: skip
+    about = About("bert", names(hosts), hosts * ppn, command, "ann@desk", "/home/ann/bert")
+    return Run(about=about, **{**base, **more})
+
+
+def plan(hosts: int, ppn: int, threads: int = 4) -> dict[str, Any]:
+    rows = [
+        {
+            "name": name, "nic": "eth0", "threads": threads, "quota": None, "env": {},
+            "ranks": [
+                [h * ppn + r, r, f"{r * threads}-{(r + 1) * threads - 1}", 0] for r in range(ppn)
+            ],
+        }
+        for h, name in enumerate(names(hosts))
+    ]  # fmt: skip
+    return {
+        "master": ["10.0.0.1", 29500], "argv": ["train.py"], "mpi": "mpich", "ddp": True,
+        "faster": "", "hosts": rows,
+    }  # fmt: skip
+
+
+def record(
+    host: int, hosts: int, ppn: int, *, seconds: float = 60.0, busy: float = 3.0, tail: str = "",
+    facts: tuple[tuple[float, dict[str, Any]], ...] = (), ended: bool = True, began: float = 1000.0,
+) -> HostRecord:  # fmt: skip
+    """As the host sends it. `busy`: CPUs that each of its ranks keeps busy, of 4."""
+    own = range(host * ppn, (host + 1) * ppn)
+    site = {
+        "sockets": [[0, 0, [[c] for c in range(ppn * 4)]]],
+        "before": {"hosts": 0.4, "sync": 1.2, "plan": 0.1},
+        "environment": "abc123",
+        "variables": [["OMP_NUM_THREADS", "4", "a thread for each core"], ["TOKEN", None, None]],
+    }
+    records: list[dict[str, Any]] = [{"site": site, "at": 0.0}]
+    records.append({"fact": {"plan": plan(hosts, ppn)}, "at": 0.0})
+    name = names(hosts)
+    for rank in range(hosts * ppn):
+        where = {"cpus": list(range((rank % ppn) * 4, (rank % ppn) * 4 + 4))}
+        started = {"event": "rank", "rank": rank, "host": name[rank // ppn], "started": True}
+        records.append({"fact": {**started, "where": where}, "at": 0.5})
+    records += [{"fact": fact, "at": at} for at, fact in facts]
+    for rank in range(hosts * ppn) if ended else ():
+        how = {"code": 1 if tail else 0, "signal": None, "lost": False}
+        end = {"event": "rank", "rank": rank, "host": name[rank // ppn], "ended": how, "tail": tail}
+        records.append({"fact": end, "at": seconds - 0.5})
+    records += [{"over": "ended", "at": seconds}] if ended else []
+    samples = [
+        {
+            "at": at, "cpu": 0.7, "used": 3e9, "net": 2e6,
+            "ranks": {str(r): [busy, int(1e6 * at), 0.1 * at] for r in own},
+        }
+        for at in (EVERY * n for n in range(1, int(seconds / EVERY)))
+    ]  # fmt: skip
+    raw = {"began": began, "records": records, "samples": samples}
+    return host_record.read(name[host], raw)
+
+
+def lines(
+    ranks: int, steps: int, *, since: float = 5.0, seconds: float = 50.0, slow: int = -1
+) -> tuple[Printed, ...]:
+    """`slow`: this rank takes half as long again for each step."""
+    found = []
+    for rank in range(ranks):
+        factor = 1.5 if rank == slow else 1.0
+        for step in range(1, steps + 1):
+            at = since + seconds * step / steps * factor
+            found.append(Printed(rank, at, step, steps, 1 / step + rank * 1e-4))
+    return tuple(found)
+
+
+def attempt(run: Run, *, steps: int = 100, slow: float = 3.0, **more: Any) -> Attempt:
+    """`slow`: CPUs that ranks of all hosts but the last keep busy; that one: 3 of 4."""
+    hosts = len(run.about.hosts)
+    ppn = run.about.ranks // hosts
+    records = tuple(
+        record(h, hosts, ppn, busy=3.0 if h == hosts - 1 else slow, began=run.began, **more)
+        for h in range(hosts)
+    )
+    return Attempt(run, records, lines(run.about.ranks, steps))
+
+
+def material(*attempts: Attempt, **more: Any) -> Material:
+    return Material(attempts=attempts, made="2026-01-01 12:00", **more)

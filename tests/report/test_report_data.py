@@ -1,0 +1,159 @@
+"""What a report shows, from what hosts recorded."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from ipexctl.report import curves, host_record, report_data, time_line
+from ipexctl.report.report_data import document
+from ipexctl.report.report_material import Attempt, Difference
+from ipexctl.run.outcome.listed_checkpoints import Checkpoint
+from ipexctl.run.outcome.listed_runs import State
+from tests.report import made_run
+from tests.report.made_run import attempt, made, material
+
+
+def cards(found: dict) -> dict[str, str]:
+    return {card["label"]: card["value"] for card in found["cards"]}
+
+
+def test_a_good_run():
+    found = document(material(attempt(made())))
+    assert found["tone"] == "good" and found["cause"] is None
+    assert found["headline"] == "Succeeded after 1 min: 2 ranks on 2 hosts"
+    shown = cards(found)
+    assert shown["Speed"] == "2 steps/s" and shown["Loss"] == "0.0101" and shown["Time"] == "1 min"
+    assert shown["Waiting"] == "25%"
+    assert [one["title"] for one in found["heat"]] == [
+        "Step time of each rank",
+        "CPUs that each rank uses",
+    ]
+    assert len(found["usage"]) == 4
+    assert found["variables"][0] == ["OMP_NUM_THREADS", "4", "a thread for each core", "all hosts"]
+    assert found["variables"][1][:2] == ["TOKEN", "not kept"]
+    assert found["places"][0]["hosts"] == "node[01-02]"
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_failed_run_leads_with_the_traceback_of_the_first_rank():
+    tail = "step 4\n\x1b[31mTraceback (most recent call last):\x1b[0m\n  boom\nRuntimeError: no"
+    tail = tail.replace("\x1b[31m", "")
+    found = document(material(attempt(made(State.FAILED), tail=tail)))
+    assert found["tone"] == "bad" and found["cause"]["text"] == (
+        "rank 1 on node02 exited with code 1"
+    )
+    assert found["cause"]["lines"][0].startswith("Traceback")
+    assert found["cause"]["lines"][-1] == "RuntimeError: no"
+
+
+def test_ranks_that_wait_for_a_slow_host():
+    found = document(material(attempt(made(hosts=4), slow=0.6)))["waiting"]
+    assert "for node04" in found["headline"]
+    shares = {part["kind"]: part["share"] for part in found["parts"]}
+    assert shares["slow"] == max(shares.values()) and sum(shares.values()) == pytest.approx(1, 0.01)
+
+
+def test_a_restarted_run_has_both_attempts_on_one_axis():
+    first = attempt(replace(made(State.FAILED), seconds=60.0))
+    second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1070.0))
+    found = document(material(first, second))
+    assert found["headline"].endswith("1 restart")
+    lane = found["timeline"]["lanes"][0]["spans"]
+    assert [kind for kind, _, _ in lane].count("training") == 2
+    assert next(span for span in lane if span[0] == "restart")[1:] == [60.0, 70.0]
+    assert found["timeline"]["to"] == 130.0
+
+
+def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
+    going = attempt(made(State.RUNNING), ended=False)
+    assert document(material(going))["headline"].startswith("Running for 1 min")
+    bare = document(material(Attempt(made(State.LOST))))
+    assert cards(bare)["Speed"] == cards(bare)["Loss"] == cards(bare)["Waiting"] == "unknown"
+    assert bare["loss"] is bare["rate"] is None and not bare["timeline"]["lanes"]
+
+
+def test_the_other_run_is_laid_over_and_its_differences_keep_their_order():
+    other = attempt(replace(made(), id="20260101-110000-aaaaaa"), steps=50)
+    told = (Difference("train.py differs", explains=True), Difference("other folder"))
+    found = document(material(attempt(made()), other=other, differences=told))
+    names = [series["name"] for series in found["loss"]["series"]]
+    assert names == ["loss", "loss of 20260101-110000-aaaaaa"]
+    assert found["differences"][0] == {"text": "train.py differs", "explains": True}
+    assert "+100%" in next(c["note"] for c in found["cards"] if c["label"] == "Speed")
+
+
+def test_stalls_lie_over_the_training():
+    stall = ((30.0, {"event": "stalled", "seconds": 10.0}), (40.0, {"event": "moving"}))
+    found = document(material(attempt(made(), facts=stall)))
+    assert ["stall", 20.0, 40.0] in found["timeline"]["lanes"][0]["spans"]
+
+
+def test_texts_lose_colours_and_secrets_and_are_cut():
+    text = "\x1b[31mred\x1b[0m \x07key hunter2hunter2 " + "x" * 1_000_000
+    found = report_data.cleaned({"a": [text]}, ("hunter2hunter2",))["a"][0]
+    assert found.startswith("red key ********") and len(found) == report_data.LONGEST + 1
+
+
+def test_checkpoints_and_packages():
+    held = (Checkpoint("out/5", "", 2_000_000, 3.0, step=5), Checkpoint("out/6", "lacks x", 5, 1.0))
+    found = document(material(attempt(made()), checkpoints=held, packages=(("torch", "2.13"),)))
+    assert [row[3] for row in found["checkpoints"]] == ["complete", "lacks x"]
+    assert found["packages"] == [["torch", "2.13"]]
+
+
+def test_many_ranks_and_steps_are_few_numbers():
+    run = made(hosts=16, ppn=4)
+    of = replace(attempt(run, steps=2), printed=made_run.lines(64, 2000, slow=17))
+    began = time.process_time()
+    found = document(material(of))
+    assert time.process_time() - began < 20
+    assert len(json.dumps(found)) < 400_000
+    assert len(found["loss"]["x"]) == curves.BUCKETS
+    heat = found["heat"][0]
+    assert len(heat["rows"]) == 64 and heat["text"].startswith("most: rank 17 with")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [{}, {"records": 3, "samples": [1, {"at": "x"}]}, {"records": [{"fact": {"rank": True}}]}],
+)
+def test_odd_words_of_a_host(raw):
+    found = host_record.read("n", raw)
+    assert found == host_record.HostRecord("n")
+
+
+def test_odd_samples_and_facts_are_left_out():
+    raw = {
+        "began": float("nan"),
+        "records": [
+            {"site": {"sockets": [[0, None, [["x"], [1, True]]], 5], "variables": [[1], ["A"]]}},
+            {"fact": {"rank": 1, "where": {"cpus": [1, -1]}}, "at": 1e99},
+        ],
+        "samples": [{"at": 1, "cpu": -3, "ranks": {"x": [1], "0": ["a"], "1": [1.5]}}],
+    }
+    found = host_record.read("n", raw)
+    assert found.began == 0.0 and found.sockets == ((0, None, ((1,),)),)
+    assert found.variables[0].name == "A" and found.places == ((1, (1,)),)
+    assert [r.rank for r in found.samples[0].ranks] == [1] and found.samples[0].cpu is None
+
+
+def test_curves():
+    x = curves.grid(range(10_000), 100)
+    found = curves.curve([(n, float(n % 7)) for n in range(10_000)], x)
+    assert len(x) == 100 and found.low[5] == 0 and found.high[5] == 6
+    assert curves.curve([(1, float("nan"))], (1.0,)).middle == (None,)
+    assert curves.growing([(0, 1), (1, 5), (2, 1), (3, 6)]) == [(0, 1), (1, 5), (3, 6)]
+    assert curves.rates([(0, 0), (10, 20)], [0, 5, 10, 15]) == [2.0, 2.0, None]
+    rows = [(f"rank {n}", [float(n)]) for n in range(1000)]
+    merged = curves.merged_rows(rows)
+    assert len(merged) <= curves.ROWS and merged[0] == ("rank 0 to rank 3", [3.0])
+
+
+def test_what_came_before_ends_where_the_run_begins():
+    spans = time_line.before(made_run.record(0, 1, 1))
+    assert [kind for kind, _, _ in spans] == ["connect", "plan", "sync"]
+    assert spans[-1][2] == pytest.approx(0.0) and spans[0][1] == pytest.approx(-1.7)

@@ -1,0 +1,97 @@
+"""The page: what comes from a run stays data, and the browser runs only our scripts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from ipexctl.errors import InputError
+from ipexctl.report import report_page, run_report
+from ipexctl.report.report_data import document
+from ipexctl.run.outcome.listed_runs import State
+from tests.report.made_run import attempt, made, material
+
+HOSTILE = "</script><script>alert(1)</script><!--<script> <img src=x onerror=alert(1)> \u2028 &lt;"
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    run = made(State.FAILED, command=HOSTILE)
+    run = replace(run, about=replace(run.about, name="a<b>", folder=HOSTILE))
+    return report_page.page(document(material(attempt(run, tail=HOSTILE))), run_report.assets())
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.seen:
+            self.texts.setdefault(self.seen[-1][0], []).append(data)
+
+
+def parsed(html: str) -> Tags:
+    tags = Tags()
+    tags.feed(html)
+    return tags
+
+
+def test_hostile_words_stay_inside_the_data(html: str):
+    tags = parsed(html)
+    names = [tag for tag, _ in tags.seen]
+    assert names.count("script") == 3 and "img" not in names and "b" not in names
+    assert not any(name.startswith("on") for _, attrs in tags.seen for name in attrs)
+    raw = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert raw and not set("<>&\u2028\u2029") & set(raw[1])
+    assert json.loads(raw[1])["command"].startswith("</script><script>alert(1)")
+
+
+def test_the_policy_names_what_the_page_has_and_no_network(html: str):
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy and policy[1].startswith("default-src 'none'; script-src 'sha256-")
+    for kind in ("style", "script"):
+        for text in re.findall(rf"<{kind}>(.*?)</{kind}>", html, re.DOTALL):
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in policy[1]
+    assert "unsafe" not in policy[1] and "http" not in policy[1]
+    links = {v for _, attrs in parsed(html).seen for k, v in attrs.items() if k in ("src", "href")}
+    assert not links
+
+
+def test_headings_size_and_licence(html: str):
+    tags = parsed(html)
+    assert [t for t, _ in tags.seen].count("h2") == 8 and "<html lang" in html
+    assert len(html.encode()) < 200_000
+    assert "MIT License" in html and run_report.MARK in html[: run_report.SEEN]
+
+
+def test_lone_surrogates_and_odd_numbers():
+    text = report_page.embedded({"a": "\ud800", "b": 1.5})
+    assert json.loads(text) == {"a": "?", "b": 1.5}
+
+
+def test_only_a_report_is_replaced(tmp_path, html: str):
+    place = tmp_path / "r.html"
+    place.write_text(html)
+    assert run_report._free_place(place) == place
+    place.write_text("<html>mine</html>")
+    with pytest.raises(InputError) as refused:
+        run_report._free_place(place)
+    assert refused.value.slug == "report-file-exists"
+    (tmp_path / "link.html").symlink_to(place)
+    with pytest.raises(InputError):
+        run_report._free_place(tmp_path / "link.html")
+    with pytest.raises(InputError) as refused:
+        run_report._free_place(tmp_path / "no" / "r.html")
+    assert refused.value.slug == "report-folder-missing"

@@ -1,0 +1,53 @@
+"""What a host keeps of a run for its report, and what it tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+from ipexctl.remote.run import run_record
+from ipexctl.remote.run.last_minute import Pace
+from ipexctl.remote.run_files import journal
+from ipexctl.report import host_record
+
+SAMPLE = {"cpu": 0.51234, "used": 123456, "net": None, "ranks": {"3": 1.234}}
+
+
+def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(journal, "MOST_ROWS", 20)
+    folder = tmp_path / "runs" / "r-1234"
+    (folder / "journals").mkdir(parents=True)
+    path = journal.samples_path(str(folder), "n")
+    sent = {3: [1000, 0.25]}
+    traffic = SimpleNamespace(sent=lambda: sent)
+    pace = Pace(SimpleNamespace(took={3: (1.0, 2.0)}), traffic, journal.History(path))
+    for _ in range(95):
+        pace.add(0.5)
+        pace.keep(SAMPLE)
+    assert len(Path(path).read_text().splitlines()) <= 20
+    kept = journal.begin(str(folder), "n")
+    for record in ({"about": {}, "began": 5.0}, {"site": {"environment": "abc"}}, {"look": 1}):
+        kept.add(record)
+    assert journal.names(str(folder)) == ["n"]
+    asked = {"root": str(tmp_path), "run_id": "r-1234", "journal": "n"}
+    monkeypatch.setattr(run_record.root_folder, "existing", lambda root: root)
+    told = run_record.op_read(None, asked)
+    assert told["began"] == 5.0 and told["records"] == [{"site": {"environment": "abc"}}]
+    found = host_record.read("n", json.loads(json.dumps(told)))
+    assert found.environment == "abc" and len(found.samples) <= 20
+    assert found.samples[0].ranks == (host_record.RankSample(3, 1.23, 1000, 0.25),)
+    assert found.samples[0].cpu == 0.512 and found.samples[0].net is None
+
+
+def test_a_disk_that_is_full_ends_the_samples_and_nothing_else(tmp_path: Path):
+    history = journal.History(str(tmp_path / "no" / "samples"))
+    pace = Pace(SimpleNamespace(took={}), SimpleNamespace(sent=dict), history)
+    pace.add(0.5)
+    pace.keep(SAMPLE)
+    assert pace.history is None and len(pace.rows) == 1
+
+
+def test_many_samples_are_thinned():
+    rows = [{"ranks": {str(n): [1, 2, 3] for n in range(64)}} for _ in range(2000)]
+    assert 300 < len(run_record.thinned(rows)) < 400
