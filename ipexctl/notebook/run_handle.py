@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ipexctl.base.host_outcome import PerHost
 from ipexctl.base.sizes import duration
@@ -107,11 +106,11 @@ class RunHandle:
         except KeyboardInterrupt:
             print(f"{self.id} continues: watch() shows it again, stop() stops it")
 
-    def report(self, path: str | Path | None = None) -> Any:
-        """Write the report of the run, an HTML file."""
-        from ipexctl.report.report import write_report  # type: ignore[import-not-found]
+    def report(self, path: str | Path | None = None) -> Path | None:
+        """Write the report of the run, an HTML file; where it is."""
+        from ipexctl.report.run_report import report
 
-        return write_report(self.id, target=self._target, root=self._root, path=path)
+        return report(self._target, self.id, self._root, to=str(path or "")).path
 
 
 class RunContinues(IpexctlError):

@@ -9,9 +9,10 @@ from typing import Any
 from ipexctl.base.secret_mask import masked
 from ipexctl.base.sizes import bit_rate, duration, human
 from ipexctl.inventory.nodeset import fold
-from ipexctl.report import curves, host_parts, time_line
+from ipexctl.report import curves, difference_lines, host_parts, time_line
 from ipexctl.report.host_record import indented
 from ipexctl.report.report_material import Attempt, Material
+from ipexctl.report.run_difference import Comparison
 from ipexctl.run.outcome.listed_runs import State
 from ipexctl.run.outcome.run_result import traceback_start
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
@@ -48,7 +49,7 @@ def document(of: Material) -> dict[str, Any]:
         "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
         "doctor": [list(row) for row in of.doctor],
         "other": of.other.run.id if of.other else "",
-        "differences": [{"text": d.text, "explains": d.explains} for d in of.differences],
+        **_differences(of.comparison),
         "notes": list(of.notes),
         "made": of.made,
     }
@@ -326,3 +327,12 @@ def _heat(
         "title": title, "unit": unit, "text": text, "from": curves.short(edges[0]),
         "to": curves.short(edges[-1]), "rows": [[name, values] for name, values in merged],
     }  # fmt: skip
+
+
+def _differences(found: Comparison | None) -> dict[str, Any]:
+    """What explains the speed comes first."""
+    rows = sorted(found.differences, key=lambda one: not one.explains) if found else []
+    return {
+        "compared": difference_lines.headline(found) if found else "",
+        "differences": [{"text": one.text, "explains": one.explains} for one in rows],
+    }

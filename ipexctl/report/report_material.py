@@ -10,6 +10,7 @@ from typing import Any
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import curves
 from ipexctl.report.host_record import HostRecord, Printed, pace
+from ipexctl.report.run_difference import Comparison
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.pace import slow_steps
@@ -72,14 +73,6 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """From the other run. `explains`: the difference in speed."""
-
-    text: str
-    explains: bool = False
-
-
-@dataclass(frozen=True)
 class Material:
     attempts: tuple[Attempt, ...]  # the first one first
     made: str  # when
@@ -89,5 +82,5 @@ class Material:
     packages: tuple[tuple[str, str], ...] = ()
     doctor: tuple[tuple[str, str], ...] = ()  # host or severity, and what it said
     other: Attempt | None = None  # --compare
-    differences: tuple[Difference, ...] = ()
+    comparison: Comparison | None = None  # with the other run
     secrets: tuple[str, ...] = ()

@@ -22,9 +22,11 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import host_record, report_data
+from ipexctl.report.compared_runs import compare_runs
 from ipexctl.report.host_record import HostRecord, Printed
-from ipexctl.report.report_material import Attempt, Difference, Material
+from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.report_page import Assets, page
+from ipexctl.report.run_difference import Comparison
 from ipexctl.run.jobs import checkpoints
 from ipexctl.run.jobs.metrics import metrics
 from ipexctl.run.jobs.ps import find, look, reached
@@ -45,6 +47,7 @@ class Report(PerHost):
     html: str
     recaps: tuple[HostRecap, ...]
     answered: int  # hosts
+    comparison: Comparison | None
 
 
 def report(
@@ -61,6 +64,7 @@ def report(
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
     attempts = [_with_output(target, one, root) for one in attempts]
+    comparison = compare_runs(target, run.id, other.run.id, root) if other else None
     lock = _lock(attempts[-1])
     material = Material(
         attempts=tuple(attempts),
@@ -70,17 +74,13 @@ def report(
         environment=lock[0],
         packages=lock[1],
         other=_with_output(target, other, root) if other else None,
-        differences=differences(attempts[-1], other) if other else (),
+        comparison=comparison,
         secrets=tuple(secret_values(_named())),
     )
     html = page(report_data.document(material), assets())
     if path is not None:
         _write(path, html)
-    return Report(run, path, html, recaps, answered)
-
-
-def differences(run: Attempt, other: Attempt) -> tuple[Difference, ...]:
-    return ()
+    return Report(run, path, html, recaps, answered, comparison)
 
 
 def _named() -> dict[str, str]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
 from ipexctl.base.sizes import human
+from ipexctl.report import difference_lines
 from ipexctl.report.run_report import Report
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import not_shown
 
 
 def show(made: Report) -> None:
+    if made.comparison is not None:
+        out = stdout_console() if made.path else stderr_console()
+        print_lines(out, map(Text, difference_lines.lines(made.comparison)))
     if made.path is not None:
         size = human(len(made.html.encode()))
         print_text(stdout_console(), f"{made.path}  {size}: {made.run.id}, {made.run.state.value}")

@@ -151,7 +151,7 @@ function waitPanel() {
 function differences() {
   const at = body("differences");
   if (!at) return;
-  at.append(text("p", "Compared with " + data.other, "soft"));
+  at.append(text("p", data.compared, "soft"));
   if (!data.differences.length) {
     at.append(empty("Nothing that was recorded of the two runs differs but what is shown above."));
     return;
