@@ -25,7 +25,8 @@ from settings_schema import settings_schema  # noqa: E402
 
 SCHEMA = json.loads(schema_file("settings").read_text("utf-8"))
 VALUES = (
-    "1", "0", "-1", "999999", "1000000", "1.5", "true", '"fp16"', '"a\\nb"', '""', "[1]", "{}",
+    "1", "0", "-1", "999999", "1000000", "1.5", "true", '"fp16"', '"a\\nb"', '""', "[1]", '["a"]',
+    "{}",
     '{ A = "b", C = 1 }', '{ "A B" = 1 }', "{ A = true }", "{ A = [1] }",
 )  # fmt: skip
 

@@ -6,12 +6,22 @@ from typing import Any
 
 from ipexctl.report import host_record
 from ipexctl.report.host_record import HostRecord, Printed
+from ipexctl.report.recorded_inputs import RunRecord
 from ipexctl.report.report_material import Attempt, Material
+from ipexctl.report.run_difference import Comparison, Difference
 from ipexctl.run.outcome.listed_runs import About, Run, State
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict
+from ipexctl.run.plan.launch import LaunchPlan
 
 EVERY = 2.5  # seconds between two samples
+
+
+def compared(*told: Difference) -> Comparison:
+    """Of two runs whose speed is not known."""
+    plan = LaunchPlan((), "10.0.0.1", 29500, ("train.py",), (), "")
+    one, other = (RunRecord(name, plan, {}, {}) for name in ("one", "other"))
+    return Comparison(one, other, told)
 
 
 def names(hosts: int) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ import pytest
 
 from ipexctl.report import curves, host_record, report_data, time_line
 from ipexctl.report.report_data import document
-from ipexctl.report.report_material import Attempt, Difference
+from ipexctl.report.report_material import Attempt
+from ipexctl.report.run_difference import Difference
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.run.outcome.listed_runs import State
 from tests.report import made_run
@@ -76,12 +77,13 @@ def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
     assert bare["loss"] is bare["rate"] is None and not bare["timeline"]["lanes"]
 
 
-def test_the_other_run_is_laid_over_and_its_differences_keep_their_order():
+def test_the_other_run_is_laid_over_and_what_explains_the_speed_comes_first():
     other = attempt(replace(made(), id="20260101-110000-aaaaaa"), steps=50)
-    told = (Difference("train.py differs", explains=True), Difference("other folder"))
-    found = document(material(attempt(made()), other=other, differences=told))
+    told = (Difference("b", "other folder"), Difference("a", "train.py differs", weight=1.0))
+    found = document(material(attempt(made()), other=other, comparison=made_run.compared(*told)))
     names = [series["name"] for series in found["loss"]["series"]]
     assert names == ["loss", "loss of 20260101-110000-aaaaaa"]
+    assert found["compared"].startswith("one and other cannot be compared by speed")
     assert found["differences"][0] == {"text": "train.py differs", "explains": True}
     assert "+100%" in next(c["note"] for c in found["cards"] if c["label"] == "Speed")
 

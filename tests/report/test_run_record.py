@@ -21,7 +21,9 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     path = journal.samples_path(str(folder), "n")
     sent = {3: [1000, 0.25]}
     traffic = SimpleNamespace(sent=lambda: sent)
-    pace = Pace(SimpleNamespace(took={3: (1.0, 2.0)}), traffic, journal.History(path))
+    pace = Pace(
+        SimpleNamespace(took={3: (1.0, 2.0)}, rank_pids=dict), traffic, journal.History(path)
+    )
     for _ in range(95):
         pace.add(0.5)
         pace.keep(SAMPLE)
@@ -42,7 +44,7 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
 
 def test_a_disk_that_is_full_ends_the_samples_and_nothing_else(tmp_path: Path):
     history = journal.History(str(tmp_path / "no" / "samples"))
-    pace = Pace(SimpleNamespace(took={}), SimpleNamespace(sent=dict), history)
+    pace = Pace(SimpleNamespace(took={}, rank_pids=dict), SimpleNamespace(sent=dict), history)
     pace.add(0.5)
     pace.keep(SAMPLE)
     assert pace.history is None and len(pace.rows) == 1

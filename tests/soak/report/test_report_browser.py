@@ -16,7 +16,8 @@ import pytest
 
 from ipexctl.report import report_page, run_report
 from ipexctl.report.report_data import document
-from ipexctl.report.report_material import Attempt, Difference
+from ipexctl.report.report_material import Attempt
+from ipexctl.report.run_difference import Difference
 from ipexctl.run.outcome.listed_runs import State
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
@@ -45,14 +46,16 @@ def large() -> Attempt:
 
 def runs() -> dict[str, dict]:
     second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
-    told = (Difference("train.py differs", explains=True), Difference("another folder"))
+    told = (Difference("b", "another folder"), Difference("a", "train.py differs", weight=1.0))
     hostile = made(State.FAILED, command=HOSTILE + "x" * 1_000_000)
     return {
         "good": document(material(attempt(made()))),
         "failed": document(material(attempt(hostile, tail=HOSTILE))),
         "straggling": document(material(attempt(made(hosts=4), slow=0.6))),
         "restarted": document(material(attempt(made(State.FAILED)), attempt(second))),
-        "compared": document(material(attempt(made()), other=attempt(second), differences=told)),
+        "compared": document(
+            material(attempt(made()), other=attempt(second), comparison=made_run.compared(*told))
+        ),
         "empty": document(material(Attempt(made(State.LOST)))),
         "large": document(material(large())),
     }
