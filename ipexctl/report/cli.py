@@ -31,7 +31,7 @@ def report(
             "--output",
             metavar="FILE",
             show_default=False,
-            help="File to write (default: RUN.html); - for stdout.",
+            help="File to write (default: report.html in the run's folder here); - for stdout.",
         ),
     ] = "",
 ) -> None:

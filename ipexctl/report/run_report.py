@@ -31,7 +31,7 @@ from ipexctl.run.jobs import checkpoints
 from ipexctl.run.jobs.metrics import metrics
 from ipexctl.run.jobs.ps import find, look, reached
 from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.watch.run_folder import FOLDER
+from ipexctl.run.watch.run_folder import FOLDER, folder_for
 from ipexctl.support.redaction import secret_values
 
 MARK = '<meta name="generator" content="ipexctl report">'  # in a file that may be replaced
@@ -53,10 +53,11 @@ class Report(PerHost):
 def report(
     target: Target, text: str, root: str = ROOT, *, compare: str = "", to: str = ""
 ) -> Report:
-    """`to`: a file, "-" for stdout, "" for RUN.html here."""
+    """`to`: a file, "-" for stdout, "" for report.html in the run's folder here."""
     with Fleet(target, root) as fleet:
         run = find(fleet, text)
-        path = None if to == "-" else _free_place(Path(to or f"{run.id}.html"))
+        place = Path(to) if to else folder_for(Path.cwd(), run.id) / "report.html"
+        path = None if to == "-" else _free_place(place)
         runs = [one for one in look(fleet) if one.first_id == run.first_id and one.id <= run.id]
         attempts = [_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
         other = _attempt(fleet, find(fleet, compare)) if compare else None

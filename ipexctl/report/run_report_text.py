@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.text import Text
 
 from ipexctl.base.sizes import human
@@ -17,5 +19,7 @@ def show(made: Report) -> None:
         print_lines(out, map(Text, difference_lines.lines(made.comparison)))
     if made.path is not None:
         size = human(len(made.html.encode()))
-        print_text(stdout_console(), f"{made.path}  {size}: {made.run.id}, {made.run.state.value}")
+        here = Path.cwd()
+        path = made.path.relative_to(here) if here in made.path.parents else made.path
+        print_text(stdout_console(), f"{path}  {size}: {made.run.id}, {made.run.state.value}")
     print_lines(stderr_console(), not_shown(made.recaps, made.answered))

@@ -93,7 +93,7 @@ EXAMPLES = {
         "ipexctl support bert --logs              # add a run and its last lines",
     ),
     "report": (
-        "ipexctl report                           # the newest run: RUN.html",
+        "ipexctl report                           # the newest run",
         "ipexctl report bert -o bert.html",
         "ipexctl report bert --compare 20260101-120000-abcdef",
     ),
