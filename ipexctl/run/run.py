@@ -332,11 +332,13 @@ class _Run:
     def _conclude(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
         """The journals on the hosts get the result, for those who ask later; then limits count."""
         said = {name: getattr(result, name) for name in ("exit_code", "ended_by", "cause")}
-        asked = {"run_id": self.run_id, "result": said}
+        asked = {"run_id": result.run_id, "result": said}
+        ran = {one.host for one in result.plan.hosts}
 
         def one(host: Host) -> None:
             asks = {**asked, "journal": host.name, "root": self.fleet.root_of(host)}
-            self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
+            if host.name in ran:  # in the last attempt
+                self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
 
         there = [host for host in self.fleet.agents if result.reachable(host.name)]
         apart = _apart({host: sent[host] for host in there if host in sent})
