@@ -1,18 +1,16 @@
 """The page of a report: one HTML file that asks for nothing outside.
 
-Whatever comes from a run is data in a JSON block, and page.js puts it there as text. The browser
-runs and applies only what the policy names by its hash.
+Whatever comes from a run is data in a JSON block, and page.js puts it there as text.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from ipexctl.pages.page_shell import shell
 from ipexctl.quick_dataclass import dataclass
 
 # what could end the block, or be read as markup
@@ -40,9 +38,7 @@ class Assets:
 
 
 def page(document: Mapping[str, Any], assets: Assets) -> str:
-    title = html.escape(f"{document['name'] or document['run']} · {document['state']} · ipexctl")
-    styles = "".join(f"<style>{text}</style>\n" for text in assets.styles)
-    scripts = "".join(f"<script>{text}</script>\n" for text in assets.scripts)
+    title = f"{document['name'] or document['run']} · {document['state']} · ipexctl"
     licence = html.escape(assets.licence).replace("--", "- -")
     sections = "".join(
         f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{words}</h2>'
@@ -50,44 +46,18 @@ def page(document: Mapping[str, Any], assets: Assets) -> str:
         for name, words in SECTIONS
         if name != "differences" or document["other"]
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy(assets)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="ipexctl report">
-<meta name="referrer" content="no-referrer">
-<title>{title}</title>
-{styles}</head>
-<body>
-<header id="first"><div class="body"></div></header>
+    body = f"""<header id="first"><div class="body"></div></header>
 <noscript><p class="empty">This report needs JavaScript to show its data.</p></noscript>
 <main>
 {sections}</main>
 <footer id="foot"><div class="body"></div></footer>
 <script type="application/json" id="data">{embedded(document)}</script>
 <!-- uPlot: {licence} -->
-{scripts}</body>
-</html>
 """
+    return shell(title, body, command="report", styles=assets.styles, scripts=assets.scripts)
 
 
 def embedded(document: Mapping[str, Any]) -> str:
     """JSON that no byte of can end the block which it stands in."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace").decode().translate(_ESCAPED)
-
-
-def policy(assets: Assets) -> str:
-    scripts, styles = (" ".join(map(_hash, texts)) for texts in (assets.scripts, assets.styles))
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src {styles}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"

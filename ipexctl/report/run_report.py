@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -12,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.base.host_outcome import HostRecap, PerHost
-from ipexctl.errors import InputError, IpexctlError, reason_of
+from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
 from ipexctl.local.project_lock import LOCK_FILE, lock_folder, read_lock
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
+from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import host_record, report_data
 from ipexctl.report.compared_runs import compare_runs
@@ -33,9 +32,6 @@ from ipexctl.run.jobs.ps import find, look, reached
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
 from ipexctl.support.redaction import secret_values
-
-MARK = '<meta name="generator" content="ipexctl report">'  # in a file that may be replaced
-SEEN = 2000  # bytes in which it stands
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ def report(
     with Fleet(target, root) as fleet:
         run = find(fleet, text)
         place = Path(to) if to else folder_for(Path.cwd(), run.id) / "report.html"
-        path = None if to == "-" else _free_place(place)
+        path = None if to == "-" else free_place(place, "report", "-o")
         runs = [one for one in look(fleet) if one.first_id == run.first_id and one.id <= run.id]
         attempts = [_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
         other = _attempt(fleet, find(fleet, compare)) if compare else None
@@ -80,7 +76,7 @@ def report(
     )
     html = page(report_data.document(material), assets())
     if path is not None:
-        _write(path, html)
+        write_page(path, html)
     return Report(run, path, html, recaps, answered, comparison)
 
 
@@ -94,7 +90,7 @@ def assets() -> Assets:
         return files("ipexctl").joinpath(f"report/assets/{name}").read_text("utf-8")
 
     return Assets(
-        styles=(read("uplot.min.css"), read("page.css")),
+        styles=(read("uplot.min.css"), page_styles()),
         scripts=(read("uplot.min.js"), read("page.js")),
         licence=read("uplot-license.txt"),
     )
@@ -154,35 +150,3 @@ def _lock(last: Attempt) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, 
 def _environment(last: Attempt) -> str:
     found = (record.environment for record in last.records)
     return next(filter(None, found), "")
-
-
-def _free_place(path: Path) -> Path:
-    """Refuses before the hosts are asked for more. A report may be made again."""
-    if not path.parent.is_dir():
-        raise InputError(
-            f"-o {path}: there is no folder {path.parent}", slug="report-folder-missing"
-        )
-    if os.path.lexists(path) and not _is_report(path):
-        raise InputError(
-            f"{path} is there already, and is not a report of ipexctl",
-            hint="-o FILE",
-            slug="report-file-exists",
-        )
-    return path
-
-
-def _is_report(path: Path) -> bool:
-    if path.is_symlink() or not path.is_file():
-        return False
-    with suppress(OSError), path.open("rb") as file:
-        return MARK.encode() in file.read(SEEN)
-    return False
-
-
-def _write(path: Path, html: str) -> None:
-    try:
-        write_atomic(path, html, mode=0o600)
-    except OSError as e:
-        raise InputError(
-            f"cannot write {path}", why=reason_of(e), slug="report-not-written"
-        ) from None

@@ -22,7 +22,7 @@ PURE = tuple(
     bench.models_options bench.models_result
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code notebook.run_status play.text project.files
-    user_code
+    pages.page_shell user_code
     remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication
@@ -51,7 +51,8 @@ ONLY_IN = {
     "rich": r"ipexctl\.terminal\b.*|.*\.command\b.*|.*_text",
 }
 # Every room stands on these; they know no command. `cli` finds the commands by their names.
-BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "terminal")
+BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "pages")
+BELOW += ("terminal",)
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
 ROOMS += ("notebook", "remove", "report", "run", "schema", "shell", "support", "tune")
 # Of the code for hosts, what both sides must compute alike.

@@ -12,6 +12,8 @@ from html.parser import HTMLParser
 import pytest
 
 from ipexctl.errors import InputError
+from ipexctl.pages.page_file import SEEN, free_place
+from ipexctl.pages.page_shell import mark
 from ipexctl.report import report_page, run_report
 from ipexctl.report.report_data import document
 from ipexctl.run.outcome.listed_runs import State
@@ -47,6 +49,19 @@ def parsed(html: str) -> Tags:
     return tags
 
 
+def checked_policy(html: str) -> str:
+    """Of a page that has nothing else, and asks for nothing."""
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy and "unsafe" not in policy[1] and "http" not in policy[1]
+    for kind in ("style", "script"):
+        for text in re.findall(rf"<{kind}>(.*?)</{kind}>", html, re.DOTALL):
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in policy[1]
+    names = {k for _, attrs in parsed(html).seen for k in attrs}
+    assert not names & {"src", "href", "style"}
+    return policy[1]
+
+
 def test_hostile_words_stay_inside_the_data(html: str):
     tags = parsed(html)
     names = [tag for tag, _ in tags.seen]
@@ -58,22 +73,14 @@ def test_hostile_words_stay_inside_the_data(html: str):
 
 
 def test_the_policy_names_what_the_page_has_and_no_network(html: str):
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
-    assert policy and policy[1].startswith("default-src 'none'; script-src 'sha256-")
-    for kind in ("style", "script"):
-        for text in re.findall(rf"<{kind}>(.*?)</{kind}>", html, re.DOTALL):
-            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-            assert f"'sha256-{digest}'" in policy[1]
-    assert "unsafe" not in policy[1] and "http" not in policy[1]
-    links = {v for _, attrs in parsed(html).seen for k, v in attrs.items() if k in ("src", "href")}
-    assert not links
+    assert checked_policy(html).startswith("default-src 'none'; script-src 'sha256-")
 
 
 def test_headings_size_and_licence(html: str):
     tags = parsed(html)
     assert [t for t, _ in tags.seen].count("h2") == 8 and "<html lang" in html
     assert len(html.encode()) < 200_000
-    assert "MIT License" in html and run_report.MARK in html[: run_report.SEEN]
+    assert "MIT License" in html and mark("report") in html[:SEEN]
 
 
 def test_lone_surrogates_and_odd_numbers():
@@ -84,14 +91,14 @@ def test_lone_surrogates_and_odd_numbers():
 def test_only_a_report_is_replaced(tmp_path, html: str):
     place = tmp_path / "r.html"
     place.write_text(html)
-    assert run_report._free_place(place) == place
+    assert free_place(place, "report", "-o") == place
     place.write_text("<html>mine</html>")
     with pytest.raises(InputError) as refused:
-        run_report._free_place(place)
+        free_place(place, "report", "-o")
     assert refused.value.slug == "report-file-exists"
     (tmp_path / "link.html").symlink_to(place)
     with pytest.raises(InputError):
-        run_report._free_place(tmp_path / "link.html")
+        free_place(tmp_path / "link.html", "report", "-o")
     with pytest.raises(InputError) as refused:
-        run_report._free_place(tmp_path / "no" / "r.html")
+        free_place(tmp_path / "no" / "r.html", "report", "-o")
     assert refused.value.slug == "report-folder-missing"

@@ -16,6 +16,7 @@ EXAMPLES = {
         "ipexctl doctor -f hosts",
         "ipexctl doctor -f hosts --level std -v   # measure, and explain findings",
         "ipexctl doctor -f hosts --fix            # apply safe fixes",
+        "ipexctl doctor -f hosts --html report.html",
     ),
     "install": (
         "ipexctl install -f hosts",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import Json, Root, Yes, on_hosts, print_json
-from ipexctl.errors import unknown_value
+from ipexctl.errors import InputError, unknown_value
 
 
 @on_hosts()
@@ -25,6 +26,15 @@ def doctor(
             "--format", metavar="FORMAT", help="Output format: text, json, junit or markdown."
         ),
     ] = "text",
+    html: Annotated[
+        str,
+        output_option(
+            "--html",
+            metavar="FILE",
+            show_default=False,
+            help="Also write the report to an HTML file; - prints only that.",
+        ),
+    ] = "",
     level: Annotated[
         str,
         typer.Option(
@@ -62,6 +72,8 @@ def doctor(
     as_text = _formatter("json" if json else format)
     if as_what not in ("script", "play"):
         raise unknown_value("--as", as_what, ("script", "play"))
+    if html:
+        _check_html(html, alone=not (fix or undo or script), as_text=as_text is None)
     if (fix and not script) or undo:
         raise typer.Exit(_mend(target, root, undo=undo, yes=yes, json=json))
     report = examine(target, root, Options(root, level, python))
@@ -72,11 +84,33 @@ def doctor(
         raise typer.Exit(report.exit_code if report.down else 0)
     if as_text:
         print(as_text(report))
-    else:
+    elif html != "-":
         from ipexctl.doctor.command.report_text import show
 
         show(report, sys.stdout, verbose=verbose > 0)
+    if html:
+        from ipexctl.doctor.command.doctor_page import write
+
+        write(report, html)
     raise typer.Exit(report.exit_code)
+
+
+def _check_html(to: str, *, alone: bool, as_text: bool) -> None:
+    """Before the hosts are asked."""
+    if not alone:
+        raise InputError(
+            "--html cannot be combined with --fix, --undo or --print", slug="options-conflict"
+        )
+    if to != "-":
+        from ipexctl.pages.page_file import free_place
+
+        free_place(Path(to), "doctor", "--html")
+    elif not as_text:
+        raise InputError(
+            "--html - cannot be combined with another output format",
+            hint="--html FILE",
+            slug="options-conflict",
+        )
 
 
 def _mend(target: Any, root: str, *, undo: bool, yes: bool, json: bool) -> int:

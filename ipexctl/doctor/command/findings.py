@@ -40,12 +40,12 @@ def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
         if len(unknown) > KEYS and not verbose:
             text.append(Text(f"  … and {len(unknown) - KEYS} more keys: -v", "dim"))
         text += command("fix", f"{report.trust}   (compare the fingerprints first)", width)
-    for same in _alike([d for d in report.down if d not in unknown]):
+    for same in alike([d for d in report.down if d not in unknown]):
         text += _no_answer(same, width, verbose=verbose)
     return text + command("or", report.without_downs, width)
 
 
-def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
+def alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
     """Those that say the same but for their own name and address."""
     found: dict[tuple[str, ...], list[HostDown]] = {}
     for d in down:
@@ -55,15 +55,22 @@ def _alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
     return list(found.values())
 
 
+def brief_and_hint(same: Sequence[HostDown]) -> tuple[str, str]:
+    """What alike hosts have in common, and what to do."""
+    down, briefs = same[0], list(dict.fromkeys(d.brief for d in same))
+    shared = in_common(briefs) if len(briefs) > 1 else None
+    names = folded([d.host for d in same], WHO)
+    hint = down.hint.replace(f"on {down.host}: ", f"on {names}: ")
+    return shared[0] if shared else down.brief, hint
+
+
 def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
     down, names = same[0], [d.host for d in same]
-    briefs = list(dict.fromkeys(d.brief for d in same))
-    shared = in_common(briefs) if len(briefs) > 1 else None
-    text = _heading(down.state.value, "", names, shared[0] if shared else down.brief, width)
+    brief, hint = brief_and_hint(same)
+    text = _heading(down.state.value, "", names, brief, width)
     why = down.why if verbose else down.why.strip().rpartition("\n")[2]
     text += labelled("why", why, width) if why else []
-    where = down.hint.replace(f"on {down.host}: ", f"on {folded(names, WHO)}: ")
-    return text + command("fix", where, width)
+    return text + command("fix", hint, width)
 
 
 # --- findings ------------------------------------------------------------------------------------
@@ -94,13 +101,13 @@ def _block(
     first = problem.first
     names = problem.hosts or everyone
     text = _heading(first.severity.value, first.id, names, first.title, width)
-    text += labelled("seen", "\n".join(_evidence(problem, verbose=verbose)), width)
+    text += labelled("seen", "\n".join(evidence(problem, verbose=verbose)), width)
     if verbose:
         text += labelled("why", first.why, width)
     return text + _fixes(problem, width, verbose=verbose)
 
 
-def _evidence(problem: Problem, *, verbose: bool) -> list[str]:
+def evidence(problem: Problem, *, verbose: bool) -> list[str]:
     """Each different thing that was seen, with its hosts where they saw different things."""
     seen = problem.evidence
     texts = list(seen) if verbose else [truncate(text, EVIDENCE_LETTERS) for text in seen]

@@ -75,13 +75,18 @@ def verdict(report: Report, width: int | None = None) -> Text:
 
 
 def _head(report: Report, width: int | None) -> list[Text]:
-    where, command = _first_thing(report) if not report.unchecked else ("", "")
-    label = f"do this on {plain(where)}: " if where else "do this: "
-    if not command:
-        label, command = "next: ", _next(report)
-    first, *rest = wrapped(label + plain(command), width) if width else [label + plain(command)]
+    label, command = first_step(report)
+    first, *rest = wrapped(label + command, width) if width else [label + command]
     start = Text(first[: len(label)], "bold").append(first[len(label) :], "not bold")
     return [verdict(report, width), start, *map(Text, rest)]
+
+
+def first_step(report: Report) -> tuple[str, str]:
+    """A label, and the command to type first."""
+    where, command = _first_thing(report) if not report.unchecked else ("", "")
+    if not command:
+        return "next: ", plain(_next(report))
+    return (f"do this on {plain(where)}: " if where else "do this: "), plain(command)
 
 
 def _next(report: Report) -> str:
@@ -171,7 +176,7 @@ def _advice_lines(r: Recommendation, width: int | None, *, verbose: bool) -> lis
     text = Text("use", "bold")
     names = folded(r.hosts, max(24, width // 3) if width else 80)
     text.append(f"  {names}: ", "bold")
-    words = _advice_words(r, None if width is None else width - cell_len(text.plain))
+    words = advice_words(r, None if width is None else width - cell_len(text.plain))
     lines = [text.append(words, "not bold")]
     if r.verdict:
         lines += labelled("but", r.verdict, width)
@@ -186,7 +191,7 @@ def _advice_lines(r: Recommendation, width: int | None, *, verbose: bool) -> lis
     return lines
 
 
-def _advice_words(r: Recommendation, room: int | None) -> str:
+def advice_words(r: Recommendation, room: int | None) -> str:
     """What there is no room for can be seen in the table above, or with -v."""
     ranks = f"{r.ranks} rank{'s' if r.ranks != 1 else ''} × {r.threads} threads"
     python = f"Python {r.python}" if r.python else ""

@@ -1,0 +1,1 @@
+"""HTML files for people: the frame of a page, its styles, and where it may be written."""

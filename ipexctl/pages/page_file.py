@@ -1,0 +1,50 @@
+"""Where a page is written: a file of others is never replaced."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+from ipexctl.errors import InputError, reason_of
+from ipexctl.local.atomic_file import write_atomic
+from ipexctl.pages.page_shell import mark
+
+SEEN = 2000  # bytes in which the mark stands
+
+
+def page_styles() -> str:
+    return files("ipexctl").joinpath("pages/page.css").read_text("utf-8")
+
+
+def free_place(path: Path, command: str, option: str) -> Path:
+    """Refuses before the hosts are asked. A page of the same command may be made again."""
+    if not path.parent.is_dir():
+        raise InputError(
+            f"{option} {path}: there is no folder {path.parent}", slug="report-folder-missing"
+        )
+    if os.path.lexists(path) and not _is_page(path, command):
+        raise InputError(
+            f"{path} is there already, and is not a report of ipexctl {command}",
+            hint=f"{option} FILE",
+            slug="report-file-exists",
+        )
+    return path
+
+
+def _is_page(path: Path, command: str) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        return mark(command).encode() in file.read(SEEN)
+    return False
+
+
+def write_page(path: Path, html: str) -> None:
+    try:
+        write_atomic(path, html, mode=0o600)
+    except OSError as e:
+        raise InputError(
+            f"cannot write {path}", why=reason_of(e), slug="report-not-written"
+        ) from None

@@ -1,0 +1,50 @@
+"""The frame of an HTML page: one file that asks for nothing outside.
+
+The browser runs and applies only what the policy names by its hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Sequence
+
+
+def shell(
+    title: str, body: str, *, command: str, styles: Sequence[str], scripts: Sequence[str] = ()
+) -> str:
+    """`body` is markup; `command` is the one that writes the page."""
+    style = "".join(f"<style>{text}</style>\n" for text in styles)
+    script = "".join(f"<script>{text}</script>\n" for text in scripts)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy(styles, scripts)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+{mark(command)}
+<meta name="referrer" content="no-referrer">
+<title>{html.escape(title)}</title>
+{style}</head>
+<body>
+{body}{script}</body>
+</html>
+"""
+
+
+def mark(command: str) -> str:
+    """What a file has that the command may replace."""
+    return f'<meta name="generator" content="ipexctl {command}">'
+
+
+def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
+    allowed = [("script-src", scripts), ("style-src", styles)]
+    parts = [f"{name} {' '.join(map(_hash, texts))}; " for name, texts in allowed if texts]
+    return f"default-src 'none'; {''.join(parts)}base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
