@@ -87,8 +87,7 @@ def variables(last: Attempt) -> list[list[str]]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for record in last.records:
         for one in record.variables:
-            value = "not kept" if one.value is None else one.value
-            key = (one.name, value, one.why or "set with --env")
+            key = (one.name, one.value, one.why or "set with --env")
             found.setdefault(key, []).append(record.host)
     every = len(last.records)
     return [

@@ -48,10 +48,10 @@ class Printed:
 
 @dataclass(frozen=True)
 class Variable:
-    """`value` None: the user's own, which is not kept."""
+    """`why` is empty for the user's own."""
 
     name: str
-    value: str | None
+    value: str
     why: str
 
 
@@ -82,8 +82,8 @@ class HostRecord:
 def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
     """Odd values are left out: a host may say anything."""
     records = [r for r in listed(raw.get("records")) if isinstance(r, dict)]
-    sites = (r["site"] for r in records if isinstance(r.get("site"), dict))
-    site: dict[str, Any] = next(sites, {})
+    kept = (r["inputs"] for r in records if isinstance(r.get("inputs"), dict))
+    inputs: dict[str, Any] = next(kept, {})
     facts = [(_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
     ranks = [(at, f, r) for at, f in facts if (r := count_or_none(f.get("rank"))) is not None]
     over = [_time(r) for r in records if "over" in r]
@@ -91,13 +91,13 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
         host=host,
         began=_number(raw.get("began")) or 0.0,
         plan=next((f["plan"] for _, f in facts if "plan" in f), None),
-        before=_pairs(site.get("before")),
-        sockets=tuple(filter(None, map(_socket, listed(site.get("sockets"))))),
-        variables=tuple(filter(None, map(_variable, listed(site.get("variables"))))),
+        before=_pairs(inputs.get("before")),
+        sockets=tuple(filter(None, map(_socket, listed(inputs.get("sockets"))))),
+        variables=_variables(inputs),
         starts=tuple((rank, at) for at, fact, rank in ranks if fact.get("started") is True),
         ends=tuple((rank, at, _well(f["ended"])) for at, f, rank in ranks if "ended" in f),
         places=tuple((rank, _cpus(f["where"])) for _, f, rank in ranks if "where" in f),
-        environment=plain(site.get("environment"), 100),
+        environment=plain(inputs.get("environment"), 100),
         stalls=tuple(_stalls(facts)),
         tails=tuple((rank, plain_lines(f["tail"])) for _, f, rank in ranks if "tail" in f),
         over=over[-1] if over else None,
@@ -172,11 +172,15 @@ def _cpus(where: Any) -> tuple[int, ...]:
     return tuple(filter(_is_cpu, listed(found)))
 
 
-def _variable(raw: Any) -> Variable | None:
-    name, value, why = [*listed(raw), None, None, None][:3]
-    if not plain(name, 200):
-        return None
-    return Variable(plain(name, 200), None if value is None else plain(value, 400), plain(why, 400))
+def _variables(inputs: Mapping[str, Any]) -> tuple[Variable, ...]:
+    given, why = (
+        raw if isinstance(raw := inputs.get(n), dict) else {} for n in ("variables", "reasons")
+    )
+    return tuple(
+        Variable(plain(name, 200), plain(value, 400), plain(why.get(name), 400))
+        for name, value in given.items()
+        if plain(name, 200)
+    )
 
 
 def _well(how: Any) -> bool:

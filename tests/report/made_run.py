@@ -66,13 +66,14 @@ def record(
 ) -> HostRecord:  # fmt: skip
     """As the host sends it. `busy`: CPUs that each of its ranks keeps busy, of 4."""
     own = range(host * ppn, (host + 1) * ppn)
-    site = {
+    inputs = {
         "sockets": [[0, 0, [[c] for c in range(ppn * 4)]]],
         "before": {"hosts": 0.4, "sync": 1.2, "plan": 0.1},
         "environment": "abc123",
-        "variables": [["OMP_NUM_THREADS", "4", "a thread for each core"], ["TOKEN", None, None]],
+        "variables": {"OMP_NUM_THREADS": "4", "TOKEN": "****"},
+        "reasons": {"OMP_NUM_THREADS": "a thread for each core"},
     }
-    records: list[dict[str, Any]] = [{"site": site, "at": 0.0}]
+    records: list[dict[str, Any]] = [{"inputs": inputs, "at": 0.0}]
     records.append({"fact": {"plan": plan(hosts, ppn)}, "at": 0.0})
     name = names(hosts)
     for rank in range(hosts * ppn):

@@ -94,7 +94,6 @@ class Supervisor:
         self.note(about, sync=True)
         of_all = (self.plan["run"] or {}).get("inputs", {})
         self.add({"inputs": dict(self.plan.get("inputs", {}), **of_all)})
-        self.add({"site": self.plan.get("site", {})})
         try:
             port = self.part.begin()
             self.watchers.add(self.starter)

@@ -1,4 +1,4 @@
-"""What a run keeps of its inputs in its journals, to be compared with another run later."""
+"""What a run keeps of its inputs in its journals, for reports and to compare it with another."""
 
 from __future__ import annotations
 
@@ -75,6 +75,8 @@ def _lines(code: Mapping[str, bytes]) -> dict[str, str]:
 def _host(plan: HostPlan, node: Node) -> dict[str, Any]:
     facts, power = node.facts, node.facts.condition.power
     nic = next((nic for nic in facts.net.nics if nic.name == plan.nic), None)
+    why = dict(plan.reasons)
+    given = dict((*plan.rank_env, *((k, v) for k, v in plan.env if k in why)))
     return {
         "cpu": facts.cpu.model_name,
         "cores": len(usable_cores.cores(facts.cpu)),
@@ -87,8 +89,12 @@ def _host(plan: HostPlan, node: Node) -> dict[str, Any]:
         "kernel": facts.kernel,
         "load": next(iter(facts.condition.load.average), None),
         "speed": nic.speed if nic else None,
-        "variables": {name: _shown(name, value) for name, value in plan.rank_env},
-        "reasons": dict(plan.reasons),
+        "sockets": [list(row) for row in plan.sockets],
+        "variables": {
+            name: _shown(name, value.replace(plan.prefix + "/", "ENV/"))
+            for name, value in given.items()
+        },
+        "reasons": {name: why[name] for name in given if name in why},
     }
 
 

@@ -43,21 +43,6 @@ def of_host(host: HostPlan) -> dict[str, object]:
     }
 
 
-def site(host: HostPlan) -> dict[str, object]:
-    """For `report`, in the host's own journal: its cores, and the variables with their reasons. Of
-    what the user has set only the names: it may be a secret."""
-    why = dict(host.reasons)
-    variables = dict((*host.rank_env, *((k, v) for k, v in host.env if k in why)))
-    return {
-        "environment": host.prefix.rpartition("/")[2],
-        "sockets": [list(row) for row in host.sockets],
-        "variables": [
-            [name, value.replace(host.prefix + "/", "ENV/") if name in why else None, why.get(name)]
-            for name, value in variables.items()
-        ],
-    }
-
-
 def read(raw: Any, run_id: str) -> LaunchPlan | None:
     """None for anything that is not a plan: the document comes from a host."""
     if not isinstance(raw, Mapping):

@@ -41,8 +41,7 @@ class Orders:
         row = mpi.FLAVOURS.get(self.plan.mpi)
         return {
             "about": dict(self.about),
-            "inputs": dict(self.inputs.hosts.get(name, {})),
-            "site": {**shown_plan.site(host), "before": dict(self.before)},
+            "inputs": {**self.inputs.hosts.get(name, {}), "before": dict(self.before)},
             "run_id": self.run_id,
             "lease": self.options.host_timeout,
             "env": dict(host.env),
