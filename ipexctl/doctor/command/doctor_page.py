@@ -50,8 +50,8 @@ def page(report: Report, styles: str, made: str) -> str:
         problems = by_problem(report.findings, severity)
         found.append((title, _grid(_problem(p, report.everyone) for p in problems)))
     sections = "".join(f"<section>{_tag('h2', t)}{body}</section>\n" for t, body in found if body)
-    foot = _tag("p", f"Made by ipexctl {__version__} on {made}. It asks for nothing outside.")
-    body = f"{_head(report)}<main>\n{sections}</main>\n<footer>{foot}</footer>\n"
+    foot = f"Made by ipexctl {__version__} on {made}. This file asks for nothing outside."
+    body = f"{_head(report)}<main>\n{sections}</main>\n<footer>{_tag('p', foot)}</footer>\n"
     title = f"{verdict(report).plain} · ipexctl doctor"
     return shell(title, body, command="doctor", styles=[styles])
 
