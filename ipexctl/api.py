@@ -156,7 +156,7 @@ class Cluster:
 
     def run(self, script: str, **arguments: Any) -> dict[str, StepOutcome]:
         """As `do(Run(script, ...))`."""
-        return self.do(Run(script, **arguments))
+        return self.do(Run(script, **_in_words(arguments)))
 
     def start(self, script: str, **arguments: Any) -> RunHandle:
         """As `ipexctl run -d`: returns when all ranks have started, and the run continues. The
@@ -168,7 +168,7 @@ class Cluster:
 
         usual = option_defaults(load(), "run").items()
         given = {k: v for k, v in usual if k in ("compress", "restarts", "checkpoints")} | arguments
-        step = Run(script, detach=True, **given)
+        step = Run(script, detach=True, **_in_words(given))
         step.check()
         options = step.run_options(self.root, self._say)
         with counted_interrupts() as interrupts:
@@ -237,3 +237,13 @@ class Cluster:
 
 def _ignore(outcome: StepOutcome) -> None:
     return None
+
+
+def _in_words(arguments: dict[str, Any]) -> dict[str, Any]:
+    """`args` of the script as its command line has them: numbers become text, and one text is split
+    as a shell does."""
+    import shlex
+
+    args = arguments.get("args", ())
+    words = shlex.split(args) if isinstance(args, str) else map(str, args)
+    return {**arguments, "args": tuple(words)} if args else arguments

@@ -41,6 +41,7 @@ class HubClient:
     def __post_init__(self) -> None:
         try:
             import huggingface_hub
+            import huggingface_hub.constants
         except ImportError:
             raise NotHere(
                 "hf: sources need the Python package huggingface_hub",

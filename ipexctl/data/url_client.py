@@ -101,7 +101,7 @@ class UrlClient:
             import fsspec
 
             return fsspec.filesystem(scheme)
-        except (ImportError, ValueError) as e:
+        except (ImportError, ValueError, TypeError) as e:  # ftp:// asks for a host, say
             package = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, "fsspec")
             raise NotHere(
                 f"cannot read {scheme}:// addresses here",

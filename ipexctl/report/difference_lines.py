@@ -13,10 +13,11 @@ def headline(found: Comparison) -> str:
     run, other = found.run.name, found.other.name
     if found.factor is None:
         missing = run if found.run.speed is None else other
-        return f"{run} and {other} cannot be compared by speed: {missing} printed too few steps"
+        why = f"{missing} printed its steps for less than some 15 s"
+        return f"{run} and {other} cannot be compared by speed: {why}"
     speeds = f"{_rate(found.run.speed)}, against {_rate(found.other.speed)}"
     if not found.speed_differs:
-        return f"no difference in speed between {run} and {other}: {speeds}"
+        return f"no difference in speed beyond noise between {run} and {other}: {speeds}"
     how = f"{found.factor:.2f} times as fast as"
     return f"{run} is {how} {other}: {speeds}"
 
@@ -32,8 +33,8 @@ def lines(found: Comparison) -> Iterator[str]:
         yield measured if reasons else "nothing that is known explains it"
         yield from (f"  {n}. {one.text}" for n, one in enumerate(reasons, 1))
     if others:
-        also = "also different, without an effect on the speed:"
-        yield also if found.factor is not None else "what differs:"
+        also = "also different, without a known effect on the speed:"
+        yield also if found.speed_differs else "what differs:"
         yield from (f"  {one.text}" for one in others)
     if unknown := [one.name for one in (found.run, found.other) if one.inputs is None]:
         yield f"not known: code, packages and data of {' and '.join(unknown)}; its first host was"

@@ -121,8 +121,8 @@ def speed_of(steps: Sequence[Step], rates: Iterable[float] = ()) -> Speed | None
     """By what one rank printed: its steps, or else its own rates. The first window is left out."""
     found = list(_rates(steps)) or list(rates)
     found = sorted(found[1:] if len(found) > LEAST else found)
-    if not found or found[len(found) // 2] <= 0:
-        return None
+    if len(found) < 2 or found[len(found) // 2] <= 0:
+        return None  # of one window no spread is known
     cut = len(found) // 10
     middle = found[len(found) // 2]
     return Speed(middle, (found[-1 - cut] - found[cut]) / 2 / middle, len(found))

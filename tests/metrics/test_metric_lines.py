@@ -97,3 +97,8 @@ def test_a_bar_of_bytes_without_a_unit_is_no_training():
         assert FORMATS.point(f" 45%|####5     | {bar}") is None
     steps = FORMATS.point(" 50%|#####     | 1000000/2000000 [10:00<10:00, 1666.70it/s]")
     assert steps is not None and (steps.step, steps.total) == (1_000_000, 2_000_000)
+
+
+def test_of_a_loss_before_and_after_the_last_one_counts():
+    point = FORMATS.point("world size 2, loss 14.0837 -> 5.9034")
+    assert point and point.loss == 5.9034

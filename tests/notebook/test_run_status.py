@@ -9,7 +9,7 @@ from math import inf, nan
 
 import pytest
 
-from ipexctl.api import RunHandle
+from ipexctl.api import RunHandle, _in_words
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.machines.target import Target
 from ipexctl.notebook.loss_curve import LossCurve
@@ -119,3 +119,9 @@ def test_a_run_that_cannot_be_read_is_still_displayed(tmp_path) -> None:
     _, texts = texts_of(run._repr_html_())
     assert texts[0] == "run 20260101-000000-abcdef" and "nosuch" in texts[1]
     assert not in_jupyter()
+
+
+@pytest.mark.parametrize("args", ["1 'a b' 0.5", (1, "a b", 0.5), ["1", "a b", "0.5"]])
+def test_words_of_a_script_may_be_numbers_or_one_text(args):
+    assert _in_words({"ppn": 2, "args": args}) == {"ppn": 2, "args": ("1", "a b", "0.5")}
+    assert _in_words({"ppn": 2}) == {"ppn": 2}

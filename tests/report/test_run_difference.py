@@ -205,6 +205,7 @@ def test_speed_is_the_median_of_windows_without_the_first():
     steps = [(float(t), max(0, 10 * (t - 5))) for t in range(41)]  # 5 s until the first step
     assert speed_of(steps) == Speed(10.0, 0.0, 7)
     assert speed_of([(0.0, 1), (1.0, 2)]) is None
+    assert speed_of([], [2.0]) is None  # its spread is not known
     assert speed_of([], [2.0, 2.5, 2.0]) == Speed(2.0, 0.125, 3)
 
 

@@ -156,8 +156,13 @@ function differences() {
     at.append(empty("Nothing that was recorded of the two runs differs but what is shown above."));
     return;
   }
-  at.append(el("ol", {className: "differences"}, ...data.differences.map((d) =>
-    text("li", d.text, d.explains ? "difference explains" : "difference"))));
+  const list = (tag, title, rows) => {
+    if (!rows.length) return;
+    at.append(text("h3", title), el(tag, {className: "differences"}, ...rows.map((d) =>
+      text("li", d.text, d.explains ? "difference explains" : "difference"))));
+  };
+  list("ol", "What explains it", data.differences.filter((d) => d.explains));
+  list("ul", "What else differs", data.differences.filter((d) => !d.explains));
 }
 
 const PHASES = {connect: "--c3", plan: "--c6", preflight: "--c7", sync: "--c5", launch: "--c1",

@@ -58,6 +58,7 @@ _PART = re.compile(
     rf"(?<![\w./\-])[\"']?(?P<key>\w*loss\w*)[\"']?(?:\s*[:=]\s*|\s+)(?P<value>{_NUMBER}){_END}",
     re.IGNORECASE,
 )
+_FROM = re.compile(rf"(?<=[\s:=]){_NUMBER} -> (?=\d)")  # `loss 0.9 -> 0.4`: what it was before
 _END_OF_RUN = re.compile(r"\w+ {2,}= {2,}\S+$")  # a table of what the whole run gave
 _TOTALS = {"step": "total", "epoch": "epochs"}
 _KINDS: dict[str, type] = {"step": int, "total": int, "epochs": int}
@@ -93,6 +94,7 @@ class Formats:
     def point(self, text: str) -> Point | None:
         """What a line, or the state of a bar, says of the training."""
         text = _PREFIX.sub("", _COLOUR.sub("", text[:MAX_LINE]).strip())
+        text = _FROM.sub("", text)
         low = text.lower()
         if text.startswith("::metric "):
             return _point(self._named(text.removeprefix("::metric "), explicit=True))
