@@ -232,11 +232,12 @@ def _inputs(judge: _Judge) -> Iterator[Difference]:
 def _code(judge: _Judge, a: RunInputs, b: RunInputs) -> Difference:
     now, was = dict(a.files or ()), dict(b.files or ())
     names = [name for name in {**now, **was} if now.get(name) != was.get(name)]
+    code = [name for name in names if name.endswith((".py", ".sh", ".toml", ".yaml", ".json"))]
+    names = code + [name for name in names if name not in code]
     words = []
     for name in names:
         what = "changed" if name in now and name in was else "added" if name in now else "gone"
         words.append(f"{name} {what}{_changed_lines(a, b, name)}")
-    code = [name for name in names if name.endswith((".py", ".sh", ".toml", ".yaml", ".json"))]
     if not names:  # of more than were kept
         return Difference("files", "other files of the project differ, not code")
     slug = "code" if code else "files"
