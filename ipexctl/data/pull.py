@@ -64,7 +64,7 @@ class Pull:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a source has. `repository` None: it is no repository of the hub."""
+    """What a source has. `repository` None: not one of the hub."""
 
     source: str
     files: tuple[RemoteFile, ...]

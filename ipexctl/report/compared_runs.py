@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.errors import InputError
@@ -12,20 +13,24 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.report.recorded_inputs import RunRecord, Speed, read_host, read_inputs, speed_of
 from ipexctl.report.run_difference import Comparison, compare
-from ipexctl.run.jobs.metrics import metrics
+from ipexctl.run.jobs.metrics import RankPoint, metrics
 from ipexctl.run.jobs.ps import find, reached
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.pace.rank_pace import read_pace
 from ipexctl.run.plan import shown_plan
 
 
-def compare_runs(target: Target, run_a: str, run_b: str, root: str = ROOT) -> Comparison:
+def compare_runs(
+    target: Target, run_a: str, run_b: str, root: str = ROOT,
+    printed: Mapping[str, Sequence[RankPoint]] = MappingProxyType({}),
+) -> Comparison:  # fmt: skip
     """What explains the speed of `run_a` against `run_b`: names or ids of runs of these hosts.
-    Raises InputError, Unreachable."""
+    `printed`: what is read already, by id. Raises InputError, Unreachable."""
     with Fleet(target, root) as fleet:
         runs = [find(fleet, text) for text in (run_a, run_b)]
         records = [_record(fleet, run) for run in runs]
-    speeds = [_speed(target, run, root) for run in runs]
+    points = [printed.get(run.id) or metrics(target, run.id, (), root).points for run in runs]
+    speeds = [_speed(one) for one in points]
     names = [run.about.name or run.id for run in runs]
     if names[0] == names[1]:
         names = [run.id for run in runs]
@@ -56,9 +61,8 @@ def _record(fleet: Fleet, run: Run) -> RunRecord:
     )
 
 
-def _speed(target: Target, run: Run, root: str) -> Speed | None:
+def _speed(points: Sequence[RankPoint]) -> Speed | None:
     """Of the lowest rank that prints its steps."""
-    points = metrics(target, run.id, (0,), root).points or metrics(target, run.id, (), root).points
     for rank in sorted({point.rank for point in points}):
         own = [one for one in points if one.rank == rank]
         steps = [(p.time, p.point.step) for p in own if p.time and p.point.step is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
@@ -27,7 +28,7 @@ from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.report_page import Assets, page
 from ipexctl.report.run_difference import Comparison
 from ipexctl.run.jobs import checkpoints
-from ipexctl.run.jobs.metrics import metrics
+from ipexctl.run.jobs.metrics import RankPoint, metrics
 from ipexctl.run.jobs.ps import find, look, reached
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
@@ -60,8 +61,10 @@ def report(
         held = checkpoints.look(fleet, run)
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
-    attempts = [_with_output(target, one, root) for one in attempts]
-    comparison = compare_runs(target, run.id, other.run.id, root) if other else None
+    every = [*attempts, other] if other else attempts
+    printed = {one.run.id: metrics(target, one.run.id, root=root).points for one in every}
+    attempts = [_with_output(one, printed[one.run.id]) for one in attempts]
+    comparison = compare_runs(target, run.id, other.run.id, root, printed) if other else None
     lock = _lock(attempts[-1])
     material = Material(
         attempts=tuple(attempts),
@@ -70,7 +73,7 @@ def report(
         checkpoints=held,
         environment=lock[0],
         packages=lock[1],
-        other=_with_output(target, other, root) if other else None,
+        other=_with_output(other, printed[other.run.id]) if other else None,
         comparison=comparison,
         secrets=tuple(secret_values(_named())),
     )
@@ -110,11 +113,11 @@ def _attempt(fleet: Fleet, run: Run) -> Attempt:
     return Attempt(run, tuple(found), result=_kept_here(run.id))
 
 
-def _with_output(target: Target, of: Attempt, root: str) -> Attempt:
+def _with_output(of: Attempt, points: Sequence[RankPoint]) -> Attempt:
     """With the steps and losses that its ranks printed."""
     began = {record.host: record.began for record in of.records}
     printed = []
-    for one in metrics(target, of.run.id, root=root).points:
+    for one in points:
         known = one.time is not None and began.get(one.host)
         at = max(0.0, one.time - began[one.host]) if known and one.time is not None else None
         p = one.point
