@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import field, replace
+from itertools import pairwise
 from typing import Any
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.sizes import duration
 from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.errors import IpexctlError, Unreachable
+from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.target import ROOT, Target
@@ -30,7 +33,9 @@ SILENT = 120.0  # without an answer of any host
 
 @dataclass(frozen=True)
 class Line:
-    """Of RUN/attempts. `end`: why there is no further attempt."""
+    """Of RUN/attempts. `why`, `lasted`: how the attempt before ended, after how many seconds.
+    `age`: of the checkpoint then. `open`: those that were not complete. `kept`: they are copied.
+    `end`: why there is no further attempt."""
 
     attempt: int = 0
     run_id: str = ""
@@ -38,6 +43,18 @@ class Line:
     why: str = ""
     checkpoint: str = ""
     end: str = ""
+    lasted: float = 0.0
+    age: float = 0.0
+    open: tuple[str, ...] = ()
+    kept: bool = False
+
+    @property
+    def told(self) -> str:
+        on = f"attempt {self.attempt} on {fold(self.hosts)}"
+        left = f"; not complete: {', '.join(self.open[:4])}" if self.open else ""
+        if self.checkpoint:
+            return f"{on} from {self.checkpoint}, complete {duration(self.age)} before{left}"
+        return on + (f" from the beginning: no checkpoint is complete{left}" if self.kept else "")
 
 
 def read_story(raw: Any) -> tuple[Line, ...]:
@@ -50,10 +67,27 @@ def read_story(raw: Any) -> tuple[Line, ...]:
             plain(one.get("why"), 400),
             plain(one.get("checkpoint"), 400),
             plain(one.get("end"), 400),
+            seconds(one.get("lasted")),
+            seconds(one.get("age")),
+            texts(one.get("open")),
+            one.get("kept") is True,
         )
         for one in listed(raw)
         if isinstance(one, dict)
     )
+
+
+def seconds(raw: Any) -> float:
+    return float(raw) if isinstance(raw, (int, float)) and raw > 0 else 0.0
+
+
+def summary(story: Sequence[Line]) -> list[str]:
+    """A line for each attempt but the last, whose result follows."""
+    lines = [line for line in story if line.attempt]
+    return [
+        f"attempt {line.attempt} on {fold(line.hosts)}: {duration(after.lasted)}, {after.why}"
+        for line, after in pairwise(lines)
+    ]
 
 
 def attach_and_follow(
@@ -85,6 +119,7 @@ class Attempts:
     note: Callable[[str], None]
     busy: Collection[str] = ()  # the hosts of the attempt that is shown
     silent: set[Host] = field(default_factory=set)  # those that did not answer
+    story: tuple[Line, ...] = ()  # as the host that knows most of it has it
 
     def hosts_taken_back(self) -> AbstractContextManager[None]:
         """Meanwhile, hosts that were lost and are back become spares."""
@@ -110,11 +145,12 @@ class Attempts:
             if self.interrupts.detach:
                 return Left(self.run_id)
             if line is None or line.end:
+                for text in summary(self.story):
+                    self.note(text)
                 if line and result.exit_code:
                     self.note(f"no further attempt: {line.end}")
                 return result
-            from_ = f" from {line.checkpoint}" if line.checkpoint else ""
-            self.note(f"{line.why}; attempt {line.attempt} on {', '.join(line.hosts)}{from_}")
+            self.note(f"{line.why}; {line.told}")
             seen = line.attempt
             result = self._shown(line) or result
         return result
@@ -129,13 +165,14 @@ class Attempts:
 
     def _next(self, seen: int, pressed: int) -> Line | None:
         """None: no host knows of a next attempt or an end, or the user leaves."""
-        heard = time.monotonic()
+        heard, end = time.monotonic(), None
         while time.monotonic() - heard < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
                 self._asked("stop", by=self.interrupts.last)
             told = self._asked("story")
             stories = [read_story(one["story"]) for one in told]
+            self.story = max((self.story, *stories), key=len)
             lines = [line for story in stories for line in story]
             lasts = [story[-1] for story in stories if story]
             later = [line for line in lines if line.attempt > seen]
@@ -144,11 +181,14 @@ class Attempts:
             alive = any(one["alive"] is True for one in told)
             ended = [line for line in lasts if line.end]
             if ended and not alive:  # hosts that see too few others end, and the rest goes on
-                return ended[0]
+                if 2 * len(told) > len(self.fleet.hosts.hosts):
+                    return ended[0]
+                self._reach_again(first=end is None)
+                end = ended[0]
             if alive:
                 heard = time.monotonic()
             time.sleep(LOOK)
-        return None
+        return end
 
     def _asked(self, what: str, **more: str) -> list[Answer]:
         """Of the hosts that answer; those that do not are not asked again: each would take long."""
@@ -176,7 +216,15 @@ class Attempts:
 
     def _back(self, name: str) -> None:
         self.note(f"{name} is back: it stands by as a spare")
-        host = next(host for host in self.fleet.hosts.hosts if host.name == name)
+        self._reach(next(host for host in self.fleet.hosts.hosts if host.name == name))
+
+    def _reach(self, host: Host) -> None:
         with suppress(IpexctlError):
             self.fleet.reconnect(host)
             self.silent.discard(host)
+
+    def _reach_again(self, first: bool) -> None:
+        if first:
+            names = fold(sorted(host.name for host in self.silent))
+            self.note(f"{names}: not reached from here; the run may go on there, looking for it")
+        fan_out(list(self.silent), self._reach)

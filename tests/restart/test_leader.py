@@ -31,6 +31,7 @@ def leader(first: str = "abc", every: str = "abcx", **more: Any) -> Leader:
         "restarts": 3,
         "least": len(first),
         "lease": LEASE,
+        "kept": False,
         "common": {
             "run_id": "run-1", "about": {}, "of_all": {}, "shown": {}, "varies": {"RANK": "rank"},
             "resume": [], "resumed": "",
@@ -57,12 +58,12 @@ def hosts(orders: list[tuple[str, dict[str, Any]]], kind: str) -> str:
 
 
 def over(facts: list[dict[str, Any]], *, well: bool = False, attempt: int = 1) -> dict[str, Any]:
-    return {"over": attempt, "well": well, "facts": facts, "seconds": 100.0}
+    return {"over": attempt, "well": well, "facts": facts, "seconds": 100.0, "ago": 0.0}
 
 
 def cleared(leads: Leader, names: str, now: float, attempt: int = 1) -> None:
     for name in names:
-        leads.take(name, {"cleared": attempt, "checkpoints": []}, now)
+        leads.take(name, {"cleared": attempt, "checkpoints": [], "open": []}, now)
 
 
 def ended(facts: list[dict[str, Any]], there: str = "abcx", reports: str = "abc") -> Leader:
@@ -127,6 +128,20 @@ def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
     assert taken(leads) == []
     tick(leads, 104.1 + FENCE + LEASE, {*"cx"})
     assert hosts(taken(leads), "start") == "axc"
+
+
+def test_the_lease_of_silent_hosts_began_when_the_attempt_ended_on_another() -> None:
+    leads = leader(every="abcxy")
+    leads.take("a", over([LOST]) | {"ago": LEASE}, 100.0)
+    tick(leads, 100.0, {*"xy"})
+    tick(leads, 104.0, {*"xy"})
+    cleared(leads, "axy", 105.0)
+    tick(leads, 103.9 + FENCE, {*"xy"})
+    assert hosts(taken(leads), "start") == ""
+    tick(leads, 104.0 + FENCE, {*"xy"})
+    orders = taken(leads)
+    assert hosts(orders, "start") == "axy"
+    assert next(o["story"]["why"] for _, o in orders if "story" in o) == "b, c: lost"
 
 
 def test_nothing_is_started_by_half_of_the_hosts() -> None:

@@ -111,6 +111,7 @@ def kept(order: list[int], held: str, parts: str = "ab") -> dict[str, Any]:
     return {
         "name": f"c-{order[1]}",
         "order": order,
+        "age": 1.0,
         "parts": made,
         "held": [made[writer]["sha"] for writer in held],
     }

@@ -25,20 +25,25 @@ class Shelves:
                 yield run_id, name, Shelf(os.path.join(top, name))
 
     def report(self, attempts):
-        """{port, checkpoints: [{name, order, parts: {writer: {sha, list}}, held}, ...]}: `held` are
-        the parts that are here."""
-        found = []
-        for run_id, _, shelf in self.all(attempts):
+        """{port, checkpoints: [{name, order, age, parts: {writer: {sha, list}}, held}, ...], open}:
+        `held` are the parts that are here, `open` the names that the last attempt left incomplete.
+        """
+        found, left = [], []
+        for run_id, name, shelf in self.all(attempts):
             try:
-                for number, manifest in sorted(shelf.manifests().items()):
-                    parts = manifest["parts"]
-                    held = sorted({p["sha"] for p in parts.values() if shelf.holds(p["sha"])})
-                    order = [attempts[run_id], number]
-                    row = {"name": manifest["name"], "order": order, "parts": parts, "held": held}
-                    found.append(row)
-            except (OSError, ValueError, KeyError):
+                told = shelf_reports.report(name, shelf)
+                for one in told["manifests"]:
+                    held = sorted({p["sha"] for p in one["parts"].values()} & set(told["held"]))
+                    order = [attempts[run_id], one["number"]]
+                    row = {"name": one["name"], "order": order, "age": one["age"]}
+                    found.append(dict(row, parts=one["parts"], held=held))
+            except (Failure, OSError, ValueError, KeyError):
                 continue  # the other hosts of the run may have it
-        return {"port": self.serve(attempts) if found and self.keys else 0, "checkpoints": found}
+            left += [
+                row[0] for row in told["pending"] if attempts[run_id] == max(attempts.values())
+            ]
+        port = self.serve(attempts) if found and self.keys else 0
+        return {"port": port, "checkpoints": found, "open": left}
 
     def serve(self, attempts):
         """To the other hosts of the run, whose names for files are hashes."""

@@ -197,7 +197,8 @@ class Keeper:
     def look_at_leader(self, spoke, now):
         met = spoke.met()
         silence = now - spoke.heard() if met else now - self.followed
-        limit = self.night["lease"] if met else leader.MEET
+        limit = leader.NEXT if self.term else leader.MEET
+        limit = self.night["lease"] if met else limit
         self.unmet = 0 if met else self.unmet
         if silence > limit or (met and spoke.absent() > GONE):
             self.follow(self.term + 1)
@@ -267,7 +268,7 @@ class Keeper:
             part.look(now)
         if part is not None and part.ended and not part.reported:
             part.reported = True
-            self.report(part.end())
+            self.report(part.end(now))
         if self.clearing is not None and (part.ended if part else not self.is_left()):
             self.report(dict(self.shelves.report(self.attempts()), cleared=self.clearing))
             self.clearing = None
@@ -313,6 +314,7 @@ class Part:
         self.seconds = 0.0
         self.seen = False  # its supervisor was there
         self.ended = self.reported = False
+        self.ended_at = 0.0
         self.link = None
         self.next_look = 0.0
 
@@ -344,6 +346,8 @@ class Part:
 
     def look(self, now):
         self.read()
+        if not self.ended:
+            self.ended_at = now
         if now < self.next_look or self.ended:
             return
         self.next_look = now + 1.0
@@ -376,10 +380,11 @@ class Part:
             why = "its supervisor and its guardian have disappeared"
             self.facts.append({"event": "lost", "host": self.asked["host"], "why": why})
 
-    def end(self):
+    def end(self, now):
         return {
             "over": self.attempt,
             "well": self.well,
             "facts": self.facts,
             "seconds": self.seconds,
+            "ago": now - self.ended_at,
         }

@@ -13,7 +13,8 @@ FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ra
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 ALONE = 5.0  # beyond the lease, without more than half of the hosts
 LEADERS_ONLY = ("common", "sheets", "keys")  # of what keepers get: run/restart/host_sheets.py
-MEET = 30.0  # seconds for the first connection to a leader
+MEET = 30.0  # seconds for the first connection to the first leader
+NEXT = 10.0  # and to one that follows it, whose keeper is there for long
 FROZEN, AWAKE = 2.0, 1.0  # seconds without a tick; then, until it is known which hosts have gone
 
 
@@ -45,6 +46,7 @@ class Leader:
         self.state, self.since = "watch", now
         self.reports, self.cleared, self.ready = {}, {}, {}
         self.known, self.came = set(), now  # hosts that were there since it is to be cleared
+        self.ended = now  # when the attempt had ended on one host
         self.end, self.next, self.pause = restart_policy.Ending(False, ""), [], 0.0
 
     def tell(self, message, names=None):
@@ -84,6 +86,7 @@ class Leader:
         self.reports[self.name] = {
             "facts": [{"event": "lost", "host": host, "why": why}],
             "seconds": 0.0,
+            "ago": 0.0,
         }
 
     def tick(self, now, there):
@@ -121,6 +124,7 @@ class Leader:
         reports = [self.reports[name] for name in self.names if name in self.reports]
         most = max(reports, key=lambda report: len(report["facts"]))
         lasted = max(report["seconds"] for report in reports)
+        self.ended = now - max(report["ago"] for report in reports)
         self.lasted.append(lasted)
         # those who watched the run may have ended the rest of it before that was noted
         lost = [{"event": "lost", "host": name} for name in gone]
@@ -135,14 +139,13 @@ class Leader:
 
     def in_clear(self, now, there):
         silent = set(self.hosts) - set(self.cleared)
-        fence = FENCE if silent else 0.0
+        fenced = now - self.since >= FENCE if silent else True
         if not silent <= self.end.lost:  # those that the hub has lost were silent for so long
-            fence += self.night["lease"]
-        waited = now - self.since
+            fenced = now - self.ended >= FENCE + self.night["lease"]
         if not there <= self.known:  # one that has come just now is only now told
             self.known, self.came = self.known | there, now
         done = there <= set(self.cleared) or now - self.came > CLEAR
-        if not (self.majority and done and waited >= max(fence, self.pause)):
+        if not (self.majority and done and fenced and now - self.since >= self.pause):
             return
         told = {name: one.get("checkpoints", []) for name, one in self.cleared.items()}
         found = restart_policy.newest(told)
@@ -150,6 +153,9 @@ class Leader:
         made, limit = self.attempt - 1, self.night["restarts"]
         why = restart_policy.refusal(self.end, self.errors[-2:], made, limit)
         usable = set(self.cleared) & there
+        if self.end.lost:  # also hosts that those of them that noted it did not miss
+            lost = [name for name in self.hosts if name in self.end.lost or name not in there]
+            self.end.why = "%s: lost" % ", ".join(lost)
         chosen = self.choose(usable - self.weak) or self.choose(usable)
         if why or not chosen:
             self.finish(False, why or "%s; %d hosts are too few" % (self.end.why, len(usable)))
@@ -164,11 +170,13 @@ class Leader:
         self.state, self.since, self.next = "begin", now, chosen
         sheets = [self.night["sheets"][name] for name in chosen]
         name = found["name"] if found else ""
+        left = sorted({one for said in self.cleared.values() for one in said["open"]} - {name})
         error = self.errors[-1][0]
         self.tell({
             "story": {
                 "attempt": self.attempt + 1, "hosts": chosen, "why": self.end.why, "error": error,
-                "checkpoint": name, "lasted": self.lasted[-1],
+                "checkpoint": name, "lasted": self.lasted[-1], "kept": self.night["kept"],
+                "age": found["age"] if found else None, "open": left,
                 "run_id": attempt_orders.run_id_of(self.night["run_id"], self.attempt + 1),
             }
         })  # fmt: skip

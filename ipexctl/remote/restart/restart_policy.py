@@ -103,7 +103,7 @@ def chosen(last, every, there, least, most):
 def newest(told):
     """The newest checkpoint of which every part is on a host that is there; None: there is none.
 
-    `told`: host -> what checkpoint_transfer.py reports of it. Returns {name, order, parts:
+    `told`: host -> what checkpoint_transfer.py reports of it. Returns {name, order, age, parts:
     [[writer, sha, size of its list, hosts], ...]}.
     """
     known = {}  # type: dict[tuple, dict]
@@ -115,5 +115,6 @@ def newest(told):
             hosts = [h for h, each in told.items() if any(part["sha"] in o["held"] for o in each)]
             parts.append([writer, part["sha"], part["list"], hosts])
         if all(part[3] for part in parts):
-            return {"name": one["name"], "order": list(order), "parts": parts}
+            about = {"name": one["name"], "order": list(order), "age": one["age"]}
+            return dict(about, parts=parts)
     return None

@@ -60,6 +60,7 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
         "restarts": options.restarts,
         "least": least,
         "lease": options.host_timeout,
+        "kept": bool(options.checkpoints),
     }
     more = {
         "common": _common(of_all, orders, cast.resumed),
