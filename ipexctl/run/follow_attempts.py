@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import field, replace
 from itertools import pairwise
@@ -81,9 +81,9 @@ def seconds(raw: Any) -> float:
     return float(raw) if isinstance(raw, (int, float)) and raw > 0 else 0.0
 
 
-def summary(story: Sequence[Line]) -> list[str]:
+def summary(story: Mapping[int, Line]) -> list[str]:
     """A line for each attempt but the last, whose result follows."""
-    lines = [line for line in story if line.attempt]
+    lines = [story[attempt] for attempt in sorted(story)]
     return [
         f"attempt {line.attempt} on {fold(line.hosts)}: {duration(after.lasted)}, {after.why}"
         for line, after in pairwise(lines)
@@ -119,7 +119,7 @@ class Attempts:
     note: Callable[[str], None]
     busy: Collection[str] = ()  # the hosts of the attempt that is shown
     silent: set[Host] = field(default_factory=set)  # those that did not answer
-    story: tuple[Line, ...] = ()  # as the host that knows most of it has it
+    story: dict[int, Line] = field(default_factory=dict)  # number -> what is known of it
 
     def hosts_taken_back(self) -> AbstractContextManager[None]:
         """Meanwhile, hosts that were lost and are back become spares."""
@@ -172,8 +172,8 @@ class Attempts:
                 self._asked("stop", by=self.interrupts.last)
             told = self._asked("story")
             stories = [read_story(one["story"]) for one in told]
-            self.story = max((self.story, *stories), key=len)
             lines = [line for story in stories for line in story]
+            self.story |= {line.attempt: line for line in lines if line.attempt}
             lasts = [story[-1] for story in stories if story]
             later = [line for line in lines if line.attempt > seen]
             if later:
