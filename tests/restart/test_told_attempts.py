@@ -1,0 +1,31 @@
+"""What is said of the attempts of a run, from what its hosts have noted."""
+
+from __future__ import annotations
+
+from ipexctl.run.follow_attempts import read_story, summary
+
+FIRST = {"attempt": 1, "run_id": "run-1", "hosts": ["node01", "node02"]}
+SECOND = {
+    "attempt": 2, "run_id": "run-1-r02", "hosts": ["node01", "node03"], "why": "node02: lost",
+    "lasted": 80.0, "kept": True, "checkpoint": "out/c-4", "age": 9.5, "open": ["out/c-5"],
+}  # fmt: skip
+
+
+def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> None:
+    _, second = read_story([FIRST, SECOND])
+    for text in ("out/c-4", "9 s", "out/c-5", "node[01,03]"):
+        assert text in second.told
+    bare = SECOND | {"checkpoint": "", "open": []}
+    kept, not_kept = read_story([bare, bare | {"kept": False}])
+    assert kept.told.startswith(not_kept.told) and kept.told != not_kept.told
+
+
+def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:
+    first, second = read_story([FIRST, SECOND])
+    (line,) = summary({2: second, 1: first})
+    assert "node[01-02]" in line and "1 min 20 s" in line and second.why in line
+
+
+def test_odd_values_of_a_story_are_empty() -> None:
+    (line,) = read_story([{"attempt": "x", "hosts": 3, "age": "soon", "lasted": -1, "open": None}])
+    assert (line.attempt, line.hosts, line.age, line.lasted, line.open) == (0, (), 0.0, 0.0, ())
