@@ -49,8 +49,9 @@ def tick(leads: Leader, now: float, there: set[str]) -> None:
 
 
 def taken(leads: Leader) -> list[tuple[str, dict[str, Any]]]:
+    """But that it leads."""
     orders, leads.orders = leads.orders, []
-    return orders
+    return [(name, order) for name, order in orders if "leads" not in order]
 
 
 def hosts(orders: list[tuple[str, dict[str, Any]]], kind: str) -> str:
@@ -164,6 +165,19 @@ def test_a_leader_waits_for_keepers_that_never_met_the_one_before() -> None:
     assert not leads.over
     tick(leads, MEET + 3 * LEASE + 2 * ALONE + 1.0, set())
     assert leads.over and not leads.well
+
+
+def test_a_leader_says_so_unless_it_has_lost_the_majority() -> None:
+    leads = leader()
+    tick(leads, 1.0, {*"b"})
+    assert hosts(leads.orders, "leads") == "ab"
+    tick(leads, 2.0, {*"bcx"})
+    assert hosts(leads.orders, "leads") == "abcx"
+    leads.led.discard("b")  # which followed another one meanwhile
+    tick(leads, 100.0, {*"b"})
+    assert hosts(leads.orders, "leads") == "abcx"
+    tick(leads, 102.0, {*"bx"})
+    assert hosts(leads.orders, "leads") == "abcxb"
 
 
 def test_a_host_that_cannot_begin_is_lost_and_the_attempt_counts() -> None:

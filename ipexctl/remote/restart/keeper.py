@@ -75,6 +75,7 @@ class Keeper:
         self.places = self.night["places"]  # of the candidates: [name, address, port]
         self.term = 0  # the candidates lead in turn: in this term places[term % len(places)] does
         self.unmet = 0  # candidates in a row that were not reached
+        self.led = False  # the candidate that it follows has said that it leads
         self.inbox = queue.Queue()  # type: queue.Queue
         self.hub = self.spoke = self.leader = None
         self.followed = time.monotonic()
@@ -104,8 +105,9 @@ class Keeper:
                 link.flush(LAST_WORDS)
                 link.close()
 
-    def take(self, name, message):
-        self.inbox.put((name, message if isinstance(message, dict) else {}))
+    def take(self, name, message, ordered=False):
+        """`ordered`: of the candidate that it follows."""
+        self.inbox.put((name, message if isinstance(message, dict) else {}, ordered))
 
     def answer(self, message):
         """A question or an order from this host (control.py)."""
@@ -137,7 +139,7 @@ class Keeper:
 
     def follow(self, term):
         """A candidate leads; if it is this one, it leads itself."""
-        self.term, self.followed = term, time.monotonic()
+        self.term, self.followed, self.led = term, time.monotonic(), False
         if self.spoke is not None:
             self.spoke.close()
             self.spoke = None
@@ -160,7 +162,7 @@ class Keeper:
             self.part.reported = False
 
     def heard_from(self, name):
-        return lambda message: self.take(name, message)
+        return lambda message: self.take(name, message, ordered=True)
 
     def report(self, message):
         """To the leader."""
@@ -171,8 +173,7 @@ class Keeper:
 
     def turn(self):
         try:
-            name, message = self.inbox.get(timeout=LOOK)
-            self.hear(name, message)
+            self.hear(*self.inbox.get(timeout=LOOK))
         except queue.Empty:
             pass
         now = time.monotonic()
@@ -195,25 +196,28 @@ class Keeper:
                 self.hub.send(name, order)
 
     def look_at_leader(self, spoke, now):
-        met = spoke.met()
+        met = spoke.met() and self.led  # it may be reached, and follow another one itself
         silence = now - spoke.heard() if met else now - self.followed
         limit = leader.NEXT if self.term else leader.MEET
         limit = self.night["lease"] if met else limit
-        self.unmet = 0 if met else self.unmet
+        self.unmet = 0 if spoke.met() else self.unmet
         if silence > limit or (met and spoke.absent() > GONE):
             self.follow(self.term + 1)
 
-    def hear(self, name, message):
+    def hear(self, name, message, ordered=False):
         if "part" in message and name == self.name:
             attempt, why = message["part"], message.get("failed")
             failed = {"failed": attempt, "why": why}
             self.report(failed if why else {"ready": attempt, "port": message["port"]})
+        elif ordered:
+            self.led = self.led or "leads" in message
+            if self.led and name == self.leads()[0]:
+                self.obey(message)
         elif self.leader is not None and "story" in message:
+            self.leader.led.discard(name)  # it follows since now
             self.catch_up(self.leader, message["story"])
         elif self.leader is not None:
             self.leader.take(name, message, time.monotonic())
-        elif name == self.leads()[0]:
-            self.obey(message)
         else:  # it follows this candidate already
             self.early.append((name, message))
 

@@ -31,6 +31,7 @@ class Leader:
         self.majority_at, self.majority = now + MEET, False
         self.ticked = self.asleep_until = now
         self.most = len(story[0]["hosts"])
+        self.led = set()  # hosts that know that it leads
         self.weak = set()  # hosts that could not begin an attempt, since the last that began
         self.catch_up(story, now)
 
@@ -102,6 +103,9 @@ class Leader:
             self.majority_at = now
         elif now - self.majority_at > self.night["lease"] + ALONE:
             self.finish(False, "fewer than half of the hosts are reached from %s" % self.name)
+        if self.majority or now < self.majority_at:
+            self.tell({"leads": True}, [name for name in self.names if name in there - self.led])
+            self.led = set(there)
         if self.stopped and self.state in ("clear", "begin"):
             self.finish(False, self.stopped)
         if self.over:
