@@ -1,4 +1,4 @@
-"""data pull of 1 GB: the source is asked once, and four hosts take little longer than one."""
+"""data pull of 400 MB: the source is asked once, and four hosts take little longer than one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ipexctl.machines.target import Target
 from tests.conftest import MakeLab
 from tests.pull.hub_server import Hub, served
 
-GBIT = 10**9 / 8  # bytes per second
-SIZE, FILES = 10**9, 4
+RATE = 100 * 10**6  # bits per second: two cores keep up with four hosts, so the links decide
+SIZE, FILES = 400 * 10**6, 16
 
 pytest.importorskip("huggingface_hub")
 
@@ -28,9 +28,9 @@ pytest.importorskip("huggingface_hub")
 def test_four_hosts_take_little_longer_than_one(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = HostSpec(rate="1gbit")
-    lab = make_lab(LabSpec(name="pull4", hosts=(link,) * 4, uplink="1gbit"))
-    hub = Hub(rate=GBIT)
+    link = HostSpec(rate="100mbit")
+    lab = make_lab(LabSpec(name="pull4", hosts=(link,) * 4, uplink="100mbit"))
+    hub = Hub(rate=RATE / 8)
     files = hub.add("models", "acme/large").files
     for i in range(FILES):
         path = tmp_path / f"part-{i}"
