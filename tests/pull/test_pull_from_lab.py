@@ -106,6 +106,7 @@ def test_the_source_is_read_once_by_one_host_and_nothing_passes_here(away, tmp_p
         snapshot = root(lab, host) / TREE / "snapshots" / commit
         assert (snapshot / "sub/model.bin").read_bytes() == LARGE
         assert (snapshot / "config.json").read_bytes() == FILES["config.json"]
+        assert not [p for p in (root(lab, host) / "blobs/sha256").rglob("*") if p.is_file()]
     assert f"{hub.url[7:]}: Bearer {TOKEN}" in hub.tokens
     kept = [
         *tmp_path.rglob("*"),

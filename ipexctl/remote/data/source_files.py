@@ -53,10 +53,13 @@ def described(status, headers):
 
 def op_look(call, h):
     """{root, files: [[sha256, size], ...], lend} -> {lacking: bytes}, of those that are in no blob
-    and no dataset of this host. `lend`: those in datasets become blobs, for other hosts."""
+    and no dataset of this host. `lend`: those in datasets are blobs, too, until this agent ends."""
     root = root_folder.existing(h["root"])
     wanted = blobs.wanted_blobs({"blobs": h["files"]})
     lacking = {sha: size for sha, size in wanted if not blobs.has(root, sha, size)}
+    if h["lend"]:
+        before = list(lacking)
+        call.agent.at_end.append(lambda: blobs.remove_blobs(root, set(before) - set(lacking)))
     for name in dataset_versions.dataset_names(root) if lacking else ():
         top = os.path.join(root, "data", name)
         for version in dataset_versions.complete_versions(top):
