@@ -1,4 +1,5 @@
-"""data pull of 400 MB: the source is asked once, and four hosts take little longer than one."""
+"""data pull of 400 MB: the source and this machine send it once, and four hosts take little longer
+than one, which only a machine with free CPUs can show."""
 
 from __future__ import annotations
 
@@ -40,6 +41,7 @@ def test_four_hosts_take_little_longer_than_one(
         files[path.name] = path
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
     seconds: dict[int, float] = {}
+    load = os.getloadavg()[0]  # of others, before the hosts have work
     with served(hub):
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         for count in (1, 4):
@@ -58,6 +60,10 @@ def test_four_hosts_take_little_longer_than_one(
                 f"{pulled.pushed.sent:,} from here, {pulled.pushed.passed:,} between hosts"
             )
             assert hub.sent.total() == SIZE
+            assert SIZE <= pulled.pushed.sent < 1.01 * SIZE
+            assert pulled.pushed.passed == (count - 1) * pulled.pushed.sent
             data.remove(these, "large", lambda going: True, "~/.ipexctl")
             shutil.rmtree(cache)
-    assert seconds[4] <= 1.3 * seconds[1]
+    print(f"{seconds[4] / seconds[1]:.2f} times as long, at a load of {load:.1f} before")
+    if load < (os.cpu_count() or 1):
+        assert seconds[4] <= 1.3 * seconds[1]
