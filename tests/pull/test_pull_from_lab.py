@@ -193,7 +193,7 @@ def test_a_full_disk_is_the_failure_of_its_host(away) -> None:
     assert [r.slug for r in done.recaps if r.slug != "no-space"] == ["source-host-unreached"]
 
 
-def test_a_file_at_an_address_and_what_hosts_cannot_read(away) -> None:
+def test_a_file_at_an_address_and_what_hosts_cannot_read(away, tmp_path: Path) -> None:
     lab, hub = away
     right = hashlib.sha256(LARGE).hexdigest()
     address = f"{hub.url}/plain/sub/model.bin"
@@ -201,6 +201,13 @@ def test_a_file_at_an_address_and_what_hosts_cannot_read(away) -> None:
         done = pulled(lab, f"{source}")
         assert (done.exit_code, done.fetched) == (0, fetched), done.recaps
     assert (root(lab, "node03") / "data/model.bin/current/files/model.bin").read_bytes() == LARGE
+    step = f"{{pull: '{address}', name: again, from: node02, include: ['*.bin']}}"
+    (tmp_path / "p.yaml").write_text(f"steps:\n  - data: {step}\n")
+    on = ("-f", str(lab.hostfile), "--ssh-config", str(lab.ssh_config), "--json")
+    for more, summary in ((["--check"], "would change"), ([], "changed"), (["--check"], "ok")):
+        played = ipexctl("play", str(tmp_path / "p.yaml"), *on, *more)
+        steps = json.loads(played.stdout)["plays"][0]["steps"]
+        assert [s["state"] for s in steps] == [summary] * 3, played.stdout
     with refused("source-not-from-host"):
         pulled(lab, "s3://bucket/set")
     with refused("pull-failed", "404"):
