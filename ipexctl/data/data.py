@@ -180,11 +180,11 @@ class _Push:
         self, via: HostPush, rounds: Mapping[Host, Sequence[Round]]
     ) -> Mapping[Host, Sequence[Round]]:
         """The host that fetches comes first, also if it lacks nothing itself."""
-        blobs = {b.sha256: b for found in rounds.values() for b in found[0].whole}
+        blobs = tuple({b.sha256: b for r in rounds.values() for b in r[0].blobs}.values())
         source = [h for h in self.fleet.alive if h.name == via.host]
-        via.over = not self._on(source, lambda h: via.lend(*self._place(h), tuple(blobs.values())))
+        via.over = not self._on(source, lambda h: via.lend(*self._place(h), blobs))
         first = {h: rounds.get(h, (Round(),)) for h in source}
-        own = {h: (Round(tuple(blobs.values()), r[0].packs), *r[1:]) for h, r in first.items()}
+        own = {h: (Round(blobs, r[0].packs), *r[1:]) for h, r in first.items()}
         return {**own, **{h: r for h, r in rounds.items() if h not in own}}
 
     def _round(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
@@ -213,7 +213,7 @@ class _Push:
         push = Push(self.transfer.bundle.read)
         known = {h.name: addresses.get(h.name, "") for h in now if h not in self.fleet.downs}
         if self.via:
-            return self.via.carrier(push, known, self.progress.say)
+            return self.via.relay(known, self.progress.say)
         if not addresses:
             return push
         return Relay(push, known, self.progress.say, least=LEAST)

@@ -9,9 +9,9 @@ from typing import Any
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.values import plain
-from ipexctl.blobs.blob_carriers import Carrier, Moved, Push, Tell
+from ipexctl.blobs.blob_carriers import Moved, Push
 from ipexctl.blobs.blob_relay import Relay
-from ipexctl.blobs.blob_store import SILENCE, OnBytes
+from ipexctl.blobs.blob_store import SILENCE, OnBytes, Source
 from ipexctl.data.rules.pulled_tree import Content, RemoteFile
 from ipexctl.data.source_requests import NO_HUB, Answered, Hub
 from ipexctl.errors import HostFailed
@@ -76,8 +76,10 @@ class HostFetch:
 
 @dataclass
 class HostPush(Push):
-    """`host` fetches the files, no other host is sent any. `over`: it fetches no more."""
+    """`host` fetches the files, and is sent what is made here; no other host is sent anything.
+    `over`: it fetches no more."""
 
+    _source: Source
     host: str
     files: Mapping[str, RemoteFile]  # by sha256
     hub: Hub
@@ -95,32 +97,17 @@ class HostPush(Push):
         return host == self.host
 
     def send(self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes) -> Moved:
-        rows = [_row(self.files[b.sha256], b.sha256) for b in blobs]
-        return Moved(fetched=fetch(agent, root, rows, self.hub, on_bytes)[1])
+        made = [b for b in blobs if b.sha256 not in self.files]
+        moved = super().send(agent, root, made, on_bytes) if made else Moved()
+        rows = [_row(self.files[b.sha256], b.sha256) for b in blobs if b.sha256 in self.files]
+        return moved + Moved(fetched=fetch(agent, root, rows, self.hub, on_bytes)[1])
 
-    def carrier(self, made: Push, known: Mapping[str, str], say: Callable[[str], None]) -> Carrier:
-        """`made`: of what is not one of the files. Who else could send them, is not said."""
-        relay = Relay(self, known, lambda text: say(text.rpartition(": ")[0]), least=0)
-        return _Carriers(self.files, relay, made)
+    def relay(self, known: Mapping[str, str], say: Callable[[str], None]) -> Relay:
+        """Who else could send the files, is not said."""
+        return Relay(self, known, lambda text: say(text.rpartition(": ")[0]), least=0)
 
     def lend(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
         look(agent, root, {b.sha256: b.size for b in blobs}, lend=True)
-
-
-@dataclass(frozen=True)
-class _Carriers:
-    files: Mapping[str, RemoteFile]
-    relay: Relay
-    made: Push
-
-    def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
-        made = [b for b in blobs if b.sha256 not in self.files]
-        moved = self.made.bring(agent, root, made, tell)
-        rest = [b for b in blobs if b.sha256 in self.files]
-        return moved + self.relay.bring(agent, root, rest, tell)
-
-    def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
-        self.relay.offer(agent, root, blobs)
 
 
 def ask(agent: Agent, method: str, url: str, hub: Hub) -> Answered:

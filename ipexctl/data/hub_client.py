@@ -7,7 +7,6 @@ and the token is passed to no other site.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import time
@@ -20,7 +19,7 @@ from ipexctl.base.sizes import duration
 from ipexctl.data.file_fetch import AGAIN, OnBytes, PullFailed
 from ipexctl.data.rules.pull_source import DATASETS, MODELS, HubSource
 from ipexctl.data.rules.pulled_tree import RemoteFile, Repository, checked_repository
-from ipexctl.data.source_requests import HEADERS, Answered, Ask, Hub, ask_from_here
+from ipexctl.data.source_requests import HEADERS, Answered, Ask, Hub, asked_from_here
 from ipexctl.errors import InputError, NotHere
 from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment
@@ -134,21 +133,14 @@ class HubClient:
     def _asked(self, source: HubSource, kind: str) -> Answered:
         revision = quote(source.revision, safe="")
         url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
+        ask = self.ask or asked_from_here(self._open)
         for left in reversed(range(TRIES)):
-            said = self._answer(url, source)
+            said = ask("GET", url, self.hub)
             if said.status != 429 or not left:
                 return said
             pause = asked_pause(said.headers)
             self._pause(min(LONGEST, UNSAID if pause is None else pause))
         raise AssertionError
-
-    def _answer(self, url: str, source: HubSource) -> Answered:
-        if self.ask:
-            return self.ask("GET", url, self.hub)
-        try:
-            return ask_from_here(self._open, "GET", url)
-        except (http.client.HTTPException, OSError) as e:
-            raise _failed(source, str(getattr(e, "reason", e)) or type(e).__name__) from None
 
     def _files(self, info: Any, source: HubSource, kind: str) -> Iterator[RemoteFile]:
         for one in info["siblings"]:

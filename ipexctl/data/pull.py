@@ -149,7 +149,7 @@ def _pulled(fleet: Fleet, asked: Pull, name: str, found: _Found, progress: Progr
     if isinstance(fetch, HostFetch):
         away = {contents[f.local].sha256: f for f in found.files}
         bundle = Bundle(tree, _LocalFiles({}, made), away)
-        via = HostPush(asked.via, away, fetch.hub)
+        via = HostPush(bundle.read, asked.via, away, fetch.hub)
         pushed = push_bundle(fleet, bundle, asks, progress, relay=True, via=via)
     else:
         if found.repository:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import posixpath
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from ipexctl.data.file_fetch import AGAIN, CHUNK, OnBytes, PullFailed
 from ipexctl.data.rules.pull_source import UrlSource
 from ipexctl.data.rules.pulled_tree import RemoteFile
-from ipexctl.data.source_requests import HEADERS, NO_HUB, Ask, ask_from_here
+from ipexctl.data.source_requests import HEADERS, NO_HUB, Ask, asked_from_here
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import cache_dir
@@ -85,13 +84,8 @@ class UrlClient:
 
     def _head(self) -> RemoteFile:
         """Its size and version, as far as the server tells them."""
-        if self.ask:
-            said = self.ask("HEAD", self.source.url, NO_HUB)
-        else:
-            try:
-                said = ask_from_here(self._opener().open, "HEAD", self.source.url)
-            except (http.client.HTTPException, OSError) as e:
-                raise self._failed(str(e)) from None
+        ask = self.ask or asked_from_here(self._opener().open)
+        said = ask("HEAD", self.source.url, NO_HUB)
         if said.status != 200:
             raise self._failed(f"HTTP {said.status}")
         headers = said.headers

@@ -92,7 +92,7 @@ def test_the_source_is_read_once_by_one_host_and_nothing_passes_here(away, tmp_p
     assert (done.exit_code, states(done)) == (0, [Recap.CHANGED] * 2), done.recaps
     assert done.pushed
     assert (done.fetched, hub.sent.total()) == (SIZE + 8, SIZE + 8)
-    assert (done.pushed.passed, done.pushed.sent < 1000) == (SIZE + 8, True)
+    assert (done.pushed.passed, done.pushed.sent) == (SIZE + 8 + 40, 40)
     sent = carried(lab) - before
     print(f"{sent:,} bytes left this machine, for {SIZE:,} bytes of data on each of 2 hosts")
     assert sent < 2 << 20
@@ -106,7 +106,8 @@ def test_the_source_is_read_once_by_one_host_and_nothing_passes_here(away, tmp_p
         snapshot = root(lab, host) / TREE / "snapshots" / commit
         assert (snapshot / "sub/model.bin").read_bytes() == LARGE
         assert (snapshot / "config.json").read_bytes() == FILES["config.json"]
-        assert not [p for p in (root(lab, host) / "blobs/sha256").rglob("*") if p.is_file()]
+        left = [p for p in (root(lab, host) / "blobs/sha256").rglob("*") if p.is_file()]
+        assert [p for p in left if p.stat().st_size != 40] == []  # the ref, for a prune
     assert f"{hub.url[7:]}: Bearer {TOKEN}" in hub.tokens
     kept = [
         *tmp_path.rglob("*"),
