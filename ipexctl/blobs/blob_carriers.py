@@ -71,6 +71,8 @@ class Push:
     """From files here. `is_here`: of files that are still being fetched; it raises what made that
     fail."""
 
+    verb = "sending"
+
     def __init__(self, source: Source, is_here: Callable[[Blob], bool] = lambda blob: True) -> None:
         self._source = source
         self.is_here = is_here
@@ -80,21 +82,24 @@ class Push:
         if not missing:
             return Moved()
         count = counter("sending", missing, tell)
-        left, sent = list(missing), 0
+        left, moved = list(missing), Moved()
         while left:
             if some := [b for b in left if self.is_here(b)]:
                 going = {b.sha256 for b in some}
                 left = [b for b in left if b.sha256 not in going]
-                sent += self.send(agent, root, some, count)
+                moved += self.send(agent, root, some, count)
             else:
                 time.sleep(POLL)
-        return Moved(sent=sent)
+        return moved
 
     def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None: ...
 
-    def send(self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes) -> int:
-        """What is here, to a host that lacks it. Returns the bytes."""
-        return send(agent, root, blobs, self._source, on_bytes, Room()).bytes
+    def can_send(self, host: str, blob: Blob) -> bool:
+        return self.is_here(blob)
+
+    def send(self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes) -> Moved:
+        """What is here, to a host that lacks it."""
+        return Moved(sent=send(agent, root, blobs, self._source, on_bytes, Room()).bytes)
 
 
 class Fetching:

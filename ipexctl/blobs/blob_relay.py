@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_outcome import without_host
@@ -126,7 +127,7 @@ class Relay:
         waits = False
         with self._change:
             while self._turns.lacks(name):
-                if turn := self._turns.next(name, self._first.is_here):
+                if turn := self._turns.next(name, partial(self._first.can_send, name)):
                     return turn
                 if not waits:
                     host.waits()
@@ -135,8 +136,8 @@ class Relay:
         return None
 
     def _send(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
-        count = host.counter("sending")
-        return Moved(sent=self._first.send(host.agent, host.root, blobs, count))
+        count = host.counter(self._first.verb)
+        return self._first.send(host.agent, host.root, blobs, count)
 
     def _from(self, giver_name: str, host: _Getter, blobs: Sequence[Blob]) -> Moved | str:
         """Or why that was not possible."""

@@ -14,6 +14,7 @@ from ipexctl.base.sizes import human
 from ipexctl.blobs.blob_carriers import Carrier, Moved, Push, Tell
 from ipexctl.blobs.blob_relay import Relay
 from ipexctl.data.dataset_transfer import Round, Transfer
+from ipexctl.data.host_fetch import HostPush
 from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.errors import HostFailed, InputError
@@ -48,6 +49,7 @@ class Pushed(PerHost):
     sent: int
     passed: int  # from host to host
     recaps: tuple[HostRecap, ...]
+    fetched: int = 0  # by a host
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,13 @@ def push(
 
 
 def push_bundle(
-    fleet: Fleet, bundle: Bundle, asked: Mapping[str, str], progress: Progress, *, relay: bool
-) -> Pushed:
-    """`asked`: {name, hub, source}, as the hosts read it."""
+    fleet: Fleet, bundle: Bundle, asked: Mapping[str, str], progress: Progress, *, relay: bool,
+    via: HostPush | None = None,
+) -> Pushed:  # fmt: skip
+    """`asked`: {name, hub, source}, as the hosts read it. `via`: the host that fetches the files
+    that are not here."""
     with fleet:
-        work = _Push(fleet, Transfer(bundle, asked), progress, relay=relay)
+        work = _Push(fleet, Transfer(bundle, asked), progress, relay, via)
         recaps = fleet.recaps(work.to_all())
     return _pushed(asked["name"], bundle.tree, sum(work.moved.values(), Moved()), recaps)
 
@@ -129,6 +133,7 @@ def _pushed(name: str, tree: Tree, moved: Moved, recaps: tuple[HostRecap, ...]) 
         sent=moved.sent,
         passed=moved.passed,
         recaps=recaps,
+        fetched=moved.fetched,
     )
 
 
@@ -149,13 +154,18 @@ class _Push:
     transfer: Transfer
     progress: Progress
     relay: bool = True
+    via: HostPush | None = None
     moved: dict[Host, Moved] = field(default_factory=dict)
 
     def to_all(self) -> dict[Host, HostRecap]:
         fleet, transfer = self.fleet, self.transfer
         begun = fleet.each(lambda h: transfer.begin(fleet.connect(h), fleet.root_of(h)))
         todo = [h for h, one in begun.items() if one.missing]
-        rounds = self._on(todo, lambda h: transfer.rounds(*self._place(h), begun[h]))
+        rounds: Mapping[Host, Sequence[Round]] = self._on(
+            todo, lambda h: transfer.rounds(*self._place(h), begun[h])
+        )
+        if self.via and rounds:
+            rounds = self._with_source(self.via, rounds)
         addresses = self._addresses(rounds)
         for number in range(max(map(len, rounds.values()), default=0)):
             now = {h: found[number] for h, found in rounds.items() if len(found) > number}
@@ -165,6 +175,17 @@ class _Push:
         busy = [h for h, one in begun.items() if one.busy]
         done |= self._on(busy, self._after_another)
         return {h: self._recap(h, said) for h, said in done.items()}
+
+    def _with_source(
+        self, via: HostPush, rounds: Mapping[Host, Sequence[Round]]
+    ) -> Mapping[Host, Sequence[Round]]:
+        """The host that fetches comes first, also if it lacks nothing itself."""
+        blobs = tuple({b.sha256: b for r in rounds.values() for b in r[0].blobs}.values())
+        source = [h for h in self.fleet.alive if h.name == via.host]
+        via.over = not self._on(source, lambda h: via.lend(*self._place(h), blobs))
+        first = {h: rounds.get(h, (Round(),)) for h in source}
+        own = {h: (Round(blobs, r[0].packs), *r[1:]) for h, r in first.items()}
+        return {**own, **{h: r for h, r in rounds.items() if h not in own}}
 
     def _round(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
         carrier = self._carrier(now, addresses)
@@ -179,8 +200,9 @@ class _Push:
 
     def _addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
         """Where other hosts reach those that get much."""
+        least = 0 if self.via else LEAST
         much = [
-            h for h, found in rounds.items() if sum(b.size for r in found for b in r.blobs) >= LEAST
+            h for h, found in rounds.items() if sum(b.size for r in found for b in r.blobs) >= least
         ]
         if not self.relay or len(much) < 2:
             return {}
@@ -189,14 +211,20 @@ class _Push:
 
     def _carrier(self, now: Iterable[Host], addresses: Mapping[str, str]) -> Carrier:
         push = Push(self.transfer.bundle.read)
+        known = {h.name: addresses.get(h.name, "") for h in now if h not in self.fleet.downs}
+        if self.via:
+            return self.via.relay(known, self.progress.say)
         if not addresses:
             return push
-        known = {h.name: addresses.get(h.name, "") for h in now if h not in self.fleet.downs}
         return Relay(push, known, self.progress.say, least=LEAST)
 
     def _bring(self, host: Host, carrier: Carrier, one: Round) -> None:
         agent, root = self._place(host)
-        moved = self.transfer.bring(carrier, agent, root, one, self._tell(host))
+        try:
+            moved = self.transfer.bring(carrier, agent, root, one, self._tell(host))
+        finally:
+            if self.via and host.name == self.via.host:
+                self.via.over = True
         self.moved[host] = self.moved.get(host, Moved()) + moved
 
     def _tell(self, host: Host) -> Tell:
@@ -222,7 +250,9 @@ def _outcome_text(done: Answer, moved: Moved) -> str:
     if done.get("same") is True:
         return "was already there"
     sent = f"{human(moved.sent)} sent"
-    if moved.passed:
+    if moved.fetched:
+        sent = f"{human(moved.fetched)} fetched"
+    elif moved.passed:
         sent = f"{human(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
     n = done.get("mended")
     if isinstance(n, int) and n > 0:

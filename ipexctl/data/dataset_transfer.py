@@ -16,7 +16,7 @@ from typing import Any
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.blobs.blob_carriers import Carrier, Moved, Tell
-from ipexctl.blobs.blob_store import Room, need_room
+from ipexctl.blobs.blob_store import Room, missing_blobs, need_room
 from ipexctl.errors import InputError, reason_of
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.project.folder_transfer import (
@@ -112,7 +112,8 @@ class Transfer:
         """The blobs of the round are on the host afterwards."""
         blobs = one.blobs
         with dropped_on_error(agent, MODULE, self._header(root)):
-            need_room(agent, root, Room(sum(b.size for b in blobs), len(blobs)))
+            missing = missing_blobs(agent, root, blobs)
+            need_room(agent, root, Room(sum(b.size for b in missing), len(missing)))
             return carrier.bring(agent, root, blobs, tell)
 
     def take(self, agent: Agent, root: str, one: Round) -> None:
@@ -146,7 +147,7 @@ class Transfer:
 
     def _joined(self, agent: Agent, root: str, file: Blob) -> Joined | None:
         """None: all of it has to travel."""
-        if not CUT <= file.size <= LARGEST:
+        if not CUT <= file.size <= LARGEST or file.sha256 in self.bundle.elsewhere:
             return None
         chunks = self._cut(file)
         lacking: list[int] = []

@@ -1,21 +1,25 @@
 """Repositories of the Hugging Face hub: which files they have, and their bytes.
 
-The library huggingface_hub is asked for the list, the token and the place of the cache. The bytes
-come by our own download: it resumes a file where it stopped, and passes the token to no other site.
+The library huggingface_hub is asked for the token and the place of the cache. The list and the
+bytes come by our own requests: a host can make them instead, a file is resumed where it stopped,
+and the token is passed to no other site.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 from ipexctl.base.sizes import duration
 from ipexctl.data.file_fetch import AGAIN, OnBytes, PullFailed
 from ipexctl.data.rules.pull_source import DATASETS, MODELS, HubSource
 from ipexctl.data.rules.pulled_tree import RemoteFile, Repository, checked_repository
+from ipexctl.data.source_requests import HEADERS, Answered, Ask, Hub, asked_from_here
 from ipexctl.errors import InputError, NotHere
 from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment
@@ -24,7 +28,6 @@ from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
 
-HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 TRIES = 4  # of a request that is refused because there were too many
 LONGEST = 330.0  # seconds of a pause that the hub asks for; its windows last 5 minutes
 UNSAID = 60.0  # where it asks for none
@@ -33,10 +36,11 @@ LOGIN = "accept its terms on {url} if it has any; then: hf auth login   # or exp
 
 @dataclass
 class HubClient:
-    """`wait` is passed in by tests."""
+    """`ask`: of a host, in place of this machine. `wait` is passed in by tests."""
 
     progress: Progress
     wait: Callable[[float], None] = time.sleep
+    ask: Ask | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -55,6 +59,7 @@ class HubClient:
         # a login of .netrc for this site would replace the token
         self._opener = Opener(Indexes(), {**environ, "NETRC": os.devnull})
         self._token = huggingface_hub.get_token() or ""
+        self.hub = Hub(self._endpoint, self._token)
 
     @property
     def cache(self) -> Path:
@@ -106,46 +111,47 @@ class HubClient:
 
     def _look(self, source: HubSource, kind: str) -> Repository | None:
         """None: there is no such repository of this kind."""
-        errors = self._library.errors
-        try:
-            info = self._asked(source, kind)
-        except errors.GatedRepoError:
-            raise self._refused(source, kind) from None
-        except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
+        said = self._asked(source, kind)
+        code = said.headers.get("X-Error-Code", "")
+        wrong_token = "Invalid credentials" in said.headers.get("X-Error-Message", "")
+        unknown = code in ("RepoNotFound", "RevisionNotFound")
+        if said.status in (401, 403) and (code == "GatedRepo" or wrong_token):
+            raise self._refused(source, kind)
+        if unknown or said.status == 401:  # said of private and of missing ones
             return None
-        except errors.HfHubHTTPError as e:
-            if e.response.status_code in (401, 403):
-                raise self._refused(source, kind) from None
-            raise _failed(source, f"HTTP {e.response.status_code}") from None
-        except Exception as e:  # which ones, depends on the version of the library
-            raise _failed(source, f"{type(e).__name__}: {e}") from None
-        files = tuple(self._files(info, source, kind))
-        return Repository(kind, source.repository, source.revision, str(info.sha), files)
+        if said.status == 403:
+            raise self._refused(source, kind)
+        if said.status != 200:
+            raise _failed(source, f"HTTP {said.status}")
+        try:
+            info = json.loads(said.body)
+            files = tuple(self._files(info, source, kind))
+            return Repository(kind, source.repository, source.revision, str(info["sha"]), files)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise _failed(source, "it sent something else than a list of files") from None
 
-    def _asked(self, source: HubSource, kind: str) -> Any:
-        api = self._library.HfApi(endpoint=self._endpoint, token=self._token or False)
+    def _asked(self, source: HubSource, kind: str) -> Answered:
+        revision = quote(source.revision, safe="")
+        url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
+        ask = self.ask or asked_from_here(self._open)
         for left in reversed(range(TRIES)):
-            try:
-                return api.repo_info(
-                    source.repository, revision=source.revision, repo_type=kind.rstrip("s"),
-                    files_metadata=True, timeout=30,
-                )  # fmt: skip
-            except self._library.errors.HfHubHTTPError as e:
-                if e.response.status_code != 429 or not left:
-                    raise
-                pause = asked_pause(e.response.headers)
-                self._pause(min(LONGEST, UNSAID if pause is None else pause))
+            said = ask("GET", url, self.hub)
+            if said.status != 429 or not left:
+                return said
+            pause = asked_pause(said.headers)
+            self._pause(min(LONGEST, UNSAID if pause is None else pause))
         raise AssertionError
 
     def _files(self, info: Any, source: HubSource, kind: str) -> Iterator[RemoteFile]:
-        for one in info.siblings or ():
-            content = str(one.lfs.sha256 if one.lfs else one.blob_id)
-            size = one.lfs.size if one.lfs else one.size
+        for one in info["siblings"]:
+            lfs = one.get("lfs")
+            content = str(lfs["sha256"] if lfs else one["blobId"])
+            size = int((lfs or one)["size"])
             url = self._library.hf_hub_url(
-                source.repository, one.rfilename, repo_type=kind.rstrip("s"),
-                revision=info.sha, endpoint=self._endpoint,
+                source.repository, one["rfilename"], repo_type=kind.rstrip("s"),
+                revision=info["sha"], endpoint=self._endpoint,
             )  # fmt: skip
-            yield RemoteFile(one.rfilename, url, content, size, content)
+            yield RemoteFile(str(one["rfilename"]), url, content, size, content)
 
     def _refused(self, source: HubSource, kind: str) -> PullFailed:
         return PullFailed(

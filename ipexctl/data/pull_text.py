@@ -16,7 +16,7 @@ from ipexctl.terminal.console import print_text, stderr_console, stdout_console
 
 
 def plan_text(plan: PullPlan) -> str:
-    here = f"{human(plan.lacking)} to fetch" if plan.lacking else "all of it is here"
+    here = f"{human(plan.lacking)} to fetch" if plan.lacking else "nothing to fetch"
     return (
         f"{plan.source}: {amount(plan.files, plan.bytes)}; {here} (in {plan.folder})\n"
         f"to {fold(plan.hosts)} as {plan.name}\n"
@@ -51,6 +51,7 @@ def pulled_document(pulled: Pulled) -> dict[str, Any]:
         "schema_version": 1,
         "name": plan.name,
         "source": plan.source,
+        "from": plan.via,
         "done": pulled.pushed is not None,
         "declined": pulled.declined,
         "plan": {"files": plan.files, "bytes": plan.bytes, "bytes_to_fetch": plan.lacking},

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from ipexctl.data.file_fetch import AGAIN, CHUNK, OnBytes, PullFailed
-from ipexctl.data.hub_client import HEADERS
 from ipexctl.data.rules.pull_source import UrlSource
 from ipexctl.data.rules.pulled_tree import RemoteFile
+from ipexctl.data.source_requests import HEADERS, NO_HUB, Ask, asked_from_here
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import cache_dir
-from ipexctl.packages.download import TIMEOUT, Broken, Download
+from ipexctl.packages.download import Broken, Download
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
@@ -25,7 +24,10 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class UrlClient:
+    """`ask`: of a host, in place of this machine."""
+
     source: UrlSource
+    ask: Ask | None = None
 
     def cache(self, files: Sequence[RemoteFile]) -> Path:
         """A folder for these versions of the files."""
@@ -35,11 +37,18 @@ class UrlClient:
     def look(self) -> tuple[RemoteFile, ...]:
         if self._is_http:
             return (self._head(),)
+        if self.ask:
+            raise InputError(
+                f"{self.source.url.partition('?')[0]}: --from is for hf: and https:// sources",
+                why="hosts have no program that reads other addresses",
+                hint="leave --from out, so that this machine fetches",
+                slug="source-not-from-host",
+            )
         source, fs = self.source, self._filesystem()
         try:
             found = fs.find(source.url, detail=True)
         except Exception as e:  # each filesystem has its own
-            raise self._failed(e) from None
+            raise self._failed(str(e)) from None
         if not found:
             raise InputError(f"there is nothing at {source.url}", slug="source-empty")
         top = fs._strip_protocol(source.url).rstrip("/")
@@ -54,7 +63,7 @@ class UrlClient:
                 download = Download(self._opener().open, longest=330.0)
                 return download.into(out, file.url, HEADERS, on_bytes, max(file.size, 0))
             except Broken as e:
-                raise self._failed(e) from None
+                raise self._failed(str(e)) from None
         try:
             with self._filesystem().open(file.url, "rb") as opened:
                 opened.seek(out.tell())
@@ -64,7 +73,7 @@ class UrlClient:
         except PullFailed:
             raise
         except Exception as e:
-            raise self._failed(e) from None
+            raise self._failed(str(e)) from None
 
     @property
     def _is_http(self) -> bool:
@@ -75,12 +84,11 @@ class UrlClient:
 
     def _head(self) -> RemoteFile:
         """Its size and version, as far as the server tells them."""
-        request = urllib.request.Request(self.source.url, headers=HEADERS, method="HEAD")
-        try:
-            with self._opener().open(request, timeout=TIMEOUT) as answer:
-                headers = answer.headers
-        except OSError as e:
-            raise self._failed(e) from None
+        ask = self.ask or asked_from_here(self._opener().open)
+        said = ask("HEAD", self.source.url, NO_HUB)
+        if said.status != 200:
+            raise self._failed(f"HTTP {said.status}")
+        headers = said.headers
         size = headers.get("Content-Length", "")
         mark = headers.get("ETag") or headers.get("Last-Modified") or ""
         file = posixpath.basename(unquote(self.source.file)) or "data"
@@ -110,7 +118,7 @@ class UrlClient:
                 slug="filesystem-missing",
             ) from None
 
-    def _failed(self, e: Exception) -> PullFailed:
+    def _failed(self, why: str) -> PullFailed:
         shown = self.source.url.partition("?")[0]  # a query may be a key
         host = urlsplit(shown).hostname or ""
-        return PullFailed(f"{host} did not send {shown}", why=str(e), hint=AGAIN)
+        return PullFailed(f"{host} did not send {shown}", why=why, hint=AGAIN)

@@ -47,9 +47,10 @@ def giving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iter
     server.server_close()
 
 
-def fetch_from(url: str, root: Path) -> Failure:
+def fetch_from(url: str, root: Path, files: list[list[object]] | None = None) -> Failure:
     peer = {"name": "a", **KEYS["b"]}
-    asked = {"root": str(root), "peer": peer, "files": [["a.whl", "a" * 64, 5 << 20, url]]}
+    files = files or [["a.whl", "a" * 64, 5 << 20, url]]
+    asked = {"root": str(root), "peer": peer, "files": files}
     with pytest.raises(Failure) as told:
         blob_download.op_fetch(Asked(), asked)
     return told.value
@@ -69,6 +70,23 @@ def test_a_giver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.Monk
         began = time.monotonic()
         assert re.match(r"\d+ bytes in 0 s", fetch_from(url, tmp_path / "root").why)
         assert time.monotonic() - began < 5
+
+
+def test_of_several_downloads_the_one_that_failed_is_named(tmp_path: Path) -> None:
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        if request.path == "/b":
+            time.sleep(0.5)
+            return request.send_error(404)
+        request.send_response(200)
+        request.send_header("Content-Length", str(5 << 20))
+        request.end_headers()
+        while True:
+            request.wfile.write(bytes(20000))
+            time.sleep(0.1)
+
+    with giving(answer) as url:
+        files = [[n, n * 64, 5 << 20, f"{url}/{n}"] for n in "ab"]
+        assert "HTTP 404" in fetch_from(url, tmp_path / "root", files).why
 
 
 def test_a_redirect_of_a_giver_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from ipexctl.play.play_files import shipped_plays
 from tests.cli import ipexctl
+from tests.pull.hub_server import Hub, served
 
 PLAYS = Path(__file__).parents[2] / "playbooks"
 Played = tuple[int, list[dict]]
@@ -65,6 +66,19 @@ def test_data_is_pushed_once_checked_truly_and_removed(play, tmp_path):
 
     assert [state(rm, "--check"), state(rm)] == ["would change", "changed"]
     assert [state(rm, "--check"), state(rm)] == ["ok", "ok"]
+
+
+def test_data_is_pulled_once_and_checked_truly(play, tmp_path):
+    hub = Hub()
+    hub.add("models", "acme/tiny").files = {"a.bin": b"one"}
+    with served(hub):
+        pull = f"  - data: {{pull: '{hub.url}/plain/a.bin', name: tiny}}\n"
+        states = [play(pull, *o)[1][0]["state"] for o in (["--check"], [], ["--check"], [])]
+        assert states == ["would change", "changed", "ok", "ok"]
+        assert hub.sent["a.bin"] == 3
+        elsewhere = play(pull.replace("}", ", from: node09}"))
+        assert (elsewhere[0], elsewhere[1][0]["slug"]) == (1, "host-unknown")
+    assert (tmp_path / "root/data/tiny/current/files/a.bin").read_bytes() == b"one"
 
 
 def test_doctor_changes_nothing_and_fails_a_host_with_the_finding(play, tmp_path):

@@ -1,4 +1,5 @@
-"""data pull of 1 GB: the source is asked once, and four hosts take little longer than one."""
+"""data pull of 400 MB: the source and this machine send it once, and four hosts take little longer
+than one, which only a machine with free CPUs can show."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from ipexctl.machines.target import Target
 from tests.conftest import MakeLab
 from tests.pull.hub_server import Hub, served
 
-GBIT = 10**9 / 8  # bytes per second
-SIZE, FILES = 10**9, 4
+RATE = 100 * 10**6  # bits per second: two cores keep up with four hosts, so the links decide
+SIZE, FILES = 400 * 10**6, 16
 
 pytest.importorskip("huggingface_hub")
 
@@ -28,9 +29,9 @@ pytest.importorskip("huggingface_hub")
 def test_four_hosts_take_little_longer_than_one(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = HostSpec(rate="1gbit")
-    lab = make_lab(LabSpec(name="pull4", hosts=(link,) * 4, uplink="1gbit"))
-    hub = Hub(rate=GBIT)
+    link = HostSpec(rate="100mbit")
+    lab = make_lab(LabSpec(name="pull4", hosts=(link,) * 4, uplink="100mbit"))
+    hub = Hub(rate=RATE / 8)
     files = hub.add("models", "acme/large").files
     for i in range(FILES):
         path = tmp_path / f"part-{i}"
@@ -40,6 +41,7 @@ def test_four_hosts_take_little_longer_than_one(
         files[path.name] = path
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
     seconds: dict[int, float] = {}
+    load = os.getloadavg()[0]  # of others, before the hosts have work
     with served(hub):
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         for count in (1, 4):
@@ -58,6 +60,10 @@ def test_four_hosts_take_little_longer_than_one(
                 f"{pulled.pushed.sent:,} from here, {pulled.pushed.passed:,} between hosts"
             )
             assert hub.sent.total() == SIZE
+            assert SIZE <= pulled.pushed.sent < 1.01 * SIZE
+            assert pulled.pushed.passed == (count - 1) * pulled.pushed.sent
             data.remove(these, "large", lambda going: True, "~/.ipexctl")
             shutil.rmtree(cache)
-    assert seconds[4] <= 1.3 * seconds[1]
+    print(f"{seconds[4] / seconds[1]:.2f} times as long, at a load of {load:.1f} before")
+    if load < (os.cpu_count() or 1):
+        assert seconds[4] <= 1.3 * seconds[1]

@@ -61,19 +61,20 @@ def op_fetch(call, header):
     is asked, and no proxy.
     """
     root = root_folder.checked(header["root"])
-    wanted = [File(*raw) for raw in header["files"]]
+    return fetch_all(Work(call, root, header.get("peer")), [File(*raw) for raw in header["files"]])
+
+
+def fetch_all(work, wanted):
+    root = work.root
     blobs.remove_dead_parts(root_folder.subfolder(root, "blobs", "parts"))
     missing = [f for f in wanted if not blobs.has(root, f.sha, f.size)]
-    left = sum(f.size - min(f.size, blobs.part_size(root, f.sha)) for f in missing)
+    left = sum(max(0, f.least - blobs.part_size(root, f.sha)) for f in missing)
     root_folder.need_space(root, left, len(missing))
-    work = Work(call, root, header.get("peer"))
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        running = [pool.submit(work.one, f) for f in missing]
-        try:
-            for task in running:
-                task.result()
-        finally:
-            work.over.set()
+        for f in missing:
+            pool.submit(work.one, f)
+    if work.cause:
+        raise work.cause
     work.tell()
     return {"fetched": work.fetched}
 
@@ -109,7 +110,11 @@ class File:
     def __init__(self, name, sha, size, address):
         self.name, self.sha, self.size = str(name), blobs.checked_sha(sha), int(size)
         self.address = checked_address(address)
+        self.least = self.size  # bytes of room
         self.site = urllib.parse.urlsplit(address).hostname
+
+    def is_in(self, out):
+        return out.digest.hexdigest() == self.sha
 
 
 def checked_address(address):
@@ -142,12 +147,12 @@ class Arriving:
         self.file.truncate(0)
         self.read()
 
-    def is_of(self, file):
-        return self.digest.hexdigest() == file.sha
-
 
 class Work:
     """What the files of one request have in common. After one failure no other file is begun."""
+
+    longest = LONGEST_PAUSE
+    again = False  # is a file fetched again that is not the right one?
 
     def __init__(self, call, root, peer):
         self.call, self.root = call, root
@@ -155,6 +160,7 @@ class Work:
         self.direct = bool(peer)
         self.timeout = TIMEOUT_DIRECT if peer else TIMEOUT
         self.over = threading.Event()
+        self.cause = None  # type: BaseException | None  # of the end; the others end because of it
         self.fetched = self.untold = 0
         self.told = time.time()
         self.counting = threading.Lock()
@@ -172,9 +178,9 @@ class Work:
                 self.fill(part, file)
             finally:
                 part.close()
-        except BaseException:
+        except BaseException as e:
+            self.cause = self.cause or e
             self.over.set()
-            raise
 
     def fill(self, part, file):
         try:
@@ -182,20 +188,14 @@ class Work:
             self.got(had)
             out = Arriving(part.file)
             self.download(out, file)
-            if had and not out.is_of(file):  # what was left was not of this file
+            if (had or self.again) and not file.is_in(out):  # what was left was not of this file
                 self.got(-out.size)
                 out.empty()
                 self.download(out, file)
-            if not out.is_of(file):
+            if not file.is_in(out):
                 blobs.unlink(part.path)
-                raise Failure(
-                    "%s gave a different file than the lock requires for %s"
-                    % (file.site, file.name),
-                    "the download was discarded",
-                    "run the same command again; if that does not help: " + GONE,
-                    slug="damaged",
-                )
-            blobs.store_part(self.root, part, file.sha)
+                raise self.damage_failure(file)
+            blobs.store_part(self.root, part, out.digest.hexdigest())
         except OSError as e:
             raise root_folder.write_failure(e, self.root, file.size) from None
 
@@ -207,11 +207,16 @@ class Work:
                 return self.once(out, file)
             except TransferError as e:
                 vain = 0 if out.size > before else vain + 1
-                most = TRIES if self.fetched else FIRST
+                most = TRIES if self.fetched or e.status == 429 else FIRST
                 if self.direct or e.status in FINAL or vain >= most or self.over.is_set():
-                    raise download_failure(file, e, out.size) from None
-                self.call.emit({"event": "alive"})
-                self.over.wait(min(LONGEST_PAUSE, float(vain) if e.pause is None else e.pause))
+                    raise self.failure(file, e, out.size) from None
+                self.pause(min(self.longest, float(vain) if e.pause is None else e.pause))
+
+    def pause(self, seconds):
+        until = time.time() + seconds
+        while not self.over.is_set() and time.time() < until:
+            self.call.emit({"event": "alive"})
+            self.over.wait(max(0.0, min(blobs.BEAT, until - time.time())))
 
     def once(self, out, file):
         have = out.size
@@ -259,21 +264,29 @@ class Work:
             there, self.untold, self.told = self.untold, 0, time.time()
         self.call.emit({"event": "got", "bytes": there})
 
+    def failure(self, file, e, had):
+        if isinstance(e, NoAnswer) and not had:
+            return Failure("cannot reach %s" % file.site, str(e), FROM_HERE, slug="fetch")
+        kept = "; %s of it are kept" % human_size(had) if had else ""
+        again = "run the same command again; or " + FROM_HERE
+        what = "%s did not send %s" % (file.site, file.name)
+        return Failure(what, str(e) + kept, HINTS.get(e.status, again), slug="fetch")
 
-def download_failure(file, e, had):
-    if isinstance(e, NoAnswer) and not had:
-        return Failure("cannot reach %s" % file.site, str(e), FROM_HERE, slug="fetch")
-    kept = "; %s of it are kept" % human_size(had) if had else ""
-    again = "run the same command again; or " + FROM_HERE
-    what = "%s did not send %s" % (file.site, file.name)
-    return Failure(what, str(e) + kept, HINTS.get(e.status, again), slug="fetch")
+    def damage_failure(self, file):
+        return Failure(
+            "%s gave a different file than the lock requires for %s" % (file.site, file.name),
+            "the download was discarded",
+            "run the same command again; if that does not help: " + GONE,
+            slug="damaged",
+        )
 
 
 # --- HTTP ----------------------------------------------------------------------------------------
 
 
-def opener():
-    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls()), Redirects)
+def opener(*more):
+    https = urllib.request.HTTPSHandler(context=tls())
+    return urllib.request.build_opener(https, Redirects, *more)
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
@@ -368,7 +381,10 @@ def error_text(e, timeout):
 def retry_after(e):
     """What the server asks for; dates are not worth a parser here."""
     said = e.headers.get("Retry-After", "") if e.headers else ""
-    return float(said) if re.match(r"[0-9]{1,9}\Z", said) else None
+    if re.match(r"[0-9]{1,9}\Z", said):
+        return float(said)
+    limit = re.search(r";\s*t\s*=\s*([0-9]{1,9})", (e.headers or {}).get("RateLimit", ""))
+    return float(limit.group(1)) if limit else None
 
 
 def sample(address, size, seconds):

@@ -286,8 +286,7 @@ class Part:
             dataset_versions.set_current(self.top, self.version)
         except OSError as e:
             raise root_folder.write_failure(e, self.root, 0) from None
-        large = [sha for _, sha, size, _ in self.tree["files"] if size > synced_folders.PACKED]
-        blobs.remove_blobs(self.root, large)
+        blobs.remove_blobs(self.root, {sha for _, sha, _, _ in self.tree["files"]})
         self.close()
         dataset_versions.remove_others(self.top, self.version)
         said = unchanged_summary(self.top, self.version)

@@ -14,7 +14,8 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Data(FleetStep):
-    """Put a folder from this machine on every host, for `data` of a run step, or remove it there.
+    """Put a folder from this machine, or what a hub or an address has, on every host, for `data` of
+    a run step, or remove it there.
 
     Files that a host already has are not sent. Data in use by a run is not removed.
     """
@@ -26,15 +27,21 @@ class Data(FleetStep):
     writes: ClassVar[tuple[str, ...]] = ("data",)
 
     push: str = arg("Folder on this machine.", "")
+    pull: str = arg("Repository on the hub, hf:ORG/NAME[@REVISION], or an address.", "")
     rm: str = arg("Name of the dataset to remove from the hosts.", "")
-    name: str = arg("Name of the pushed dataset. Default: the name of the folder.", "")
+    name: str = arg("Name of the dataset. Default: that of the folder or source.", "")
+    include: tuple[str, ...] = arg("With pull: fetch only these files.", ())
+    leave_out: tuple[str, ...] = arg("With pull: skip these files.", ())
+    via: str = arg("With pull: fetch on this host. Default: this machine.", "", name="from")
     relay: bool = arg("Let hosts pass files on to other hosts.", True)
 
     def check(self) -> None:
-        if bool(self.push) == bool(self.rm):
-            raise Bad("either push or rm is required", slug="arguments-conflict")
+        if bool(self.push) + bool(self.pull) + bool(self.rm) != 1:
+            raise Bad("one of push, pull and rm is required", slug="arguments-conflict")
         if self.rm and self.name:
-            raise Bad("name requires push", slug="argument-missing")
+            raise Bad("name requires push or pull", slug="argument-missing")
+        if (self.include or self.leave_out or self.via) and not self.pull:
+            raise Bad("include, leave_out and from require pull", slug="argument-missing")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.data.data import push, remove
@@ -49,8 +56,31 @@ class Data(FleetStep):
                 for host, found in there.items()
             }
             return {**looked, **results_of(on, removed.recaps)}
+        if self.pull:
+            return self._pull(on)
         pushed = push(
             target, Path(self.push).expanduser(), self.name or None, progress_of(on), root,
             relay=self.relay, check=on.check,
         )  # fmt: skip
         return results_of(on, pushed.recaps)
+
+    def _pull(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.data.data import listed
+        from ipexctl.data.pull import Pull, pull
+
+        target, root = target_of(on), on.fleet.root
+        agreed = None if on.check else lambda plan: True
+        asked = Pull(
+            self.pull, self.name, self.include, self.leave_out, self.relay, agreed, self.via
+        )
+        pulled = pull(target, asked, progress_of(on), root)
+        if not on.check:
+            return results_of(on, pulled.recaps)
+        plan, there = pulled.plan, listed(target, root)
+        same = bool(plan.repository) or not plan.lacking  # a repository's source names its commit
+        found = {
+            host: same and any((d.name, d.source) == (plan.name, plan.source) for d in held)
+            for host, held in there.hosts
+        }
+        looked = {h: Result(State.OK if f else State.WOULD_CHANGE) for h, f in found.items()}
+        return {**looked, **results_of(on, there.recaps)}
