@@ -47,11 +47,12 @@ def document(of: Material) -> dict[str, Any]:
         "packages": [list(row) for row in of.packages],
         "variables": host_parts.variables(last),
         "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
-        "doctor": [list(row) for row in of.doctor],
+        "findings": next((r.findings for r in last.records if r.findings is not None), None),
         "other": of.other.run.id if of.other else "",
         **_differences(of.comparison),
-        "notes": list(of.notes),
+        "notes": [*_as_of(of), *of.notes],
         "made": of.made,
+        "began": of.began,
     }
     found: dict[str, Any] = cleaned(made, of.secrets)
     return found
@@ -87,13 +88,21 @@ def _headline(of: Material) -> str:
     return f"{text}, {_count(again, 'restart')}" if again else text
 
 
+def _as_of(of: Material) -> list[str]:
+    over = of.attempts[-1].run.over
+    return [] if over else [f"As of {of.made}, when this page was made: the run continues."]
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _facts(of: Material) -> list[list[str]]:
     about = of.attempts[-1].run.about
-    rows = [("Hosts", fold(about.hosts)), ("Started by", about.by), ("Folder", about.folder)]
+    rows = [
+        ("Hosts", fold(about.hosts)), ("Started", of.began), ("Started by", about.by),
+        ("Folder", about.folder),
+    ]  # fmt: skip
     return [[name, value] for name, value in rows if value]
 
 

@@ -69,6 +69,7 @@ def report(
     material = Material(
         attempts=tuple(attempts),
         made=time.strftime("%Y-%m-%d %H:%M"),
+        began=time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began)),
         notes=tuple(failures),
         checkpoints=held,
         environment=lock[0],
@@ -110,6 +111,7 @@ def _attempt(fleet: Fleet, run: Run) -> Attempt:
 
     order = {name: number for number, name in enumerate(run.about.hosts)}
     found = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
+    run = replace(run, seconds=run.seconds_at(time.time()))
     return Attempt(run, tuple(found), result=_kept_here(run.id))
 
 

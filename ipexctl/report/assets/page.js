@@ -313,8 +313,11 @@ function rest() {
   body("checkpoints").append(data.checkpoints.length
     ? table(["Checkpoint", "Step", "Size", "State", "Hosts"], data.checkpoints, [0])
     : empty("The hosts keep no copies of checkpoints of this run (--checkpoints GLOB)."));
-  body("doctor").append(data.doctor.length ? table(["Host", "Finding"], data.doctor)
-    : empty("What doctor said before this run was not kept: ipexctl doctor says what it finds now."));
+  const seen = data.findings, when = " at the start, " + data.began;
+  body("findings").append(seen && seen.length
+    ? table(["Check", "Hosts", "Found" + when], seen)
+    : empty(seen ? "The preflight found nothing" + when + "."
+      : "The first host kept no findings of the preflight: an earlier ipexctl started this run, or it was not reached."));
   body("foot").append(text("p", "Made by ipexctl on " + data.made + ". This file asks for nothing outside."));
 }
 
