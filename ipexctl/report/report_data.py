@@ -14,7 +14,7 @@ from ipexctl.report.host_record import indented
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.run_difference import Comparison
 from ipexctl.run.outcome.listed_runs import State
-from ipexctl.run.outcome.run_result import traceback_start
+from ipexctl.run.outcome.run_result import from_traceback
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 from ipexctl.run.pace import slow_steps
 
@@ -115,7 +115,7 @@ def _cause(last: Attempt) -> dict[str, Any] | None:
     lines = (
         [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
     )
-    lines = [line for line in lines[traceback_start(lines) :] if line.strip()]
+    lines = [line for line in from_traceback(lines) if line.strip()]
     known = said.get("known") if isinstance(said.get("known"), dict) else None
     return {
         "text": run.verdict.cause or f"exit code {run.verdict.exit_code}",
