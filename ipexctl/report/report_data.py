@@ -49,7 +49,8 @@ def document(of: Material) -> dict[str, Any]:
         "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
         "findings": next((r.findings for r in last.records if r.findings is not None), None),
         "other": of.other.run.id if of.other else "",
-        **_differences(of.comparison),
+        "compared": _compared(of.comparison),
+        "comparison": of.comparison and difference_lines.document(of.comparison),
         "notes": [*_as_of(of), *of.notes],
         "made": of.made,
         "began": of.began,
@@ -133,6 +134,11 @@ def _cards(of: Material) -> list[dict[str, str]]:
     return cards
 
 
+def _called(other: Attempt, last: Attempt) -> str:
+    name = other.run.about.name
+    return name if name and name != last.run.about.name else "the other run"
+
+
 def _card(label: str, value: str, note: str = "") -> dict[str, str]:
     return {"label": label, "value": value, "note": note}
 
@@ -142,7 +148,9 @@ def _speed(last: Attempt, other: Attempt | None) -> dict[str, str]:
         return _card("Speed", "unknown", "the output has no numbered steps")
     note = f"{_step_time(1 / last.rate)} a step"
     if other and other.rate:
-        note = f"{last.rate / other.rate - 1:+.0%} against {other.rate:.3g} in {other.run.id}"
+        note = (
+            f"{last.rate / other.rate - 1:+.0%} against {other.rate:.3g} in {_called(other, last)}"
+        )
     return _card("Speed", f"{last.rate:.3g} steps/s", note)
 
 
@@ -161,7 +169,7 @@ def _last_loss(last: Attempt, other: Attempt | None) -> dict[str, str]:
         note = f"at step {step:,}" + (f" of {total:,}" if total else "") + f"; {note}"
     theirs = [one.loss for one in other.printed if one.loss is not None] if other else []
     if other and theirs:
-        note = f"{theirs[-1]:.4g} in {other.run.id}"
+        note = f"{theirs[-1]:.4g} in {_called(other, last)}"
     return _card("Loss", f"{losses[-1]:.4g}", note)
 
 
@@ -174,7 +182,7 @@ def _time(of: Material) -> dict[str, str]:
     if before:
         note = f"{duration(sum(before))} in earlier attempts; {note}"
     if of.other:
-        note = f"{duration(of.other.run.seconds)} in {of.other.run.id}"
+        note = f"{duration(of.other.run.seconds)} in {_called(of.other, last)}"
     return _card("Time", duration(last.run.seconds), note)
 
 
@@ -254,7 +262,7 @@ def _waiting(last: Attempt) -> dict[str, Any]:
 def _loss(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
     """By step, or by line where the steps have no numbers."""
     kinds = [("loss", "loss", last), ("evaluation", "eval_loss", last)]
-    kinds += [(f"loss of {other.run.id}", "loss", other)] if other else []
+    kinds += [(f"loss of {_called(other, last)}", "loss", other)] if other else []
     points = [(name, _by_step(of, field)) for name, field, of in kinds]
     points = [(name, found) for name, found in points if found]
     if not points:
@@ -277,7 +285,7 @@ def _by_step(of: Attempt, field: str) -> list[curves.Point]:
 
 def _rate_curve(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
     found = [("steps per second", _rates(last))]
-    found += [(f"in {other.run.id}", _rates(other))] if other else []
+    found += [(f"in {_called(other, last)}", _rates(other))] if other else []
     found = [(name, points) for name, points in found if points]
     if not found:
         return None
@@ -338,10 +346,5 @@ def _heat(
     }  # fmt: skip
 
 
-def _differences(found: Comparison | None) -> dict[str, Any]:
-    """What explains the speed comes first."""
-    rows = sorted(found.differences, key=lambda one: not one.explains) if found else []
-    return {
-        "compared": difference_lines.headline(found) if found else "",
-        "differences": [{"text": one.text, "explains": one.explains} for one in rows],
-    }
+def _compared(found: Comparison | None) -> list[str]:
+    return [difference_lines.headline(found), *difference_lines.step(found)] if found else []

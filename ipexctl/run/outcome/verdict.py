@@ -20,9 +20,9 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange, run_events
 from ipexctl.run.outcome.first_cause import (
     SIGABRT,
+    bare_lines,
     first_cause,
     own_gpu_check,
-    bare_lines,
     same_endings,
 )
 from ipexctl.run.outcome.run_events import Event
@@ -127,7 +127,7 @@ def _of_ranks(facts: Sequence[Fact], end: RankEnd, known: tuple[Cause, ...]) -> 
     last = [line for line in from_traceback(said) if line.strip()][-1:]
     found = replace(of_rank(first), last="".join(last))
     exception = exception_in(said) if first.signal == SIGABRT else ""
-    why = f"rank {first.rank} on {first.host} failed with {exception[:200]}"
+    why = f"rank {first.rank} on {first.host} raised {exception[:200]}"
     return replace(found, cause=f"{why}; then Python aborted (SIGABRT)") if exception else found
 
 
