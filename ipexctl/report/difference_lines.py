@@ -44,6 +44,7 @@ def lines(found: Comparison) -> Iterator[str]:
         yield "their code, packages, plans, hosts and data are the same"
 
 
+LEAST_MS = 0.1
 _PARTS = {
     "computing": "computing", "waited": "waiting for a CPU", "sending": "exchanging data",
     "idle": "other waits",
@@ -58,7 +59,8 @@ def step(found: Comparison) -> Iterator[str]:
     parts = []
     for part, words in _PARTS.items():
         now, was = (1000 * getattr(cost, part) for cost in costs)
-        parts.append(f"{words} {now:.3g}, against {was:.3g}")
+        if max(now, was) >= LEAST_MS:
+            parts.append(f"{words} {now:.3g}, against {was:.3g}")
     yield f"  ms of a step on {host}: {'; '.join(parts)}"
 
 

@@ -251,7 +251,8 @@ def _code(judge: _Judge, a: RunInputs, b: RunInputs) -> Difference:
     if not names:  # of more than were kept
         return Difference("files", "other files of the project differ, not code")
     slug = "code" if code else "files"
-    weight = judge.work(0.9 if code else 0.4)
+    same = not any(name in now and name in was for name in code or names)
+    weight = 0.0 if same else judge.work(0.9 if code else 0.4)  # 0: what ranks read is the same
     grown, ran = judge.grown, {name for name, _ in (*a.lines, *b.lines)}
     if grown and ran.intersection(code):  # ranks run it; who computes more also waits more
         more = weight >= EXPLAINS or (weight and grown.cpu >= GREW and not grown.alone)

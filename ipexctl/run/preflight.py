@@ -63,8 +63,8 @@ class Flight:
 
 
 def check(flight: Flight, note: Note, memory: Path | None = None) -> list[tuple[str, str, str]]:
-    """Tells and returns what it sees: id, hosts, text. Raises RunFailed for what would break the run,
-    unless forced."""
+    """Tells and returns what it sees: id, hosts, text. Raises RunFailed for what would break the
+    run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
     facts = [core.planned(f, flight.plan) for f in facts] if flight.plan else facts
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}

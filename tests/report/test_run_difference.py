@@ -170,13 +170,16 @@ def test_what_explains_the_speed_comes_first(now, was, reasons, others):
     assert [one.explains for one in found] == sorted((o.explains for o in found), reverse=True)
 
 
-SETTINGS = (("data.csv", "d1"), ("settings.json", "s1"), ("train.py", "a1"))
+def settings(key: str) -> tuple[tuple[str, str], ...]:
+    return (*FILES, ("settings.json", key))
 
 
 def test_settings_that_no_rank_may_read_come_after_arguments():
-    now = replace(but(TWICE, files=SETTINGS, tree="x"), plan=OTHER_LR)
-    found = compare(now, QUIET).differences
-    assert [one.slug for one in found] == ["arguments", "files"]
+    now = replace(but(TWICE, files=settings("s2"), tree="x"), plan=OTHER_LR)
+    found = compare(now, but(QUIET, files=settings("s1"))).differences
+    assert [(one.slug, one.explains) for one in found] == [("arguments", True), ("files", True)]
+    new = compare(now, QUIET).differences  # a file that is only there now
+    assert [(one.slug, one.explains) for one in new] == [("arguments", True), ("files", False)]
 
 
 def test_code_that_ranks_run_comes_before_what_a_busy_host_makes_them_wait():
