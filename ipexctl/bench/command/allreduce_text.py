@@ -104,7 +104,7 @@ def page(found: Benchmark) -> ResultPage:
         f"ipexctl bench allreduce on {fold([host.host for host in found.hosts])}",
         tone,
         [text.plain for text in _answer(found)],
-        [("All_reduce", heads[: max(map(len, rows), default=0)], rows)],
+        [("all_reduce", heads[: max(map(len, rows), default=0)], rows)],
         [text.plain for text in _rest(found)],
     )
 
