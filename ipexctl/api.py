@@ -15,16 +15,18 @@ Each step of a play is a frozen dataclass here; `do` raises StepFailed where one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from ipexctl.base.located_errors import Bad
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Scalar
 from ipexctl.doctor.doctor import Options, examine_hosts
 from ipexctl.doctor.report.report import Report
-from ipexctl.errors import IpexctlError
+from ipexctl.errors import InputError, IpexctlError
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet
@@ -59,7 +61,7 @@ from ipexctl.play.steps.wait_step import Wait
 from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
 from ipexctl.play.text.play_reader import read_play
 from ipexctl.play.text.play_values import Play, PlayStep
-from ipexctl.play.text.step_schema import Code, Seconds, Step
+from ipexctl.play.text.step_schema import Code, S, Seconds, Step, unknown_argument
 
 __all__ = [
     "Ansible", "Assert", "Cluster", "Code", "Copy", "Data", "Doctor", "Env", "Facts", "Fetch",
@@ -152,11 +154,11 @@ class Cluster:
 
     def install(self, **arguments: Any) -> dict[str, StepOutcome]:
         """As `do(Install(...))`."""
-        return self.do(Install(**arguments))
+        return self.do(_step(Install, arguments))
 
     def run(self, script: str, **arguments: Any) -> dict[str, StepOutcome]:
         """As `do(Run(script, ...))`."""
-        return self.do(Run(script, **_in_words(arguments)))
+        return self.do(_step(Run, {"script": script, **_in_words(arguments)}))
 
     def start(self, script: str, **arguments: Any) -> RunHandle:
         """As `ipexctl run -d`: returns when all ranks have started, and the run continues. The
@@ -168,8 +170,9 @@ class Cluster:
 
         usual = option_defaults(load(), "run").items()
         given = {k: v for k, v in usual if k in ("compress", "restarts", "checkpoints")} | arguments
-        step = Run(script, detach=True, **_in_words(given))
-        step.check()
+        step = _step(Run, {"script": script, **_in_words(given), "detach": True})
+        with _as_input_error():
+            step.check()
         options = step.run_options(self.root, self._say)
         with counted_interrupts() as interrupts:
             begun = run(self.target, options, RunLines(self._say), interrupts)
@@ -199,7 +202,8 @@ class Cluster:
         self, step: Step, *, on: str = "", sudo: bool = False, check: bool = False
     ) -> dict[str, StepOutcome]:
         """One step on all hosts, or on those of the pattern `on`. Raises StepFailed."""
-        step.check()
+        with _as_input_error():
+            step.check()
         node = Scalar("", _HERE, null=True)
         play_step = PlayStep(1, step.keyword, node, _HERE, on=on, sudo=sudo, ready=step)
         report = self._play(Play("a program", (play_step,)), PlayOptions(self.root, check=check))
@@ -237,6 +241,24 @@ class Cluster:
 
 def _ignore(outcome: StepOutcome) -> None:
     return None
+
+
+def _step(kind: type[S], given: Mapping[str, Any]) -> S:
+    """Raises InputError for an argument that the step does not have."""
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    with _as_input_error():
+        for name in given:
+            if name not in known:
+                raise unknown_argument(kind, name)
+    return kind(**given)
+
+
+@contextmanager
+def _as_input_error() -> Iterator[None]:
+    try:
+        yield
+    except Bad as e:
+        raise InputError(e.what, why=e.why, hint=e.hint, slug=e.slug) from None
 
 
 def _in_words(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -92,6 +92,15 @@ def json_option(help: str) -> Any:
 
 
 Json = Annotated[bool, json_option("Print one JSON document on stdout.")]
+Html = Annotated[
+    str,
+    output_option(
+        "--html",
+        metavar="FILE",
+        show_default=False,
+        help="Also write the report to an HTML file; - prints only that.",
+    ),
+]
 JsonLines = Annotated[bool, json_option("Print one JSON object per line on stdout.")]
 NoFold = Annotated[
     bool, output_option("--no-fold", help="Show every rank's lines, even if they are identical.")

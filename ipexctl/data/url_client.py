@@ -106,17 +106,21 @@ class UrlClient:
     def _filesystem(self) -> Any:
         scheme = urlsplit(self.source.url).scheme
         try:
-            import fsspec
+            from fsspec.core import url_to_fs
 
-            return fsspec.filesystem(scheme)
-        except (ImportError, ValueError, TypeError) as e:  # ftp:// asks for a host, say
+            return url_to_fs(self.source.url)[0]
+        except (ImportError, ValueError) as e:  # ValueError: of a scheme that fsspec does not know
             package = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, "fsspec")
+            install = f"pip install {package}   # into the environment of ipexctl"
+            fetched = "fetch the files with another tool, then: ipexctl data push FOLDER"
             raise NotHere(
                 f"cannot read {scheme}:// addresses here",
                 why=str(e),
-                hint=f"pip install {package}   # into the environment of ipexctl",
+                hint=install if isinstance(e, ImportError) else fetched,
                 slug="filesystem-missing",
             ) from None
+        except Exception as e:  # ftp:// connects here
+            raise self._failed(e) from None
 
     def _failed(self, why: str) -> PullFailed:
         shown = self.source.url.partition("?")[0]  # a query may be a key

@@ -89,8 +89,7 @@ class _Follower(threading.Thread):
 
 
 def _status(run: Run, curve: LossCurve, at: float) -> RunStatus:
-    seconds = run.seconds if run.over or not run.began else max(0.0, time.time() - run.began)
-    return RunStatus(run, seconds, curve.progress(at), tuple(curve.losses))
+    return RunStatus(run, run.seconds_at(time.time()), curve.progress(at), tuple(curve.losses))
 
 
 def shower() -> Callable[[RunStatus], None]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
+from ipexctl.base.sizes import human
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.pages.page_shell import mark
+from ipexctl.terminal.console import print_text, stderr_console
 
 SEEN = 2000  # bytes in which the mark stands
 
@@ -31,6 +34,27 @@ def free_place(path: Path, command: str, option: str) -> Path:
             slug="report-file-exists",
         )
     return path
+
+
+def check_html(to: str, command: str, *, other: bool) -> None:
+    """--html: before the hosts are asked. `other`: stdout has another format."""
+    if to == "-" and other:
+        raise InputError(
+            "--html - cannot be combined with another output format",
+            hint="--html FILE",
+            slug="options-conflict",
+        )
+    if to not in ("", "-"):
+        free_place(Path(to), command, "--html")
+
+
+def put_page(html: str, to: str) -> None:
+    """`to`: a file that may be written, or "-" for stdout."""
+    if to == "-":
+        sys.stdout.write(html)
+        return
+    write_page(Path(to), html)
+    print_text(stderr_console(), f"{to}  {human(len(html.encode()))}")
 
 
 def _is_page(path: Path, command: str) -> bool:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.help.help_layout import output_option
-from ipexctl.cli.options import Root, on_hosts
+from ipexctl.cli.options import Json, Root, end, on_hosts
+from ipexctl.errors import InputError
 
 
 @on_hosts(names=False)
@@ -34,19 +35,21 @@ def report(
             help="File to write (default: report.html in the run's folder here); - for stdout.",
         ),
     ] = "",
+    json: Json = False,
 ) -> None:
     """Write a report of a run into one HTML file, during the run or after it.
 
     The file works offline: result, first cause, speed, loss, what the ranks waited for, a timeline
-    of each host, and what the run was made of.
+    of each host, and what the run was made of. --json prints the same data and writes no file.
     """
     import sys
 
     from ipexctl.report.run_report import report as verb
     from ipexctl.report.run_report_text import show
 
-    made = verb(target, run, root, compare=compare, to=to)
-    if made.path is None:
+    if json and to:
+        raise InputError("--json cannot be combined with -o", slug="options-conflict")
+    made = verb(target, run, root, compare=compare, to="-" if json else to)
+    if made.path is None and not json:
         sys.stdout.write(made.html)
-    show(made)
-    raise typer.Exit(made.exit_code)
+    end(made, lambda found: found.document, show, json=json)

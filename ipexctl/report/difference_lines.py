@@ -26,6 +26,7 @@ def lines(found: Comparison) -> Iterator[str]:
     yield headline(found)
     if found.noise is not None:
         yield f"  up to {found.noise - 1:.0%} is noise, by the spread of both runs' step times"
+    yield from step(found)
     reasons = [one for one in found.differences if one.explains]
     others = [one for one in found.differences if not one.explains]
     if found.speed_differs:
@@ -43,6 +44,26 @@ def lines(found: Comparison) -> Iterator[str]:
         yield "their code, packages, plans, hosts and data are the same"
 
 
+LEAST_MS = 0.1
+_PARTS = {
+    "computing": "computing", "waited": "waiting for a CPU", "sending": "exchanging data",
+    "idle": "other waits",
+}  # fmt: skip
+
+
+def step(found: Comparison) -> Iterator[str]:
+    """Where the time of a step goes."""
+    if not found.step:
+        return
+    host, *costs = found.step
+    parts = []
+    for part, words in _PARTS.items():
+        now, was = (1000 * getattr(cost, part) for cost in costs)
+        if max(now, was) >= LEAST_MS:
+            parts.append(f"{words} {now:.3g}, against {was:.3g}")
+    yield f"  ms of a step on {host}: {'; '.join(parts)}"
+
+
 def document(found: Comparison) -> dict[str, Any]:
     return {
         "run": found.run.name,
@@ -52,8 +73,16 @@ def document(found: Comparison) -> dict[str, Any]:
         "measured": found.is_measured,
         "noise": found.noise and found.noise - 1,
         "steps_per_second": [_speed(one.speed) for one in (found.run, found.other)],
+        "step_seconds": _step_document(found),
         "differences": [_difference(one) for one in found.differences],
     }
+
+
+def _step_document(found: Comparison) -> dict[str, Any] | None:
+    if not found.step:
+        return None
+    host, *costs = found.step
+    return {"host": host, **{part: [vars(c)[part] for c in costs] for part in _PARTS}}
 
 
 def _difference(one: Difference) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain
+from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.facts.reader import number
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
@@ -73,6 +73,7 @@ class HostRecord:
     ends: tuple[tuple[int, float, bool], ...] = ()  # the same; whether it was well
     places: tuple[tuple[int, tuple[int, ...]], ...] = ()  # where ranks really ran
     environment: str = ""  # its key
+    findings: tuple[tuple[str, ...], ...] | None = None  # of the preflight; the first host has them
     stalls: tuple[tuple[float, float | None], ...] = ()
     tails: tuple[tuple[int, str], ...] = ()
     over: float | None = None
@@ -98,6 +99,7 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
         ends=tuple((rank, at, _well(f["ended"])) for at, f, rank in ranks if "ended" in f),
         places=tuple((rank, _cpus(f["where"])) for _, f, rank in ranks if "where" in f),
         environment=plain(inputs.get("environment"), 100),
+        findings=_findings(inputs.get("findings")),
         stalls=tuple(_stalls(facts)),
         tails=tuple((rank, plain_lines(f["tail"])) for _, f, rank in ranks if "tail" in f),
         over=over[-1] if over else None,
@@ -154,6 +156,13 @@ def _time(record: Mapping[str, Any]) -> float:
 def _pairs(raw: Any) -> tuple[tuple[str, float], ...]:
     rows = raw.items() if isinstance(raw, dict) else ()
     return tuple((plain(name, 40), s) for name, value in rows if (s := _number(value)) is not None)
+
+
+def _findings(raw: Any) -> tuple[tuple[str, ...], ...] | None:
+    """Rows of id, hosts and text."""
+    if not isinstance(raw, list):
+        return None
+    return tuple(row for one in raw if len(row := texts(one)) == 3)
 
 
 def _socket(raw: Any) -> Socket | None:

@@ -14,7 +14,7 @@ from ipexctl.report.host_record import indented
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.run_difference import Comparison
 from ipexctl.run.outcome.listed_runs import State
-from ipexctl.run.outcome.run_result import traceback_start
+from ipexctl.run.outcome.run_result import from_traceback
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 from ipexctl.run.pace import slow_steps
 
@@ -47,11 +47,13 @@ def document(of: Material) -> dict[str, Any]:
         "packages": [list(row) for row in of.packages],
         "variables": host_parts.variables(last),
         "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
-        "doctor": [list(row) for row in of.doctor],
+        "findings": next((r.findings for r in last.records if r.findings is not None), None),
         "other": of.other.run.id if of.other else "",
-        **_differences(of.comparison),
-        "notes": list(of.notes),
+        "compared": _compared(of.comparison),
+        "comparison": of.comparison and difference_lines.document(of.comparison),
+        "notes": [*_as_of(of), *of.notes],
         "made": of.made,
+        "began": of.began,
     }
     found: dict[str, Any] = cleaned(made, of.secrets)
     return found
@@ -87,13 +89,21 @@ def _headline(of: Material) -> str:
     return f"{text}, {_count(again, 'restart')}" if again else text
 
 
+def _as_of(of: Material) -> list[str]:
+    over = of.attempts[-1].run.over
+    return [] if over else [f"As of {of.made}, when this page was made: the run continues."]
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _facts(of: Material) -> list[list[str]]:
     about = of.attempts[-1].run.about
-    rows = [("Hosts", fold(about.hosts)), ("Started by", about.by), ("Folder", about.folder)]
+    rows = [
+        ("Hosts", fold(about.hosts)), ("Started", of.began), ("Started by", about.by),
+        ("Folder", about.folder),
+    ]  # fmt: skip
     return [[name, value] for name, value in rows if value]
 
 
@@ -106,7 +116,7 @@ def _cause(last: Attempt) -> dict[str, Any] | None:
     lines = (
         [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
     )
-    lines = [line for line in lines[traceback_start(lines) :] if line.strip()]
+    lines = [line for line in from_traceback(lines) if line.strip()]
     known = said.get("known") if isinstance(said.get("known"), dict) else None
     return {
         "text": run.verdict.cause or f"exit code {run.verdict.exit_code}",
@@ -124,6 +134,11 @@ def _cards(of: Material) -> list[dict[str, str]]:
     return cards
 
 
+def _called(other: Attempt, last: Attempt) -> str:
+    name = other.run.about.name
+    return name if name and name != last.run.about.name else "the other run"
+
+
 def _card(label: str, value: str, note: str = "") -> dict[str, str]:
     return {"label": label, "value": value, "note": note}
 
@@ -133,7 +148,9 @@ def _speed(last: Attempt, other: Attempt | None) -> dict[str, str]:
         return _card("Speed", "unknown", "the output has no numbered steps")
     note = f"{_step_time(1 / last.rate)} a step"
     if other and other.rate:
-        note = f"{last.rate / other.rate - 1:+.0%} against {other.rate:.3g} in {other.run.id}"
+        note = (
+            f"{last.rate / other.rate - 1:+.0%} against {other.rate:.3g} in {_called(other, last)}"
+        )
     return _card("Speed", f"{last.rate:.3g} steps/s", note)
 
 
@@ -152,7 +169,7 @@ def _last_loss(last: Attempt, other: Attempt | None) -> dict[str, str]:
         note = f"at step {step:,}" + (f" of {total:,}" if total else "") + f"; {note}"
     theirs = [one.loss for one in other.printed if one.loss is not None] if other else []
     if other and theirs:
-        note = f"{theirs[-1]:.4g} in {other.run.id}"
+        note = f"{theirs[-1]:.4g} in {_called(other, last)}"
     return _card("Loss", f"{losses[-1]:.4g}", note)
 
 
@@ -165,7 +182,7 @@ def _time(of: Material) -> dict[str, str]:
     if before:
         note = f"{duration(sum(before))} in earlier attempts; {note}"
     if of.other:
-        note = f"{duration(of.other.run.seconds)} in {of.other.run.id}"
+        note = f"{duration(of.other.run.seconds)} in {_called(of.other, last)}"
     return _card("Time", duration(last.run.seconds), note)
 
 
@@ -245,7 +262,7 @@ def _waiting(last: Attempt) -> dict[str, Any]:
 def _loss(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
     """By step, or by line where the steps have no numbers."""
     kinds = [("loss", "loss", last), ("evaluation", "eval_loss", last)]
-    kinds += [(f"loss of {other.run.id}", "loss", other)] if other else []
+    kinds += [(f"loss of {_called(other, last)}", "loss", other)] if other else []
     points = [(name, _by_step(of, field)) for name, field, of in kinds]
     points = [(name, found) for name, found in points if found]
     if not points:
@@ -268,7 +285,7 @@ def _by_step(of: Attempt, field: str) -> list[curves.Point]:
 
 def _rate_curve(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
     found = [("steps per second", _rates(last))]
-    found += [(f"in {other.run.id}", _rates(other))] if other else []
+    found += [(f"in {_called(other, last)}", _rates(other))] if other else []
     found = [(name, points) for name, points in found if points]
     if not found:
         return None
@@ -329,10 +346,5 @@ def _heat(
     }  # fmt: skip
 
 
-def _differences(found: Comparison | None) -> dict[str, Any]:
-    """What explains the speed comes first."""
-    rows = sorted(found.differences, key=lambda one: not one.explains) if found else []
-    return {
-        "compared": difference_lines.headline(found) if found else "",
-        "differences": [{"text": one.text, "explains": one.explains} for one in rows],
-    }
+def _compared(found: Comparison | None) -> list[str]:
+    return [difference_lines.headline(found), *difference_lines.step(found)] if found else []

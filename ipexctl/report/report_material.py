@@ -76,11 +76,11 @@ class Attempt:
 class Material:
     attempts: tuple[Attempt, ...]  # the first one first
     made: str  # when
+    began: str = ""  # when the run did
     notes: tuple[str, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     packages: tuple[tuple[str, str], ...] = ()
-    doctor: tuple[tuple[str, str], ...] = ()  # host or severity, and what it said
     other: Attempt | None = None  # --compare
     comparison: Comparison | None = None  # with the other run
     secrets: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ SECTIONS = (
     ("environment", "Environment"),
     ("variables", "Variables of the ranks"),
     ("checkpoints", "Checkpoints"),
-    ("doctor", "Doctor"),
+    ("findings", "Preflight"),
 )
 
 

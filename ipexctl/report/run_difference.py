@@ -18,13 +18,14 @@ from ipexctl.env.choice.package_changes import between, describe_changes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.recorded_inputs import HostInputs, RunInputs, RunRecord, line_keys
-from ipexctl.report.step_costs import Growth, change, costs, growth, is_noise
+from ipexctl.report.step_costs import GREW, Cost, Growth, change, costs, growth, is_noise
 
 # of a run that was too short, or whose hosts do not say it: as most differences are
 UNMEASURED = Growth("", computing=0.4, waited=0.0, sending=0.0, idle=0.2)
 EXPLAINS = 0.2  # of the longer part of a step: what weighs less explains nothing
 OTHERS = 0.1  # CPUs of other programs
 BINDS = 0.7  # of a quota or of the threads: a rank that uses so much wants more
+SOURCE = (".py", ".pyi", ".pyx", ".sh", ".c", ".cc", ".cpp", ".h", ".hpp")
 SOME = 5  # files, options or variables that are named
 _SIZES = re.compile(r"batch|\bbs\b|seq|len|hidden|layer|dim|size|width|depth|dtype|prec|bf16|accum")
 _LIBRARIES = re.compile(r"torch|intel|mkl|onednn|openmp|numpy|mpi|ccl|deepspeed|accelerate")
@@ -67,6 +68,15 @@ class Comparison:
         return bool(costs(self.run)) and bool(costs(self.other))
 
     @property
+    def step(self) -> tuple[str, Cost, Cost] | None:
+        """The host that the others wait for in the slower run, and a step there in both; None: not
+        known."""
+        slow, fast = (self.run, self.other) if (self.factor or 0) < 1 else (self.other, self.run)
+        grown, now, was = growth(slow, fast), costs(self.run), costs(self.other)
+        known = grown is not None and grown.host in now and grown.host in was
+        return (grown.host, now[grown.host], was[grown.host]) if grown and known else None
+
+    @property
     def speed_differs(self) -> bool:
         return self.factor is not None and not is_noise(self.factor, self.noise or 1.0)
 
@@ -84,7 +94,7 @@ def differences(a: RunRecord, b: RunRecord) -> list[Difference]:
         return [*_inputs(judge), *_facts(judge), *_programs(judge)]
     slow, fast = (a, b) if found[0] < 1 else (b, a)
     judge = _Judge(a, b, growth(slow, fast) or UNMEASURED, slower=found[0] < 1)
-    made = [*_measured(judge), *_inputs(judge), *_facts(judge)]
+    made = [*_inputs(judge), *_measured(judge), *_facts(judge)]
     why = {one.host for one in made if one.slug in ("cpu-quota", "cpu-set") and one.explains}
     made = [one for one in made if one.slug != "cpu-wait" or one.host not in why]
     return sorted(made, key=lambda one: -one.weight)
@@ -232,7 +242,7 @@ def _inputs(judge: _Judge) -> Iterator[Difference]:
 def _code(judge: _Judge, a: RunInputs, b: RunInputs) -> Difference:
     now, was = dict(a.files or ()), dict(b.files or ())
     names = [name for name in {**now, **was} if now.get(name) != was.get(name)]
-    code = [name for name in names if name.endswith((".py", ".sh", ".toml", ".yaml", ".json"))]
+    code = [name for name in names if name.endswith(SOURCE)]
     names = code + [name for name in names if name not in code]
     words = []
     for name in names:
@@ -241,7 +251,12 @@ def _code(judge: _Judge, a: RunInputs, b: RunInputs) -> Difference:
     if not names:  # of more than were kept
         return Difference("files", "other files of the project differ, not code")
     slug = "code" if code else "files"
-    weight = judge.work(0.9 if code else 0.4)
+    same = not any(name in now and name in was for name in code or names)
+    weight = 0.0 if same else judge.work(0.9 if code else 0.4)  # 0: what ranks read is the same
+    grown, ran = judge.grown, {name for name, _ in (*a.lines, *b.lines)}
+    if grown and ran.intersection(code):  # ranks run it; who computes more also waits more
+        more = weight >= EXPLAINS or (weight and grown.cpu >= GREW and not grown.alone)
+        weight = max(weight, grown.waited, *grown.waits.values()) if more else weight
     if all(name.endswith(("ipexctl.toml", "ipexctl.lock")) for name in names):  # told elsewhere
         slug, weight = "settings", 0.0
     return Difference(slug, f"code: {_some(words)}" if code else _some(words), weight=weight)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.base.host_outcome import HostRecap, PerHost
-from ipexctl.errors import IpexctlError
+from ipexctl.errors import InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
@@ -41,6 +41,7 @@ class Report(PerHost):
 
     run: Run
     path: Path | None
+    document: Mapping[str, Any]
     html: str
     recaps: tuple[HostRecap, ...]
     answered: int  # hosts
@@ -52,12 +53,19 @@ def report(
 ) -> Report:
     """`to`: a file, "-" for stdout, "" for report.html in the run's folder here."""
     with Fleet(target, root) as fleet:
-        run = find(fleet, text)
+        run, against = find(fleet, text), find(fleet, compare) if compare else None
+        if against and against.id == run.id:
+            raise InputError(
+                f"--compare {compare}: the report is about this run",
+                why=f"both names mean {run.id}",
+                hint="ipexctl ps -a   # other runs",
+                slug="report-same-run",
+            )
         place = Path(to) if to else folder_for(Path.cwd(), run.id) / "report.html"
         path = None if to == "-" else free_place(place, "report", "-o")
         runs = [one for one in look(fleet) if one.first_id == run.first_id and one.id <= run.id]
         attempts = [_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
-        other = _attempt(fleet, find(fleet, compare)) if compare else None
+        other = _attempt(fleet, against) if against else None
         held = checkpoints.look(fleet, run)
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
@@ -69,6 +77,7 @@ def report(
     material = Material(
         attempts=tuple(attempts),
         made=time.strftime("%Y-%m-%d %H:%M"),
+        began=time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began)),
         notes=tuple(failures),
         checkpoints=held,
         environment=lock[0],
@@ -77,10 +86,11 @@ def report(
         comparison=comparison,
         secrets=tuple(secret_values(_named())),
     )
-    html = page(report_data.document(material), assets())
+    document = report_data.document(material)
+    html = page(document, assets())
     if path is not None:
         write_page(path, html)
-    return Report(run, path, html, recaps, answered, comparison)
+    return Report(run, path, document, html, recaps, answered, comparison)
 
 
 def _named() -> dict[str, str]:
@@ -110,6 +120,7 @@ def _attempt(fleet: Fleet, run: Run) -> Attempt:
 
     order = {name: number for number, name in enumerate(run.about.hosts)}
     found = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
+    run = replace(run, seconds=run.seconds_at(time.time()))
     return Attempt(run, tuple(found), result=_kept_here(run.id))
 
 

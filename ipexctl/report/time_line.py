@@ -71,6 +71,7 @@ def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -
     if first is None or last is None:
         found.append(("ranks run", begun, ended))
     else:
+        last = last if run.over or ends else ended  # of a run that goes on
         first, last = max(begun, first), min(ended, max(begun, last))
         found += [("until the first step", begun, first), ("training", first, last)]
         found.append(("after the last step", last, ended))

@@ -62,8 +62,9 @@ class Flight:
         return self.options.ports is None
 
 
-def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
-    """Tells what it sees. Raises RunFailed for what would break the run, unless forced."""
+def check(flight: Flight, note: Note, memory: Path | None = None) -> list[tuple[str, str, str]]:
+    """Tells and returns what it sees: id, hosts, text. Raises RunFailed for what would break the
+    run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
     facts = [core.planned(f, flight.plan) for f in facts] if flight.plan else facts
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
@@ -80,6 +81,7 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> None:
     told = _tell(judged, before or [], note)
     if flight.among and not judged.among_hosts:
         _remember(memory, mark, told)
+    return core.folded((*judged.blockers, *judged.warnings))
 
 
 def review_script(

@@ -134,7 +134,7 @@ def refusal(blockers: Sequence[Finding]) -> RunFailed:
 
 def table(findings: Sequence[Finding]) -> list[str]:
     """One line for each: id, hosts, what it is, and what was seen."""
-    rows = _folded(findings)
+    rows = folded(findings)
     width = max((len(hosts) for _, hosts, _ in rows), default=0)
     return [f"{number:9}  {hosts:{width}}  {text}" for number, hosts, text in rows]
 
@@ -144,7 +144,8 @@ def fixes(findings: Iterable[Finding]) -> list[tuple[str, Fix]]:
     return [(p.first.id, fix) for p in by_problem(findings) for fix in list(p.fixes)[:ROWS]]
 
 
-def _folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+def folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+    """Id, hosts, what it is and what was seen."""
     rows = []
     for problem in by_problem(findings):
         title, seen = problem.first.title, list(problem.evidence.items())

@@ -114,6 +114,7 @@ class _Run:
     run_id: str
     held: dict[str, tuple[Held, ...]]  # data sets of each host
     limits: Limits = field(default_factory=lambda: read_limits(load()))
+    findings: Sequence[tuple[str, str, str]] = ()  # of the preflight
 
     def whole(self, chosen: Choice, connecting: Callable[[], dict[Host, Node]]) -> RunResult | Left:
         agents = self.fleet.agents
@@ -235,7 +236,7 @@ class _Run:
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
             note,
         )  # fmt: skip
-        preflight.check(flight, note)
+        self.findings = preflight.check(flight, note)
 
     def _send(self, host: Host) -> send_project.Sent:
         return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
@@ -301,7 +302,7 @@ class _Run:
                 texts = {path: bundle.contents.content(file) for path, file in code.items()}
                 project = run_inputs.Project(bundle.tree, texts)
         data = {one.name: one.version for one in self.held.get(plan.hosts[0].host, ())}
-        return run_inputs.inputs(plan.hosts, nodes.values(), project, data)
+        return run_inputs.inputs(plan.hosts, nodes.values(), project, data, self.findings)
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))

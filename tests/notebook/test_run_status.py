@@ -9,7 +9,8 @@ from math import inf, nan
 
 import pytest
 
-from ipexctl.api import RunHandle, _in_words
+from ipexctl.api import Cluster, RunHandle, _in_words
+from ipexctl.api import Run as RunStep
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.machines.target import Target
 from ipexctl.notebook.loss_curve import LossCurve
@@ -23,9 +24,18 @@ from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.output.metric_lines import Point
 from ipexctl.run.output.training_state import Progress
 from ipexctl.shipped_tables import metric_formats
+from tests.refused import refused
 
 HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07"
 ABOUT = About(name="bert", hosts=("node01", "node02"), ranks=2, command=f"train.py '{HOSTILE}'")
+
+
+@pytest.mark.parametrize("verb", [Cluster.start, Cluster.run])
+def test_an_unknown_argument_is_refused_with_the_one_that_is_near(verb):
+    with refused("unknown-argument", "'restart'", "'restarts'"):
+        verb(Cluster(), "train.py", restart=1)
+    with refused("arguments-conflict"):
+        Cluster().do(RunStep("train.py", detach=True, outputs=("out",)))
 
 
 def a_run(state: State = State.FAILED, cause: str = HOSTILE) -> Run:

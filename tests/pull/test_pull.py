@@ -211,6 +211,8 @@ def test_other_addresses_are_read_through_fsspec(hub: Hub, tmp_path: Path) -> No
     assert ((files / "a").read_bytes(), (files / "d/b").read_bytes()) == (b"1", LARGE)
     with refused("filesystem-missing"):
         pulled(tmp_path, "nothing-like-it://x/y")
+    with refused("pull-failed", "127.0.0.1"):
+        pulled(tmp_path, "ftp://127.0.0.1:1/set")
 
 
 def test_the_plan_is_shown_before_anything_is_fetched(hub: Hub, tmp_path: Path) -> None:

@@ -71,21 +71,31 @@ def test_a_restarted_run_has_both_attempts_on_one_axis():
 
 def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
     going = attempt(made(State.RUNNING), ended=False)
-    assert document(material(going))["headline"].startswith("Running for 1 min")
+    found = document(material(going))
+    assert found["headline"].startswith("Running for 1 min") and "2026-01-01" in found["notes"][0]
+    spans = found["timeline"]["lanes"][0]["spans"]
+    assert spans[-1] == ["training", spans[-1][1], 60.0]
+    assert made(State.RUNNING).seconds_at(1200.0) == 200.0 and made().seconds_at(1200.0) == 60.0
     bare = document(material(Attempt(made(State.LOST))))
     assert cards(bare)["Speed"] == cards(bare)["Loss"] == cards(bare)["Waiting"] == "unknown"
     assert bare["loss"] is bare["rate"] is None and not bare["timeline"]["lanes"]
 
 
-def test_the_other_run_is_laid_over_and_what_explains_the_speed_comes_first():
+def test_the_other_run_is_laid_over():
     other = attempt(replace(made(), id="20260101-110000-aaaaaa"), steps=50)
     told = (Difference("b", "other folder"), Difference("a", "train.py differs", weight=1.0))
     found = document(material(attempt(made()), other=other, comparison=made_run.compared(*told)))
     names = [series["name"] for series in found["loss"]["series"]]
-    assert names == ["loss", "loss of 20260101-110000-aaaaaa"]
-    assert found["compared"].startswith("one and other cannot be compared by speed")
-    assert found["differences"][0] == {"text": "train.py differs", "explains": True}
+    assert names == ["loss", "loss of the other run"]
+    assert found["compared"] and found["comparison"]["times_as_fast"] is None
+    assert [d["explains"] for d in found["comparison"]["differences"]] == [False, True]
     assert "+100%" in next(c["note"] for c in found["cards"] if c["label"] == "Speed")
+
+
+def test_the_other_run_is_called_by_its_name():
+    other = attempt(replace(made(), about=replace(made().about, name="mini"), id="r2"))
+    found = document(material(attempt(made()), other=other))
+    assert found["cards"][2]["note"] == "1 min in mini"
 
 
 def test_stalls_lie_over_the_training():
@@ -98,6 +108,16 @@ def test_texts_lose_colours_and_secrets_and_are_cut():
     text = "\x1b[31mred\x1b[0m \x07key hunter2hunter2 " + "x" * 1_000_000
     found = report_data.cleaned({"a": [text]}, ("hunter2hunter2",))["a"][0]
     assert found.startswith("red key ********") and len(found) == report_data.LONGEST + 1
+
+
+def test_findings_of_the_preflight():
+    row = ("CLOCK-001", "node02", "its clock is off")
+    of = attempt(made())
+    first = replace(of.records[0], findings=(row,))
+    found = document(material(replace(of, records=(first, *of.records[1:]))))
+    assert found["findings"] == [list(row)] and document(material(of))["findings"] is None
+    raw = {"records": [{"inputs": {"findings": [list(row), ["x"], 5]}}]}
+    assert host_record.read("n", raw).findings == (row,)
 
 
 def test_checkpoints_and_packages():

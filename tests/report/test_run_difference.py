@@ -101,6 +101,7 @@ LATE = run("late", 5.0, (60.0, 0.45, 5e5, 0.01, 0.0), (60.0, 0.9, 5e5, 0.01, 0.0
 NETWORK = run("network", 5.0, (60.0, 0.45, 5e5, 0.5, 0.0), (60.0, 0.45, 5e5, 0.5, 0.0))
 PAUSED = run("paused", 5.0, (60.0, 0.45, 5e5, 0.01, 0.0), (60.0, 0.5, 5e5, 0.01, 0.0))
 OTHER_BATCH = replace(TWICE.plan, argv=("train.py", "--batch", "128"))
+OTHER_LR = replace(TWICE.plan, argv=("train.py", "--batch", "64", "--lr", "2"))
 OTHER_NIC = replace(QUIET.plan, hosts=tuple(replace(h, nic="eth1") for h in QUIET.plan.hosts))
 THREE = run("three", 5.0, *((60.0, 0.45, 5e5, 0.5, 0.0) for _ in range(3)))
 THIRD_LATE = run("late", 5.0, *((60.0, cpus, 5e5, 0.01, 0.0) for cpus in (0.45, 0.45, 0.95)))
@@ -167,6 +168,35 @@ def test_what_explains_the_speed_comes_first(now, was, reasons, others):
     assert [one.slug for one in found if one.explains] == reasons
     assert [one.slug for one in found if not one.explains] == others
     assert [one.explains for one in found] == sorted((o.explains for o in found), reverse=True)
+
+
+def settings(key: str) -> tuple[tuple[str, str], ...]:
+    return (*FILES, ("settings.json", key))
+
+
+def test_settings_that_no_rank_may_read_come_after_arguments():
+    now = replace(but(TWICE, files=settings("s2"), tree="x"), plan=OTHER_LR)
+    found = compare(now, but(QUIET, files=settings("s1"))).differences
+    assert [(one.slug, one.explains) for one in found] == [("arguments", True), ("files", True)]
+    new = compare(now, QUIET).differences  # a file that is only there now
+    assert [(one.slug, one.explains) for one in new] == [("arguments", True), ("files", False)]
+
+
+def test_code_that_ranks_run_comes_before_what_a_busy_host_makes_them_wait():
+    lines = (("train.py", "AAA="),)
+    changed = but(BUSY, files=CODE_FILES, tree="x", lines=lines)
+    assert [one.slug for one in compare(changed, BASE).differences] == ["code", "other-programs"]
+    other = but(BUSY, files=CODE_FILES, tree="x")  # not a file that ranks run
+    assert compare(other, BASE).differences[0].slug == "other-programs"
+
+
+def test_the_parts_of_a_step_are_told():
+    host, now, was = compare(BUSY, BASE).step or ("", None, None)
+    assert (host, round(1000 * now.step), round(1000 * was.step)) == ("node02", 81, 40)
+    assert compare(replace(BUSY, paces={}), BASE).step is None
+    assert difference_lines.document(compare(BUSY, BASE))["step_seconds"]["waited"] == [
+        now.waited, was.waited,
+    ]  # fmt: skip
 
 
 def test_a_slow_host_is_named_with_its_program_and_what_its_ranks_wait():
@@ -268,7 +298,7 @@ def text(found: Comparison) -> str:
 
 
 def test_the_lines_lead_with_the_speed_and_its_reason():
-    assert text(compare(BUSY, BASE)).splitlines()[0::2][:2] == [
+    assert text(compare(BUSY, BASE)).splitlines()[0:4:3] == [
         "busy is 0.50 times as fast as base: 12.4 ± 4% steps/s, against 24.8 ± 13% steps/s",
         "what explains it:",
     ]

@@ -15,10 +15,11 @@ from ipexctl.inventory.inventory import Inventory
 from ipexctl.run.outcome.first_cause import first_cause, known_cause, same_endings
 from ipexctl.run.outcome.line_filter import ALL, read
 from ipexctl.run.outcome.result_document import kept_plan
-from ipexctl.run.outcome.run_events import Sample
+from ipexctl.run.outcome.run_events import RankEnded, Sample
 from ipexctl.run.outcome.run_result import HostEnd, LeftOut, Load, RunResult, slowest
 from ipexctl.run.outcome.run_state import RankEnd, RunState, Usage
 from ipexctl.run.outcome.silent_hosts import Health
+from ipexctl.run.outcome.verdict import Fact, decide
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.fetch_outputs import check_patterns, is_inside
@@ -114,6 +115,36 @@ KILLED, ABORTED = RankEnd(1, "n1", lost=True), RankEnd(1, "n1", None, 6)
 )
 def test_a_killed_rank_is_the_cause_without_a_word_unless_we_killed_it(ends, tails, asked, cause):
     assert first_cause(A, ends, tails, failures(), asked) == cause
+
+
+RAISED = ["[rank1]: Traceback (most recent call last):", "[rank1]: ValueError: x"]
+ENDED = ["terminate called without an active exception"]
+NO_PEER = ["Traceback (most recent call last):", "RuntimeError: Connection closed by peer"]
+NAMED = ["terminate called after throwing an instance of 'gloo::IoException'", *NO_PEER[1:]]
+SIX = RankEnd(0, "n0", None, 6)
+
+
+@pytest.mark.parametrize(
+    ("first", "tails", "cause"),
+    [
+        (SIX, {0: ENDED, 1: RAISED}, B),
+        (SIX, {0: [*NO_PEER, *ENDED], 1: RAISED}, B),
+        (SIX, {0: [*ENDED, *NO_PEER], 1: RAISED}, B),
+        (SIX, {0: ["std::bad_alloc"], 1: RAISED}, SIX),  # a known reason of its own
+        (SIX, {0: ENDED, 1: NO_PEER}, SIX),
+        (SIX, {0: [*RAISED, *NAMED], 1: NO_PEER}, SIX),  # what it raised, before it aborted
+        (B, {0: NAMED, 1: [*RAISED, *NAMED]}, B),
+    ],
+)
+def test_an_exception_is_the_cause_of_an_abort(first, tails, cause):
+    assert first_cause(first, [SIX, B], tails, failures()) == cause
+
+
+def test_the_exception_of_a_rank_that_aborted_is_named():
+    said = "\n".join([*RAISED, *ENDED])
+    found = decide([Fact("n0", RankEnded(SIX, said))], 2, failures)
+    assert found and (found.exit_code, found.last) == (134, "ValueError: x")
+    assert "ValueError: x" in found.cause and found.first == SIX
 
 
 def test_ranks_that_say_the_same_are_alike_whatever_their_numbers():

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipexctl.bench import models_result as core
-from ipexctl.bench.command.models_text import document, show
+from ipexctl.bench.command.models_text import document, page, show
 from ipexctl.bench.models_result import MARK, Heard, Key, ModelRow, fastest, machines, rows
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
 from ipexctl.in_ranks import models_bench
 from tests import made
+from tests.report.test_report_page import checked_policy
 
 NAMES = ("n1", "n2")
 BASE = Key("bert", "training", "fp32", "eager", 1)
@@ -226,6 +227,8 @@ def test_the_screen_fits_80_columns(capsys, monkeypatch) -> None:
     assert [text for text in out.splitlines() if len(text) > 80] == []
     assert len([t for t in out.splitlines() if t.startswith(core.WORKS)]) == len(keys)
     json.dumps(document(done(found)))
+    html = page(done(found)).html()
+    assert checked_policy(html) and html.count("<tr>") == 2 + len(keys)
 
 
 @pytest.mark.parametrize("code", [1, 130])

@@ -12,12 +12,14 @@ from ipexctl.base.sizes import duration
 from ipexctl.bench.models_result import ModelRow, ModelsBenchmark, fastest
 from ipexctl.errors import EXIT_INTERRUPTED
 from ipexctl.facts.host_facts import plain
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.pages.result_page import ResultPage
 from ipexctl.terminal.console import print_lines, stdout_console
 
-_HEADS = (
-    f"{'# Work':<10}{'Hosts':>6} {'Type':<5}{'Engine':<8}{'Samples/s':>10}{'+/-':>7}"
-    f"{'x fp32':>8}{'Scaling':>8}{'Error':>8}{'Same':>6}"
-)
+_COLUMNS = (
+    "Work", "Hosts", "Type", "Engine", "Samples/s", "+/-", "x fp32", "Scaling", "Error", "Same",
+)  # fmt: skip
+_HEADS = "# {:<8}{:>6} {:<5}{:<8}{:>10}{:>7}{:>8}{:>8}{:>8}{:>6}"
 _SIZES = {"resnet50": "{0} images of {1} px", "bert": "{0} sequences of {1} tokens, {2} layers"}
 _WHY = {
     "no-ipex": "intel_extension_for_pytorch is not installed on the first host",
@@ -37,7 +39,7 @@ def show(found: ModelsBenchmark) -> None:
         own = [row for row in found.rows if row.key.model == model and row.rate]
         if own:
             console.print(Text(f"\n{model}: {_SIZES[model].format(*size)}, per host", "bold"))
-            console.print(Text(_HEADS, "bold"), soft_wrap=True)
+            console.print(Text(_HEADS.format(*_COLUMNS), "bold"), soft_wrap=True)
         for row in own:
             style = "red" if row.state == "wrong" else ""
             console.print(Text(_numbers(row), style), soft_wrap=True)
@@ -117,6 +119,26 @@ def _missing(found: ModelsBenchmark) -> dict[str, list[str]]:
         why: [f"{what}: {', '.join(settings)}" for what, settings in of_why.items()]
         for why, of_why in grouped.items()
     }
+
+
+def page(found: ModelsBenchmark) -> ResultPage:
+    wrong = any(row.state == "wrong" for row in found.rows)
+    measured = [row for row in found.rows if row.rate]
+    return ResultPage(
+        "bench models",
+        f"ipexctl bench models on {fold([machine.host for machine in found.machines])}",
+        "bad" if found.code or wrong else "good",
+        [text.plain for text in _answer(found)],
+        [
+            (
+                f"{model}: {_SIZES[model].format(*size)}, per host",
+                (*_COLUMNS, "!, ~: see the remarks"),
+                [_numbers(row).split() for row in measured if row.key.model == model],
+            )
+            for model, size in found.sizes.items()
+        ],
+        [text.plain for text in _rest(found)],
+    )
 
 
 def document(found: ModelsBenchmark) -> dict[str, Any]:

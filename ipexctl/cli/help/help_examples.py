@@ -97,6 +97,7 @@ EXAMPLES = {
         "ipexctl report                           # the newest run",
         "ipexctl report bert -o bert.html",
         "ipexctl report bert --compare 20260101-120000-abcdef",
+        "ipexctl report bert --json",
     ),
     "why": (
         "ipexctl why bert                        # which rank hangs, or is slow",

@@ -11,7 +11,7 @@ _HABITS = {
     "--tail": "-n", "--lines": "-n", "--yaml": "--json", "--dry-run": "--check", "--ntasks": "-n",
     "--nodes": "--limit", "--nnodes": "--limit", "--ntasks-per-node": "-ppn", "--background": "-d",
 }  # fmt: skip
-_NO_INT = re.compile(r"is not a valid int(eger)?\.?")
+_NO_INT = re.compile(r"is not a valid int(eger)?( range)?\.?")
 _TOO_SMALL = re.compile(r"-?\d+ is not in the range x>=(\d+)\.?")
 _NEAR = 0.75  # of a typo; less is another word
 
@@ -30,7 +30,9 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
             error.param_hint = error.param.make_metavar(ctx=context).removesuffix("...")
         error.message = _for_example(context)
     elif hasattr(error, "param_hint"):
-        error.message = _NO_INT.sub("is not a whole number", error.message)
+        option = next(iter(getattr(error.param, "opts", ())), "")
+        shown = f"is not a whole number. For example: {option} 2" if option[:1] == "-" else ""
+        error.message = _NO_INT.sub(shown or "is not a whole number", error.message)
         error.message = _TOO_SMALL.sub(r"must be at least \1", error.message)
     elif "-f" in words and "--follow" in names and "unexpected extra" in error.message:
         error.message += ". -f follows the output here; for a hostfile, use --hostfile FILE"

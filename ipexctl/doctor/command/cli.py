@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ipexctl.cli.help.help_layout import output_option
-from ipexctl.cli.options import Json, Root, Yes, on_hosts, print_json
+from ipexctl.cli.options import Html, Json, Root, Yes, on_hosts, print_json
 from ipexctl.errors import InputError, unknown_value
 
 
@@ -26,15 +25,7 @@ def doctor(
             "--format", metavar="FORMAT", help="Output format: text, json, junit or markdown."
         ),
     ] = "text",
-    html: Annotated[
-        str,
-        output_option(
-            "--html",
-            metavar="FILE",
-            show_default=False,
-            help="Also write the report to an HTML file; - prints only that.",
-        ),
-    ] = "",
+    html: Html = "",
     level: Annotated[
         str,
         typer.Option(
@@ -101,16 +92,9 @@ def _check_html(to: str, *, alone: bool, as_text: bool) -> None:
         raise InputError(
             "--html cannot be combined with --fix, --undo or --print", slug="options-conflict"
         )
-    if to != "-":
-        from ipexctl.pages.page_file import free_place
+    from ipexctl.pages.page_file import check_html
 
-        free_place(Path(to), "doctor", "--html")
-    elif not as_text:
-        raise InputError(
-            "--html - cannot be combined with another output format",
-            hint="--html FILE",
-            slug="options-conflict",
-        )
+    check_html(to, "doctor", other=not as_text)
 
 
 def _mend(target: Any, root: str, *, undo: bool, yes: bool, json: bool) -> int:

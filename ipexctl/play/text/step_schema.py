@@ -165,6 +165,11 @@ def _arguments_of(kind: type[Step]) -> str:
     return f"arguments of {kind.keyword}: {', '.join(known)}"
 
 
+def unknown_argument(kind: type[Step], name: str) -> Bad:
+    what = f"{kind.keyword} has no argument {name[:64]!r}{did_you_mean(name, arguments(kind))}"
+    return Bad(what, hint=_arguments_of(kind), slug="unknown-argument")
+
+
 def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
     """Arguments by name; a value alone is that of the main one."""
     if not isinstance(node, MappingNode):
@@ -178,10 +183,7 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
     known = arguments(kind)
     for key, value in node.items:
         if key.text not in known:
-            what = (
-                f"{kind.keyword} has no argument {key.text[:64]!r}{did_you_mean(key.text, known)}"
-            )
-            raise Bad(what, hint=_arguments_of(kind), slug="unknown-argument").placed(key.place)
+            raise unknown_argument(kind, key.text).placed(key.place)
         yield key.text, value
 
 

@@ -151,8 +151,9 @@ function waitPanel() {
 function differences() {
   const at = body("differences");
   if (!at) return;
-  at.append(text("p", data.compared, "soft"));
-  if (!data.differences.length) {
+  at.append(...data.compared.map((line) => text("p", line, "soft")));
+  const found = data.comparison ? data.comparison.differences : [];
+  if (!found.length) {
     at.append(empty("Nothing that was recorded of the two runs differs but what is shown above."));
     return;
   }
@@ -161,13 +162,14 @@ function differences() {
     at.append(text("h3", title), el(tag, {className: "differences"}, ...rows.map((d) =>
       text("li", d.text, d.explains ? "difference explains" : "difference"))));
   };
-  list("ol", "What explains it", data.differences.filter((d) => d.explains));
-  list("ul", "What else differs", data.differences.filter((d) => !d.explains));
+  list("ol", "What explains it", found.filter((d) => d.explains));
+  list("ul", "What else differs", found.filter((d) => !d.explains));
 }
 
-const PHASES = {connect: "--c3", plan: "--c6", preflight: "--c7", sync: "--c5", launch: "--c1",
-  "until the first step": "--c6", training: "--c2", "ranks run": "--c2",
-  "after the last step": "--c0", end: "--c7", stall: "--c4", restart: "--c4"};
+// their colours are told apart without red or green, too
+const PHASES = ["connect", "plan", "preflight", "sync", "launch", "until the first step", "training",
+  "after the last step", "end", "stall", "restart"];
+const phase = (name) => `var(--p${PHASES.indexOf(name === "ranks run" ? "training" : name)})`;
 
 function timeline() {
   const at = body("timeline"), t = data.timeline, span = t.to - t.from;
@@ -182,7 +184,7 @@ function timeline() {
       s[0] + " " + clock(s[2] - s[1])).join(", ")}, ...l.spans.map((s) => el("span", {
         className: s[0] === "stall" ? "over" : "", title: s[0] + ": " + clock(s[2] - s[1]),
         style: {left: place(s[1]), width: 100 * (s[2] - s[1]) / span + "%",
-          background: `var(${PHASES[s[0]] || "--c7"})`}}))));
+          background: phase(s[0])}}))));
   const lanes = t.lanes.map(lane);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((f) => t.from + f * span);
   const box = el("div", {className: "panel"}, ...lanes.slice(0, 16));
@@ -191,7 +193,7 @@ function timeline() {
   box.append(el("div", {className: "lane axis"}, el("div"), el("div", {}, ...ticks.map((s, i) =>
     el("span", {textContent: clock(s), style: i === 4 ? {left: "100%"} : {left: place(s)}})))));
   box.append(el("ul", {className: "key inline"}, ...used.map((k) => el("li", {},
-    el("i", {style: {background: `var(${PHASES[k] || "--c7"})`}}), text("span", k)))));
+    el("i", {style: {background: phase(k)}}), text("span", k)))));
   const rows = t.lanes.slice(0, 64).flatMap((l) => l.spans.map((s) => [l.host, s[0], clock(s[1]), clock(s[2] - s[1])]));
   box.append(el("details", {}, text("summary", "As a table"), table(["Host", "Phase", "From", "Took"], rows)));
   at.append(box);
@@ -313,8 +315,11 @@ function rest() {
   body("checkpoints").append(data.checkpoints.length
     ? table(["Checkpoint", "Step", "Size", "State", "Hosts"], data.checkpoints, [0])
     : empty("The hosts keep no copies of checkpoints of this run (--checkpoints GLOB)."));
-  body("doctor").append(data.doctor.length ? table(["Host", "Finding"], data.doctor)
-    : empty("What doctor said before this run was not kept: ipexctl doctor says what it finds now."));
+  const seen = data.findings, when = " at the start, " + data.began;
+  body("findings").append(seen && seen.length
+    ? table(["Check", "Hosts", "Found" + when], seen)
+    : empty(seen ? "The preflight found nothing" + when + "."
+      : "The first host kept no findings of the preflight: an earlier ipexctl started this run, or it was not reached."));
   body("foot").append(text("p", "Made by ipexctl on " + data.made + ". This file asks for nothing outside."));
 }
 

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.run.outcome.run_result import RunResult, traceback_start
+from ipexctl.run.outcome.run_result import (
+    RunResult,
+    exception_in,
+    from_traceback,
+    traceback_start,
+)
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 
@@ -18,6 +23,8 @@ GPU_CHECK = (
     "gpu-check"  # the cause in causes.toml that says: the script did nothing, for want of GPUs
 )
 LAST_WORDS = 3  # lines of a rank, in which a script says why it ends itself
+SIGABRT = 6
+ABORTS = ("", "aborted", "ccl-abort-at-exit")  # they name no reason
 PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
 
 
@@ -34,23 +41,37 @@ def first_cause(
     """The first rank that failed; if it only tells that a peer was gone, the first that does not.
 
     The news of two hosts can overtake each other; a rank's own last words cannot. One that ended
-    without a word is believed, but for the `asked`: those that ended only after we ended them.
+    without a word is believed, but for the `asked`: those that ended only after we ended them. An
+    abort without a known reason is believed where no other rank has an exception of its own.
     """
     failed = [e for e in ends if not e.ok]
-    if first is None or not _only_tells_of_a_peer(tails.get(first.rank, ()), known):
-        return first
-    for end in failed:
-        tail = tails.get(end.rank, ())
-        killed = end.lost or end.signal is not None
-        own_words = not killed and any(t.strip() for t in tail)
-        if (own_words or end.rank not in asked) and not _only_tells_of_a_peer(tail, known):
-            return end
+    if first is None:
+        return None
+    reason = _reason(tails.get(first.rank, ()), known)
+    if reason == PEER_GONE:
+        for end in failed:
+            tail = tails.get(end.rank, ())
+            killed = end.lost or end.signal is not None
+            own_words = not killed and any(t.strip() for t in tail)
+            if (own_words or end.rank not in asked) and _reason(tail, known) != PEER_GONE:
+                return end
+    elif first.signal == SIGABRT and reason in ABORTS:
+        for end in failed:
+            tail = tails.get(end.rank, ())
+            if exception_in(bare_lines(tail)) and _reason(tail, known) != PEER_GONE:
+                return end
     return first
 
 
-def _only_tells_of_a_peer(tail: Sequence[str], known: tuple[Cause, ...]) -> bool:
-    found = causes.match(map(without_rank_prefix, map(without_colour, tail)), known)
-    return found is not None and found.cause.slug == PEER_GONE
+def _reason(tail: Iterable[str], known: tuple[Cause, ...]) -> str:
+    """The slug of the known failure; "" if there is none."""
+    found = causes.match(from_traceback(bare_lines(tail)), known)
+    return found.cause.slug if found else ""
+
+
+def bare_lines(tail: Iterable[str]) -> list[str]:
+    """Lines of a rank as it wrote them, without colours."""
+    return [without_rank_prefix(without_colour(text)) for text in tail]
 
 
 def same_endings(
@@ -89,10 +110,11 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     if stuck and (found := causes.match([stuck], known)):  # ranks only say that others are missing
         return found.cause
     known = tuple(cause for cause in known if not cause.harmless)
-    lines = [*map(without_rank_prefix, map(without_colour, result.tail)), result.cause]
+    lines = bare_lines(result.tail)
     start = traceback_start(lines)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())
-    found = causes.match(lines[start:], known) or causes.match(earlier, known)
+    found = causes.match([*from_traceback(lines), result.cause], known)
+    found = found or causes.match(earlier, known)
     if (left := result.left_out) and (found is None or found.cause.slug in _MISSING):
         missing = next(cause for cause in known if cause.slug == FILE_MISSING)
         why = f"{left.path} is not sent to the hosts: {left.why}"

@@ -102,6 +102,11 @@ class Run:
     def over(self) -> bool:
         return self.state not in (State.RUNNING, State.STOPPING, State.RESTARTING)
 
+    def seconds_at(self, now: float) -> float:
+        """For how long it has run; `now`: of one that goes on."""
+        goes_on = not self.over and self.began > 0
+        return max(self.seconds, now - self.began) if goes_on else self.seconds
+
     @property
     def first_id(self) -> str:
         """Of its first attempt."""

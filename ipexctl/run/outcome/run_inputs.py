@@ -17,6 +17,7 @@ from ipexctl.run.plan.plan_request import Node
 
 MOST = 500  # files whose hashes are kept, code and settings first
 CODE = (".py", ".sh", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".txt")
+FINDINGS = 20  # of the preflight
 LINES = 10_000  # of code, for which a key is kept
 LONGEST = 200  # characters of a value
 
@@ -39,9 +40,10 @@ class Project:
 
 def inputs(
     plan: Sequence[HostPlan], nodes: Iterable[Node], project: Project | None,
-    data: Mapping[str, str],
+    data: Mapping[str, str], findings: Sequence[tuple[str, str, str]] = (),
 ) -> Inputs:  # fmt: skip
-    """`project`: None with --no-sync. `data`: the version of each dataset, by its content."""
+    """`project`: None with --no-sync. `data`: the version of each dataset, by its content.
+    `findings`: id, hosts and text of what the preflight found."""
     known = {node.host.name: node for node in nodes}
     first = known[plan[0].host].prepared
     of_all = {
@@ -51,6 +53,7 @@ def inputs(
         "environment": first.environment.key if first.environment else None,
         "packages": dict(first.packages),
         "data": dict(data),
+        "findings": [[text[:LONGEST] for text in row] for row in findings[:FINDINGS]],
     }
     return Inputs(of_all, {host.host: _host(host, known[host.host]) for host in plan})
 

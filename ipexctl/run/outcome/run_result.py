@@ -97,7 +97,7 @@ class RunResult:
     def last_words(self) -> tuple[str, ...]:
         """Of the rank that failed first: from Python's traceback on, where there is one."""
         tail = tuple(without_rank_prefix(text) for text in self.tail)
-        return tail[traceback_start(tail) :]
+        return tuple(from_traceback(tail))
 
     def spelled(self, spell: Callable[[str], str]) -> RunResult:
         """`spell`: a command of ours with the user's options, by its name."""
@@ -147,6 +147,25 @@ def traceback_start(lines: Sequence[str]) -> int:
 
 
 _TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
+_ABORTED = ("terminate called", "Fatal Python error: Aborted")
+
+
+def from_traceback(lines: Sequence[str]) -> Sequence[str]:
+    """From the last traceback on, where there is one, without the abort of Python that an
+    exception leads to."""
+    lines = lines[traceback_start(lines) :]
+    if not lines or not lines[0].startswith(_TRACEBACK):
+        return lines
+    aborts = (i for i, text in enumerate(lines) if text.startswith(_ABORTED))
+    return lines[: next(aborts, None)]
+
+
+def exception_in(lines: Sequence[str]) -> str:
+    """The first line of the last exception's message; "" if there is none."""
+    lines = from_traceback(lines)
+    heads = [i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)]
+    after = lines[heads[-1] + 1 :] if heads else ()
+    return next((text for text in after if text[:1].strip()), "")
 
 
 def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:

@@ -18,7 +18,13 @@ from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange, run_events
-from ipexctl.run.outcome.first_cause import first_cause, own_gpu_check, same_endings
+from ipexctl.run.outcome.first_cause import (
+    SIGABRT,
+    bare_lines,
+    first_cause,
+    own_gpu_check,
+    same_endings,
+)
 from ipexctl.run.outcome.run_events import Event
 from ipexctl.run.outcome.run_result import (
     EXIT_HOST_FAILED,
@@ -29,6 +35,8 @@ from ipexctl.run.outcome.run_result import (
     EXIT_TIMEOUT,
     HostEnd,
     RunResult,
+    exception_in,
+    from_traceback,
 )
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.output.slow_rank import Slow
@@ -115,8 +123,12 @@ def _of_ranks(facts: Sequence[Fact], end: RankEnd, known: tuple[Cause, ...]) -> 
                 tails[other.rank] = tail.splitlines()
                 late |= {other.rank} if ending else set()
     first = first_cause(end, ends, tails, known, late) or end
-    said = [line for line in tails.get(first.rank, ()) if line.strip()]
-    return replace(of_rank(first), last="".join(said[-1:]))
+    said = bare_lines(tails.get(first.rank, ()))
+    last = [line for line in from_traceback(said) if line.strip()][-1:]
+    found = replace(of_rank(first), last="".join(last))
+    exception = exception_in(said) if first.signal == SIGABRT else ""
+    why = f"rank {first.rank} on {first.host} raised {exception[:200]}"
+    return replace(found, cause=f"{why}; then Python aborted (SIGABRT)") if exception else found
 
 
 def of_rank(end: RankEnd) -> Verdict:

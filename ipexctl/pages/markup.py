@@ -1,0 +1,48 @@
+"""Text becomes markup: whatever hosts said is escaped, and a page has no scripts."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from ipexctl import __version__
+from ipexctl.facts.host_facts import plain
+
+
+def escaped(text: str) -> str:
+    """Without control characters; what hosts said was cut when it was read."""
+    return html.escape("\n".join(plain(line, 1 << 20) for line in text.splitlines()))
+
+
+def tag(name: str, text: str, tone: str = "") -> str:
+    kind = f' class="{tone}"' if tone else ""
+    return f"<{name}{kind}>{escaped(text)}</{name}>"
+
+
+def paragraphs(texts: Iterable[str], tone: str = "") -> str:
+    return "".join(tag("p", line, tone) for text in texts for line in text.splitlines())
+
+
+def pre(text: str) -> str:
+    return f'<pre tabindex="0">{escaped(text)}</pre>' if text else ""
+
+
+def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells of `rows` are markup."""
+    top = "".join(f'<th scope="col">{escaped(head)}</th>' for head in heads)
+    lines = "".join(f"<tr>{''.join(map(_cell, heads, row))}</tr>\n" for row in rows)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(label)}">'
+        f'<table class="stack"><thead><tr>{top}</tr></thead>\n<tbody>{lines}</tbody></table></div>'
+    )
+
+
+def _cell(head: str, cell: str) -> str:
+    return f'<td data-head="{escaped(head)}">{cell}</td>' if cell else "<td></td>"
+
+
+def main(sections: Iterable[tuple[str, str]], made: str) -> str:
+    """Title and body of each section, but for those that are empty; then when it was `made`."""
+    shown = "".join(f"<section>{tag('h2', t)}{body}</section>\n" for t, body in sections if body)
+    foot = f"Made by ipexctl {__version__} on {made}. This file asks for nothing outside."
+    return f"<main>\n{shown}</main>\n<footer>{tag('p', foot)}</footer>\n"
