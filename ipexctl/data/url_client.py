@@ -120,7 +120,7 @@ class UrlClient:
                 slug="filesystem-missing",
             ) from None
         except Exception as e:  # ftp:// connects here
-            raise self._failed(e) from None
+            raise self._failed(str(e)) from None
 
     def _failed(self, why: str) -> PullFailed:
         shown = self.source.url.partition("?")[0]  # a query may be a key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.remote.restart.leader import ALONE, CLEAR, FENCE, MEET, Leader
+from ipexctl.remote.restart.leader import ALONE, AWAY, CLEAR, FENCE, MEET, Leader
 from tests.restart.test_restart_policy import LOST, rank
 
 LEASE = 15.0
@@ -143,6 +143,26 @@ def test_the_lease_of_silent_hosts_began_when_the_attempt_ended_on_another() -> 
     orders = taken(leads)
     assert hosts(orders, "start") == "axy"
     assert next(o["story"]["why"] for _, o in orders if "story" in o) == "b, c: lost"
+
+
+def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
+    leads = ended([LOST], there="ac", reports="ac")
+    taken(leads)
+    cleared(leads, "ac", 105.0)
+    tick(leads, 104.0 + AWAY - 1.0, {*"cx"})
+    assert taken(leads) == [] and not leads.over
+    cleared(leads, "x", 104.0 + AWAY - 1.0)
+    tick(leads, 104.0 + AWAY - 0.5, {*"cx"})
+    assert hosts(taken(leads), "start") == "axc"
+
+
+def test_too_few_hosts_end_the_run_after_a_while() -> None:
+    leads = ended([LOST], there="acx", reports="ac")
+    leads.weak = {"x"}
+    leads.night["least"] = 4
+    cleared(leads, "acx", 105.0)
+    tick(leads, 104.0 + AWAY, {*"cx"})
+    assert leads.over and not leads.well
 
 
 def test_nothing_is_started_by_half_of_the_hosts() -> None:

@@ -210,8 +210,8 @@ class Keeper:
             failed = {"failed": attempt, "why": why}
             self.report(failed if why else {"ready": attempt, "port": message["port"]})
         elif ordered:
-            self.led = self.led or "leads" in message
-            if self.led and name == self.leads()[0]:
+            if name == self.leads()[0]:
+                self.led = True
                 self.obey(message)
         elif self.leader is not None and "story" in message:
             self.leader.led.discard(name)  # it follows since now

@@ -9,6 +9,7 @@ from ipexctl.remote.restart import attempt_orders, restart_policy
 
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
 CLEAR = 25.0  # for the hosts to end what is left
+AWAY = 60.0  # for hosts to come back, if there are too few
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 ALONE = 5.0  # beyond the lease, without more than half of the hosts
@@ -102,7 +103,8 @@ class Leader:
         if self.majority:
             self.majority_at = now
         elif now - self.majority_at > self.night["lease"] + ALONE:
-            self.finish(False, "fewer than half of the hosts are reached from %s" % self.name)
+            why = "fewer than half of the hosts are reached from %s" % self.name
+            self.finish(False, why, {self.name} | self.led)  # not those that look for another
         if self.majority or now < self.majority_at:
             self.tell({"leads": True}, [name for name in self.names if name in there - self.led])
             self.led = set(there)
@@ -151,16 +153,18 @@ class Leader:
         done = there <= set(self.cleared) or now - self.came > CLEAR
         if not (self.majority and done and fenced and now - self.since >= self.pause):
             return
+        usable = set(self.cleared) & there
+        chosen = self.choose(usable - self.weak) or self.choose(usable)
+        if not chosen and now - self.since < AWAY:
+            return
         told = {name: one.get("checkpoints", []) for name, one in self.cleared.items()}
         found = restart_policy.newest(told)
         self.errors.append((self.end.error, found["name"] if found else ""))
         made, limit = self.attempt - 1, self.night["restarts"]
         why = restart_policy.refusal(self.end, self.errors[-2:], made, limit)
-        usable = set(self.cleared) & there
         if self.end.lost:  # also hosts that those of them that noted it did not miss
             lost = [name for name in self.hosts if name in self.end.lost or name not in there]
             self.end.why = "%s: lost" % ", ".join(lost)
-        chosen = self.choose(usable - self.weak) or self.choose(usable)
         if why or not chosen:
             self.finish(False, why or "%s; %d hosts are too few" % (self.end.why, len(usable)))
             return
@@ -213,6 +217,6 @@ class Leader:
             late = [name for name in self.next if name not in self.ready]
             self.lost_again(late[0], "it was not ready after %d s" % BEGIN, now)
 
-    def finish(self, well, why):
+    def finish(self, well, why, names=None):
         self.over, self.well = why, well
-        self.tell({"done": {"why": why, "well": well}})
+        self.tell({"done": {"why": why, "well": well}}, names)
