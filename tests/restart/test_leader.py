@@ -146,7 +146,7 @@ def test_the_lease_of_silent_hosts_began_when_the_attempt_ended_on_another() -> 
 
 
 def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
-    leads = ended([LOST], there="ac", reports="ac")
+    leads = ended([LOST], there="acx", reports="ac")
     taken(leads)
     cleared(leads, "ac", 105.0)
     tick(leads, 104.0 + AWAY - 1.0, {*"cx"})
