@@ -54,7 +54,9 @@ class ReturnedHosts:
                     if host.name not in self.busy():
                         self.back(host.name)
                 lost = [host for host in before & away if host.name not in self.busy()]
-                fan_out(lost, self._take_back)
+                for host, alone in fan_out(lost, self._is_alone).items():
+                    if alone is True:
+                        self._take_back(host)
                 before = away
 
     def _away(self) -> set[Host] | None:
@@ -71,32 +73,30 @@ class ReturnedHosts:
                 dead.close()
         return None
 
-    def _take_back(self, host: Host) -> None:
-        """Start a keeper there if it has none."""
+    def _is_alone(self, host: Host) -> bool:
+        """It is reached and has no keeper; one that has is only out of reach of the leader."""
         story = Ahead(
             "restart.attempts.story", self._of_run(host),
             fork="restart.attempts.begin", also=(SHELF,),
         )  # fmt: skip
         with suppress(IpexctlError):
-            agent = self.fleet.reconnect(host, ahead=[story])
-            if agent.wait(AHEAD).done["alive"] is True:  # it is only out of reach of the leader
-                return
+            return self.fleet.reconnect(host, ahead=[story]).wait(AHEAD).done["alive"] is not True
+        return False
+
+    def _take_back(self, host: Host) -> None:
+        """Start a keeper there."""
+        with suppress(IpexctlError):
             if orders := self._orders_of(host):
-                root = self.fleet.root_of(host)
-                agent.call("restart.attempts.spare", {**orders, "root": root, "host": host.name})
+                asked = {**orders, "root": self.fleet.root_of(host), "host": host.name}
+                self.fleet.agents[host].call("restart.attempts.spare", asked)
 
     def _of_run(self, host: Host) -> dict[str, Any]:
         root = self.fleet.root_of(host)
         return {"root": root, "journal": host.name, "run_id": self.run_id}
 
     def _orders_of(self, away: Host) -> dict[str, Any]:
-        """From the host that leads the run; {} where that is not reached."""
-        for host, agent in list(self.fleet.agents.items()):
-            if host == away:
-                continue
-            with suppress(IpexctlError):
-                op, asked = "restart.attempts.orders_of_returned", self._of_run(host)
-                found = agent.call(op, asked | {"name": away.name}, timeout=ANSWER).done["orders"]
-                if isinstance(found, dict) and found:
-                    return found
-        return {}
+        """From the host that leads the run; {} if it is not reached now."""
+        leads = self.asked[0]
+        op, asked = "restart.attempts.orders_of_returned", self._of_run(leads)
+        found = self.fleet.agents[leads].call(op, asked | {"name": away.name}, timeout=ANSWER).done
+        return found["orders"] if isinstance(found["orders"], dict) else {}
