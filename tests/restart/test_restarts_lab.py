@@ -90,11 +90,17 @@ def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
 
 def test_a_host_that_is_back_takes_the_place_of_the_next_one_that_is_lost(runner):
     options = ("-ppn", "1", "--restarts", "3", "--spares", "node03", "--host-timeout", "6s")
-    run = runner.start(*options, str(runner.script(TRAIN)), "100")
+    run = runner.start(*options, str(runner.script(TRAIN)), "150")
     seen = set[int]()
     while len(seen) < 2:
         seen.add(run.until(event="line")["rank"])
-    power_off(runner, "node01")  # its sshd lives
+    runner.lab.fault("node01", "kill")
+    try:
+        while (line := run.until(event="line"))["host"] != "node03":
+            pass
+        assert (line["rank"], line["text"]) == (0, "up 0 of 2 attempt 1")
+    finally:
+        runner.lab.heal("node01")
     while "node01 is back" not in run.until(event="note")["text"]:
         pass
     power_off(runner, "node03")
