@@ -19,7 +19,7 @@ from rich.console import Console
 
 from ipexctl.base.blob import Blob
 from ipexctl.blobs import blob_carriers
-from ipexctl.blobs.blob_carriers import Push
+from ipexctl.blobs.blob_carriers import Moved, Push
 from ipexctl.blobs.blob_relay import _Getter
 from ipexctl.blobs.blob_store import Room
 from ipexctl.errors import HostFailed, IpexctlError
@@ -293,8 +293,8 @@ def test_many_files_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyP
         return one is other
 
     class Sends(Push):
-        def send(self, *_: object) -> int:
-            return 0
+        def send(self, *_: object) -> Moved:
+            return Moved()
 
     monkeypatch.setattr(blob_carriers, "missing_blobs", lambda *_: files)
     monkeypatch.setattr(Blob, "__eq__", eq)
