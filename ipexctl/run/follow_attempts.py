@@ -21,6 +21,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.attach import attach, attached
 from ipexctl.run.jobs.ps import NEWEST, find
+from ipexctl.run.outcome.listed_runs import number
 from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.returned_hosts import ReturnedHosts
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
@@ -67,18 +68,14 @@ def read_story(raw: Any) -> tuple[Line, ...]:
             plain(one.get("why"), 400),
             plain(one.get("checkpoint"), 400),
             plain(one.get("end"), 400),
-            seconds(one.get("lasted")),
-            seconds(one.get("age")),
+            number(one.get("lasted")),
+            number(one.get("age")),
             texts(one.get("open")),
             one.get("kept") is True,
         )
         for one in listed(raw)
         if isinstance(one, dict)
     )
-
-
-def seconds(raw: Any) -> float:
-    return float(raw) if isinstance(raw, (int, float)) and raw > 0 else 0.0
 
 
 def summary(story: Mapping[int, Line]) -> list[str]:

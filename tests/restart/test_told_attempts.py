@@ -29,3 +29,5 @@ def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:
 def test_odd_values_of_a_story_are_empty() -> None:
     (line,) = read_story([{"attempt": "x", "hosts": 3, "age": "soon", "lasted": -1, "open": None}])
     assert (line.attempt, line.hosts, line.age, line.lasted, line.open) == (0, (), 0.0, 0.0, ())
+    (line,) = read_story([SECOND | {"lasted": float("inf")}])
+    assert line.lasted == 0.0
