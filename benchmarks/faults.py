@@ -146,7 +146,7 @@ class Case:
             said.seek(0)
             self.said.append(said.read())
         attempts = len(re.findall(r"; attempt \d+ on ", self.said[-1])) + 1
-        last = f"attempt {attempts}" if attempts > 1 else "no second attempt"
+        last = f"attempt {attempts}" if attempts > 1 else "the first attempt"
         return seconds if met else None, code, last
 
     def detached(self) -> tuple[float | None, int | str, str]:
@@ -294,7 +294,8 @@ def _cells(seen: list[Seen]) -> list[str]:
     if not seen:
         return ["", "", "", ""]
     times = sorted({f"{s.seconds:.1f}" for s in seen if s.seconds is not None}, key=float)
-    seconds = "-".join(dict.fromkeys((times[0], times[-1]))) if times else "not over"
+    none = "" if seen[0].mode == RESTARTS else "not over"
+    seconds = "-".join(dict.fromkeys((times[0], times[-1]))) if times else none
     return [seconds, str(seen[0].code), str(seen[0].left), seen[0].cause]
 
 
@@ -326,7 +327,7 @@ def cases(mpis: list[str], modes: list[str], only: list[str]) -> Iterator[tuple[
         for fault in FAULTS:
             named = not only or any(word in fault.name for word in only)
             for mode in modes if named and not (fault.mpirun and mpi == "none") else ():
-                if mode in fault.modes:
+                if mode in (*fault.modes, RESTARTS):
                     yield mpi, mode, fault
 
 

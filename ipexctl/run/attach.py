@@ -12,7 +12,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.suggested_commands import command
-from ipexctl.machines.target import ROOT, Target
+from ipexctl.machines.target import Target
 from ipexctl.run.jobs.logs import kept_elsewhere
 from ipexctl.run.jobs.ps import NEWEST, find, noted, reached
 from ipexctl.run.outcome.listed_runs import Run
@@ -21,6 +21,7 @@ from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
+from ipexctl.run.watch.run_folder import Records
 from ipexctl.run.watch.run_format import require_same
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_output import RunOutput
@@ -35,20 +36,20 @@ def attach(
     text: str,
     view: View,
     interrupts: Interrupts,
-    root: str = ROOT,
-    *,
-    tell_result: bool = True,
+    root: str,
+    records: Records,
 ) -> RunResult | Left:
-    """Everything that the ranks have printed comes first. Ends with the run, or when left."""
+    """To a further attempt: its result is not told. Everything that the ranks have printed comes
+    first. Ends with the attempt, or when left."""
     with Fleet(target, root) as fleet:
-        return attached(
-            fleet, find(fleet, text, newest=NEWEST), view, interrupts, tell_result=tell_result
-        )
+        run = find(fleet, text, newest=NEWEST)
+        return attached(fleet, run, view, interrupts, records)
 
 
 def attached(
-    fleet: Fleet, run: Run, view: View, interrupts: Interrupts, *, tell_result: bool = True
+    fleet: Fleet, run: Run, view: View, interrupts: Interrupts, records: Records | None = None
 ) -> RunResult | Left:
+    """`records`: of an attempt among others, whose result is not told."""
     target, root = fleet.target, fleet.root
     require_same(run)
     known = reached(fleet, run)
@@ -63,7 +64,7 @@ def attached(
         session = Session(
             watched,
             HostLinks(watched, lambda name: fleet.reconnect(known[name])),
-            RunOutput(watched, painter),
+            RunOutput(watched, painter, (records or Records()).make(run.id, plan)),
             interrupts,
             noted=noted(fleet, run.id, known),
         )
@@ -77,7 +78,7 @@ def attached(
         for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
             painter.output(name, rank, texts, 0)
         result = result.spelled(lambda name: command(target, name, root))
-        if tell_result:
+        if records is None:
             painter.result(result)
         return result
     finally:

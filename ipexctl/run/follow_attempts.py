@@ -24,6 +24,7 @@ from ipexctl.run.jobs.ps import NEWEST, find
 from ipexctl.run.outcome.listed_runs import number
 from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.returned_hosts import ReturnedHosts
+from ipexctl.run.watch.run_folder import Records
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 
 LOOK = 1.0  # seconds between two questions
@@ -115,6 +116,7 @@ class Attempts:
     interrupts: Interrupts
     note: Callable[[str], None]
     busy: Collection[str] = ()  # the hosts of the attempt that is shown
+    records: Records = field(default_factory=Records)
     silent: set[Host] = field(default_factory=set)  # those that did not answer
     story: dict[int, Line] = field(default_factory=dict)  # number -> what is known of it
 
@@ -146,8 +148,12 @@ class Attempts:
                     self.note(text)
                 if line and result.exit_code:
                     self.note(f"no further attempt: {line.end}")
+                back = [host for host in self.silent if result.reachable(host.name)]
+                fan_out(back, self._reach)
                 return result
             self.note(f"{line.why}; {line.told}")
+            kept = self.records.of(result.run_id).kept()
+            self.records.ended(replace(result, kept=kept))
             seen = line.attempt
             result = self._shown(line) or result
         return result
@@ -205,9 +211,7 @@ class Attempts:
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
             with suppress(IpexctlError):  # its journals are not there yet
-                return attach(
-                    target, line.run_id, self.view, self.interrupts, root, tell_result=False
-                )
+                return attach(target, line.run_id, self.view, self.interrupts, root, self.records)
             time.sleep(LOOK)
         return None
 

@@ -30,7 +30,6 @@ from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
-from ipexctl.run.outcome.result_document import kept_plan, result_document
 from ipexctl.run.outcome.run_result import Kept, Left, LeftOut, RunResult
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan import mpi
@@ -42,10 +41,9 @@ from ipexctl.run.run_plan import networked, plan_of, request_of, with_shares
 from ipexctl.run.run_script import Script, script_of
 from ipexctl.run.script import gradient_compression
 from ipexctl.run.watch import fetch_outputs
-from ipexctl.run.watch.run_folder import Record
+from ipexctl.run.watch.run_folder import Record, Records
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
-from ipexctl.shipped_tables import failures
 
 CONCLUDED = 10.0  # seconds for a host to write it down
 
@@ -149,8 +147,8 @@ class _Run:
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         if resumed:
             self._lay_out(resumed, nodes, sent)
-        record = self._record(plan)
-        keys, session = self._keys(plan, spares), self._session(plan, record, sent)
+        records = self._records()
+        keys, session = self._keys(plan, spares), self._session(plan, records, sent)
         orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
             cwd = {host.name: sent[host].cwd for host in (*used, *spares)}
@@ -158,19 +156,19 @@ class _Run:
             orders = start_keepers.kept_going(self.fleet, orders, those, cwd, self._plan)
         with trace.span("run"):
             there = {h.name: (agents[h], sent[h].cwd) for h in used}
-            result = self._to_the_last(lambda: session.drive(orders, there), there)
+            result = self._to_the_last(lambda: session.drive(orders, there), there, records)
         if isinstance(result, Left):
             wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
             return result
         if not self.options.trial:
             self.fleet.remember(_states(result), "run")
-        kept = self._kept(result, plan, record, sent)
+        kept = self._kept(result, records.of(result.run_id), sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
         result = replace(result, kept=kept, again=again, left_out=left).spelled(
             lambda name: command(self.fleet.target, name, self.fleet.root)
         )
-        record.keep("result.json", result_document(result, failures))
+        records.ended(result)
         if not self.options.trial:
             self._conclude(result, sent)
         self.painter.result(result)
@@ -185,13 +183,9 @@ class _Run:
     def _plan(self, nodes: Sequence[Node], options: RunOptions) -> LaunchPlan:
         return plan_of(nodes, options, self.script, self.held, self.run_id)
 
-    def _record(self, plan: LaunchPlan) -> Record:
-        """What is kept here of the run."""
+    def _records(self) -> Records:
         limit = self.options.log_limit and self.options.log_limit * 1_000_000
-        trial = self.options.trial
-        record = Record(None) if trial else Record.make(Path.cwd(), self.run_id, limit=limit)
-        record.keep("plan.json", kept_plan(self.run_id, plan))
-        return record
+        return Records(None if self.options.trial else Path.cwd(), limit)
 
     def _lay_out(
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, Node],
@@ -212,7 +206,7 @@ class _Run:
         return with_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
 
     def _to_the_last(
-        self, first: Callable[[], RunResult | Left], busy: Collection[str]
+        self, first: Callable[[], RunResult | Left], busy: Collection[str], records: Records
     ) -> RunResult | Left:
         """The result of the last attempt."""
         if not self.options.restarts or self.options.detach:
@@ -220,7 +214,7 @@ class _Run:
         from ipexctl.run.follow_attempts import Attempts
 
         view, note = self.painter.view, self.painter.note
-        attempts = Attempts(self.fleet, self.run_id, view, self.interrupts, note, busy)
+        attempts = Attempts(self.fleet, self.run_id, view, self.interrupts, note, busy, records)
         with attempts.hosts_taken_back():
             return attempts.followed(first())
 
@@ -242,14 +236,14 @@ class _Run:
         return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
 
     def _session(
-        self, plan: LaunchPlan, record: Record, sent: Mapping[Host, send_project.Sent]
+        self, plan: LaunchPlan, records: Records, sent: Mapping[Host, send_project.Sent]
     ) -> Session:
         from ipexctl.run.jobs.ps import noted
         from ipexctl.run.watch.host_link import HostLinks, WatchedRun
         from ipexctl.run.watch.run_output import RunOutput
         from ipexctl.run.watch.session import Session
 
-        fleet, makers = self.fleet, _apart(sent)
+        fleet, makers, record = self.fleet, _apart(sent), records.make(self.run_id, plan)
         watched = WatchedRun(plan, self.run_id, self.options, hub=plan.hosts[0].host)
         return Session(
             watched,
@@ -376,11 +370,7 @@ class _Run:
         return send_project.left_out_file(self.files, start, words, environment())
 
     def _kept(
-        self,
-        result: RunResult,
-        plan: LaunchPlan,
-        record: Record,
-        sent: Mapping[Host, send_project.Sent],
+        self, result: RunResult, record: Record, sent: Mapping[Host, send_project.Sent]
     ) -> Kept:
         """What is here of the run: the logs, and the files that were asked for."""
         kept = record.kept()
@@ -393,7 +383,7 @@ class _Run:
         there = {h: self.fleet.agents[h] for h in _apart(reachable)}
         roots = {h.name: self.fleet.root_of(h) for h in there}
         patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
-        first, limit = plan.hosts[0].host, self.options.fetch_limit << 30
+        first, limit = result.plan.hosts[0].host, self.options.fetch_limit << 30
         merge, dest = self.options.merge, _dest(self.options)
         wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge, dest)
         try:

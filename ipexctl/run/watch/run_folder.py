@@ -20,7 +20,10 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.ownership import untrusted_here
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_result import Kept
+from ipexctl.run.outcome.result_document import kept_plan, result_document
+from ipexctl.run.outcome.run_result import Kept, RunResult
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.shipped_tables import failures
 
 FOLDER = Path(".ipexctl")
 
@@ -97,6 +100,28 @@ class Record:
             f"{self.folder} is not complete ({e.strerror or e}); the logs on the hosts are"
         )
         self._broken = True
+
+
+@dataclass
+class Records:
+    """A folder for each attempt of a run; without `here`, nothing is kept."""
+
+    here: Path | None = None
+    limit: int | None = None  # bytes of each log
+    _made: dict[str, Record] = field(default_factory=dict)
+
+    def make(self, run_id: str, plan: LaunchPlan) -> Record:
+        record = Record(None)
+        if self.here:
+            record = Record.make(self.here, run_id, limit=self.limit)
+        record.keep("plan.json", kept_plan(run_id, plan))
+        return self._made.setdefault(run_id, record)
+
+    def of(self, run_id: str) -> Record:
+        return self._made.get(run_id, Record(None))
+
+    def ended(self, result: RunResult) -> None:
+        self.of(result.run_id).keep("result.json", result_document(result, failures))
 
 
 def folder_for(here: Path, run_id: str) -> Path:

@@ -72,8 +72,8 @@ class Teller:
         """The connection to a host ended. `hub`: empty if the host itself is the hub."""
         text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
         if hub:
-            text = f"the run continues, because {hub} can reach it; its output is shown once it is "
-            text += "reconnected"
+            text = f"the run continues as long as {hub} reaches it; its output is shown once it "
+            text += "is reconnected"
         self.painter.note(f"{name}: no connection from this machine; {text}")
 
     def rest_of_logs(self, now: float, left: int) -> None:
