@@ -25,7 +25,7 @@ from ipexctl.run.watch.run_folder import Records
 from ipexctl.run.watch.run_format import require_same
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_output import RunOutput
-from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
+from ipexctl.run.watch.run_watchers import Interrupts, Painter
 from ipexctl.run.watch.session import Session
 
 KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
@@ -34,55 +34,46 @@ KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
 def attach(
     target: Target,
     text: str,
-    view: View,
+    painter: Painter,
     interrupts: Interrupts,
     root: str,
     records: Records,
 ) -> RunResult | Left:
-    """To a further attempt: its result is not told. Everything that the ranks have printed comes
-    first. Ends with the attempt, or when left."""
+    """Everything that the ranks have printed comes first. Ends with the run, or when left."""
     with Fleet(target, root) as fleet:
         run = find(fleet, text, newest=NEWEST)
-        return attached(fleet, run, view, interrupts, records)
+        return attached(fleet, run, painter, interrupts, records)
 
 
 def attached(
-    fleet: Fleet, run: Run, view: View, interrupts: Interrupts, records: Records | None = None
+    fleet: Fleet, run: Run, painter: Painter, interrupts: Interrupts, records: Records
 ) -> RunResult | Left:
-    """`records`: of an attempt among others, whose result is not told."""
     target, root = fleet.target, fleet.root
     require_same(run)
     known = reached(fleet, run)
     hub = _hub(run, known)
     plan, age, options = _plan(fleet, run, hub, known[hub])
-    painter = Painter(view, target.note)
-    try:
-        over = f"{run.id} has ended: {run.state.value}"
-        painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
-        painter.planned(run.id, plan)
-        watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
-        session = Session(
-            watched,
-            HostLinks(watched, lambda name: fleet.reconnect(known[name])),
-            RunOutput(watched, painter, (records or Records()).make(run.id, plan)),
-            interrupts,
-            noted=noted(fleet, run.id, known),
-        )
-        there = [host.host for host in plan.hosts if host.host in known]
-        result = session.attach({name: fleet.agents[known[name]] for name in there})
-        if isinstance(result, Left):
-            tell_left(painter, result, target, root)
-            return result
-        if session.missing:
-            painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
-        for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
-            painter.output(name, rank, texts, 0)
-        result = result.spelled(lambda name: command(target, name, root))
-        if records is None:
-            painter.result(result)
+    over = f"{run.id} has ended: {run.state.value}"
+    painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
+    painter.planned(run.id, plan)
+    watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
+    session = Session(
+        watched,
+        HostLinks(watched, lambda name: fleet.reconnect(known[name])),
+        RunOutput(watched, painter, records.make(run.id, plan)),
+        interrupts,
+        noted=noted(fleet, run.id, known),
+    )
+    there = [host.host for host in plan.hosts if host.host in known]
+    result = session.attach({name: fleet.agents[known[name]] for name in there})
+    if isinstance(result, Left):
+        tell_left(painter, result, target, root)
         return result
-    finally:
-        painter.close()
+    if session.missing:
+        painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
+    for (name, rank), texts in kept_elsewhere(fleet, run, session.missing).items():
+        painter.output(name, rank, texts, 0)
+    return result.spelled(lambda name: command(target, name, root))
 
 
 def _hub(run: Run, known: Mapping[str, Host]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import field, replace
 from itertools import pairwise
@@ -94,13 +94,14 @@ def attach_and_follow(
     """attach, also to the further attempts."""
     with Fleet(target, root) as fleet:
         run = find(fleet, text, newest=NEWEST)
-        if not run.kept:
-            return attached(fleet, run, view, interrupts)
         painter = Painter(view, target.note)
-        attempts = Attempts(fleet, run.first_id, view, interrupts, painter.note)
         try:
-            with attempts.hosts_taken_back():
-                result = attempts.from_attempt(run.attempt)
+            if run.kept:
+                attempts = Attempts(fleet, run.first_id, painter, interrupts)
+                with attempts.hosts_taken_back():
+                    result = attempts.from_attempt(run.attempt)
+            else:
+                result = attached(fleet, run, painter, interrupts, Records())
             if isinstance(result, RunResult):
                 painter.result(result)
             return result
@@ -112,9 +113,8 @@ def attach_and_follow(
 class Attempts:
     fleet: Fleet
     run_id: str
-    view: View
+    painter: Painter
     interrupts: Interrupts
-    note: Callable[[str], None]
     busy: Collection[str] = ()  # the hosts of the attempt that is shown
     records: Records = field(default_factory=Records)
     silent: set[Host] = field(default_factory=set)  # those that did not answer
@@ -145,13 +145,13 @@ class Attempts:
                 return Left(self.run_id)
             if line is None or line.end:
                 for text in summary(self.story):
-                    self.note(text)
+                    self.painter.note(text)
                 if line and result.exit_code:
-                    self.note(f"no further attempt: {line.end}")
+                    self.painter.note(f"no further attempt: {line.end}")
                 back = [host for host in self.silent if result.reachable(host.name)]
                 fan_out(back, self._reach)
                 return result
-            self.note(f"{line.why}; {line.told}")
+            self.painter.note(f"{line.why}; {line.told}")
             kept = self.records.of(result.run_id).kept()
             self.records.ended(replace(result, kept=kept))
             seen = line.attempt
@@ -211,12 +211,14 @@ class Attempts:
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
             with suppress(IpexctlError):  # its journals are not there yet
-                return attach(target, line.run_id, self.view, self.interrupts, root, self.records)
+                return attach(
+                    target, line.run_id, self.painter, self.interrupts, root, self.records
+                )
             time.sleep(LOOK)
         return None
 
     def _back(self, name: str) -> None:
-        self.note(f"{name} is back: it stands by as a spare")
+        self.painter.note(f"{name} is back: it stands by as a spare")
         self._reach(next(host for host in self.fleet.hosts.hosts if host.name == name))
 
     def _reach(self, host: Host) -> None:
@@ -227,5 +229,7 @@ class Attempts:
     def _reach_again(self, first: bool) -> None:
         if first:
             names = fold(sorted(host.name for host in self.silent))
-            self.note(f"{names}: not reached from here; the run may go on there, looking for it")
+            self.painter.note(
+                f"{names}: not reached from here; the run may go on there, looking for it"
+            )
         fan_out(list(self.silent), self._reach)

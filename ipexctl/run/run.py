@@ -213,8 +213,7 @@ class _Run:
             return first()
         from ipexctl.run.follow_attempts import Attempts
 
-        view, note = self.painter.view, self.painter.note
-        attempts = Attempts(self.fleet, self.run_id, view, self.interrupts, note, busy, records)
+        attempts = Attempts(self.fleet, self.run_id, self.painter, self.interrupts, busy, records)
         with attempts.hosts_taken_back():
             return attempts.followed(first())
 

@@ -70,6 +70,10 @@ def test_after_a_failure_the_others_are_counted(shown, verbose: bool):
     ]
     assert len(lines) == (5 if verbose else 2)
     assert view.held_back == (0 if verbose else 3)
+    view.planned("r1-r02", made_plan())
+    read()
+    view.lines("node01", 1, ["again"])
+    assert (read(), view.held_back) == (["node01 r01 | again"], 0)
 
 
 def test_bars_are_in_the_status_line_and_no_lines(shown):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_a_failed_rank_is_started_again_with_all_others(runner, tmp_path):
 @pytest.mark.parametrize("host", ["node01", "node02"])
 def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
     options = ("-ppn", "1", "--restarts", "2", "--spares", "node03", "--host-timeout", "6s")
-    run = runner.start(*options, str(runner.script(TRAIN)), "40")
+    run = runner.start(*options, "--fetch", "out-*", str(runner.script(TRAIN)), "40")
     seen = set[int]()
     while len(seen) < 2:
         seen.add(run.until(event="line")["rank"])
@@ -86,6 +87,13 @@ def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
     moved = {"node01": 0, "node02": 1}[host]
     last = [e for e in run.events if e["event"] == "line" and e["rank"] == moved][-1]
     assert (last["host"], last["text"]) == ("node03", f"up {moved} of 2 attempt 1")
+    kept = Path(result["folder"])  # of the last attempt
+    assert kept.name == f"{run.run_id}-r02"
+    assert f"up {moved} of 2" in (kept / f"logs/rank{moved:05d}.node03.log").read_text()
+    on_top = {path.name for path in (kept / "outputs").glob("out-*")}  # of rank 0's host
+    assert on_top == ({"out-0-1"} if host == "node01" else {"out-0-0", "out-0-1"})
+    first = json.loads((kept.parent / run.run_id / "result.json").read_text())
+    assert (first["run_id"], first["exit_code"]) == (run.run_id, 121)
 
 
 def test_a_host_that_is_back_takes_the_place_of_the_next_one_that_is_lost(runner):

@@ -107,8 +107,11 @@ class TerminalView(PlainView):
         self._first: int | None = None
         self.held_back = 0
         self._bar = ""
+        self._fold = Fold(1)
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.rest()  # of an attempt before
+        self._first, self._bar = None, ""
         self.fold(plan.world_size)
         super().planned(run_id, plan)
 
@@ -156,15 +159,15 @@ class TerminalView(PlainView):
             self._status = text
 
     def rest(self) -> None:
-        """Lines that still wait for their equals."""
+        """Lines that still wait for their equals, and the number of those that were held back."""
         self._show(self._fold.rest())
         self._clear()
+        if self.held_back:
+            lines, self.held_back = count(self.held_back, "line"), 0
+            self.note(f"... {lines} from other ranks after the failure not shown (-v shows them)")
 
     def result(self, result: RunResult) -> None:
         self.rest()
-        if self.held_back:
-            lines = count(self.held_back, "line")
-            self.note(f"... {lines} from other ranks after the failure not shown (-v shows them)")
         super().result(result)
 
     def _show(self, groups: Iterable[Group]) -> None:

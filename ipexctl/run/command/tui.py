@@ -32,9 +32,14 @@ class PanesView:
         self._rows: list[str] = []  # as they were drawn last
         self._noted = self._drawn = 0.0
         self._tally: Tally | None = None
+        self._streams = False  # from `q` on
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        self.close()  # of an attempt before
         self.stream.planned(run_id, plan)
+        if self._streams:
+            return
+        self._rows, self._tally = [], None
         prefix = prefixes(plan)
         places = [(h.host, p.rank) for h in plan.hosts for p in h.ranks]
         self.panes = Panes([Pane(h, r, prefix(h, r)) for h, r in sorted(places, key=_by_rank)])
@@ -99,6 +104,7 @@ class PanesView:
                 write(f"{row.rstrip()}{RESET}\n")
             for text in self._notes:
                 self.stream.note(text)
+            self._notes.clear()
 
     def _draw(self) -> None:
         now = time.monotonic()
@@ -108,6 +114,7 @@ class PanesView:
         was_paused = self.panes.paused
         for key in self.screen.pressed():
             if key == "q" and not self.panes.typing:
+                self._streams = True
                 self.close()
                 return
             self.panes.key(key)

@@ -191,7 +191,8 @@ class Session:
 
     def _give_back(self) -> None:
         for name, size in self.painter.shown().items():
-            link = self.links[name]
+            if not (link := self.links.get(name)):  # of an attempt before
+                continue
             link.unshown = max(0, link.unshown - size)  # of one before, if it was cut
             link.owed += size
             if link.owed >= WINDOW // 4:
