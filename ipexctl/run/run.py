@@ -151,9 +151,9 @@ class _Run:
         keys, session = self._keys(plan, spares), self._session(plan, records, sent)
         orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
-            cwd = {host.name: sent[host].cwd for host in (*used, *spares)}
+            work = {host.name: (one.cwd, one.mark) for host, one in sent.items()}
             those = self._shared([nodes[host] for host in (*used, *spares)])
-            orders = start_keepers.kept_going(self.fleet, orders, those, cwd, self._plan)
+            orders = start_keepers.kept_going(self.fleet, orders, those, work, self._plan)
         with trace.span("run"):
             there = {h.name: (agents[h], sent[h].cwd) for h in used}
             result = self._to_the_last(lambda: session.drive(orders, there), there, records)

@@ -45,7 +45,7 @@ def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
 
 
 def kept_going(
-    fleet: Fleet, orders: Orders, nodes: Sequence[Node], cwd: Mapping[str, str],
+    fleet: Fleet, orders: Orders, nodes: Sequence[Node], work: Mapping[str, tuple[str, str]],
     plan: Callable[[Sequence[Node], RunOptions], LaunchPlan],
 ) -> Orders:  # fmt: skip
     """Orders with which the hosts' keepers begin; spares stand by once this returns. `nodes`: the
@@ -62,18 +62,20 @@ def kept_going(
     def orders_of(made: LaunchPlan) -> Orders:
         return replace(orders, plan=made, keys={}, resumed="")
 
-    cast = Cast(orders.plan, nodes, plan_on, orders_of, cwd, orders.keys, orders.resumed)
+    cast = Cast(orders.plan, nodes, plan_on, orders_of, work, orders.keys, orders.resumed)
     made = nights(cast)
     first = {host.host for host in orders.plan.hosts}
     spares = [node.host for node in nodes if node.host.name not in first]
     if spares:
-        _stand_by(fleet, spares, replace(orders, plan=plan_on(nodes), nights=made), cwd)
+        _stand_by(fleet, spares, replace(orders, plan=plan_on(nodes), nights=made), work)
     return replace(orders, nights=made)
 
 
-def _stand_by(fleet: Fleet, spares: Sequence[Host], of_all: Orders, cwd: Mapping[str, str]) -> None:
+def _stand_by(
+    fleet: Fleet, spares: Sequence[Host], of_all: Orders, work: Mapping[str, tuple[str, str]]
+) -> None:
     def stand_by(host: Host) -> None:
-        asked = {**of_all.of(host.name, cwd[host.name]), "spare": True, "run": None}
+        asked = {**of_all.of(host.name, work[host.name][0]), "spare": True, "run": None}
         asked |= {"root": fleet.root_of(host), "host": host.name}
         fleet.agents[host].call("restart.attempts.spare", asked)
 

@@ -14,6 +14,7 @@ def sheet(name: str) -> dict[str, Any]:
     one = {"rank": 0, "local_rank": 0, "env": {}, "argv": ["python3", "train.py"]}
     return {
         "asked": {"host": name, "cwd": "/work", "ranks": [one], "starts": []},
+        "work": name,
         "row": {"host": name, "ranks": [0], "starter": ["sh", "0:0"]},
         "mpirun": [],
         "line": "",
@@ -112,6 +113,20 @@ def test_a_spare_takes_the_place_of_a_lost_host_once_that_must_have_ended_its_ra
     assert hosts(orders, "start") == "axc"
     story = next(order["story"] for _, order in orders if "story" in order)
     assert (story["attempt"], story["hosts"]) == (2, ["a", "x", "c"])
+
+
+def test_of_hosts_that_share_a_folder_one_lays_out_the_checkpoint() -> None:
+    leads = ended([rank("RuntimeError: closed")])
+    leads.night["sheets"]["b"]["work"] = leads.night["sheets"]["a"]["work"]
+    parts = {"a": {"sha": "5a", "list": 90}}
+    told = {"name": "out/c-5", "order": [1, 1], "age": 3.0, "parts": parts, "held": ["5a"]}
+    for name in "abcx":
+        said = {"cleared": 1, "checkpoints": [told], "open": [], "port": 40000}
+        leads.take(name, said, 105.0)
+    taken(leads)
+    tick(leads, 106.0, {*"bcx"})
+    lays = {name: order["lay"] for name, order in taken(leads) if "start" in order}
+    assert [name for name, lay in lays.items() if lay] == ["a", "c"] and "b" in lays
 
 
 def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:

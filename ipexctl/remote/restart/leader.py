@@ -192,8 +192,12 @@ class Leader:
             found, parts=[part[:3] + [self.urls(part[3])] for part in found["parts"]]
         )
         made = attempt_orders.compose(self.night["common"], sheets, self.attempt + 1, name)
+        laid = set()
         for host, asked in made:
-            self.tell({"start": self.attempt + 1, "asked": asked, "lay": lay}, [host])
+            work = self.night["sheets"][host]["work"]
+            own = None if work in laid else lay  # hosts that share the folder: the first of them
+            laid.add(work)
+            self.tell({"start": self.attempt + 1, "asked": asked, "lay": own}, [host])
 
     def urls(self, hosts):
         """[[host, where it gives files], ...]"""

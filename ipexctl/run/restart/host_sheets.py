@@ -26,13 +26,14 @@ N = "{n}"  # as attempt_orders.py has it
 @dataclass(frozen=True)
 class Cast:
     """`first`: the plan of the first attempt. `nodes`: its hosts and then the spares. `plan`: of
-    any of them, the host of rank 0 first. `orders`: by that plan. `cwd`: where ranks start."""
+    any of them, the host of rank 0 first. `orders`: by that plan. `work`: where ranks start, and
+    the mark that this folder has on all hosts that share it, if any."""
 
     first: LaunchPlan
     nodes: Sequence[Node]
     plan: Callable[[Sequence[Node]], LaunchPlan]
     orders: Callable[[LaunchPlan], Orders]
-    cwd: Mapping[str, str]
+    work: Mapping[str, tuple[str, str]]
     keys: Keys
     resumed: str = ""  # the checkpoint of the first attempt
 
@@ -65,13 +66,13 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
     more = {
         "common": _common(of_all, orders, cast.resumed),
         "sheets": {
-            host.host: _sheet(host, leads[host.host], orders, cast.cwd[host.host])
+            host.host: _sheet(host, leads[host.host], orders, cast.work[host.host])
             for host in of_all.hosts
         },
         "keys": {name: dict(keys) for name, keys in cast.keys.items()},
     }
     leaders = [place[0] for place in places]
-    return {name: night | (more if name in leaders else {}) for name in cast.cwd}
+    return {name: night | (more if name in leaders else {}) for name in cast.work}
 
 
 def _as_first(cast: Cast, node: Node) -> LaunchPlan:
@@ -92,11 +93,15 @@ def _common(plan: LaunchPlan, orders: Orders, resumed: str) -> dict[str, Any]:
     }
 
 
-def _sheet(host: HostPlan, lead: LaunchPlan, orders: Orders, cwd: str) -> dict[str, Any]:
+def _sheet(
+    host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str]
+) -> dict[str, Any]:
+    cwd, mark = work
     asked = {**orders.of(host.host, cwd), "host": host.host, "run": None, "keys": {}}
     mpirun = [N if before == "-n" else word for before, word in pairwise(("", *lead.mpirun))]
     return {
         "asked": asked,
+        "work": mark or host.host,
         "row": orders.row(host),
         "mpirun": mpirun,
         "line": mpi.machinefile([host], lead.mpi),
