@@ -32,7 +32,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from training_faults import FAULTS, REPO, Bench, Fault, lets_go
+from training_faults import FAULTS, HOST, REPO, Bench, Fault, lets_go, reboot
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.remote.run_files import journal
@@ -132,7 +132,7 @@ class Case:
                 stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
             began = self.strike(lambda: process.poll() is None)
-            off = self.fault.off
+            off = self.fault.off or HOST * (self.fault.act is reboot)  # back too late
 
             def goes_on() -> bool:
                 return self.bench.all_up("again", without=off)
@@ -143,6 +143,7 @@ class Case:
             if not _until(lambda: process.poll() is not None, 60):
                 process.terminate()
             code = process.wait(60)
+            _until(self.all_gone, 10)  # of a run that this command has left
             said.seek(0)
             self.said.append(said.read())
         attempts = len(re.findall(r"; attempt \d+ on ", self.said[-1])) + 1

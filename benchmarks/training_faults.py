@@ -25,6 +25,7 @@ import argparse, ctypes, os, resource, socket, sys, time
 rank, files = os.environ["RANK"], "/{FILES}/"
 first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 def is_there(name): return os.path.exists(files + name)
+os.makedirs(files, exist_ok=True)
 def say(name): open(files + name, "w").close()
 """
 AT_ONCE = """
@@ -92,6 +93,7 @@ class Bench:
     def say(self, word: str) -> None:
         for host in self.lab.hosts:
             if self.lab.hosts[host].pid:
+                self.files(host).mkdir(exist_ok=True)
                 (self.files(host) / word).touch()
 
     def clear_files(self) -> None:
