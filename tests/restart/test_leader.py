@@ -160,6 +160,17 @@ def test_the_lease_of_silent_hosts_began_when_the_attempt_ended_on_another() -> 
     assert next(o["story"]["why"] for _, o in orders if "story" in o) == "b, c: lost"
 
 
+def test_a_host_that_is_back_while_the_others_clear_is_told_to_and_takes_part() -> None:
+    leads = ended([LOST], there="acx", reports="ac")
+    taken(leads)
+    cleared(leads, "acx", 105.0)
+    tick(leads, 106.0, {*"bcx"})
+    assert hosts(taken(leads), "clear") == "b"
+    cleared(leads, "b", 106.5)
+    tick(leads, 106.6, {*"bcx"})
+    assert hosts(taken(leads), "start") == "abc"
+
+
 def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
     leads = ended([LOST], there="acx", reports="ac")
     taken(leads)
@@ -319,7 +330,8 @@ def test_a_host_that_comes_late_has_time_to_end_what_is_left() -> None:
     leads.cleared.pop("y")  # it is slow
     tick(leads, late - 2.0, {*"cy"})
     tick(leads, late, {*"cxy"})
-    assert not leads.over and taken(leads) == []
+    assert not leads.over
+    assert taken(leads) == [("x", {"clear": 1})]
     cleared(leads, "xy", late + 0.2)
     tick(leads, late + 0.3, {*"cxy"})
     assert hosts(taken(leads), "start") == "axc"

@@ -47,7 +47,7 @@ class Leader:
     def watch(self, now):
         self.state, self.since = "watch", now
         self.reports, self.cleared, self.ready = {}, {}, {}
-        self.known, self.came = set(), now  # hosts that were there since it is to be cleared
+        self.known, self.came = set(), now  # hosts that were there at the last look
         self.ended = now  # when the attempt had ended on one host
         self.end, self.next, self.pause = restart_policy.Ending(False, ""), [], 0.0
 
@@ -124,23 +124,23 @@ class Leader:
         if any(report.get("well") for report in self.reports.values()):
             self.finish(True, "done")
         elif set(self.hosts) & there <= set(self.reports) or now - self.since > GATHER:
-            self.decide(now, [name for name in self.hosts if name not in there])
+            self.decide(now, there)
 
-    def decide(self, now, gone):
+    def decide(self, now, there):
         reports = [self.reports[name] for name in self.names if name in self.reports]
         most = max(reports, key=lambda report: len(report["facts"]))
         lasted = max(report["seconds"] for report in reports)
         self.ended = now - max(report["ago"] for report in reports)
         self.lasted.append(lasted)
         # those who watched the run may have ended the rest of it before that was noted
-        lost = [{"event": "lost", "host": name} for name in gone]
+        lost = [{"event": "lost", "host": name} for name in self.hosts if name not in there]
         self.end = restart_policy.ending(most["facts"] or lost, lasted)
         if self.stopped or not self.end.again:
             self.finish(False, self.stopped or self.end.why)
             return
         self.pause = restart_policy.pause(self.lasted)
         self.state, self.since = "clear", now
-        self.known, self.came = set(), now
+        self.known, self.came = set(there), now
         self.tell({"clear": self.attempt})
 
     def in_clear(self, now, there):
@@ -148,8 +148,10 @@ class Leader:
         fenced = now - self.since >= FENCE if silent else True
         if not silent <= self.end.lost:  # those that the hub has lost were silent for so long
             fenced = now - self.ended >= FENCE + self.night["lease"]
-        if not there <= self.known:  # one that has come just now is only now told
-            self.known, self.came = self.known | there, now
+        if not there <= self.known:  # what was told to a process before does not reach a new one
+            self.tell({"clear": self.attempt}, sorted(there - self.known))
+            self.came = now
+        self.known = set(there)
         done = there <= set(self.cleared) or now - self.came > CLEAR
         if not (self.majority and done and fenced and now - self.since >= self.pause):
             return
