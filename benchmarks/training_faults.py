@@ -98,7 +98,7 @@ class Bench:
 
     def clear_files(self) -> None:
         for host in self.lab.hosts:
-            self.on(host, f"mkdir -p -m 777 /{FILES}; rm -f /{FILES}/*")
+            self.on(host, f"mkdir -p /{FILES}; chmod 777 /{FILES}; rm -f /{FILES}/*")
 
     def all_up(self, word: str = "up", without: str = "") -> bool:
         there = [host for host in self.lab.hosts if host != without]
