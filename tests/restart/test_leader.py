@@ -254,7 +254,9 @@ def test_a_host_that_could_not_begin_is_chosen_only_where_there_is_no_other() ->
     cleared(leads, "abcx", 166.0, attempt=3)
     taken(leads)
     tick(leads, 260.0, {*"bcx"})
-    assert hosts(taken(leads), "start") == "axc"
+    orders = taken(leads)
+    assert hosts(orders, "start") == "axc"
+    assert "a full disk" in next(o["story"]["why"] for _, o in orders if "story" in o)
 
 
 def test_the_number_of_restarts_is_limited() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
 from ipexctl.run.outcome import listed_runs
-from ipexctl.run.outcome.listed_runs import OnHost, State
+from ipexctl.run.outcome.listed_runs import FORMAT, OnHost, State
+from ipexctl.run.watch.run_format import written_by
 from ipexctl.shipped_tables import failures
 from tests.refused import refused
 
@@ -223,6 +224,14 @@ def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
         raw = {**said, "run": "r1", "alive": True, "last": [0, last]}
         (run,) = listed_runs.merged([listed_runs.read_on_host("a", raw, failures)])
         assert run.last == shown
+
+
+def test_an_empty_journal_beside_a_written_one_is_not_of_another_version() -> None:
+    written, empty = ({"about": ABOUT, "version": FORMAT, "at": 0.0}, row("r1", "b", alive=True))
+    (run,) = listed_runs.merged([row("r1", "a", written), empty])
+    assert written_by(run) == ""
+    (run,) = listed_runs.merged([row("r1", "a", {**written, "version": 9}), empty])
+    assert written_by(run)
 
 
 def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() -> None:

@@ -86,7 +86,7 @@ class Leader:
         self.weak.add(host)
         self.begun(now)
         self.reports[self.name] = {
-            "facts": [{"event": "lost", "host": host, "why": why}],
+            "facts": [{"event": "lost", "host": host, "unready": why}],
             "seconds": 0.0,
             "ago": 0.0,
         }
@@ -166,7 +166,8 @@ class Leader:
         why = restart_policy.refusal(self.end, self.errors[-2:], made, limit)
         if self.end.lost:  # also hosts that those of them that noted it did not miss
             lost = [name for name in self.hosts if name in self.end.lost or name not in there]
-            self.end.why = "%s: lost" % ", ".join(lost)
+            if set(lost) != self.end.lost:
+                self.end.why = "%s: lost" % ", ".join(lost)
         if why or not chosen:
             self.finish(False, why or "%s; %d hosts are too few" % (self.end.why, len(usable)))
             return

@@ -34,6 +34,9 @@ def ending(facts, seconds):
             return Ending(False, {"asked": "it was stopped", "timeout": "--timeout"}.get(event, ""))
     lost = [fact["host"] for fact in facts if fact.get("event") == "lost" and "host" in fact]
     if lost:
+        unready = facts[0].get("unready")
+        if unready:
+            return Ending(True, "%s: %s" % (lost[0], unready), lost=lost)
         return Ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
     for fact in facts:
         if fact.get("event") == "rank" and failed(fact.get("ended") or {"code": 0}):

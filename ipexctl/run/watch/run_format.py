@@ -13,10 +13,11 @@ def written_by(run: Run) -> str:
     """Who started it, where that is a version with another format of runs; "" else."""
     if run.unreadable:
         return "another version of ipexctl, or its record is damaged"
-    formats = {part.format for part in run.seen if not part.unreadable} - {FORMAT}
-    if not formats:
+    formats = {part.format for part in run.seen if not part.unreadable}
+    ours = {FORMAT, None} if FORMAT in formats else {FORMAT}  # on a full disk a journal is empty
+    if not formats - ours:
         return ""
-    found = next(iter(formats))
+    found = next(iter(formats - ours))
     version = f"ipexctl {run.about.version}" if run.about.version else "another version of ipexctl"
     return f"{version} ({f'run format {found}' if found else 'no run format'})"
 
