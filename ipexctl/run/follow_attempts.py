@@ -13,7 +13,7 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.sizes import duration
 from ipexctl.base.values import count_or_none, listed, plain, texts
-from ipexctl.errors import IpexctlError, Unreachable
+from ipexctl.errors import EXIT_INTERRUPTED, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
@@ -21,6 +21,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.attach import attach, attached
 from ipexctl.run.jobs.ps import NEWEST, find
+from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.listed_runs import number
 from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.returned_hosts import ReturnedHosts
@@ -55,7 +56,7 @@ class Line:
         on = f"attempt {self.attempt} on {fold(self.hosts)}"
         left = f"; not complete: {', '.join(self.open[:4])}" if self.open else ""
         if self.checkpoint:
-            return f"{on} from {self.checkpoint}, complete {duration(self.age)} before{left}"
+            return f"{on} from {self.checkpoint}, complete {duration(self.age)} ago{left}"
         return on + (f" from the beginning: no checkpoint is complete{left}" if self.kept else "")
 
 
@@ -96,7 +97,7 @@ def attach_and_follow(
         run = find(fleet, text, newest=NEWEST)
         painter = Painter(view, target.note)
         try:
-            if run.kept:
+            if run.kept or run.attempt > 1:
                 attempts = Attempts(fleet, run.first_id, painter, interrupts)
                 with attempts.hosts_taken_back():
                     result = attempts.from_attempt(run.attempt)
@@ -107,6 +108,12 @@ def attach_and_follow(
             return result
         finally:
             painter.close()
+
+
+def _stopped(result: RunResult, line: Line | None) -> RunResult:
+    """Between two attempts, by Ctrl-C."""
+    cause = line.end if line else ""
+    return replace(result, exit_code=EXIT_INTERRUPTED, ended_by=verdict.INTERRUPTED, cause=cause)
 
 
 @dataclass
@@ -140,6 +147,7 @@ class Attempts:
     def followed(self, result: RunResult | Left, seen: int = 1) -> RunResult | Left:
         """The result of the last attempt; `result`: of the one before."""
         while isinstance(result, RunResult):
+            pressed = self.interrupts.count
             line = self._waited_for(seen)
             if self.interrupts.detach:
                 return Left(self.run_id)
@@ -150,7 +158,7 @@ class Attempts:
                     self.painter.note(f"no further attempt: {line.end}")
                 back = [host for host in self.silent if result.reachable(host.name)]
                 fan_out(back, self._reach)
-                return result
+                return _stopped(result, line) if self.interrupts.count > pressed else result
             self.painter.note(f"{line.why}; {line.told}")
             kept = self.records.of(result.run_id).kept()
             self.records.ended(replace(result, kept=kept))
@@ -168,7 +176,7 @@ class Attempts:
 
     def _next(self, seen: int, pressed: int) -> Line | None:
         """None: no host knows of a next attempt or an end, or the user leaves."""
-        heard, end = time.monotonic(), None
+        heard, end, waited = time.monotonic(), None, False
         while time.monotonic() - heard < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
@@ -184,12 +192,14 @@ class Attempts:
             alive = any(one["alive"] is True for one in told)
             ended = [line for line in lasts if line.end]
             if ended and not alive:  # hosts that see too few others end, and the rest goes on
-                if 2 * len(told) > len(self.fleet.hosts.hosts):
+                if 2 * len(told) >= len(self.fleet.hosts.hosts):
                     return ended[0]
                 self._reach_again(first=end is None)
                 end = ended[0]
+            if alive and not waited:
+                self.painter.note("no rank runs now: the hosts decide how the run goes on")
             if alive:
-                heard = time.monotonic()
+                waited, heard = True, time.monotonic()
             time.sleep(LOOK)
         return end
 

@@ -48,7 +48,7 @@ class Planned:
 def planned(target: Target, options: RunOptions) -> Planned:
     """Raises IpexctlError where `run` would, before it started anything."""
     options = checked(options)
-    fleet = Fleet(target, options.root)
+    fleet = Fleet(start_keepers.with_spares(target, options), options.root)
     chosen = choice_of(options, fleet.hosts)
     script = script_of(options)
     for note in script.notes:
@@ -68,6 +68,7 @@ def planned(target: Target, options: RunOptions) -> Planned:
         plan = plan_of(shared, options, script, held, run_id)
         line_filter.check(chosen, plan)
         used = {host.host for host in plan.hosts}
+        start_keepers.review(options, script, len(used), len(spares), target.note)
         those = [node for node in nodes.values() if node.host.name in used]
         given = replace(options, confirm=send_agreed.always)
         files = script.files(given, target.note, contents=False)

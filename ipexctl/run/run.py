@@ -67,6 +67,7 @@ def run(
     `script`: one of ours, instead of the one that the options name."""
     trace.mark("imported")
     options = checked(options)
+    target = start_keepers.with_spares(target, options)
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
     with trace.span("script"):
@@ -136,6 +137,7 @@ class _Run:
         line_filter.check(chosen, plan)
         known = {h.name: h for h in agents}
         used = [known[p.host] for p in plan.hosts]
+        start_keepers.review(self.options, self.script, len(used), len(spares), self.painter.note)
         with trace.span("preflight"):
             self._look(plan, {h: nodes[h] for h in used})
         resumed = self._resumed()

@@ -10,12 +10,15 @@ from ipexctl.errors import InputError
 from ipexctl.inventory.host_patterns import select
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet
+from ipexctl.machines.target import Target
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.plan_request import Node
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import each
+from ipexctl.run.run_script import Script
 from ipexctl.run.watch.start_request import Orders
 
+Note = Callable[[str], None]
 NEEDED = "option-needs-restarts"
 
 
@@ -42,6 +45,35 @@ def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
             "--spares selects every host, which leaves none to start on", slug="spares-select-all"
         )
     return spares
+
+
+def with_spares(target: Target, options: RunOptions) -> Target:
+    """Spares take part whichever hosts --limit selects."""
+    if not target.limit or not options.spares:
+        return target
+    return replace(target, limit=(*target.limit, *options.spares))
+
+
+def review(options: RunOptions, script: Script, hosts: int, spares: int, note: Note) -> None:
+    """`hosts`: of the first attempt. Raises InputError."""
+    if (options.min_hosts or 0) > hosts:
+        raise InputError(
+            f"--min-hosts {options.min_hosts}: the run has {hosts} hosts",
+            slug="min-hosts-too-many",
+        )
+    if 1 < hosts + spares < 3 and options.restarts:
+        note(
+            "--restarts on two hosts: a lost host ends the run, as more than half of the hosts "
+            "have to be there; add one, any machine: --spares HOST"
+        )
+    called = {name for source in script.sources for name in source.called}
+    used = script.frameworks.used if script.frameworks else ()
+    loads = used or any(name.startswith("load") for name in called)
+    if options.restarts and options.checkpoints and called and not loads:
+        note(
+            f"{script.argv[0]} loads nothing, so each attempt starts from the beginning; it has to "
+            "read the checkpoint in IPEXCTL_CHECKPOINT (docs/restarts.md)"
+        )
 
 
 def kept_going(

@@ -140,6 +140,7 @@ def test_resume_arguments():
     assert listed.resume_words(text, "") == ()
     assert listed.run_and_name("bert") == ("bert", "last")
     assert listed.run_and_name("bert:out/c-1") == ("bert", "out/c-1")
-    with pytest.raises(InputError) as e:
-        listed.resume_words("'", "/w/c")
-    assert e.value.slug == "resume-arg-invalid"
+    for text in ("'", "--resume", "--resume {ckpt}"):
+        with pytest.raises(InputError) as e:
+            listed.resume_words(text, "/w/c")
+        assert e.value.slug == "resume-arg-invalid"

@@ -86,6 +86,16 @@ def test_one_writer_and_its_partner():
     assert [list(made.manifests[host]) for host in HOSTS] == [[1], [1], []]
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_a_pattern_that_matches_nothing_is_said_at_the_end(found: bool):
+    made = Cluster()
+    if found:
+        made.write("a", "c-1")
+        made.run()
+    made.hub.end(["nope/*"])
+    assert [fact["event"] for fact in made.hub.facts] == ["note"] * (not found)
+
+
 def test_one_host_keeps_its_own():
     made = Cluster(["a"])
     made.write("a", "c-1")

@@ -68,6 +68,10 @@ def test_a_short_silence_is_not_told_and_a_lost_host_is_forgotten() -> None:
     paths.listen("b", 11.0, 102.0)
     paths.forget("b")
     assert paths.news(103.0) == []
+    paths.listen("c", 11.0, 104.0)
+    assert len(paths.news(104.0)) == 1
+    paths.forget("c")  # told before: it is not heard again
+    assert paths.news(105.0) == []
 
 
 def test_the_judge_notes_it_and_the_run_goes_on() -> None:

@@ -307,7 +307,7 @@ def test_a_leader_that_was_frozen_first_sees_which_hosts_have_gone() -> None:
     assert leads.state == "gather"
     for now in (61.1, 61.4):
         leads.tick(now, set())
-    assert leads.over == "fewer than half of the hosts are reached from a" and not leads.well
+    assert leads.over == "not more than half of the hosts are reached from a" and not leads.well
 
 
 def test_the_orders_of_a_host_that_is_back() -> None:

@@ -125,6 +125,23 @@ def test_an_error_that_a_restart_does_not_change_ends_the_run(runner):
     assert not any("attempt 1" in line for line in run.lines())
 
 
+def test_a_run_is_stopped_between_two_attempts_and_its_story_is_shown_later(runner, tmp_path):
+    options = ("-d", "-ppn", "1", "--restarts", "5", "--spares", "node03", "--host-timeout", "6s")
+    done = runner.plain(*options, str(runner.script(TRAIN)), "300")
+    assert done.returncode == 0, done.stderr
+    run_id, home = done.stdout.split()[-1], tmp_path / "two"
+    power_off(runner, "node02")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if [row["state"] for row in rows_of(runner, home, run_id)] == ["restarting"]:
+            break
+    stopped = second(runner, home, "stop", run_id)
+    assert stopped.returncode == 0, stopped.stderr
+    assert runner.gone(f"{run_id}-r02", seconds=5) == {}
+    alive = [row for row in rows_of(runner, home, run_id) if row["hosts_alive"]]
+    assert alive == [] and keepers(runner) == {}
+
+
 def test_a_detached_run_is_known_by_its_first_id_and_stops_for_good(runner, tmp_path):
     options = ("-d", "-ppn", "1", "--restarts", "5", str(runner.script(TRAIN)), "300", "fail")
     done = runner.plain(*options)

@@ -43,6 +43,8 @@ class HostPaths:
         self.own.pop(host, None)
         self.planned = [(name, address) for name, address in self.planned if name != host]
         self.count_owners()
+        for key in [key for key in self.reported if host in key[0].split()]:
+            del self.reported[key]  # it is lost, and not heard again
 
     def cuts(self):
         found = {}

@@ -107,12 +107,15 @@ class Hub:
 
     def has_ended(self, now):
         """A run that ended well waits for the copies of its last checkpoint."""
-        copies = self.supervisor.plan.get("checkpoints") and self.judge.all_well()
+        copies = self.judge.all_well() and self.supervisor.plan.get("checkpoints")
         if not (self.judge.over and copies) or self.hurried:
             return bool(self.judge.over)
         self.over_since = self.over_since or now
         waits = now - self.over_since
-        return waits > LAST_COPY or (waits > LAST_LOOKS and self.checkpoints.is_idle())
+        ended = waits > LAST_COPY or (waits > LAST_LOOKS and self.checkpoints.is_idle())
+        if ended:
+            self.checkpoints.end(copies)
+        return ended
 
     def waiting(self):
         found = []

@@ -103,7 +103,7 @@ class Leader:
         if self.majority:
             self.majority_at = now
         elif now - self.majority_at > self.night["lease"] + ALONE:
-            why = "fewer than half of the hosts are reached from %s" % self.name
+            why = "not more than half of the hosts are reached from %s" % self.name
             self.finish(False, why, {self.name} | self.led)  # not those that look for another
         if self.majority or now < self.majority_at:
             self.tell({"leads": True}, [name for name in self.names if name in there - self.led])

@@ -9,11 +9,12 @@ BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds before attempts in a row that 
 STALLED = "--stall-action restart"
 # no restart changes these: the last line of a traceback
 _INCURABLE = re.compile(
-    r"^(?:\[rank\d+\]: )?(SyntaxError|IndentationError|TabError|ModuleNotFoundError|ImportError"
+    r"^(SyntaxError|IndentationError|TabError|ModuleNotFoundError|ImportError"
     r"|NameError|FileNotFoundError|argparse\.ArgumentError)\b"
 )
-_ERROR = re.compile(r"^(?:\[rank\d+\]: )?[\w.]+(?:Error|Exception|Exit|Interrupt)\b")
+_ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Exit|Interrupt)\b")
 _USAGE = re.compile(r"^\S+: error: ")  # argparse
+_RANK = re.compile(r"^\[rank\d+\]: ")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
@@ -52,7 +53,7 @@ NAMES = {"frozen": "a rank was stopped", "program": "a program of MPI ended"}
 def of_rank(fact, seconds):
     how = fact["ended"]
     lines = [line for line in str(fact.get("tail", "")).splitlines() if line.strip()]
-    said = lines[-1].strip()[:200] if lines else ""
+    said = _RANK.sub("", lines[-1].strip())[:200] if lines else ""
     last = said if _ERROR.match(said) else ""
     end = "signal %s" % how["signal"] if how.get("signal") else "exit code %s" % how.get("code")
     end = "killed" if how.get("lost") else end

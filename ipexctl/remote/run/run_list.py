@@ -18,15 +18,17 @@ LAST = 4096  # bytes of a log in which the last line is looked for
 def op_list(call, h):
     """{root, journal, only, newest, sizes} -> {runs: [{run, host, alive, bytes, last, ...summary}]}
 
-    `journal`: this host's name for whoever asks; `host`: its name in the run. `only`: a run's id,
-    "" for all. The newest first; `newest`: how many of those that have ended, 0 for all.
+    `journal`: this host's name for whoever asks; `host`: its name in the run. `only`: a run's id
+    (that of a first attempt means all attempts), "" for all. The newest first; `newest`: how many
+    of those that have ended, 0 for all.
     """
     if root_folder.is_absent(h["root"]):
         return {"runs": []}
     root = root_folder.existing(h["root"])
     found, ended = [], 0
     for run in reversed(run_folders.run_ids(root)):
-        if h["only"] not in ("", run):
+        first = ATTEMPT.sub("", run)
+        if h["only"] not in ("", run, first):
             continue
         folder = os.path.join(root, "runs", run)
         name = name_in(run, folder, h["journal"])
@@ -45,7 +47,6 @@ def op_list(call, h):
             summary(records), run=run, host=name, alive=alive, last=last_line(folder, records)
         )
         row["unreadable"] = not records
-        first = ATTEMPT.sub("", run)
         row["kept"] = control.is_alive(first, control.keeper_of(name))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end

@@ -145,6 +145,10 @@ class Publication:
         waits = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
         return self.ended or not (self.current or waits)
 
+    def end(self, patterns):
+        if not self.seen:
+            self.note("no checkpoint: no file of the ranks matches %s" % " ".join(patterns))
+
     # -- what follows --
 
     def begin(self, now):

@@ -15,7 +15,7 @@ from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.terminal.console import print_lines, print_text, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, not_shown
 
-NONE = "no checkpoints: it ran without --checkpoints, or wrote none"
+NONE = "no checkpoints: it ran without --checkpoints, or none was finished"
 
 
 def show_listed(found: Listed) -> None:

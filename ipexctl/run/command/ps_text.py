@@ -49,7 +49,8 @@ def run_lines(run: Run, now: float) -> list[Text]:
     """The first line has what is looked for first; the rest is indented."""
     about = run.about
     line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
-    done = f"{run.ok} of {about.ranks or run.started} ranks succeeded"
+    ok = about.ranks if run.state is State.DONE else run.ok  # also on hosts that are not reached
+    done = f"{ok} of {about.ranks or run.started} ranks succeeded"
     ranks = done if run.over else f"{run.started - run.ok} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
     line.append(f"  {ranks} on {hosts}")
@@ -139,7 +140,8 @@ def show_stopped(stopped: Stopped) -> None:
     elif run.over:
         print_text(console, f"{run.id} is stopped")
     else:
-        print_text(console, f"{run.id} is still running on {fold(run.alive)}")
+        on = f" on {fold(run.alive)}" if run.alive else ""
+        print_text(console, f"{run.id} is still {run.state.value}{on}")
     print_lines(console, not_shown(stopped.recaps, stopped.answered))
 
 

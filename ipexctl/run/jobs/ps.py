@@ -121,20 +121,24 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
-        kept = {part.host for part in run.seen if part.kept}
+        def no_more(host: Host) -> None:
+            op = "restart.attempts.stop"
+            fleet.call(host, op, journal=names[host], run_id=run.first_id, by=by)
 
         def ask(host: Host) -> None:
-            name = names[host]
-            if name in kept:
-                op = "restart.attempts.stop"
-                fleet.call(host, op, journal=name, run_id=run.first_id, by=by)
             op = "run.run_list.stop"
-            fleet.call(host, op, journal=name, run_id=run.id, by=by, seconds=seconds)
+            fleet.call(host, op, journal=names[host], run_id=run.id, by=by, seconds=seconds)
 
-        names = {h: n for n, h in reached(fleet, run).items() if n in run.alive or n in kept}
-        fleet.each(ask, list(names))
+        was = run.state
+        names = {host: name for name, host in reached(fleet, run).items()}
+        kept = {part.host for part in run.seen if part.kept}
+        if kept:
+            fleet.each(no_more, [host for host, name in names.items() if name in kept])
+            run = _again(fleet, run)  # an attempt may have begun meanwhile
+            names = {host: name for name, host in reached(fleet, run).items()}
+        fleet.each(ask, [host for host, name in names.items() if name in run.alive])
         run = until_over(fleet, run, seconds + END_WAIT)
-        ended = run.over and run.state is not State.STOPPED
+        ended = run.over and State.STOPPED is not run.state and was is not State.RESTARTING
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
 
 
@@ -211,10 +215,10 @@ def until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
 
 
 def _again(fleet: Fleet, run: Run) -> Run:
-    """The run's current state. Raises Unreachable if none of its hosts answers any more."""
+    """Its last attempt as it is now. Raises Unreachable if no host of it answers any more."""
     hosts, began = tuple(reached(fleet, run).values()), time.monotonic()
     while True:
-        found = look(fleet, only=run.id)
+        found = look(fleet, only=run.first_id)
         now = found[0] if found else replace(run, state=State.LOST)
         if not _away(fleet, now):
             break
@@ -238,12 +242,19 @@ def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[...,
     def ask(names: Sequence[str]) -> Verdict | None:
         began, hosts = time.monotonic(), [known[name] for name in names if name in known]
         while True:
-            found = look(fleet, only=run_id, hosts=hosts)
-            if not found or found[0].over or time.monotonic() - began > NOTED_WAIT:
-                return found[0].verdict if found else None
+            found = look_at(fleet, run_id, hosts)
+            ended = not found or found.over or found.state is State.RESTARTING
+            if ended or time.monotonic() - began > NOTED_WAIT:
+                return found.verdict if found else None
             time.sleep(EVERY)
 
     return ask
+
+
+def look_at(fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None) -> Run | None:
+    """One attempt of a run."""
+    found = look(fleet, only=run_id, hosts=hosts)
+    return next((run for run in found if run.id == run_id), None)
 
 
 def look(

@@ -17,7 +17,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import run_situation
 from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
 from ipexctl.run.jobs import step_log
-from ipexctl.run.jobs.ps import NEWEST, find, look, reached
+from ipexctl.run.jobs.ps import NEWEST, find, look_at, reached
 from ipexctl.run.outcome.listed_runs import Run, number, read_ends
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import read_pace
@@ -89,10 +89,10 @@ def _steps(fleet: Fleet, run: Run, answers: Mapping[str, Answer]) -> SlowSteps |
 
 def _kept(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis] | None:
     """From the journals of a run that has ended."""
-    found = look(fleet, only=run.id)
-    if not found or found[0].stall is None:
+    found = look_at(fleet, run.id)
+    if not found or found.stall is None:
         return None
-    made = run_situation.listed(found[0])
+    made = run_situation.listed(found)
     return made, diagnose(made)
 
 

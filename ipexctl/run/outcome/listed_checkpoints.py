@@ -129,7 +129,8 @@ def chosen(found: Sequence[Checkpoint], name: str, run: str) -> Checkpoint:
     has = ", ".join(c.name for c in complete)
     raise InputError(
         f"{run} {what} on these hosts",
-        why=why or (f"it has {has}" if has else "it ran without --checkpoints, or wrote none"),
+        why=why
+        or (f"it has {has}" if has else "it ran without --checkpoints, or none was finished"),
         hint=f"ipexctl checkpoints {run}",
         slug="checkpoint-not-found",
     )
@@ -170,6 +171,13 @@ def resume_words(text: str, path: str) -> tuple[str, ...]:
             hint=EXAMPLE,
             slug="resume-arg-invalid",
         ) from None
+    if words and "{checkpoint}" not in text:
+        raise InputError(
+            f"--resume-arg {quote((text,))}: {{checkpoint}} is missing",
+            why="it stands for the path of the checkpoint",
+            hint=EXAMPLE,
+            slug="resume-arg-invalid",
+        )
     return tuple(word.replace("{checkpoint}", path) for word in words) if path else ()
 
 

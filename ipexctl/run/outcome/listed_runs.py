@@ -24,6 +24,7 @@ LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")  # also the name of a folder here
+FIRST = "-r01"  # behind an id: the first attempt, and not the last one
 _ATTEMPT = re.compile(r"-r(\d{2,})$")  # remote/restart/attempt_orders.py writes it
 _HUGE = 1 << 60
 _ID = "use a run ID"
@@ -330,7 +331,9 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     if text == LAST:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
-    begins = [run for run in runs if text and run.id.startswith(text)]
+    begins = [run for run in runs if text and run.id.startswith(text.removesuffix(FIRST))]
+    if first := [run for run in begins if run.attempt == 1] if text.endswith(FIRST) else []:
+        return first[0]
     if len({run.first_id for run in begins}) == 1:
         begins = begins[:1]  # the last attempt
     active = [run for run in named if not run.over]

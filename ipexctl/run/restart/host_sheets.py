@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from ipexctl.blobs.peer_certificates import Keys
-from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_checkpoints import resume_words
 from ipexctl.run.plan import mpi, rank_variables, shown_plan
@@ -39,15 +38,11 @@ class Cast:
 
 
 def nights(cast: Cast) -> dict[str, dict[str, Any]]:
-    """For the keeper of each host. Raises InputError."""
+    """For the keeper of each host."""
     of_all = cast.plan(cast.nodes)
     orders = cast.orders(of_all)
     options, first = orders.options, [host.host for host in cast.first.hosts]
     least = len(first) if options.min_hosts is None else options.min_hosts
-    if least > len(first):
-        raise InputError(
-            f"--min-hosts {least}: the run has {len(first)} hosts", slug="min-hosts-too-many"
-        )
     leads = {node.host.name: _as_first(cast, node) for node in cast.nodes}
     places = [
         [node.host.name, leads[node.host.name].master_addr, node.prepared.keeper_port]
