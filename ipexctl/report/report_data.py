@@ -104,6 +104,9 @@ def _facts(of: Material) -> list[list[str]]:
         ("Hosts", fold(about.hosts)), ("Started", of.began), ("Started by", about.by),
         ("Folder", about.folder),
     ]  # fmt: skip
+    for one in (attempt.run for attempt in of.attempts[:-1]):
+        how = f"{duration(one.seconds)}, {one.cause or one.state.value}"
+        rows.append((f"Attempt {one.attempt}", f"{fold(one.about.hosts)}: {how}"))
     return [[name, value] for name, value in rows if value]
 
 

@@ -63,6 +63,7 @@ def test_a_restarted_run_has_both_attempts_on_one_axis():
     second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1070.0))
     found = document(material(first, second))
     assert found["headline"].endswith("1 restart")
+    assert "Attempt 1" in dict(found["facts"])
     lane = found["timeline"]["lanes"][0]["spans"]
     assert [kind for kind, _, _ in lane].count("training") == 2
     assert next(span for span in lane if span[0] == "restart")[1:] == [60.0, 70.0]
