@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import field, replace
 from itertools import pairwise
@@ -24,9 +24,11 @@ from ipexctl.run.jobs.ps import NEWEST, find
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.listed_runs import number
 from ipexctl.run.outcome.run_result import Left, RunResult
+from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.returned_hosts import ReturnedHosts
 from ipexctl.run.watch.run_folder import Records
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
+from ipexctl.shipped_tables import metric_formats
 
 LOOK = 1.0  # seconds between two questions
 ANSWER = 5.0  # seconds for a host to answer
@@ -87,6 +89,15 @@ def summary(story: Mapping[int, Line]) -> list[str]:
         f"attempt {line.attempt} on {fold(line.hosts)}: {duration(after.lasted)}, {after.why}"
         for line, after in pairwise(lines)
     ]
+
+
+def last_step(tails: Iterable[Sequence[str]]) -> int | None:
+    """Of all ranks, by their last lines."""
+    found = []
+    for tail in tails:
+        reader = LineReader(metric_formats())
+        found += [p.step for text in tail if (p := reader.point(text)) and p.step is not None]
+    return max(found, default=None)
 
 
 def attach_and_follow(
@@ -159,7 +170,9 @@ class Attempts:
                 back = [host for host in self.silent if result.reachable(host.name)]
                 fan_out(back, self._reach)
                 return _stopped(result, line) if self.interrupts.count > pressed else result
-            self.painter.note(f"{line.why}; {line.told}")
+            at = last_step(result.tails)
+            then = "" if at is None else f"; the ranks were at step {at:,}"
+            self.painter.note(f"{line.why}; {line.told}{then}")
             kept = self.records.of(result.run_id).kept()
             self.records.ended(replace(result, kept=kept))
             seen = line.attempt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipexctl.run.follow_attempts import read_story, summary
+from ipexctl.run.follow_attempts import last_step, read_story, summary
 
 FIRST = {"attempt": 1, "run_id": "run-1", "hosts": ["node01", "node02"]}
 SECOND = {
@@ -24,6 +24,12 @@ def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:
     first, second = read_story([FIRST, SECOND])
     (line,) = summary({2: second, 1: first})
     assert "node[01-02]" in line and "1 min 20 s" in line and second.why in line
+
+
+def test_the_last_step_is_that_of_the_rank_that_came_furthest() -> None:
+    tails = [("step 3/10 loss 0.5", "step 4/10 loss 0.4"), ("step 5/10 loss 0.4", "Traceback")]
+    assert last_step(tails) == 5
+    assert last_step([("up",), ()]) is None
 
 
 def test_odd_values_of_a_story_are_empty() -> None:

@@ -85,6 +85,7 @@ class RunResult:
     gpu_check: str = ""  # the line with which the script ended itself, for want of GPUs
     slow: Slow | None = None  # ranks that the others waited for, most of the time
     steps: SlowSteps | None = None  # what the last ones waited for
+    tails: tuple[tuple[str, ...], ...] = ()  # the last lines of each rank
     lost_host: str = ""  # the cause, as the hub lost it, or as no host reaches the hub's
 
     @property

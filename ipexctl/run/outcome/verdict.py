@@ -234,6 +234,7 @@ def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult
         hosts=ending.hosts,
         first=first,
         tail=tail,
+        tails=tuple(map(tuple, state.tails.values())),
         same=same,
         victims=tuple(end for end in others if end not in same),
         cause=cause,
