@@ -58,7 +58,7 @@ class Line:
         on = f"attempt {self.attempt} on {fold(self.hosts)}"
         left = f"; not complete: {', '.join(self.open[:4])}" if self.open else ""
         if self.checkpoint:
-            return f"{on} from {self.checkpoint}, complete {duration(self.age)} ago{left}"
+            return f"{on} from {self.checkpoint}, {duration(self.age)} old{left}"
         return on + (f" from the beginning: no checkpoint is complete{left}" if self.kept else "")
 
 
@@ -148,6 +148,8 @@ class Attempts:
         """The result of the last attempt. Raises Unreachable."""
         lines = [line for one in self._asked("story") for line in read_story(one["story"])]
         line = next((one for one in lines if one.attempt == number and one.run_id), None)
+        if line and number > 1:
+            self.painter.note(f"{line.why}; {line.told}")
         result = self._shown(line) if line else None
         if result is None:
             raise Unreachable(
