@@ -2,7 +2,7 @@
 
 It watches this host's part of each attempt by its journal, reports its end to the keeper that
 leads (leader.py), and starts the part of the next one. `RUN/attempts` has a line for each attempt.
-Without the leader it follows the next candidate; with fewer than half of the hosts the run ends.
+Without the leader it follows the next candidate, and ends if none has more than half of the hosts.
 """
 
 import os
@@ -25,6 +25,7 @@ GONE = 2.0  # seconds until a leader whose process has ended is given up
 BEGINS = 60.0  # seconds for a supervisor to appear
 FACTS, TAIL = 8, 2000  # that are reported, and characters of what a rank printed
 LAST_WORDS = 2.0
+SMALLER = "not more than half of the hosts are reached from %s"
 NO_PROCESS = -1  # whose descendants are to be killed: those that carry the run's id are enough
 
 
@@ -75,10 +76,11 @@ class Keeper:
         self.places = self.night["places"]  # of the candidates: [name, address, port]
         self.term = 0  # the candidates lead in turn: in this term places[term % len(places)] does
         self.unmet = 0  # candidates in a row that were not reached
+        self.alone = 0  # candidates in a row that had not more than half of the hosts
         self.led = False  # the candidate that it follows has said that it leads
         self.inbox = queue.Queue()  # type: queue.Queue
         self.hub = self.spoke = self.leader = None
-        self.followed = time.monotonic()
+        self.born = self.followed = time.monotonic()
         first = {"attempt": 1, "hosts": self.night["first"], "run_id": self.night["run_id"]}
         self.story = asked.get("story") or [first]
         self.part = None if asked["spare"] else Part(self, asked, 1)
@@ -139,17 +141,22 @@ class Keeper:
 
     def follow(self, term):
         """A candidate leads; if it is this one, it leads itself."""
-        self.term, self.followed, self.led = term, time.monotonic(), False
+        before, now = self.followed, time.monotonic()
+        if now - before > 2 * self.night["lease"] + leader.MEET:
+            self.alone = 0  # it has followed one that led
+        self.term, self.followed, self.led = term, now, False
         if self.spoke is not None:
             self.spoke.close()
             self.spoke = None
         if self.unmet == len(self.places):
-            self.give_up("no host that could lead the run is reached")
+            self.give_up()
+        if self.over:
             return
         self.unmet += 1
         name, address, port = self.leads()
         if name == self.name:
-            self.leader = leader.Leader(self.night, name, self.story, self.followed)
+            meet = max(leader.NEXT, leader.MEET - (self.followed - self.born))
+            self.leader = leader.Leader(self.night, name, self.story, self.followed, meet)
             early, self.early = self.early, []
             for known, message in early:
                 self.hear(known, message)
@@ -194,6 +201,18 @@ class Keeper:
                 self.obey(order)
             elif self.hub is not None:
                 self.hub.send(name, order)
+        if leads.resigned:
+            self.leader = None
+            self.without_majority()
+            self.follow(self.term + 1)
+
+    def without_majority(self):
+        """In the smaller part of a divided network: what runs ends, and the larger part is looked
+        for, which may be reached again."""
+        self.alone += 1
+        self.end_part(SMALLER % self.name)
+        if self.alone == len(self.places):
+            self.give_up()
 
     def look_at_leader(self, spoke, now):
         met = spoke.met() and self.led  # it may be reached, and follow another one itself
@@ -211,7 +230,7 @@ class Keeper:
             self.report(failed if why else {"ready": attempt, "port": message["port"]})
         elif ordered:
             if name == self.leads()[0]:
-                self.led = True
+                self.led = message.get("leads", True)
                 self.obey(message)
         elif self.leader is not None and "story" in message:
             self.leader.led.discard(name)  # it follows since now
@@ -240,6 +259,9 @@ class Keeper:
         elif "hub" in order:
             if self.part is not None:
                 self.part.write({"hub": order["hub"]})
+        elif order.get("leads") is False:
+            self.without_majority()
+            self.followed = time.monotonic()
         elif "done" in order:
             self.note({"end": order["done"]["why"], "well": order["done"]["well"]})
             self.end_part("the run has ended")
@@ -286,7 +308,8 @@ class Keeper:
             run_id = self.story[-1]["run_id"] if self.part is None else self.part.run_id
             control.ask(run_id, self.name, {"end": why})
 
-    def give_up(self, why):
+    def give_up(self):
+        why = SMALLER % self.name if self.alone else "no host that could lead the run is reached"
         self.note({"end": why, "well": False})
         self.end_part(why)
         self.over = True

@@ -20,16 +20,17 @@ FROZEN, AWAKE = 2.0, 1.0  # seconds without a tick; then, until it is known whic
 
 
 class Leader:
-    def __init__(self, night, name, story, now):
-        """`story`: what is known of the attempts so far, the last one last."""
+    def __init__(self, night, name, story, now, meet=MEET):
+        """`story`: what is known of the attempts so far, the last one last. `meet`: seconds for
+        keepers that look for the leader before this one."""
         self.night, self.name = night, name
         self.names = night["hosts"]
         self.orders = []  # type: list[tuple[str, dict]]
         self.over = ""  # why there is no further attempt
         self.well = False
         self.stopped = ""  # the user who stopped it; what runs is ended by its own hub
-        # keepers that never met the leader before this one come after MEET only
-        self.majority_at, self.majority = now + MEET, False
+        self.majority_at, self.majority = now + meet, False
+        self.resigned = False
         self.ticked = self.asleep_until = now
         self.most = len(story[0]["hosts"])
         self.led = set()  # hosts that know that it leads
@@ -103,8 +104,9 @@ class Leader:
         if self.majority:
             self.majority_at = now
         elif now - self.majority_at > self.night["lease"] + ALONE:
-            why = "not more than half of the hosts are reached from %s" % self.name
-            self.finish(False, why, {self.name} | self.led)  # not those that look for another
+            self.resigned = True
+            self.tell({"leads": False}, sorted(self.led - {self.name}))
+            return
         if self.majority or now < self.majority_at:
             self.tell({"leads": True}, [name for name in self.names if name in there - self.led])
             self.led = set(there)
