@@ -200,12 +200,12 @@ class Attempts:
             stories = [read_story(one["story"]) for one in told]
             lines = [line for story in stories for line in story]
             self.story |= {line.attempt: line for line in lines if line.attempt}
-            lasts = [story[-1] for story in stories if story]
+            furthest = sorted(filter(None, stories), key=lambda s: -max(one.attempt for one in s))
             later = [line for line in lines if line.attempt > seen]
             if later:
                 return min(later, key=lambda line: line.attempt)
             alive = any(one["alive"] is True for one in told)
-            ended = [line for line in lasts if line.end]
+            ended = [story[-1] for story in furthest if story[-1].end]
             if ended and not alive:  # hosts that see too few others end, and the rest goes on
                 if 2 * len(told) >= len(self.fleet.hosts.hosts):
                     return ended[0]
