@@ -203,13 +203,18 @@ def test_nothing_is_started_by_half_of_the_hosts() -> None:
 
 def test_a_leader_waits_for_keepers_that_never_met_the_one_before() -> None:
     leads = leader()
-    tick(leads, MEET + LEASE, set())
+    tick(leads, MEET + ALONE, set())
     assert not leads.resigned
-    tick(leads, MEET + LEASE + 1.0, {*"bcx"})
-    tick(leads, MEET + 2 * LEASE + ALONE, {*"bcx"})
-    tick(leads, MEET + 3 * LEASE + ALONE, set())
+    tick(leads, MEET + ALONE + 0.1, set())
+    assert leads.resigned
+
+
+def test_a_leader_without_majority_for_a_while_resigns() -> None:
+    leads = leader()
+    tick(leads, MEET, {*"bcx"})
+    tick(leads, MEET + LEASE + ALONE, set())
     assert not leads.resigned
-    tick(leads, MEET + 3 * LEASE + 2 * ALONE + 1.0, set())
+    tick(leads, MEET + LEASE + ALONE + 0.1, set())
     assert leads.resigned
 
 

@@ -204,7 +204,6 @@ class Keeper:
         if leads.resigned:
             self.leader = None
             self.without_majority()
-            self.follow(self.term + 1)
 
     def without_majority(self):
         """In the smaller part of a divided network: what runs ends, and the larger part is looked
@@ -213,6 +212,8 @@ class Keeper:
         self.end_part(SMALLER % self.name)
         if self.alone == len(self.places):
             self.give_up()
+        else:
+            self.follow(self.term + 1)
 
     def look_at_leader(self, spoke, now):
         met = spoke.met() and self.led  # it may be reached, and follow another one itself
@@ -261,7 +262,6 @@ class Keeper:
                 self.part.write({"hub": order["hub"]})
         elif order.get("leads") is False:
             self.without_majority()
-            self.followed = time.monotonic()
         elif "done" in order:
             self.note({"end": order["done"]["why"], "well": order["done"]["well"]})
             self.end_part("the run has ended")

@@ -29,7 +29,8 @@ class Leader:
         self.over = ""  # why there is no further attempt
         self.well = False
         self.stopped = ""  # the user who stopped it; what runs is ended by its own hub
-        self.majority_at, self.majority = now + meet, False
+        self.met_by = now + meet
+        self.majority_at, self.majority = self.met_by - night["lease"], False
         self.resigned = False
         self.ticked = self.asleep_until = now
         self.most = len(story[0]["hosts"])
@@ -107,7 +108,7 @@ class Leader:
             self.resigned = True
             self.tell({"leads": False}, sorted(self.led - {self.name}))
             return
-        if self.majority or now < self.majority_at:
+        if self.majority or now < self.met_by:
             self.tell({"leads": True}, [name for name in self.names if name in there - self.led])
             self.led = set(there)
         if self.stopped and self.state in ("clear", "begin"):
