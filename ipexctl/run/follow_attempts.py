@@ -40,6 +40,7 @@ SILENT = 120.0  # without an answer of any host
 class Line:
     """Of RUN/attempts. `why`, `lasted`: how the attempt before ended, after how many seconds.
     `age`: of the checkpoint then. `open`: those that were not complete. `kept`: they are copied.
+    `away`: the last one, if it is only on hosts that are not reached.
     `end`: why there is no further attempt."""
 
     attempt: int = 0
@@ -52,6 +53,7 @@ class Line:
     age: float = 0.0
     open: tuple[str, ...] = ()
     kept: bool = False
+    away: str = ""
 
     @property
     def told(self) -> str:
@@ -59,6 +61,8 @@ class Line:
         left = f"; not complete: {', '.join(self.open[:4])}" if self.open else ""
         if self.checkpoint:
             return f"{on} from {self.checkpoint}, {duration(self.age)} old{left}"
+        if self.away:
+            return f"{on} from the beginning: no host that is reached has {self.away}{left}"
         return on + (f" from the beginning: no checkpoint is complete{left}" if self.kept else "")
 
 
@@ -76,6 +80,7 @@ def read_story(raw: Any) -> tuple[Line, ...]:
             number(one.get("age")),
             texts(one.get("open")),
             one.get("kept") is True,
+            plain(one.get("away"), 400),
         )
         for one in listed(raw)
         if isinstance(one, dict)

@@ -171,6 +171,21 @@ def test_a_host_that_is_back_while_the_others_clear_is_told_to_and_takes_part() 
     assert hosts(taken(leads), "start") == "abc"
 
 
+def test_a_checkpoint_on_hosts_that_are_away_is_waited_for_a_while() -> None:
+    leads = leader()
+    for name in "ac":
+        leads.take(name, over([LOST]) | {"complete": "out/c-5"}, 100.0)
+    for now in (100.0, 104.0):
+        tick(leads, now, {*"cx"})
+    cleared(leads, "acx", 105.0)
+    tick(leads, 104.0 + AWAY - 1.0, {*"cx"})
+    assert hosts(taken(leads), "start") == ""
+    tick(leads, 104.0 + AWAY, {*"cx"})
+    orders = taken(leads)
+    assert hosts(orders, "start") == "axc"
+    assert next(o["story"]["away"] for _, o in orders if "story" in o) == "out/c-5"
+
+
 def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
     leads = ended([LOST], there="acx", reports="ac")
     taken(leads)

@@ -18,6 +18,8 @@ def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> 
     bare = SECOND | {"checkpoint": "", "open": []}
     kept, not_kept = read_story([bare, bare | {"kept": False}])
     assert kept.told.startswith(not_kept.told) and kept.told != not_kept.told
+    (away,) = read_story([bare | {"away": "out/c-9"}])
+    assert "out/c-9" in away.told
 
 
 def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:

@@ -339,6 +339,7 @@ class Part:
         self.facts = []  # type: list[dict]
         self.well = False
         self.seconds = 0.0
+        self.complete = ""  # the last checkpoint that was complete
         self.seen = False  # its supervisor was there
         self.ended = self.reported = False
         self.ended_at = 0.0
@@ -394,6 +395,8 @@ class Part:
             fact = record.get("fact")
             if isinstance(fact, dict) and fact.get("event") == "over":
                 self.well = fact.get("well") is True
+            elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
+                self.complete = "" if fact.get("withdrawn") else str(fact.get("name"))
             elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
                 self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
             if "over" in record:
@@ -414,4 +417,5 @@ class Part:
             "facts": self.facts,
             "seconds": self.seconds,
             "ago": now - self.ended_at,
+            "complete": self.complete,
         }

@@ -44,6 +44,8 @@ class Leader:
         self.hosts = list(story[-1]["hosts"])
         self.errors = [(one.get("error", ""), one.get("checkpoint", "")) for one in story[1:]]
         self.lasted = [one["lasted"] for one in story[1:]]
+        used = [one["checkpoint"] for one in story[1:] if one.get("checkpoint")]
+        self.complete = used[-1] if used else ""  # the last checkpoint that is known to be complete
         self.watch(now)
 
     def watch(self, now):
@@ -133,6 +135,8 @@ class Leader:
         reports = [self.reports[name] for name in self.names if name in self.reports]
         most = max(reports, key=lambda report: len(report["facts"]))
         lasted = max(report["seconds"] for report in reports)
+        complete = [report["complete"] for report in reports if report.get("complete")]
+        self.complete = complete[0] if complete else self.complete
         self.ended = now - max(report["ago"] for report in reports)
         self.lasted.append(lasted)
         # those who watched the run may have ended the rest of it before that was noted
@@ -164,6 +168,8 @@ class Leader:
             return
         told = {name: one.get("checkpoints", []) for name, one in self.cleared.items()}
         found = restart_policy.newest(told)
+        if self.complete and not found and now - self.since < AWAY:
+            return  # for a host that has it
         self.errors.append((self.end.error, found["name"] if found else ""))
         made, limit = self.attempt - 1, self.night["restarts"]
         why = restart_policy.refusal(self.end, self.errors[-2:], made, limit)
@@ -191,6 +197,7 @@ class Leader:
                 "attempt": self.attempt + 1, "hosts": chosen, "why": self.end.why, "error": error,
                 "checkpoint": name, "lasted": self.lasted[-1], "kept": self.night["kept"],
                 "age": found["age"] if found else None, "open": left,
+                "away": "" if found else self.complete,
                 "run_id": attempt_orders.run_id_of(self.night["run_id"], self.attempt + 1),
             }
         })  # fmt: skip
