@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,17 @@ def rows_of(runner, home, run_id: str) -> list[dict]:
 
 
 def power_off(runner, host: str) -> None:
+    """For a moment: where a command shows the run, the host is back soon."""
     runner.lab.run_in(host, ["/bin/sh", "-c", POWER_OFF], user="trainer")
+
+
+@contextmanager
+def powered_off(runner, host: str):
+    runner.lab.fault(host, "kill")
+    try:
+        yield
+    finally:
+        runner.lab.heal(host)
 
 
 def test_a_failed_rank_is_started_again_with_all_others(runner, tmp_path):
@@ -81,8 +92,8 @@ def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
     seen = set[int]()
     while len(seen) < 2:
         seen.add(run.until(event="line")["rank"])
-    power_off(runner, host)
-    result = run.finish()
+    with powered_off(runner, host):
+        result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
     moved = {"node01": 0, "node02": 1}[host]
     last = [e for e in run.events if e["event"] == "line" and e["rank"] == moved][-1]
@@ -102,17 +113,14 @@ def test_a_host_that_is_back_takes_the_place_of_the_next_one_that_is_lost(runner
     seen = set[int]()
     while len(seen) < 2:
         seen.add(run.until(event="line")["rank"])
-    runner.lab.fault("node01", "kill")
-    try:
+    with powered_off(runner, "node01"):
         while (line := run.until(event="line"))["host"] != "node03":
             pass
         assert (line["rank"], line["text"]) == (0, "up 0 of 2 attempt 1")
-    finally:
-        runner.lab.heal("node01")
     while "node01 is back" not in run.until(event="note")["text"]:
         pass
-    power_off(runner, "node03")
-    result = run.finish()
+    with powered_off(runner, "node03"):
+        result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
     last = [e for e in run.events if e["event"] == "line" and e["rank"] == 0][-1]
     assert (last["host"], last["text"]) == ("node01", "up 0 of 2 attempt 2")
