@@ -171,6 +171,18 @@ def test_a_host_that_is_back_while_the_others_clear_is_told_to_and_takes_part() 
     assert hosts(taken(leads), "start") == "abc"
 
 
+def test_a_new_process_is_told_though_the_connection_before_had_not_ended() -> None:
+    leads = ended([LOST])
+    taken(leads)
+    cleared(leads, "acx", 105.0)
+    leads.follows("b")
+    tick(leads, 106.0, {*"bcx"})
+    assert hosts(taken(leads), "clear") == "b"
+    cleared(leads, "b", 106.5)
+    tick(leads, 106.6, {*"bcx"})
+    assert hosts(taken(leads), "start") == "abc"
+
+
 def test_a_checkpoint_on_hosts_that_are_away_is_waited_for_a_while() -> None:
     leads = leader()
     for name in "ac":

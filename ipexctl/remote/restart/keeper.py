@@ -234,7 +234,7 @@ class Keeper:
                 self.led = message.get("leads", True)
                 self.obey(message)
         elif self.leader is not None and "story" in message:
-            self.leader.led.discard(name)  # it follows since now
+            self.leader.follows(name)
             self.catch_up(self.leader, message["story"])
         elif self.leader is not None:
             self.leader.take(name, message, time.monotonic())

@@ -48,6 +48,11 @@ class Leader:
         self.complete = used[-1] if used else ""  # the last checkpoint that is known to be complete
         self.watch(now)
 
+    def follows(self, name):
+        """Since now: a new process, perhaps, whose predecessor's connection has not ended."""
+        self.led.discard(name)
+        self.known.discard(name)
+
     def watch(self, now):
         self.state, self.since = "watch", now
         self.reports, self.cleared, self.ready = {}, {}, {}
