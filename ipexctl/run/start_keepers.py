@@ -56,12 +56,14 @@ def with_spares(target: Target, options: RunOptions) -> Target:
 
 def review(options: RunOptions, script: Script, hosts: int, spares: int, note: Note) -> None:
     """`hosts`: of the first attempt. Raises InputError."""
+    if not options.restarts:
+        return
     if (options.min_hosts or 0) > hosts:
         raise InputError(
             f"--min-hosts {options.min_hosts}: the run has {hosts} hosts",
             slug="min-hosts-too-many",
         )
-    if 1 < hosts + spares < 3 and options.restarts:
+    if hosts + spares == 2:
         note(
             "--restarts on two hosts: a lost host ends the run, as more than half of the hosts "
             "have to be there; add one, any machine: --spares HOST"
@@ -69,7 +71,7 @@ def review(options: RunOptions, script: Script, hosts: int, spares: int, note: N
     called = {name for source in script.sources for name in source.called}
     used = script.frameworks.used if script.frameworks else ()
     loads = used or any(name.startswith("load") for name in called)
-    if options.restarts and options.checkpoints and called and not loads:
+    if options.checkpoints and called and not loads:
         note(
             f"{script.argv[0]} loads nothing, so each attempt starts from the beginning; it has to "
             "read the checkpoint in IPEXCTL_CHECKPOINT (docs/restarts.md)"

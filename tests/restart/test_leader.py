@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ipexctl.remote.restart.leader import ALONE, AWAY, CLEAR, FENCE, MEET, Leader
 from tests.restart.test_restart_policy import LOST, rank
 
@@ -160,19 +162,10 @@ def test_the_lease_of_silent_hosts_began_when_the_attempt_ended_on_another() -> 
     assert next(o["story"]["why"] for _, o in orders if "story" in o) == "b, c: lost"
 
 
-def test_a_host_that_is_back_while_the_others_clear_is_told_to_and_takes_part() -> None:
-    leads = ended([LOST], there="acx", reports="ac")
-    taken(leads)
-    cleared(leads, "acx", 105.0)
-    tick(leads, 106.0, {*"bcx"})
-    assert hosts(taken(leads), "clear") == "b"
-    cleared(leads, "b", 106.5)
-    tick(leads, 106.6, {*"bcx"})
-    assert hosts(taken(leads), "start") == "abc"
-
-
-def test_a_new_process_is_told_though_the_connection_before_had_not_ended() -> None:
-    leads = ended([LOST])
+@pytest.mark.parametrize("there", ["acx", "abcx"])
+def test_a_host_that_is_back_while_the_others_clear_is_told_to_and_takes_part(there: str) -> None:
+    """`there`: at the decision; the connection of its process before may not have ended."""
+    leads = ended([LOST], there=there, reports="ac")
     taken(leads)
     cleared(leads, "acx", 105.0)
     leads.follows("b")

@@ -17,7 +17,7 @@ class HostPaths:
         self.count_owners()
         self.unanswered = {}  # host -> {address: since when}
         self.quiet = {}  # host -> since when
-        self.reported = {}  # (what, its opposite) -> since when
+        self.reported = {}  # (what, its opposite, hosts) -> since when
 
     def take(self, host, own, peers, now):
         self.own[host] = own
@@ -43,14 +43,14 @@ class HostPaths:
         self.own.pop(host, None)
         self.planned = [(name, address) for name, address in self.planned if name != host]
         self.count_owners()
-        for key in [key for key in self.reported if host in key[0].split()]:
+        for key in [key for key in self.reported if host in key[2]]:
             del self.reported[key]  # it is lost, and not heard again
 
     def cuts(self):
-        found = {}
+        found = {}  # type: dict[tuple, float]
         for host, since in self.quiet.items():
             pair = (self.first, host)
-            found["%s hears nothing from %s" % pair, "%s hears %s again" % pair] = since
+            found["%s hears nothing from %s" % pair, "%s hears %s again" % pair, pair] = since
         for host, peers in self.unanswered.items():
             for address, since in peers.items():
                 owners = self.owners.get(address, set())
@@ -60,6 +60,7 @@ class HostPaths:
                     key = (
                         "ranks on %s get no answer from each other" % both,
                         "ranks on %s get answers from each other again" % both,
+                        tuple(sorted(known)),
                     )
                     found[key] = min(since, found.get(key, since))
         return dict(sorted(found.items())[:MOST])
@@ -68,7 +69,7 @@ class HostPaths:
         """A (text, current cuts) pair for each change; a cut is [what, seconds]."""
         cuts, before = self.cuts(), self.reported
         after = {key: min(since, before.get(key, since)) for key, since in cuts.items()}
-        left = [[what, round(now - since, 1)] for (what, _), since in after.items()]
+        left = [[what, round(now - since, 1)] for (what, _, _), since in after.items()]
         begun = [key[0] + in_words("for", now - after[key]) for key in after if key not in before]
         over = [key[1] + in_words("after", now - before[key]) for key in before if key not in after]
         self.reported = after

@@ -138,7 +138,7 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
             names = {host: name for name, host in reached(fleet, run).items()}
         fleet.each(ask, [host for host, name in names.items() if name in run.alive])
         run = until_over(fleet, run, seconds + END_WAIT)
-        ended = run.over and State.STOPPED is not run.state and was is not State.RESTARTING
+        ended = run.over and run.state is not State.STOPPED and was is not State.RESTARTING
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
 
 

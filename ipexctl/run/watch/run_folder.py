@@ -111,11 +111,10 @@ class Records:
     _made: dict[str, Record] = field(default_factory=dict)
 
     def make(self, run_id: str, plan: LaunchPlan) -> Record:
-        record = Record(None)
-        if self.here:
-            record = Record.make(self.here, run_id, limit=self.limit)
-        record.keep("plan.json", kept_plan(run_id, plan))
-        return self._made.setdefault(run_id, record)
+        if self.here and run_id not in self._made:
+            record = self._made[run_id] = Record.make(self.here, run_id, limit=self.limit)
+            record.keep("plan.json", kept_plan(run_id, plan))
+        return self.of(run_id)
 
     def of(self, run_id: str) -> Record:
         return self._made.get(run_id, Record(None))

@@ -15,9 +15,9 @@ def written_by(run: Run) -> str:
         return "another version of ipexctl, or its record is damaged"
     formats = {part.format for part in run.seen if not part.unreadable}
     ours = {FORMAT, None} if FORMAT in formats else {FORMAT}  # on a full disk a journal is empty
-    if not formats - ours:
+    if not (others := formats - ours):
         return ""
-    found = next(iter(formats - ours))
+    found = next(iter(others))
     version = f"ipexctl {run.about.version}" if run.about.version else "another version of ipexctl"
     return f"{version} ({f'run format {found}' if found else 'no run format'})"
 
