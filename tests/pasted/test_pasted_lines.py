@@ -44,6 +44,8 @@ TAKEN = [
      f"-n 2 --env OMP_NUM_THREADS=23 run_qa.py {QA} {DDP}"),
     (f"mpirun -f hostfile -n 4 -ppn 2 -genv OMP_NUM_THREADS=23 python3 run_qa.py {QA} {DDP} --bf16",
      f"-f hostfile -n 4 -ppn 2 --env OMP_NUM_THREADS=23 run_qa.py {QA} {DDP} --bf16"),
+    ("torchrun --nnodes 3 --max-restarts=3 t.py", "-n 3 -ppn 1 --restarts 3 t.py"),
+    ("accelerate launch --max_restarts 2 t.py", "--restarts 2 t.py"),
     # Python
     ("train.py --lr 1", "train.py --lr 1"),
     ("python3 train.py --lr 1", "train.py --lr 1"),
@@ -255,7 +257,6 @@ REFUSED = [
      "--nnodes 2 and --standalone"),
     ("torchrun --rdzv-backend etcd t.py", "launcher-option-unsupported",
      "torchrun --rdzv-backend etcd"),
-    ("torchrun --max-restarts 3 t.py", "launcher-option-unsupported", "torchrun --max-restarts 3"),
     ("torchrun --no-python train.sh", "launcher-option-unsupported", "torchrun --no-python"),
     ("torchrun --nproc 2 t.py", "launcher-option-unknown", "--nproc"),
     ("torchrun -m=x t.py", "option-takes-no-value", "torchrun -m=x"),

@@ -58,7 +58,7 @@ TABLE = (
         "torch 1.9 and newer (is_torchelastic_launched), Lightning, which then uses RANK unchanged",
         lambda p, h, r: p.run_id,
     ),
-    Contract("TORCHELASTIC_RESTART_COUNT", "0", _TORCHRUN, lambda p, h, r: 0),
+    Contract("TORCHELASTIC_RESTART_COUNT", "restarts so far", _TORCHRUN, lambda p, h, r: 0),
     Contract("TORCHELASTIC_MAX_RESTARTS", "--restarts", _TORCHRUN, lambda p, h, r: p.restarts),
     Contract(
         "LT_DEVICES", "ranks on its host",
