@@ -237,7 +237,8 @@ def _part(f: Finding, reasons: Iterable[Reason]) -> SlowPart:
     for reason in reasons:
         first.setdefault(reason.slug, reason)
     own = tuple(first.values())
-    return SlowPart(kind, slug, f.host, f.id, f.title, f.evidence, str(f.fix), own)
+    fix = "" if any(reason.fix for reason in own) else str(f.fix)  # it looks for the reason
+    return SlowPart(kind, slug, f.host, f.id, f.title, f.evidence, fix, own)
 
 
 def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
@@ -281,7 +282,8 @@ def _noticed(
         had = [(r.pressure.cpus, r.threads) for r in rates if r.pressure.cpus and r.threads]
         cpus, wanted = min(had, key=lambda one: one[0] / one[1], default=(1.0, 1))
         if cpus < STARVED * wanted:
-            yield "busy", "LOAD-001", f"{wanted} threads got {cpus:.1f} CPUs"
+            each = f"{wanted} thread{'s' * (wanted != 1)}"
+            yield "busy", "LOAD-001", f"{each} got {cpus:.1f} CPUs"
     yield from noticed(seen)
 
 

@@ -49,15 +49,15 @@ def ring(names: tuple[str, ...] = NAMES, **rates: float) -> tuple[Link, ...]:
     return tuple(Link(a, b, 1e-4, rates.get(a + b, 9.4e9)) for a, b in pairs)
 
 
-def told(
+def parts(
     computed: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     facts: tuple[Facts, ...] = (),
     links: tuple[Link, ...] = (),
     losses: tuple[Losses, ...] = (),
     names: tuple[str, ...] = NAMES,
-) -> list[tuple[str, str, str, tuple[str, ...]]]:
-    """Of one rank per host: (kind, slug, host, slugs of the reasons). `computed`: what differs."""
+) -> tuple[core.SlowPart, ...]:
+    """Of one rank per host. `computed`: what differs."""
     special = {f.host: f for f in facts}
     hosts = tuple(special.get(name) or host(name) for name in names)
     heard = Heard(len(names))
@@ -66,10 +66,13 @@ def told(
         assert heard.add(rank, line("compute", **{**good, **(computed or {}).get(name, {})}))
     cluster = Cluster(hosts, measured=Measured(links=links or ring(names), losses=losses))
     placed = Placed(cluster, {name: [rank] for rank, name in enumerate(names)})
-    return [
-        (p.kind, p.slug, p.host, tuple(r.slug for r in p.reasons))
-        for p in slow_parts(placed, heard)
-    ]
+    return slow_parts(placed, heard)
+
+
+def told(*args: Any, **options: Any) -> list[tuple[str, str, str, tuple[str, ...]]]:
+    """(kind, slug, host, slugs of the reasons)."""
+    found = parts(*args, **options)
+    return [(p.kind, p.slug, p.host, tuple(r.slug for r in p.reasons)) for p in found]
 
 
 SLOW = {"gflops": 40.0}
@@ -174,6 +177,19 @@ FOUND = [
 @pytest.mark.parametrize(("found", "expected"), FOUND)
 def test_whom_the_others_wait_for_and_why(found: Any, expected: Any) -> None:
     assert found == expected
+
+
+def test_the_fix_is_that_of_the_reason_where_it_is_known() -> None:
+    (known,) = parts({"n3": {**SLOW, "throttled": 0.8}}, facts=(host("n3", quota=1.5),))
+    assert known.fix == "" and known.reasons[0].fix
+    (unknown,) = parts({"n3": SLOW})
+    assert unknown.reasons == () and "MHz" in unknown.fix
+
+
+def test_a_count_of_threads_agrees_with_its_noun() -> None:
+    (part,) = parts({"n3": {**SLOW, "threads": 1, "cpus": 0.4}})
+    seen = {reason.slug: reason.evidence for reason in part.reasons}
+    assert re.match(r"1 thread\b", seen["busy"]), seen
 
 
 # --- the numbers ---------------------------------------------------------------------------------

@@ -96,7 +96,8 @@ def _rest(found: ModelsBenchmark) -> Iterator[Text]:
     if found.one_machine and len(found.machines) > 1:
         yield Text("the hosts share one machine: Scaling is not that of a cluster")
     for machine in found.machines:
-        about = f"{machine.cores or '?'} cores, {machine.threads or '?'} threads per rank"
+        about = f"{machine.cores or '?'} core{'s' * (machine.cores != 1)}, "
+        about += f"{machine.threads or '?'} thread{'s' * (machine.threads != 1)} per rank"
         uses = machine.onednn_level or plain(machine.onednn) or "unknown"
         name = f"{plain(machine.host)}: {plain(machine.cpu) or 'unknown CPU'} ({machine.isa})"
         yield Text(f"{name}, {about}; oneDNN uses {uses}")

@@ -193,7 +193,7 @@ def _advice_lines(r: Recommendation, width: int | None, *, verbose: bool) -> lis
 
 def advice_words(r: Recommendation, room: int | None) -> str:
     """What there is no room for can be seen in the table above, or with -v."""
-    ranks = f"{r.ranks} rank{'s' if r.ranks != 1 else ''} × {r.threads} threads"
+    ranks = f"{r.ranks} rank{'s' * (r.ranks != 1)} × {r.threads} thread{'s' * (r.threads != 1)}"
     python = f"Python {r.python}" if r.python else ""
     parts = [p for p in (r.title, python, r.dtype, f"{ranks} per host") if p]
     brief = [p for p in (r.title, r.dtype, ranks) if p]

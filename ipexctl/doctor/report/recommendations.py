@@ -164,7 +164,8 @@ def _ranks_reason(facts: Facts) -> str:
 def _threads_reason(facts: Facts) -> str:
     cpu = facts.cpu
     places = core_pinning.place_ranks(facts, usable_cores.default_ranks(cpu))
-    text = f"{places.threads or 1} threads per rank"
+    threads = places.threads or 1
+    text = f"{threads} thread{'s' * (threads != 1)} per rank"
     if places.capped:
         return f"{text}: the control group allows {cpu.quota:g} CPUs' worth of time"
     fast, every = len(usable_cores.fast_cores(cpu)), len(usable_cores.cores(cpu))
