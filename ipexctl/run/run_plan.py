@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.machines.fleet import Fleet
+from ipexctl.run.network import rate_cache
 from ipexctl.run.plan import interface_choice, launch_plan, mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node, RunRequest
@@ -19,6 +21,8 @@ from ipexctl.user_code.source import SHARE
 
 if TYPE_CHECKING:
     from ipexctl.run.network.network_choice import NetworkChoice
+
+TUNED = "tuned.json"  # in the state folder
 
 
 def networked(
@@ -66,12 +70,27 @@ def plan_of(
         from ipexctl.run.network import measure_networks
 
         plan = replace(plan, faster=measure_networks.faster(nodes, request_of(options, script)))
+    plan = replace(plan, tuned=was_tuned(plan, options.script))
     if options.data:
         from ipexctl.data import data
 
         plan = data.planned(plan, held, options.data, options.env)
     mpi.check_launcher(options.launcher, plan.mpi)
     return plan
+
+
+def was_tuned(plan: LaunchPlan, script: str) -> bool:
+    return rate_cache.recall(rate_cache.rates_file(TUNED), _tuned_mark(plan, script)) is not None
+
+
+def remember_tuned(plan: LaunchPlan, script: str) -> None:
+    mark = _tuned_mark(plan, script)
+    rate_cache.remember(rate_cache.rates_file(TUNED), mark, {}, complete=True)
+
+
+def _tuned_mark(plan: LaunchPlan, script: str) -> str:
+    """The script on these hosts, whatever its arguments and settings are."""
+    return "\n".join([str(Path.cwd() / script), *sorted(host.host for host in plan.hosts)])
 
 
 def request_of(options: RunOptions, script: Script) -> RunRequest:

@@ -15,16 +15,19 @@ _INLINE = re.compile(r"(\s*env\s*=\s*)\{[^{}]*\}(\s*(?:#.*)?)$")
 
 
 def edited(
-    text: str, env: Mapping[str, str | None], options: Mapping[str, Any], comment: str
+    text: str,
+    env: Mapping[str, str | None],
+    options: Mapping[str, Any],
+    comments: Mapping[str, str],
 ) -> str:
-    """`env`: variables; None takes one out. Raises InputError where the file is written in a way
-    that this cannot change."""
+    """`env`: variables; None takes one out. `comments`: of variables and options. Raises
+    InputError where the file is written in a way that this cannot change."""
     before = toml.loads(text)
     lines = text.splitlines()
     for name, value in options.items():
-        _put(lines, "run", name, _value(value))
+        _put(lines, "run", name, _value(value), comments.get(name, ""))
     if env:
-        _variables(lines, env, before.get("run", {}).get("env", {}), comment)
+        _variables(lines, env, before.get("run", {}).get("env", {}), comments)
     made = "\n".join(lines) + "\n"
     if _is(made, _wanted(before, env, options)):
         return made
@@ -47,21 +50,27 @@ def shown(env: Mapping[str, str | None], options: Mapping[str, Any]) -> str:
 
 
 def _variables(
-    lines: list[str], env: Mapping[str, str | None], had: Mapping[str, Any], comment: str
-) -> None:
+    lines: list[str], env: Mapping[str, str | None], had: Mapping[str, Any],
+    comments: Mapping[str, str],
+) -> None:  # fmt: skip
     inline = next((i for i in _section(lines, "run") if _INLINE.match(lines[i])), None)
     if inline is not None:
         left = {name: value for name, value in {**had, **env}.items() if value is not None}
         pairs = ", ".join(f"{name} = {_value(value)}" for name, value in left.items())
+        said = next((f"  # {name}: {comments[name]}" for name in env if name in comments), "")
         lines[inline] = _INLINE.sub(
-            lambda m: f"{m[1]}{{ {pairs} }}{m[2] or f'  # {comment}'}", lines[inline]
+            lambda m: f"{m[1]}{{ {pairs} }}{m[2] if _is_own(m[2]) else said}", lines[inline]
         )
         return
     dotted = any(_assigns(lines[i], r"env\s*\.\s*\w+") for i in _section(lines, "run"))
     section, prefix = ("run", "env.") if dotted else ("run.env", "")
-    for number, (name, value) in enumerate(env.items()):
-        said = comment if number == 0 else ""
-        _put(lines, section, f"{prefix}{name}", None if value is None else _value(value), said)
+    for name, value in env.items():
+        text = None if value is None else _value(value)
+        _put(lines, section, f"{prefix}{name}", text, comments.get(name, ""))
+
+
+def _is_own(comment: str) -> bool:
+    return "#" in comment and "ipexctl tune" not in comment
 
 
 def _put(lines: list[str], section: str, key: str, value: str | None, comment: str = "") -> None:

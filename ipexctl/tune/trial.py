@@ -139,6 +139,8 @@ class Trials:
         if isinstance(result, RunResult) and not view.ended:
             view.rates.end()
             ended, why = _own_end(result, view.rates)
+        if isinstance(result, RunResult) and result.warnings and "compress" in ask.profile.options:
+            ended, why = "failed", result.warnings[0]  # it loses gradients
         return _trial(view, ended or view.ended, why, time.monotonic() - began)
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.gather_plan import Planned, planned
 from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.run_plan import remember_tuned
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.tune import settings_edit, tune_space
 from ipexctl.tune.trial import Trials
@@ -92,6 +93,7 @@ def tune(
     found = search.found()
     if not interrupted:
         _refuse_unmeasured(found, options, wanted)
+        remember_tuned(plan.plan, options.script)
     seen = found.trials[0].seen if found.trials else tune_space.Seen(plan.plan.world_size)
     return Tuned(
         found,
@@ -142,10 +144,14 @@ def _refuse_unmeasured(found: Found, options: RunOptions, wanted: TuneOptions) -
         return
     last = found.trials[-1]
     if last.ended == "failed":
+        good = len(found.trials) - 1
+        again = "run it first: ipexctl run, with the same options"
+        if good:
+            again = "the same command goes on with the trials that succeeded"
         raise IpexctlError(
-            "the script failed in a trial",
+            f"the script failed in trial {good + 1}, with unchanged settings",
             why=last.why,
-            hint="run it first: ipexctl run, with the same options",
+            hint=again,
             slug="trial-failed",
         )
     if last.ended == "no-steps":
@@ -213,11 +219,19 @@ def writing(found: Found) -> Writing | None:
         changes = {name: value for name, value in changes.items() if value is not None}
     if not changes and not found.best.options:
         return None
-    comment = f"ipexctl tune: {1 + (found.gain or 0):.2f}x"
     text = path.read_text("utf-8") if there else ""
-    made = settings_edit.edited(text, changes, found.best.options, comment)
+    made = settings_edit.edited(text, changes, found.best.options, _comments(found))
     mode = path.stat().st_mode & 0o777 if there else None
     return Writing(path, made, settings_edit.shown(changes, found.best.options), mode)
+
+
+def _comments(found: Found) -> dict[str, str]:
+    """The gain was measured for all settings together: no line takes credit for it alone."""
+    env = {name: name if value else f"without {name}" for name, value in found.best.env.items()}
+    names = {**env, **{name: name for name in found.best.options}}
+    gain = f"ipexctl tune: {1 + (found.gain or 0):.2f}x"
+    together = {name: [other for n, other in names.items() if n != name] for name in names}
+    return {n: f"{gain} with {', '.join(o)}" if o else gain for n, o in together.items()}
 
 
 def write(made: Writing) -> None:

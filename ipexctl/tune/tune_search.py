@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import field
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.tune.tune_space import Dimension, Profile, Seen
+from ipexctl.tune.tune_space import Change, Dimension, Profile, Seen
 
 NOISE, FINAL = "noise", "final"  # parts of a search; the others are dimensions
 SAME = 3  # trials of the unchanged run
@@ -23,6 +23,8 @@ FAR = 0.05  # below the best, beyond twice the noise: it cannot win any more
 MEASURE = (2.0, 8.0)  # seconds of a trial
 STEPS = 20  # of a trial, where they are slow
 BASELINE = Profile()
+# Student's t: 95 % of all values are within; by degrees of freedom
+T95 = (12.7, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,9 @@ class Found:
     noise: float | None
     best: Profile
     gain: float | None = None  # 0.25: a quarter more steps (of the same size) per second
-    spread: float = 0.0
+    spread: float = 0.0  # another pair of runs is within gain +- spread, 19 times of 20
     rounds: int = 0
+    offers: tuple[tuple[Change, float], ...] = ()  # what was faster, but needs --allow
     untried: tuple[str, ...] = ()  # for want of time
 
     @property
@@ -98,7 +101,8 @@ class Search:
     scores: dict[Profile, list[float]] = field(default_factory=dict)
     noise: float | None = None
     best: Profile = BASELINE
-    ratios: list[float] = field(default_factory=list)
+    rounds: list[tuple[float, float]] = field(default_factory=list)  # scores: before, after
+    offers: list[tuple[Change, float]] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
 
     def run(self) -> Asking:
@@ -115,21 +119,34 @@ class Search:
             yield from self._final()
 
     def found(self) -> Found:
-        ratios = self.ratios
-        gain = _mean(ratios) - 1 if ratios else None
-        spread = (max(ratios) - min(ratios)) / 2 if ratios else 0.0
-        if ratios and self.noise:  # few rounds may agree by chance
-            spread = max(spread, _mean(ratios) * self.noise / math.sqrt(len(ratios)))
+        count = len(self.rounds)
+        ratio = _mean([after / before for before, after in self.rounds]) if count else None
         return Found(
-            tuple(self.trials), self.noise, self.best, gain, spread, len(ratios),
+            tuple(self.trials),
+            self.noise,
+            self.best,
+            ratio - 1 if ratio else None,
+            ratio * self._spread() if ratio else 0.0,
+            count,
+            tuple(self.offers),
             tuple(self.untried),
-        )  # fmt: skip
+        )
+
+    def _spread(self) -> float:
+        """Return by how much runs of the same settings differ in this search, also those that are
+        minutes apart. Trials that chose the best are left out: they are the lucky ones."""
+        same = [self.scores[BASELINE], [after for _, after in self.rounds]]
+        free = sum(len(scores) - 1 for scores in same)
+        squares = (((score / _mean(scores)) - 1) ** 2 for scores in same for score in scores)
+        deviation = math.sqrt(math.fsum(squares) / free)
+        width = T95[min(free, len(T95)) - 1] * math.sqrt(2 + 2 / len(self.rounds))
+        return max(LEAST_NOISE, width * deviation)
 
     def _dimension(self, dimension: Dimension) -> Asking:
         for change in dimension.candidates:
             profile, best = self.best.replaced(dimension.name, change), self._best_score()
             if not self._fits(profile, dimension.name):
-                self.untried.append(change.label)
+                self.untried += [] if dimension.offered else [change.label]
                 continue
             floor = best * (1 - 2 * self._noise() - FAR)
             trial = yield from self._try(profile, dimension.name, floor)
@@ -138,8 +155,12 @@ class Search:
             if close and self._fits(profile, dimension.name):  # look again
                 trial = yield from self._try(profile, dimension.name, floor)
                 gain = self._gain(profile, trial, best)
-            if gain > self._noise():
+            if gain > self._noise() and dimension.offered:
+                self.offers.append((change, gain))
+            elif gain > self._noise():
                 self.best = profile
+                if dimension.first_wins:
+                    return
 
     def _final(self) -> Asking:
         for number in range(ROUNDS):
@@ -153,7 +174,7 @@ class Search:
                 scores[profile] = trial.score
             before, after = scores[BASELINE], scores[self.best]
             if before and after is not None:
-                self.ratios.append(after / before)
+                self.rounds.append((before, after))
 
     def _try(self, profile: Profile, part: str, floor: float = 0.0) -> Generator[Ask, Trial, Trial]:
         trial = yield Ask(profile, part, self._seconds(), floor)

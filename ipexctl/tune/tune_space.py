@@ -30,6 +30,8 @@ class Change:
 class Dimension:
     name: str
     candidates: tuple[Change, ...]
+    first_wins: bool = False  # the others are tried only where it gains nothing
+    offered: bool = False  # measured, but never part of the best
 
 
 @dataclass(frozen=True)
@@ -116,14 +118,15 @@ def space(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[Dimens
     """Ordered by what is gained most often; a dimension without candidates is left out."""
     found = {
         "threads": _threads(setup),
-        "compression": _compression(setup, seen) if "numerics" in allow else (),
+        "compression": _compression(setup, seen, allow),
         "connections": _connections(setup),
         "bucket": _bucket(setup, seen),
         "ranks": _ranks(setup) if "batch" in allow else (),
         "allocator": _allocator(setup, seen),
         "openmp": _openmp(setup, seen),
     }
-    made = (Dimension(name, tuple(candidates)) for name, candidates in found.items())
+    halves = {"compression": {"first_wins": True, "offered": "numerics" not in allow}}
+    made = (Dimension(name, tuple(each), **halves.get(name, {})) for name, each in found.items())
     return tuple(one for one in made if one.candidates)
 
 
@@ -164,9 +167,11 @@ def _threads(setup: Setup) -> Iterator[Change]:
             yield _variable(name, str(count))
 
 
-def _compression(setup: Setup, seen: Seen) -> Iterator[Change]:
+def _compression(setup: Setup, seen: Seen, allow: Collection[str]) -> Iterator[Change]:
+    """fp16 loses small gradients: only with a gloo that does not sum bf16."""
+    kinds = ("bf16", "fp16") if "numerics" in allow else ("bf16",) * (setup.hosts > 1)
     if "compress" in setup.options and seen.ranks > 1 and seen.ddp:
-        for kind in ("bf16", "fp16"):
+        for kind in kinds:
             yield Change(f"--compress {kind}", options=(("compress", kind),))
 
 

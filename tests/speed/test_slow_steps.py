@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,7 @@ from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
 from ipexctl.run.pace.slow_steps import Wait, judge
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
+from ipexctl.run.run_plan import remember_tuned, was_tuned
 from ipexctl.user_code.frameworks import of_run
 from ipexctl.user_code.source_reader import read_source
 
@@ -58,6 +60,13 @@ EXCHANGES = {"sent": 20 * MB, "sending": 0.5}
 CASES = {  # plan, CPUs of the ranks of each host, what they sent, what is said, what is proposed
     "a slow network": (plan(), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["compress"]),
     "compressed already": (plan(env=COMPRESSED), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["tune"]),
+    "tuned, and compressed": (
+        replace(plan(env=COMPRESSED), tuned=True), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, [],
+    ),
+    "tuned, not compressed": (
+        replace(plan(), tuned=True), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["compress"],
+    ),
+    "tuned, and idle": (replace(plan(), tuned=True), (0.9, 1.0), {}, Wait.IDLE, []),
     "no DDP": (plan(ddp=False), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["tune"]),
     "many small messages": (
         plan(), (1.6, 1.8), {"sent": 0.1 * MB, "sending": 0.5}, Wait.EXCHANGE, ["tune"],
@@ -207,3 +216,13 @@ def test_steps_per_second_from_the_end_of_a_log():
 )
 def test_whose_gradients_go_through_ddp(text, ddp):
     assert of_run([read_source("train.py", text, main=True)], ("train.py",), {}).ddp is ddp
+
+
+def test_a_script_that_was_tuned_on_its_hosts_is_known(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert not was_tuned(plan(), "train.py")
+    remember_tuned(plan(), "train.py")
+    assert was_tuned(plan(env=COMPRESSED), "train.py")
+    assert was_tuned(plan(), str(tmp_path / "train.py"))
+    assert not was_tuned(plan(3), "train.py") and not was_tuned(plan(), "other.py")

@@ -1,4 +1,4 @@
-"""Which options of the command line hide what tune has written."""
+"""What tune writes and advises: credits, options that hide its settings, a trial that fails."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.tune.tune import _instead
-from ipexctl.tune.tune_space import Change, Profile
+from ipexctl.tune.tune import _instead, _refuse_unmeasured, writing
+from ipexctl.tune.tune_options import TuneOptions
+from ipexctl.tune.tune_search import Found, Trial
+from ipexctl.tune.tune_space import Change, Profile, Seen
+from tests.refused import refused
 
 BEST = Profile((("compression", Change("--compress bf16", options=(("compress", "bf16"),))),))
 
@@ -27,3 +30,36 @@ def test_only_what_was_typed_goes_before_the_file(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert _instead(BEST, options) == hidden
+
+
+def found_with(best: Profile) -> Found:
+    return Found((), 0.02, best, gain=0.75, spread=0.1, rounds=3)
+
+
+def test_no_line_takes_the_credit_for_a_gain_that_several_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    bucket = Change("5 MB buckets", (("IPEXCTL_BUCKET_MB", "5"),))
+    both = BEST.replaced("bucket", bucket)
+    made = writing(found_with(both))
+    assert made is not None
+    lines = [line for line in made.text.splitlines() if "1.75x" in line]
+    assert [line.partition(" =")[0] for line in lines] == ["compress", "IPEXCTL_BUCKET_MB"]
+    assert "with IPEXCTL_BUCKET_MB" in lines[0] and "with compress" in lines[1]
+    alone = writing(found_with(BEST))
+    assert alone is not None and "1.75x with" not in alone.text and "1.75x" in alone.text
+
+
+def failed_after(good: int) -> Found:
+    done = Trial(Profile(), "noise", 10.0, 9.0, Seen(2))
+    last = Trial(Profile(), "noise", None, 9.0, Seen(2), ended="failed", why="connection reset")
+    return Found((*[done] * good, last), None, Profile())
+
+
+@pytest.mark.parametrize("good", [0, 1, 2])
+def test_who_has_run_it_twice_is_not_told_to_run_it_first(good: int) -> None:
+    with refused("trial-failed", f"trial {good + 1}", "connection reset") as error:
+        _refuse_unmeasured(failed_after(good), RunOptions("train.py"), TuneOptions())
+    assert ("first" in error.value.hint) is (good == 0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.tune.command.tune_text import page
+from ipexctl.tune.command.tune_text import outcome, page
 from ipexctl.tune.tune import Tuned
 from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Search
 from ipexctl.tune.tune_space import Change, Dimension
@@ -35,6 +35,42 @@ def test_the_page_has_all_trials_and_the_settings_ranked() -> None:
 def test_pure_noise_is_nothing_to_gain() -> None:
     wins = sum(Cluster(planted(), noise=0.05, seed=seed).search().wins for seed in range(100))
     assert wins <= 5
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.04])
+def test_later_pairs_of_runs_are_within_the_spread(noise: float) -> None:
+    """By design 95 of 100; each run has its own rate, as in a cluster."""
+    within, count = 0, 0
+    for seed in range(100):
+        cluster = Cluster(planted(T8=1.6, B100=1.3), noise, seed)
+        found = cluster.search()
+        for _ in range(10):
+            before, after = (cluster.random.gauss(1.0, noise) for _ in range(2))
+            ratio = cluster.speed(found.best.env) / cluster.speed({}) * after / before
+            within += abs(ratio - 1 - (found.gain or 0)) <= found.spread
+            count += 1
+    assert 0.9 < within / count < 0.99
+
+
+def test_an_offered_setting_is_measured_and_never_used() -> None:
+    half = Change("--compress bf16", (("C", "bf16"),))
+    space = (Dimension("compression", (half,), offered=True), *SPACE)
+    found = Cluster(planted(Cbf16=1.5, T8=1.3)).search(space=space)
+    assert labels(found.best) == {"threads 8"}
+    ((change, gain),) = found.offers
+    assert change == half and gain == pytest.approx(0.5, abs=0.1)
+    text = "\n".join(outcome(Tuned(found, 80.0, 360.0)))
+    assert "--compress bf16" in text and "--allow numerics" in text
+    assert Cluster(planted(T8=1.3)).search(space=space).offers == ()
+
+
+def test_where_the_first_candidate_wins_the_others_are_not_tried() -> None:
+    kinds = tuple(Change(kind, (("C", kind),)) for kind in ("bf16", "fp16"))
+    space = (Dimension("compression", kinds, first_wins=True),)
+    both = Cluster(planted(Cbf16=1.5, Cfp16=1.6)).search(space=space)
+    assert labels(both.best) == {"bf16"}
+    assert "fp16" not in {str(trial.profile) for trial in both.trials}
+    assert labels(Cluster(planted(Cfp16=1.6)).search(space=space).best) == {"fp16"}
 
 
 def test_two_searches_of_one_cluster_differ_by_less_than_their_spreads() -> None:

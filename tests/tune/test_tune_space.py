@@ -76,9 +76,13 @@ def test_thread_counts_follow_the_cores_of_a_rank(more, counts) -> None:
 
 def test_what_changes_training_is_tried_only_if_allowed() -> None:
     setup = replace(SETUP, options=SETUP.options | {"compress"})
-    assert not {"compression", "ranks"} & tried(setup).keys()
+    assert "ranks" not in tried(setup)
+    (offered,) = (one for one in space(setup, SEEN) if one.name == "compression")
+    assert offered.offered and [dict(c.options)["compress"] for c in offered.candidates] == ["bf16"]
+    assert "compression" not in tried(replace(setup, hosts=1)), "it crosses no network"
     found = tried(setup, SEEN, "batch", "numerics")
     assert [c["compress"] for c in found["compression"]] == ["bf16", "fp16"]
+    assert not any(one.offered for one in space(setup, SEEN, ("batch", "numerics")))
     assert [c["ppn"] for c in found["ranks"]] == [2]
     said = " ".join(left_out(setup, SEEN))
     assert "--allow batch" in said

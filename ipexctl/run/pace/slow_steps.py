@@ -130,7 +130,7 @@ class _Judge:
         seen = sending is not None or len(self.plan.hosts) == 1
         if most <= IDLE and begun and seen and not crowded:
             text = f"{use}, and wait neither for the network nor for a slow host"
-            return Wait.IDLE, self._says(text), (self._tune(),)
+            return Wait.IDLE, self._says(text), self._tune()
         if crowded:
             use += f"; all programs together keep those of {busiest.host} busy"
         return Wait.MIXED, self._says(use), ()
@@ -170,11 +170,12 @@ class _Judge:
         if self.plan.ddp and large and not compressed:
             command = f"ipexctl run --compress bf16 {self.script}"
             found.append(Proposal("compress", "gradients as bf16 are half the bytes", command))
-        return tuple(found) or (self._tune(),)
+        return tuple(found) or self._tune()
 
-    def _tune(self) -> Proposal:
+    def _tune(self) -> tuple[Proposal, ...]:
         text = "trials of threads, buckets and connections"
-        return Proposal("tune", text, f"ipexctl tune {self.script}")
+        once = Proposal("tune", text, f"ipexctl tune {self.script}")
+        return () if self.plan.tuned else (once,)
 
     # --- hosts and threads ------------------------------------------------------------------------
 

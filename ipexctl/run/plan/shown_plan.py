@@ -26,6 +26,7 @@ def document(plan: LaunchPlan) -> dict[str, object]:
         "mpi": plan.mpi,
         "ddp": plan.ddp,
         "faster": plan.faster,
+        "tuned": plan.tuned,
         "hosts": [of_host(host) for host in plan.hosts],
     }
 
@@ -64,6 +65,7 @@ def read(raw: Any, run_id: str) -> LaunchPlan | None:
         run_id=run_id,
         ddp=raw.get("ddp") is True,
         faster=plain(raw.get("faster"), 200),
+        tuned=raw.get("tuned") is True,
     )
 
 

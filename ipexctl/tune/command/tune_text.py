@@ -150,6 +150,8 @@ def outcome(tuned: Tuned) -> list[str]:
     elif found.wins:
         lines.append(f"{1 + (found.gain or 0):.2f}x as fast: {_gain(found)}")
         lines += [f"  {change.label}" for _, change in found.best.changes]
+        if len(found.best.changes) > 1:
+            lines.append("  (measured together)")
     elif found.gain is not None:
         lines.append(f"nothing to gain here: {found.best} is {_gain(found)}, which may be noise")
     elif found.best != BASELINE:
@@ -160,6 +162,11 @@ def outcome(tuned: Tuned) -> list[str]:
     else:
         noise = f" by more than the noise of {found.noise:.1%}" if found.noise else ""
         lines.append(f"nothing to gain here: no setting was faster{noise}")
+    lines += [
+        f"{change.label} was {1 + gain:.2f}x as fast in a trial, and rounds gradients: to use it, "
+        "tune with --allow numerics"
+        for change, gain in found.offers
+    ]
     if tuned.instead:
         lines.append(
             f"leave out {' and '.join(tuned.instead)}: the command line goes before ipexctl.toml"
@@ -195,6 +202,7 @@ def document(tuned: Tuned, made: Writing | None, *, written: bool) -> dict[str, 
         "rounds": found.rounds,
         "profile": profile_document(found.best.env, found.best.options) if found.wins else None,
         "trials": [trial_document(trial) for trial in found.trials],
+        "offers": [{"label": change.label, "gain": gain} for change, gain in found.offers],
         "untried": list(found.untried),
         "not_tried": list(tuned.left_out),
         "leave_out": list(tuned.instead),
