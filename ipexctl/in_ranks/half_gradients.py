@@ -12,6 +12,8 @@ import weakref
 
 NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 LARGEST = 65504.0  # of fp16
+LOST = 0.25  # of the nonzero gradients of a weight, or of all: the training differs
+EVERY = 64  # steps: counting takes as long as a few casts
 registered = weakref.WeakKeyDictionary()  # type: weakref.WeakKeyDictionary  # DDP module -> Hook
 said = set()  # type: set
 
@@ -109,6 +111,10 @@ class Hook(object):
         self.dtype = dtype
         self.group = group
         self.instead = None  # type: tuple | None  # the script's own (hook, state)
+        self.step = 1
+        self.counts = []  # type: list  # of this step: (parameter, nonzero gradients, lost ones)
+        self.loses = False  # too many in the last step that was counted
+        self.overflowed = False  # by a gradient of this rank
 
     def give_way(self, hook, state, named):
         self.instead = (hook, state)
@@ -148,6 +154,8 @@ def exchange(ours, bucket, dtype):
     half = None
     if dtype is not None and is_wide(wide) and not is_old_join(ours.ddp()):
         half = wide.to(dtype)  # wide stays what this rank contributes, for look_for_overflow
+        if dtype == torch.float16 and new and is_first():
+            look_for_zeros(ours, bucket, wide, half)
     if dtype is not None:
         kind = "sparse" if wide.is_sparse else named(wide)
         say(
@@ -160,7 +168,7 @@ def exchange(ours, bucket, dtype):
         if half is None:
             return found if new else [found]
         if half.dtype == torch.float16:
-            look_for_overflow(wide, found, group)
+            look_for_overflow(ours, wide, found, group)
         wide.copy_(found)
         return wide if new else [wide]
 
@@ -189,33 +197,91 @@ def result_of(value):
     return value[0] if isinstance(value, (list, tuple)) else value
 
 
-def look_for_overflow(mine, found, group):
+def look_for_zeros(ours, bucket, wide, half):
+    """Counts the gradients that only fp16 makes 0, in steps 1, 2, 4 and so on to EVERY, then in
+    each of EVERY. Those of biases may be rounding errors and nothing else, and are not judged."""
+    if ours.step % EVERY == 0 or EVERY % ours.step == 0:
+        parameters = bucket.parameters()
+        sizes = [one.numel() for one in parameters]
+        ours.counts += map(count, parameters, wide.split(sizes), half.split(sizes))
+    if bucket.is_last():
+        ours.step += 1
+        if ours.counts:
+            share, ours.counts = lost_share(ours.counts, ours.ddp()), []
+            if share and ours.loses:  # not for one odd step
+                text = "gradients too small for fp16 became 0: %s; use --compress bf16"
+                warn("zeros", text % share)
+            ours.loses = bool(share)
+
+
+def count(parameter, before, after):
+    from torch import count_nonzero
+
+    nonzero = int(count_nonzero(before))
+    return parameter, nonzero, nonzero - int(count_nonzero(after))
+
+
+def lost_share(counts, ddp):
+    """Describe which share of which gradients was lost; "" if few were. `counts`: of a step."""
+    in_all = float(sum(lost for _, _, lost in counts)) / (sum(n for _, n, _ in counts) or 1)
+    if in_all >= LOST:
+        return "%.3g %% of all" % (100 * in_all)
+    shares = [(float(lost) / n, one) for one, n, lost in counts if n and one.dim() > 1]
+    shares = [one for one in shares if one[0] >= LOST]
+    if not shares:
+        return ""
+    share, worst = max(shares, key=lambda one: one[0])
+    name = next((name for name, one in ddp.module.named_parameters() if one is worst), "a weight")
+    others = len(shares) - 1
+    more = " and %d %% or more of %d other weight%s" % (100 * LOST, others, "s" * (others > 1))
+    return "%.3g %% of %s%s" % (100 * share, name, more if others else "")
+
+
+def look_for_overflow(ours, mine, found, group):
     """`mine`: this rank's part of the mean; `found`: the sum of all, in fp16."""
     if math.isfinite(float(found.max())) and math.isfinite(float(found.min())):
         return  # both are nan if one value is
+    if ours.overflowed and not all(bool(p.isfinite().all()) for p in ours.ddp().parameters()):
+        warn(
+            "nan",
+            "the overflow has made parameters NaN or infinite, and training cannot recover; "
+            "start again, or from a checkpoint before it, with --compress bf16",
+        )
     size = mine.abs()
     own = (size > LARGEST / group.size()) & (size < math.inf) & ~found.float().isfinite()
     if bool(own.any()):
+        ours.overflowed = True
         largest = float(size[own].max()) * group.size()
-        say(
+        warn(
+            "overflow",
             "a gradient of %.3g is too large for fp16 and became infinite on every rank; "
             "use --compress bf16" % largest,
-            rank=None,
         )
 
 
 # --- what the user reads -------------------------------------------------------------------------
 
 
-def say(text, rank=0):
-    """Once; by that rank alone. None: by this one."""
-    key = "overflow" if rank is None else text
-    if key in said or (rank is not None and os.environ.get("RANK", "0") != str(rank)):
-        return
-    said.add(key)
-    name = os.environ["IPEXCTL_COMPRESS"]
-    sys.stderr.write("ipexctl: --compress %s: %s\n" % (name, text))
-    sys.stderr.flush()
+def is_first():
+    return os.environ.get("RANK", "0") == "0"
+
+
+def say(text):
+    """Once, on rank 0 alone."""
+    if is_first():
+        write(text, "ipexctl: --compress %s: %s\n", text)
+
+
+def warn(kind, text):
+    """Once for each kind, on the rank that sees it; the summary of the run repeats it."""
+    write(kind, "ipexctl: warning: --compress %s: %s\n", text)
+
+
+def write(key, line, text):
+    if key not in said:
+        said.add(key)
+        sys.stderr.write(line % (os.environ["IPEXCTL_COMPRESS"], text))
+        sys.stderr.flush()
 
 
 def whose(hook):

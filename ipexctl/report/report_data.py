@@ -8,6 +8,7 @@ from typing import Any
 
 from ipexctl.base.secret_mask import masked
 from ipexctl.base.sizes import bit_rate, duration, human
+from ipexctl.base.values import texts
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report import curves, difference_lines, host_parts, time_line
 from ipexctl.report.host_record import indented
@@ -51,7 +52,7 @@ def document(of: Material) -> dict[str, Any]:
         "other": of.other.run.id if of.other else "",
         "compared": _compared(of.comparison),
         "comparison": of.comparison and difference_lines.document(of.comparison),
-        "notes": [*_as_of(of), *of.notes],
+        "notes": [*_as_of(of), *of.notes, *texts((last.result or {}).get("warnings"))],
         "made": of.made,
         "began": of.began,
     }

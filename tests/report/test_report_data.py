@@ -70,6 +70,12 @@ def test_a_restarted_run_has_both_attempts_on_one_axis():
     assert found["timeline"]["to"] == 130.0
 
 
+def test_warnings_of_the_result_are_notes():
+    lost = "rank 0: --compress fp16: gradients too small for fp16 became 0"
+    found = document(material(replace(attempt(made()), result={"warnings": [lost]})))
+    assert found["notes"] == [lost]
+
+
 def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
     going = attempt(made(State.RUNNING), ended=False)
     found = document(material(going))

@@ -45,6 +45,16 @@ def test_only_colour_passes(text, shown):
     assert clean(text) == shown
 
 
+@pytest.mark.parametrize("read", ["output", "skim"])
+def test_warnings_of_our_modules_are_kept_however_fast_a_rank_prints(read):
+    found, line = state(2), b"ipexctl: warning: --compress fp16: lost %d\n"
+    getattr(found, read)(1, b"x\n" * 50 + line % 0 + b"not ipexctl: warning: \n" + b"x\n" * 50)
+    assert found.warnings == ["rank 1: --compress fp16: lost 0"]
+    for number in range(1, 100):
+        getattr(found, read)(0, line % number)
+    assert len(found.warnings) < 20
+
+
 def test_bytes_in_any_pieces_give_the_same_lines():
     data = "".join(f"line {i} ü\n" for i in range(200)).encode() + b"no end"
     expected = [f"line {i} ü" for i in range(200)] + ["no end"]

@@ -101,6 +101,7 @@ def _card(result: RunResult) -> list[Text]:
                 "(ipexctl explain ccl-abort-at-exit)"
             )
         )
+    lines += [Text(f"  {text}", "bold yellow") for text in result.warnings]
     lines += _exchange(result)
     lines += [Text(f"  {text}") for text in _loads(result.hosts)]
     lines += _slow(result) or _slowest(result)

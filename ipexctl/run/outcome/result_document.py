@@ -66,6 +66,7 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
         "ended_by": result.ended_by,
         "cause": result.cause,
         "known": {"slug": cause.slug, "title": cause.title, "fix": cause.fix} if cause else None,
+        "warnings": list(result.warnings),
         "hidden": result.hidden,
         "seconds": round(result.seconds, 3),
         "first": _rank(first) if first else None,

@@ -8,8 +8,10 @@ from itertools import islice
 
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.harmless_lines import without_noise
-from ipexctl.run.output.rank_lines import TAIL, Lines
+from ipexctl.run.output.rank_lines import TAIL, WARNING, Lines
 from ipexctl.run.plan.launch import LaunchPlan
+
+MOST_WARNINGS = 8
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class RunState:
     tails: dict[int, list[str]] = field(default_factory=dict)
     _streams: dict[int, Lines] = field(default_factory=dict)
     hidden: int = 0
+    warnings: list[str] = field(default_factory=list)  # of our modules in the ranks
 
     def rank_started(self, rank: int) -> None:
         self.started.add(rank)
@@ -104,6 +107,8 @@ class RunState:
 
     def skim(self, rank: int, data: bytes) -> int:
         """Like `output`, for when nobody can look: only the last words are remembered."""
+        if WARNING.encode() in data:
+            return len(self.output(rank, data))
         passed, lines = self._streams.setdefault(rank, Lines()).skim(data)
         return passed + len(self._remember(rank, lines))
 
@@ -123,6 +128,9 @@ class RunState:
     def _remember(self, rank: int, lines: list[str]) -> list[str]:
         if lines:
             told = without_noise(lines)
+            warnings = (text[len(WARNING) :] for text in lines if text.startswith(WARNING))
+            room = MOST_WARNINGS - len(self.warnings)
+            self.warnings += [f"rank {rank}: {text[:400]}" for text in islice(warnings, room)]
             self.hidden += len(lines) - len(told)
             self.tails[rank] = (self.tails.get(rank, []) + told[-TAIL:])[-TAIL:]
             return told

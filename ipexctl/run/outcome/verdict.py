@@ -245,5 +245,6 @@ def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult
         gpu_check=check,
         slow=ending.slow,
         steps=ending.steps,
+        warnings=tuple(state.warnings),
         lost_host=told.lost,
     )

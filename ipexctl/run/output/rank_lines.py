@@ -6,6 +6,7 @@ import re
 
 MAX_LINE = 64 * 1024
 TAIL = 40  # lines of each rank that are remembered
+WARNING = "ipexctl: warning: "  # begins a line of ours in a rank's output (ipexctl/in_ranks)
 # colour passes; every other escape sequence and control character of a rank's output does not
 _ESCAPE = re.compile(
     r"\x1b\[[0-9;:]{0,64}m"  # kept below
