@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.run.outcome.interrupt_traces import MOST, InterruptTraces
+from ipexctl.shipped_tables import failures
 
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>', "    f()"]
 STOPPED = [*TRACE, "KeyboardInterrupt"]
 FAILED = [*TRACE, "ValueError: no"]
+GONE = [*TRACE, "RuntimeError: [gloo/pair.cc:553] Connection closed by peer [10.0.0.2]:64144."]
 LINK = ["", "During handling of the above exception, another exception occurred:", ""]
 
 CASES = [
@@ -19,7 +21,12 @@ CASES = [
     (FAILED, FAILED, set()),
     ([*STOPPED, *LINK, *STOPPED, "end"], ["end"], {0}),
     ([*STOPPED, *LINK, *FAILED], [*LINK, *FAILED], {0}),
-    ([*FAILED, *LINK, *STOPPED], [*FAILED, *LINK], {0}),
+    ([*FAILED, *LINK, *STOPPED, "end"], [*FAILED, "end"], {0}),  # what it was in when it was ended
+    ([*FAILED, *LINK, *FAILED], [*FAILED, *LINK, *FAILED], set()),
+    ([*FAILED, "", "end"], [*FAILED, "", "end"], set()),
+    ([*GONE, *LINK, *STOPPED], [], {0}),  # torch formats its message when the signal comes
+    ([*FAILED, *LINK, *GONE], FAILED, {0}),
+    (["saving", *GONE], ["saving"], {0}),
     (TRACE, TRACE, set()),  # cut off
     ([TRACE[0], *["  x"] * MOST, "y"], [TRACE[0], *["  x"] * MOST, "y"], set()),
     (["KeyboardInterrupt"], ["KeyboardInterrupt"], set()),
@@ -31,7 +38,7 @@ CASES = [
 def test_a_traceback_of_ctrl_c_is_hidden_and_any_other_shown(
     lines: list[str], shown: list[str], hidden: set[int], at_once: bool
 ) -> None:
-    traces = InterruptTraces()
+    traces = InterruptTraces(failures)
     pieces = [lines] if at_once else [[line] for line in lines]
     seen = [text for piece in pieces for text in traces.shown(0, piece)] + traces.rest(0)
     assert (seen, traces.hidden) == (shown, hidden)

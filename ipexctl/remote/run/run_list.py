@@ -53,12 +53,11 @@ def op_list(call, h):
             row["seconds"] = max(row["seconds"], until)
         row["bytes"] = disk_use.size_of(folder) if h["sizes"] else None
         lasts = time.time() - row["began"] if alive and row["began"] else 0.0
-        if row["stall"] is not None and (alive or h["only"]):
-            at = lasts if alive else row["seconds"]
+        if row["stall"] is not None:
+            at = row["decided"] or (lasts if alive else row["seconds"])
             row["stall"] = max(0.0, at - row["stall"])
         else:
-            row["stall"] = row["look"] = None
-            row["ends"] = []
+            row["look"], row["ends"] = None, []
         row["cut"] = [[what, max(0.0, lasts - since)] for what, since in row["cut"] if lasts]
         found.append(row)
     return {"runs": found}
@@ -143,7 +142,8 @@ def summary(records):
 
     {format, about, began, seconds, started, ok, over, result, begun: did all hosts become ready,
     facts: those by which the run ended, the first first, own: the same of this host alone, which
-    count where no host has the hub's, cut: [[which hosts do not reach each other, since], ...],
+    count where no host has the hub's, decided: when the hub's first
+    one came, cut: [[which hosts do not reach each other, since], ...],
     stall: when the last progress of a stalled run was, look: at the ranks here, ends: [[rank, host,
     how], ...] until then: how ranks end later is how the run was ended}
     """
@@ -157,6 +157,7 @@ def summary(records):
         "begun": False,
         "facts": [],
         "own": [],
+        "decided": None,
         "cut": [],
         "stall": None,
         "look": None,
@@ -212,6 +213,7 @@ def take_fact(found, fact, at):
     elif "cut" in fact:
         found["cut"] = [[str(what), at - host_reports.amount(s)] for what, s in fact["cut"]]
     elif judge.is_decisive(fact):
+        found["decided"] = found["decided"] or at
         add(found["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))
 
 

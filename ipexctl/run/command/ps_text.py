@@ -14,6 +14,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.jobs.fetch import Brought
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited
 from ipexctl.run.outcome.listed_runs import Run, State
+from ipexctl.run.outcome.run_result import Stall
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
@@ -64,12 +65,9 @@ def run_lines(run: Run, now: float) -> list[Text]:
         size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
     lines += [Text(f"  {printable(what)}, for {duration(s)}", "yellow") for what, s in run.cut]
-    if (stall := _stall(run)) and not run.over:
-        text = f"stalled for {duration(stall['seconds'])}: {stall['headline']}"
-        lines.append(Text(f"  {printable(text)}", "yellow"))
-    for text in (run.cause, run.last):
+    for text, style in ((run.cause, ""), (_stall(run), "yellow"), (run.last, "")):
         if text:
-            lines.append(Text(f"  {printable(text)}"))
+            lines.append(Text(f"  {printable(str(text))}", style))
     return lines
 
 
@@ -108,7 +106,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "hosts": list(run.about.hosts),
         "hosts_alive": list(run.alive),
         "cut": [{"what": what, "seconds": round(s, 1)} for what, s in run.cut],
-        "stalled": _stall(run),
+        "stalled": stall.document() if (stall := _stall(run)) else None,
         "command": run.about.command,
         "started_by": run.about.by or None,
         "folder": run.about.folder or None,
@@ -120,17 +118,12 @@ def run_document(run: Run) -> dict[str, Any]:
     }
 
 
-def _stall(run: Run) -> dict[str, Any] | None:
+def _stall(run: Run) -> Stall | None:
     if run.stall is None:
         return None
-    from ipexctl.run.hang.run_situation import of_listed
+    from ipexctl.run.hang.run_situation import stall_of
 
-    found = of_listed(run)
-    return {
-        "seconds": round(run.stall, 1),
-        "kind": found.kind.value,
-        "headline": found.headline,
-    }
+    return stall_of(run)
 
 
 def show_stopped(stopped: Stopped) -> None:

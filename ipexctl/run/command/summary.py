@@ -37,9 +37,10 @@ def ending(result: RunResult) -> list[Text]:
 
 
 def _box(result: RunResult) -> list[Text]:
+    stall = [Text(f"  {printable(str(result.stall))}")] if result.stall else []
     if result.ended_by == "interrupted":
-        return [Text(""), Text(result.cause, "bold yellow")]
-    lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red")]
+        return [Text(""), Text(result.cause, "bold yellow"), *stall]
+    lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red"), *stall]
     said = [without_colour(text) for text in result.last_words]
     lines += [_last_word(text) for text in short_traceback(said)]
     lines += _known(result)

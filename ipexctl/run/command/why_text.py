@@ -23,10 +23,10 @@ def show_why(found: Why) -> None:
 
 def why_lines(found: Why, width: int) -> Iterator[str]:
     yield printable(_first_line(found))
+    if found.run.cause:
+        yield from map(printable, wrapped(f"  {found.run.cause}", width, "  "))
     if found.situation and found.diagnosis:
         yield from map(printable, diagnosis_text.screen(found.diagnosis, found.situation, width))
-    elif found.run.over and found.run.cause:
-        yield printable(f"  {found.run.cause}")
     yield from map(printable, _steps(found, width))
 
 
@@ -44,14 +44,18 @@ def _first_line(found: Why) -> str:
     name = f"run {run.about.name or run.id}"
     where = f"{run.about.ranks} ranks on {fold(run.about.hosts)}"
     if found.situation is None or found.diagnosis is None:
-        return f"{run.state.value}, and was not stalled · {name} · {where}"
+        why = "the run is being ended" if run.verdict else "no host reports what its ranks do"
+        state = f"not known: {why}" if found.unknown else f"{run.state.value}, and was not stalled"
+        return f"{state} · {name} · {where}"
     quiet = found.situation.quiet
     if found.diagnosis.kind is Kind.MOVING or quiet is None:
         state = "making progress"
-    elif found.computes:
+    elif not found.stalled:
         state = f"quiet for {duration(quiet)}, but not stalled: a rank computes"
     elif run.over:
         state = f"ended after {duration(quiet)} without progress"
+    elif run.verdict:
+        state = f"being ended after {duration(quiet)} without progress"
     else:
         state = f"no progress for {duration(quiet)}"
     return f"{state} · {name} · {where}"
@@ -66,7 +70,12 @@ def why_document(found: Why) -> dict[str, Any]:
         "state": run.state.value,
         "stalled": found.stalled,
         "quiet_seconds": situation.quiet if situation else None,
-        **(diagnosis_text.document(found.diagnosis) if found.diagnosis else {"kind": None}),
+        "cause": run.cause or None,
+        **(
+            diagnosis_text.document(found.diagnosis)
+            if found.diagnosis
+            else {"kind": Kind.UNKNOWN.value if found.unknown else None}
+        ),
         "steps": found.steps.document() if found.steps else None,
         "seconds": round(found.seconds, 2),
         "exit_code": found.exit_code,

@@ -98,9 +98,8 @@ def activity(look: RankLook, master: str) -> Activity:
     if _syscall_is(look, _FUTEX) or "futex" in look.wchan:
         kind = Kind.LOCK if look.frames else Kind.UNKNOWN  # it may well wait for other ranks
         return Activity(kind, "waiting for a lock or another thread", where)
-    if look.state == "R":
-        return _busy(look, inner, where)
-    return Activity(Kind.UNKNOWN, "waiting" if look.state == "S" else "doing nothing known", where)
+    action = {"S": "waiting", "R": "ready to run, with hardly any CPU time"}
+    return Activity(Kind.UNKNOWN, action.get(look.state, "doing nothing known"), where)
 
 
 def where_text(place: Frame | None, inner: tuple[Frame, ...] = ()) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ipexctl.run.hang.diagnosis import Diagnosis, Situation, diagnose
+from ipexctl.run.hang.diagnosis import Situation, diagnose
 from ipexctl.run.hang.evidence import RankLook, read_look
 from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.outcome.run_result import Stall
 from ipexctl.run.plan.launch import LaunchPlan
 
 Spans = Sequence[tuple[str, float]]  # what, for how many seconds
@@ -31,8 +32,12 @@ def situation(
     )
 
 
-def of_listed(run: Run) -> Diagnosis:
-    return diagnose(listed(run))
+def stall_of(run: Run) -> Stall | None:
+    """What holds a listed run up, or did when it was told to end."""
+    if run.stall is None:
+        return None
+    found = diagnose(listed(run))
+    return Stall(run.stall, found.kind.value, found.headline)
 
 
 def listed(run: Run) -> Situation:

@@ -25,13 +25,15 @@ from ipexctl.run.pace.slow_steps import SlowSteps
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
 
+LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
 QUIET = 5.0  # seconds without progress from which a run may be stalled
 BUSY = (Kind.MOVING, Kind.COMPUTING)
 
 
 @dataclass(frozen=True)
 class Why(PerHost):
-    """`situation` None: the run has ended, and had not been stalled."""
+    """`situation` None: no evidence of what the ranks do; after the end of the run: it had not been
+    stalled."""
 
     run: Run
     recaps: tuple[HostRecap, ...]
@@ -48,8 +50,13 @@ class Why(PerHost):
         return waits and not self.computes
 
     @property
+    def unknown(self) -> bool:
+        return self.situation is None and not self.run.over
+
+    @property
     def exit_code(self) -> int:
-        return worst_exit([super().exit_code, EXIT_FAILED if self.stalled else EXIT_OK])
+        failed = self.stalled or self.unknown
+        return worst_exit([super().exit_code, EXIT_FAILED if failed else EXIT_OK])
 
 
 def why(target: Target, text: str, root: str = ROOT) -> Why:
@@ -57,10 +64,25 @@ def why(target: Target, text: str, root: str = ROOT) -> Why:
         run = find(fleet, text, newest=NEWEST)
         began = time.monotonic()
         answers = _asked(fleet, run)
-        found = _kept(fleet, run) if run.over else _now(fleet, answers, run, began)
+        run = _as_it_is_now(fleet, run)
+        found = _kept(run) if run.over or run.verdict else _now(fleet, answers, run, began)
         seconds = time.monotonic() - began
         made = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(found or ()))
-        return made if made.stalled else replace(made, steps=_steps(fleet, run, answers))
+        if made.stalled or made.unknown:
+            return made
+        return replace(made, steps=_steps(fleet, run, answers))
+
+
+def _as_it_is_now(fleet: Fleet, run: Run) -> Run:
+    """Ranks that were told to end make progress: what counts of such a run is the look that its
+    hosts take before. It is waited for."""
+    began = time.monotonic()
+    while True:
+        run = look_at(fleet, run.id) or run
+        ends = run.verdict is not None and not run.over and run.stall is None
+        if not ends or time.monotonic() - began > LAST_LOOK:
+            return run
+        time.sleep(EVERY)
 
 
 def _asked(fleet: Fleet, run: Run) -> dict[str, Answer]:
@@ -87,18 +109,17 @@ def _steps(fleet: Fleet, run: Run, answers: Mapping[str, Answer]) -> SlowSteps |
     return found.spelled(lambda name: command(fleet.target, name, fleet.root))
 
 
-def _kept(fleet: Fleet, run: Run) -> tuple[Situation, Diagnosis] | None:
-    """From the journals of a run that has ended."""
-    found = look_at(fleet, run.id)
-    if not found or found.stall is None:
+def _kept(run: Run) -> tuple[Situation, Diagnosis] | None:
+    """From the journals of a run that has ended, or is being ended."""
+    if run.stall is None:
         return None
-    made = run_situation.listed(found)
+    made = run_situation.listed(run)
     return made, diagnose(made)
 
 
 def _now(
     fleet: Fleet, answers: Mapping[str, Answer], run: Run, began: float
-) -> tuple[Situation, Diagnosis, bool]:
+) -> tuple[Situation, Diagnosis, bool] | None:
     """By the looks of all hosts."""
     plan = _plan(answers, run)
     if plan is None:
@@ -106,7 +127,9 @@ def _now(
             f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"
         )
     looks = {name: said["look"] for name, said in answers.items() if said["look"]}
-    quiet = min((number(answers[name]["quiet"]) for name in looks), default=0.0)
+    if not looks:
+        return None
+    quiet = min(number(answers[name]["quiet"]) for name in looks)
     alive = {name for name, said in answers.items() if said["alive"]}
     waited = time.monotonic() - began
     asked = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out

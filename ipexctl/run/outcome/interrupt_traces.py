@@ -1,10 +1,15 @@
-"""After Ctrl-C: tracebacks of KeyboardInterrupt are not shown. The logs keep them."""
+"""Hides the tracebacks of ranks that ipexctl ends: those of KeyboardInterrupt, and those of an
+exchange with a rank that was ended. The logs keep them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 
+from ipexctl.explain.causes import causes
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.first_cause import PEER_GONE
 from ipexctl.run.output.rank_lines import without_colour
 
 _HEAD = "Traceback (most recent call last):"
@@ -13,46 +18,55 @@ _PREFIX = re.compile(r"^\[rank\d+\]:? ?")  # torch's, once a process group exist
 MOST = 500  # lines of one traceback
 
 
+@dataclass
+class _Held:
+    """A traceback (`begun`), or the lines after one that may lead to the next."""
+
+    lines: list[str] = field(default_factory=list)
+    begun: bool = False
+    hidden: bool = False  # the traceback before
+
+
 class InterruptTraces:
     """A traceback is held back until its last line says what it is of. `hidden`: whose were."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: causes.Known = tuple) -> None:
         self.hidden: set[int] = set()
-        self._held: dict[int, list[str]] = {}  # a traceback, or what may lead from one to the next
+        self._known = known
+        self._held: dict[int, _Held] = {}
 
     def shown(self, rank: int, texts: Sequence[str]) -> list[str]:
         return [line for text in texts for line in self._line(rank, text)]
 
     def rest(self, rank: int) -> list[str]:
         """What was held back when the output ended: no whole traceback."""
-        held = self._held.pop(rank, [])
-        return held if any(held) else []
+        held = self._held.pop(rank, None)
+        return held.lines if held and any(held.lines) else []
 
     def _line(self, rank: int, text: str) -> Iterator[str]:
         plain = _PREFIX.sub("", without_colour(text)).rstrip()
         held = self._held.get(rank)
-        if held is None:
-            if plain == _HEAD:
-                self._held[rank] = [text]
-            else:
-                yield text
-        elif not any(_PREFIX.sub("", without_colour(line)).rstrip() == _HEAD for line in held):
-            yield from self._after_hidden(rank, text, plain)
-        elif len(held) < MOST and (plain == "" or plain.startswith(" ")):
-            held.append(text)
-        else:
-            del self._held[rank]
-            if plain.split(":")[0] == "KeyboardInterrupt":
+        if held and held.begun and len(held.lines) < MOST and plain[:1] in ("", " "):
+            held.lines.append(text)
+        elif held and held.begun:
+            ended = self._was_ended(plain)
+            self._held[rank] = _Held(hidden=ended)
+            if ended:
                 self.hidden.add(rank)
-                self._held[rank] = []
             else:
-                yield from (*held, text)
-
-    def _after_hidden(self, rank: int, text: str, plain: str) -> Iterator[str]:
-        held = self._held[rank]
-        if plain in ("", _HEAD) or plain.startswith(_LINKS):
-            held.append(text)
+                yield from (*held.lines, text)
+        elif plain == _HEAD or (held and (plain == "" or plain.startswith(_LINKS))):
+            held = self._held.setdefault(rank, _Held())
+            held.begun = plain == _HEAD
+            held.lines.append(text)
         else:
-            del self._held[rank]
-            yield from (line for line in held if line.strip())
+            held = self._held.pop(rank, _Held())
+            yield from (line for line in held.lines if line.strip() or not held.hidden)
             yield text
+
+    def _was_ended(self, last: str) -> bool:
+        """Whether an exception with this last line follows from the end of the ranks."""
+        if last.split(":")[0] == "KeyboardInterrupt":
+            return True
+        found = causes.match([last], tuple(c for c in self._known() if c.slug == PEER_GONE))
+        return found is not None

@@ -372,7 +372,8 @@ def _last_line(last: Any) -> tuple[int, str] | None:
     if not isinstance(last, list) or len(last) != 2 or type(last[0]) is not int:
         return None
     text = without_colour(plain(last[1], 400))
-    return (last[0], text) if without_noise([text]) else None
+    ended = text.endswith("KeyboardInterrupt")  # as it was told to
+    return (last[0], text) if without_noise([text]) and not ended else None
 
 
 def _if_valid(form: re.Pattern[str], value: Any) -> str:

@@ -65,6 +65,7 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
         "exit_code": result.exit_code,
         "ended_by": result.ended_by,
         "cause": result.cause,
+        "stalled": result.stall.document() if result.stall else None,
         "known": {"slug": cause.slug, "title": cause.title, "fix": cause.fix} if cause else None,
         "warnings": list(result.warnings),
         "hidden": result.hidden,

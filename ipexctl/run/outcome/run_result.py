@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from ipexctl.base.sizes import duration
 from ipexctl.errors import EXIT_OK
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.rank_exchange import Exchange
@@ -62,6 +63,21 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Stall:
+    """What held up a run that made no progress when it was ended, or makes none now."""
+
+    seconds: float
+    kind: str  # of a diagnosis
+    headline: str
+
+    def __str__(self) -> str:
+        return f"no progress for {duration(self.seconds)}: {self.headline}"
+
+    def document(self) -> dict[str, object]:
+        return {**vars(self), "seconds": round(self.seconds, 1)}
+
+
+@dataclass(frozen=True)
 class RunResult:
     run_id: str
     exit_code: int
@@ -75,6 +91,7 @@ class RunResult:
     same: tuple[RankEnd, ...] = ()  # failed like the first one, by themselves
     victims: tuple[RankEnd, ...] = ()  # failed after it, most likely because of it
     cause: str = ""
+    stall: Stall | None = None  # None: it made progress until the end
     hidden: int = 0  # harmless warnings and frames of C++ that were not shown
     aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was complete
     ends: tuple[RankEnd, ...] = ()

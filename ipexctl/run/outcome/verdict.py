@@ -35,6 +35,7 @@ from ipexctl.run.outcome.run_result import (
     EXIT_TIMEOUT,
     HostEnd,
     RunResult,
+    Stall,
     exception_in,
     from_traceback,
 )
@@ -194,6 +195,7 @@ class Ending:
     hosts: tuple[HostEnd, ...]
     verdict: Verdict
     mpi_tail: tuple[str, ...]  # the last words of mpirun and its daemons
+    stall: Stall | None = None
     exchange: rank_exchange.Exchange | None = None
     require_together: bool = False
     slow: Slow | None = None
@@ -238,6 +240,7 @@ def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult
         same=same,
         victims=tuple(end for end in others if end not in same),
         cause=cause,
+        stall=None if code == 0 else ending.stall,
         hidden=state.hidden,
         aborted=tuple(sorted(e.rank for e in ends if e.aborted)),
         ends=ends,

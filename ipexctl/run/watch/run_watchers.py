@@ -15,6 +15,7 @@ from ipexctl.run.outcome.interrupt_traces import InterruptTraces
 from ipexctl.run.outcome.line_filter import ALL, Choice
 from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.shipped_tables import failures
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LEAVE_AT, LEAVE_AFTER = 3, 1.5
@@ -136,9 +137,9 @@ class Painter:
         self._todo.put(lambda: self.view.planned(run_id, plan))
 
     def interrupted(self) -> None:
-        """Hide tracebacks of KeyboardInterrupt from now on."""
+        """Hide the tracebacks of ranks that are ended from now on."""
         if not self._data:
-            self._traces = self._traces or InterruptTraces()
+            self._traces = self._traces or InterruptTraces(failures)
 
     def ended(self, host: str, rank: int) -> None:
         """The rank's output is over."""
@@ -212,7 +213,7 @@ class Painter:
             self._todo.put(lambda: self.view.dropped(dropped))
         if self._traces and (n := len(self._traces.hidden)):
             ranks = f"{n} rank{'s' * (n != 1)}"
-            self.note(f"{ranks} ended with KeyboardInterrupt; the tracebacks are in the logs")
+            self.note(f"the tracebacks of {ranks} that were told to end are in the logs")
         self._todo.put(lambda: self.view.result(result))
 
     @property

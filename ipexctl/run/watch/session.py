@@ -210,6 +210,7 @@ class Session:
         again = self.seen_interrupts or self.interrupts.count > 1
         self.seen_interrupts = self.interrupts.count
         self.ends.seen.append(Fact(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
+        self.painter.interrupted()
         order = {"interrupt": self.interrupts.last, "seconds": INTERRUPT_GRACE}
         self._tell(self.hub, order)
         if again:
@@ -275,6 +276,8 @@ class Session:
                 self._lost(link, f"it said twice that {fact}")
                 return
             link.said.add(fact)
+        if isinstance(event, run_events.EndAsked | run_events.TimedOut):  # before its ranks print
+            self.painter.interrupted()
         match event:
             case run_events.Ready(port):
                 self._ready(name, port)
@@ -306,6 +309,7 @@ class Session:
         fact = Fact(of, event)
         if fact.decisive and not self.stopping:
             self.ends.facts.append(fact)
+            self.output.stall.ended = self.output.stall.ended or self.now
         match event:
             case run_events.RankStarted(rank, where):
                 self.output.rank_started(rank, where, self.now)
@@ -328,7 +332,6 @@ class Session:
             case run_events.TimedOut():
                 self._passed_on(str(event), INTERRUPT_GRACE)
             case run_events.EndAsked(by, seconds):
-                self.painter.interrupted()
                 more = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
                 self._passed_on(by, seconds, more)
             case run_events.ProgramEnded():
@@ -438,6 +441,7 @@ class Session:
             hosts=tuple(self._host_end(h.host) for h in self.run.plan.hosts),
             verdict=self.ends.verdict(self._noted, failures, all_of_it=started),
             mpi_tail=tuple(output.mpi_tail),
+            stall=output.stall.at_end(self.now),
             exchange=output.exchange.end(completed=state.all_ok) if started else None,
             require_together=self.run.options.require_together,
             slow=output.health.rank_loads.mostly(),

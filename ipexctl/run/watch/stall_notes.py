@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_events import Looked, Stalled
+from ipexctl.run.outcome.run_result import Stall
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.watch.run_watchers import Painter
 
@@ -23,20 +24,21 @@ class StallNotes:
     looks: dict[int, dict[str, Any]] = field(default_factory=dict)  # number -> host -> look
     stalled: Stalled | None = None
     since: float = 0.0  # when this command learned of it
-    noted: bool = False
+    noted: Stall | None = None
+    ended: float | None = None  # when the run was told to end
     ends: dict[int, str] = field(default_factory=dict)  # of ranks, before it: later ones were ended
 
     def looked(self, host: str, event: Looked) -> None:
         self.looks.setdefault(event.number, {})[host] = event.ranks
 
     def stands_still(self, event: Stalled, now: float) -> None:
-        self.stalled, self.since, self.noted = event, now, False
+        self.stalled, self.since, self.noted = event, now, None
         self.ends = {rank: end.short for rank, end in self.state.ends.items()}
 
     def moves(self) -> None:
         if self.stalled and self.noted:
             self.painter.note("the run makes progress again")
-        self.stalled = None
+        self.stalled = self.noted = None
         self.looks.clear()
 
     def tick(self, now: float, silent: tuple[tuple[str, float], ...]) -> None:
@@ -51,9 +53,17 @@ class StallNotes:
         """Unless it was told; also when a run ends that stood still a moment ago, or long ago."""
         if self.stalled is None or self.noted:
             return
-        self.noted = True
-        seconds = self.stalled.seconds + now - self.since
-        self.painter.note(self._text(self._there(self.stalled), seconds, silent))
+        self.noted = self._diagnosed(self._there(self.stalled), self._seconds(now), silent)
+        self.painter.note(f"{self.noted} (ipexctl why {self.run})")
+
+    def at_end(self, now: float) -> Stall | None:
+        """What held the run up when it was told to end."""
+        self.tell(now)
+        at = now if self.ended is None else self.ended
+        return replace(self.noted, seconds=self._seconds(at)) if self.noted else None
+
+    def _seconds(self, at: float) -> float:
+        return (self.stalled.seconds if self.stalled else 0.0) + at - self.since
 
     def _there(self, stalled: Stalled) -> dict[str, Any]:
         return self.looks.get(stalled.number, {})
@@ -62,11 +72,11 @@ class StallNotes:
         of = self.state.plan.host_of
         return {of(rank) for rank in self.state.started - self.state.ends.keys()}
 
-    def _text(
+    def _diagnosed(
         self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
-    ) -> str:
+    ) -> Stall:
         from ipexctl.run.hang.diagnosis import diagnose
         from ipexctl.run.hang.run_situation import situation
 
         found = diagnose(situation(self.state.plan, looks, self.ends, seconds, silent))
-        return f"no progress for {seconds:.0f} s: {found.headline} (ipexctl why {self.run})"
+        return Stall(seconds, found.kind.value, found.headline)

@@ -1,0 +1,82 @@
+"""A hang that is ended keeps its diagnosis: in the summary, the run's folder, `ps` and `why`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.run.test_ps_local import Here
+
+HANG = """
+import os, time, torch
+print("up", flush=True)
+try:
+    if os.environ["RANK"] == "1":
+        os.mkfifo("fifo")
+        open("fifo").read()
+    time.sleep(600)
+except KeyboardInterrupt:
+    for i in range(8):
+        print("saving", i, flush=True)
+        time.sleep(0.5)
+    raise
+"""
+QUIET = 12  # seconds, from which the hosts look before the run is ended
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    made = Here(tmp_path)
+    (made.code / "hang.py").write_text(HANG)
+    yield made
+    for row in made.listed():
+        made.call("stop", row["run_id"], "-t", "0")
+    for run in made.started:
+        run.kill()
+        run.communicate()
+
+
+def why(here: Here) -> tuple[int, dict]:
+    done = here.call("why", "@last", "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("how", ["timeout", "stop", "interrupt"])
+def test_which_rank_hung_where_is_part_of_how_the_run_ended(here: Here, how: str) -> None:
+    limit = ["--timeout", str(QUIET + 4)] if how == "timeout" else []
+    run = here.start("--name", "bert", *limit, "hang.py")
+    seen = []
+    if how == "timeout":
+        while not seen or seen[-1][1]["state"] == "running":
+            seen.append(why(here))
+            time.sleep(0.5)
+    else:
+        time.sleep(QUIET)
+    if how == "stop":
+        assert here.call("stop", "bert").returncode == 0
+    elif how == "interrupt":
+        run.send_signal(signal.SIGINT)
+        time.sleep(1.5)
+        seen.append(why(here))
+    said, noted = run.communicate(timeout=60)
+    seen.append(why(here))
+
+    assert [document["kind"] for _, document in seen[-2:]].count("moving") == 0
+    code, document = seen[-1]
+    assert (code, document["kind"], document["suspects"][0]["rank"]) == (1, "blocked-io", 1)
+    assert document["cause"]
+    (row,) = here.listed("-a")
+    assert row["stalled"]["kind"] == "blocked-io" and "hang.py:7" in row["stalled"]["headline"]
+    assert row["stalled"]["headline"] in here.call("ps", "-a").stdout
+    (folder,) = (here.code / ".ipexctl/runs").iterdir()
+    result = json.loads((folder / "result.json").read_text())
+    assert result["stalled"]["headline"] == row["stalled"]["headline"]
+    assert abs(result["stalled"]["seconds"] - row["stalled"]["seconds"]) < 2
+    summary = noted.partition("exit code")[0]
+    assert row["stalled"]["headline"] in " ".join(summary.split())
+    assert "Traceback" not in said and said.count("saving 7") == 2
