@@ -14,6 +14,7 @@ from ipexctl.report import curves, difference_lines, host_parts, time_line
 from ipexctl.report.host_record import indented
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.run_difference import Comparison
+from ipexctl.run.hang import run_situation
 from ipexctl.run.outcome.listed_runs import State
 from ipexctl.run.outcome.run_result import from_traceback
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
@@ -32,7 +33,7 @@ def document(of: Material) -> dict[str, Any]:
         "name": run.about.name,
         "command": run.about.command,
         "state": run.state.value,
-        "tone": TONES.get(run.state, "plain"),
+        "tone": "bad" if last.bad_loss else TONES.get(run.state, "plain"),
         "headline": _headline(of),
         "facts": _facts(of),
         "cause": _cause(last),
@@ -86,6 +87,7 @@ def _headline(of: Material) -> str:
     }  # fmt: skip
     verb = "for" if not run.over else "after"
     text = f"{words[run.state]} {verb} {duration(run.seconds)}: {size}"
+    text += f"; the loss is {last.bad_loss}" if last.bad_loss else ""
     again = len(of.attempts) - 1
     return f"{text}, {_count(again, 'restart')}" if again else text
 
@@ -122,8 +124,10 @@ def _cause(last: Attempt) -> dict[str, Any] | None:
     )
     lines = [line for line in from_traceback(lines) if line.strip()]
     known = said.get("known") if isinstance(said.get("known"), dict) else None
+    stall = run_situation.stall_of(run)
+    text = run.verdict.cause or f"exit code {run.verdict.exit_code}"
     return {
-        "text": run.verdict.cause or f"exit code {run.verdict.exit_code}",
+        "text": f"{text}; {stall}" if stall else text,
         "lines": lines[-LINES:],
         "known": known and f"{known.get('title', '')}: {known.get('fix', '')}",
         "again": said.get("again") or "",
@@ -143,8 +147,8 @@ def _called(other: Attempt, last: Attempt) -> str:
     return name if name and name != last.run.about.name else "the other run"
 
 
-def _card(label: str, value: str, note: str = "") -> dict[str, str]:
-    return {"label": label, "value": value, "note": note}
+def _card(label: str, value: str, note: str = "", tone: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "note": note, "tone": tone}
 
 
 def _speed(last: Attempt, other: Attempt | None) -> dict[str, str]:
@@ -174,6 +178,8 @@ def _last_loss(last: Attempt, other: Attempt | None) -> dict[str, str]:
     theirs = [one.loss for one in other.printed if one.loss is not None] if other else []
     if other and theirs:
         note = f"{theirs[-1]:.4g} in {_called(other, last)}"
+    if last.bad_loss:
+        return _card("Loss", str(last.bad_loss), note, "bad")
     return _card("Loss", f"{losses[-1]:.4g}", note)
 
 

@@ -13,6 +13,8 @@ from ipexctl.report.host_record import HostRecord, Printed, pace
 from ipexctl.report.run_difference import Comparison
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.output.loss_check import BadLoss, bad_loss
+from ipexctl.run.output.metric_lines import Point
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.slow_steps import SlowSteps
@@ -42,6 +44,14 @@ class Attempt:
             if one.at is not None and one.step is not None:
                 found.setdefault(one.rank, []).append((one.at, one.step))
         return {rank: curves.growing(points) for rank, points in sorted(found.items())}
+
+    @cached_property
+    def bad_loss(self) -> BadLoss | None:
+        """Of the first rank whose loss became nan or infinite, and stayed so."""
+        points: dict[int, list[Point]] = {}
+        for one in self.printed:
+            points.setdefault(one.rank, []).append(Point(step=one.step, loss=one.loss))
+        return next((bad for _, p in sorted(points.items()) if (bad := bad_loss(p))), None)
 
     @cached_property
     def training(self) -> tuple[float, float] | None:

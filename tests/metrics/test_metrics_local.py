@@ -51,6 +51,27 @@ def test_metrics_of_a_run(tmp_path: Path):
     }  # fmt: skip
 
 
+LOST = """\
+import time
+for step in range(1, 9):
+    print(f"step {step} loss {'nan' if step > 4 else 1 / step} grad_norm inf", flush=True)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_loss_that_became_nan_is_noted_and_listed(tmp_path: Path):
+    here = Here(tmp_path)
+    (here.code / "train.py").write_text(LOST)
+    done = here.call("run", "--force", "train.py")
+    assert done.returncode == 0 and done.stderr.count("is nan since step 5 ") == 1
+    assert "loss nan since step 5" in here.call("metrics", "@last").stdout
+    document = json.loads(here.call("metrics", "@last", "--json").stdout)
+    assert document["bad_loss"] == [{"rank": 0, "loss": "nan", "since": "step 5"}]
+    page = json.loads(here.call("report", "@last", "--json").stdout)
+    assert (page["state"], page["tone"]) == ("done", "bad")
+
+
 SLOW = """\
 import time
 for step in range(1, 13):

@@ -40,6 +40,16 @@ def test_a_good_run():
     json.dumps(found, allow_nan=False)
 
 
+def test_a_run_whose_loss_became_nan_is_not_green():
+    good = attempt(made())
+    bad = [replace(one, loss=float("nan")) if one.step > 20 else one for one in good.printed]
+    found = document(material(replace(good, printed=tuple(bad))))
+    assert found["tone"] == "bad" and found["headline"].endswith("the loss is nan since step 21")
+    (card,) = (card for card in found["cards"] if card["label"] == "Loss")
+    assert (card["value"], card["tone"]) == ("nan since step 21", "bad")
+    json.dumps(found, allow_nan=False)
+
+
 def test_a_failed_run_leads_with_the_traceback_of_the_first_rank():
     tail = "step 4\n\x1b[31mTraceback (most recent call last):\x1b[0m\n  boom\nRuntimeError: no"
     tail = tail.replace("\x1b[31m", "")

@@ -110,7 +110,7 @@ function first() {
     top.append(box);
   }
   const cards = data.cards.map((c) => el("div", {className: "card"}, text("dt", c.label),
-    text("dd", c.value, c.value === "unknown" ? "value unknown" : "value"), text("dd", c.note, "note")));
+    text("dd", c.value, `value ${c.value === "unknown" ? "unknown" : c.tone}`), text("dd", c.note, "note")));
   top.append(el("dl", {className: "cards"}, ...cards));
   top.append(el("div", {className: "two top"}, lossPanel(), waitPanel()));
 }

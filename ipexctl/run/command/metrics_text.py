@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ipexctl.run.command.run_text import count
 from ipexctl.run.jobs.metrics import Metrics, RankPoint
+from ipexctl.run.output.loss_check import bad_loss
 from ipexctl.run.output.metric_lines import Point
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import not_shown
@@ -41,7 +42,9 @@ def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
     parts += [f"epoch {_from_to(' to ', epochs)}"] if epochs and not steps else []
     parts += [f"loss {_from_to(' -> ', losses)}"] if losses else []
     parts += [f"{rates[len(rates) // 2]:.3g} it/s"] if rates else []
-    return Text("  ".join([*parts, count(len(points), "line")]))
+    line = Text("  ".join([*parts, count(len(points), "line")]))
+    bad = bad_loss(p.point for p in points)
+    return line.append(f"  loss {bad}", "red") if bad else line
 
 
 def _from_to(between: str, values: Sequence[float], form: str = ".4g") -> str:
@@ -68,6 +71,11 @@ def metrics_document(found: Metrics) -> dict[str, Any]:
             {"rank": p.rank, "host": p.host, "line": p.line, "time": _utc(p.time)}
             | _values(p.point)
             for p in found.points
+        ],
+        "bad_loss": [
+            {"rank": rank, "loss": str(bad.value), "since": bad.since or None}
+            for rank, points in groupby(found.points, key=lambda p: p.rank)
+            if (bad := bad_loss(p.point for p in points))
         ],
         "command_exit_code": found.exit_code,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 
 from ipexctl.base import quoting
 from ipexctl.machines.suggested_commands import spelled
@@ -11,7 +12,9 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import Left, Tally
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.silent_hosts import Health
+from ipexctl.run.output.loss_check import BadLoss, LossWatch
 from ipexctl.run.watch.run_watchers import Painter
+from ipexctl.shipped_tables import metric_formats
 
 BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds: where they are lines, and where they are redrawn
 MOST_BARS, MOST_REDRAWN = 8, 256  # at once
@@ -24,6 +27,7 @@ LOGS_EVERY = 10.0
 class Teller:
     state: RunState
     painter: Painter
+    loss: LossWatch = field(default_factory=lambda: LossWatch(metric_formats))
     last_end: float = 0.0  # when a rank ended
     _bars: float = 0.0
     _logs: float = 0.0
@@ -53,6 +57,12 @@ class Teller:
             shown = self.state.bars(lambda r, text: self.painter.shows(of(r), r, text), most)
             for rank, text in shown:
                 self.painter.bar(of(rank), rank, text)
+                self.bad_loss(rank, self.loss.lines(rank, [text]))
+
+    def bad_loss(self, rank: int, found: BadLoss | None) -> None:
+        if found:
+            who = f"rank {rank} ({self.state.plan.host_of(rank)})"
+            self.painter.note(f"the loss of {who} is {found} (ipexctl explain nan-values)")
 
     def stragglers(self, now: float) -> None:
         state = self.state

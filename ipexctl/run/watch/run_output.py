@@ -69,6 +69,7 @@ class RunOutput:
             texts = self.state.output(event.rank, event.data)
             self.exchange.printed(event.rank, event.data, texts, now)
             self.painter.output(host, event.rank, texts, size)
+            self.teller.bad_loss(event.rank, self.teller.loss.lines(event.rank, texts))
 
     def log_ended(self, host: str, rank: int) -> None:
         last = self.state.output_end(rank)
@@ -76,6 +77,7 @@ class RunOutput:
             last = self.state.tails.get(rank, [])
         self.painter.output(host, rank, last, 0)
         self.painter.ended(host, rank)
+        self.teller.bad_loss(rank, self.teller.loss.lines(rank, last) or self.teller.loss.end(rank))
 
     def note_silence(self, now: float, heard: Mapping[str, float], *, exchange: bool) -> None:
         """Hosts and ranks that stand still. `heard`: when each host was last heard. `exchange`:

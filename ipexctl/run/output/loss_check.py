@@ -1,0 +1,84 @@
+"""Whether the loss of a rank has become nan or infinite, and since which step.
+
+One such value may be the mean of nothing, or a step that a gradient scaler skips: only the last
+values count, and a single one only at a numbered step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from math import isfinite
+
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.output.metric_lines import Formats, LineReader, Point
+
+IN_A_ROW = 3  # steps until a run that goes on is noted
+_ODD = re.compile(r"(?<![a-z])(?:nan|inf)(?![a-z])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class BadLoss:
+    value: float
+    since: str = ""  # step 12
+    steps: int = 1
+
+    def __str__(self) -> str:
+        when = "since" if self.steps > 1 else "at"
+        return f"{self.value}".lstrip("-") + (f" {when} {self.since}" if self.since else "")
+
+
+def bad_loss(points: Iterable[Point]) -> BadLoss | None:
+    """`points`: of one rank, in their order. None: the last loss is a number."""
+    found: BadLoss | None = None
+    at = ""
+    for point in points:
+        if point.loss is None:
+            continue
+        before, at = at, _place(point)
+        if isfinite(point.loss):
+            found = None
+        elif found is None:
+            found = BadLoss(point.loss, at)
+        elif not at or at != before:
+            found = BadLoss(point.loss, found.since, found.steps + 1)
+    return found if found and (found.since or found.steps > 1) else None
+
+
+def _place(point: Point) -> str:
+    if point.step is not None:
+        return f"step {point.step:,}"
+    return "" if point.epoch is None else f"epoch {point.epoch:g}"
+
+
+@dataclass
+class LossWatch:
+    """Fed with the lines of all ranks. Reads only those of ranks that have printed nan or inf."""
+
+    formats: Callable[[], Formats]
+    said: bool = False
+    _ranks: dict[int, tuple[LineReader, list[Point]]] = field(default_factory=dict)
+
+    def lines(self, rank: int, texts: Sequence[str]) -> BadLoss | None:
+        """The first loss that stays bad; once."""
+        if self.said or (rank not in self._ranks and not _ODD.search("\\n".join(texts))):
+            return None
+        reader, points = self._ranks.setdefault(rank, (LineReader(self.formats()), []))
+        for point in filter(None, map(reader.point, texts)):
+            if point.loss is not None and isfinite(point.loss):
+                points.clear()
+            else:
+                points.append(point)
+        found = bad_loss(points)
+        self.said = found is not None and found.steps >= IN_A_ROW
+        if not points:
+            del self._ranks[rank]
+        return found if self.said else None
+
+    def end(self, rank: int) -> BadLoss | None:
+        """The rank prints nothing more."""
+        _, points = self._ranks.pop(rank, (None, []))
+        found = None if self.said else bad_loss(points)
+        self.said = self.said or found is not None
+        return found
