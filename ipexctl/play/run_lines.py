@@ -95,6 +95,7 @@ def _failed(on: Acting, ended: RunResult) -> dict[str, Result]:
     for host in on.hosts:
         state = State.UNREACHABLE if host in ended.lost else State.FAILED
         if host == first:
+            why += [str(ended.stall)] if ended.stall else []
             why += [known.why] if known else []
             logs = command(on.fleet.target, f"logs {ended.run_id}", on.fleet.root)
             hint = f"{known.fix}\n{logs}" if known else logs

@@ -179,7 +179,7 @@ def _last_loss(last: Attempt, other: Attempt | None) -> dict[str, str]:
     if other and theirs:
         note = f"{theirs[-1]:.4g} in {_called(other, last)}"
     if last.bad_loss:
-        return _card("Loss", str(last.bad_loss), note, "bad")
+        return _card("Loss", str(last.bad_loss), f"{losses[0]:.4g} at first", "bad")
     return _card("Loss", f"{losses[-1]:.4g}", note)
 
 

@@ -65,6 +65,7 @@ def test_a_loss_that_became_nan_is_noted_and_listed(tmp_path: Path):
     (here.code / "train.py").write_text(LOST)
     done = here.call("run", "--force", "train.py")
     assert done.returncode == 0 and done.stderr.count("is nan since step 5 ") == 1
+    assert "is nan since step 5\n" in done.stderr  # the summary
     assert "loss nan since step 5" in here.call("metrics", "@last").stdout
     document = json.loads(here.call("metrics", "@last", "--json").stdout)
     assert document["bad_loss"] == [{"rank": 0, "loss": "nan", "since": "step 5"}]

@@ -103,7 +103,7 @@ class RunResult:
     slow: Slow | None = None  # ranks that the others waited for, most of the time
     steps: SlowSteps | None = None  # what the last ones waited for
     tails: tuple[tuple[str, ...], ...] = ()  # the last lines of each rank
-    warnings: tuple[str, ...] = ()  # of our modules in the ranks
+    warnings: tuple[str, ...] = ()  # of our modules in the ranks, and a loss that became nan
     lost_host: str = ""  # the cause, as the hub lost it, or as no host reaches the hub's
 
     @property

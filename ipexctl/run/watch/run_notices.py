@@ -62,7 +62,9 @@ class Teller:
     def bad_loss(self, rank: int, found: BadLoss | None) -> None:
         if found:
             who = f"rank {rank} ({self.state.plan.host_of(rank)})"
-            self.painter.note(f"the loss of {who} is {found} (ipexctl explain nan-values)")
+            text = f"the loss of {who} is {found} (ipexctl explain nan-values)"
+            self.state.warnings.append(text)
+            self.painter.note(text)
 
     def stragglers(self, now: float) -> None:
         state = self.state
