@@ -151,8 +151,8 @@ def why(
     """Show which rank a run waits for, and where: rank, host, file, line and collective.
 
     Of a run that makes progress, or made some until its end: what its steps wait for, and what
-    would shorten them. Works during the run and after it. Exits with 1 if the run is stalled, else
-    with 0.
+    would shorten them. Works during the run and after it. Exits with 1 if the run is stalled or
+    what its ranks do is not known, else with 0.
     """
     from ipexctl.run.command.why_text import show_why, why_document
     from ipexctl.run.jobs.why import why as verb
