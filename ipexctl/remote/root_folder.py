@@ -222,8 +222,8 @@ def need_space(root, size, count):
     free = disk.f_bavail * disk.f_frsize
     if size and free < size + SPARE:
         raise Failure(
-            "not enough disk space in %s: %s more is needed, but only %s is free"
-            % (root, human_size(size + SPARE), human_size(free)),
+            "not enough disk space in %s: %s is needed and %s must stay free, but only %s is free"
+            % (root, human_size(size), human_size(SPARE), human_size(free)),
             "nothing was copied, because a partial copy would be unusable",
             "--root FOLDER   # on a bigger disk; or free some space",
             slug="no-space",

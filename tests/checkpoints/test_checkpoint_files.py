@@ -150,6 +150,32 @@ def test_a_full_disk_is_left_alone(shelf):
     assert e.value.slug == "no-space"
 
 
+def test_only_what_is_not_copied_yet_needs_room(shelf, tmp_path, monkeypatch):
+    work, asked = tmp_path / "work", []
+    monkeypatch.setattr(shelf, "need_room", asked.append)
+    zipped(work / "c-1/model.pt")
+    (work / "c-1/config.json").write_text("{}")
+    kept(shelf, work, "c-1")
+    (work / "c-1/config.json").write_text("{ }")
+    kept(shelf, work, "c-1")
+    assert asked == [(work / "c-1/model.pt").stat().st_size + 2, 3]
+
+
+def test_a_checkpoint_that_is_in_its_place_takes_no_further_room(shelf, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise Failure("full", slug="no-space")
+
+    work, here = tmp_path / "work", {"run_id": RUN, "shelf": "a"}
+    zipped(work / "c-1/model.pt")
+    sha = kept(shelf, work, "c-1")
+    monkeypatch.setattr(shelf_reports.root_folder, "need_space", refuse)
+    lay_out(shelf, work, sha, here)
+    written = (work / "c-1/model.pt").read_bytes()
+    (work / "c-1/model.pt").write_bytes(b"x" * len(written))  # of the same size
+    with pytest.raises(Failure):
+        lay_out(shelf, work, sha, here)
+
+
 def lay_out(shelf, work, sha, giver):
     part = shelf.part(sha)
     rows = [[below, file, size, 0] for below, file, size in part["files"]]

@@ -28,6 +28,7 @@ class Cluster:
             self.say(host, "serves", address=host, port=1)
 
     def say(self, host: str, what: str, **more: Any) -> None:
+        more = {"age": 0.0, **more} if what == "ready" else more
         self.hub.take(host, {"shelf": what, **more}, self.now)
         self.orders += self.hub.orders
         self.facts += self.hub.facts
@@ -57,7 +58,7 @@ class Cluster:
             self.disk[host].add(order["part"]["sha"])
             self.say(host, "copied", number=order["copy"], of=order["of"])
         elif "publish" in order:
-            manifest = order["publish"]
+            manifest = self.published = order["publish"]
             for writer, part in manifest["parts"].items():
                 if host in manifest["holders"][writer]:
                     assert part["sha"] in self.disk[host]
@@ -94,6 +95,18 @@ def test_a_pattern_that_matches_nothing_is_said_at_the_end(found: bool):
         made.run()
     made.hub.end(["nope/*"])
     assert [fact["event"] for fact in made.hub.facts] == ["note"] * (not found)
+
+
+def test_the_age_of_a_checkpoint_counts_from_when_its_last_part_was_written():
+    """Not from when it was found, or its copy ended."""
+    made = Cluster()
+    for host, age in (("a", 9.0), ("b", 4.0)):
+        made.files[host]["c-1"] = {"stamp": "1", "names": [host], "needs": [], "age": age}
+    made.say("a", "ready", name="c-1", **made.files["a"]["c-1"])
+    made.obey(*made.orders.pop(0))  # b is asked for its part
+    made.now = 10.0
+    made.run()
+    assert (made.published["age"], made.facts[-1]["seconds"]) == (14.0, 14.0)
 
 
 def test_one_host_keeps_its_own():

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ipexctl.remote.shelf import shelf_messages
+from ipexctl.remote.shelf import shelf_messages, shelf_reports
 from ipexctl.remote.shelf.shelf_worker import Worker
 from tests.checkpoints.test_checkpoint_files import zipped
 
@@ -67,7 +67,7 @@ def test_two_equal_looks_and_a_finished_file_make_it_ready_once(hub):
     assert (ready["shelf"], ready["name"], ready["names"]) == ("ready", "out/c-1", ["model.pt"])
     assert hub.looks(3) == []
     (again,) = [*hub.tell(seek="out/c-1"), *hub.looks(1)]
-    assert again == ready
+    assert {**again, "age": 0} == {**ready, "age": 0}
     (hub.work / "out/c-2").mkdir()
     (hub.work / "out/c-2/model.pt").write_bytes(b"PK\3\4 cut")
     assert hub.looks(3) == []
@@ -80,9 +80,11 @@ def test_it_is_kept_and_published_as_ordered(hub):
     part = {name: kept[name] for name in ("sha", "list", "bytes", "stamp")}
     manifest = {"number": 1, "name": "out/c-1", "step": 1, "parts": {"a": part}}
     manifest["holders"] = {"a": ["a"]}
-    (done,) = hub.tell(publish=manifest)
+    (done,) = hub.tell(publish=dict(manifest, age=40.0))
+    (row,) = shelf_reports.report("a", hub.worker.shelf)["manifests"]
+    assert 40.0 <= row["age"] < 45.0  # since it was written
     assert (done["shelf"], list(hub.worker.shelf.manifests())) == ("published", [1])
-    hub.tell(publish=dict(manifest, number=2, parts={"a": dict(part, sha="0" * 64)}))
+    hub.tell(publish=dict(manifest, age=0.0, number=2, parts={"a": dict(part, sha="0" * 64)}))
     assert list(hub.worker.shelf.manifests()) == [1]
     (failed,) = hub.tell(keep=3, name="out/c-1", stamp="another")
     assert (failed["shelf"], failed["why"]) == ("failed", "")

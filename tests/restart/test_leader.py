@@ -127,8 +127,11 @@ def test_of_hosts_that_share_a_folder_one_lays_out_the_checkpoint() -> None:
         leads.take(name, said, 105.0)
     taken(leads)
     tick(leads, 106.0, {*"bcx"})
-    lays = {name: order["lay"] for name, order in taken(leads) if "start" in order}
+    orders = taken(leads)
+    lays = {name: order["lay"] for name, order in orders if "start" in order}
     assert [name for name, lay in lays.items() if lay] == ["a", "c"] and "b" in lays
+    story = next(order["story"] for _, order in orders if "story" in order)
+    assert story["age"] == 4.0  # as old as it is when the attempt starts
 
 
 def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:

@@ -71,7 +71,7 @@ class Leader:
         elif message.get("over") == self.attempt and self.state in ("watch", "gather"):
             self.reports.setdefault(name, message)
         elif message.get("cleared") == self.attempt and self.state == "clear":
-            self.cleared[name] = message
+            self.cleared[name] = dict(message, at=now)
         elif message.get("ready") == self.attempt + 1 and self.state == "begin":
             self.ready[name] = message
             if len(self.ready) == len(self.next):
@@ -171,7 +171,10 @@ class Leader:
         chosen = self.choose(usable - self.weak) or self.choose(usable)
         if not chosen and now - self.since < AWAY:
             return
-        told = {name: one.get("checkpoints", []) for name, one in self.cleared.items()}
+        told = {
+            name: [dict(c, age=c["age"] + now - one["at"]) for c in one.get("checkpoints", [])]
+            for name, one in self.cleared.items()
+        }
         found = restart_policy.newest(told)
         if self.complete and not found and now - self.since < AWAY:
             return  # for a host that has it

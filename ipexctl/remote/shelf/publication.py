@@ -7,6 +7,7 @@ these. Whatever fails before leaves what was complete before.
 The caller takes `orders` for hosts and `facts` for all journals, and empties both.
 """
 
+from ipexctl.remote.hub import host_reports
 from ipexctl.remote.shelf.checkpoint_rules import family, holders, lacking, partner, step_of
 
 AGAIN = 15.0  # seconds after which what failed is tried again
@@ -25,7 +26,7 @@ class Publication:
         self.places = {}  # host -> [address, port] where it gives its parts
         self.answers = {}  # name -> {host: its part as it was found; None: it has none}
         self.seen = {}  # (host, name) -> its stamp when it was found last
-        self.since = {}  # name -> when a part was found first
+        self.since = {}  # name -> when its last part was written
         self.order = []  # those names, the one that was found last at the end
         self.writers = {}  # name -> hosts with a part of it, for each time that it was published
         self.series = {}  # family of names -> hosts that wrote parts
@@ -47,7 +48,7 @@ class Publication:
         """Once, or again where its process was killed."""
         if host in self.places and self.current:
             if self.current.manifest:
-                self.tell(host, {"publish": self.current.manifest})
+                self.tell_publish(host, self.current, now)
             else:
                 self.try_again(self.current, now)
         self.places[host] = [str(said["address"]), int(said["port"])]
@@ -87,7 +88,8 @@ class Publication:
             "needs": [str(one) for one in said["needs"]],
         }
         self.order = [one for one in self.order if one != name] + [name]
-        self.since.setdefault(name, now)
+        written = now - host_reports.amount(said["age"])
+        self.since[name] = max(self.since.get(name, written), written)
         for other in self.hosts:
             if other not in self.answers[name]:
                 self.tell(other, {"seek": name})
@@ -109,12 +111,12 @@ class Publication:
             if to:
                 self.tell(to, {"copy": self.current.number, "of": host, "part": part,
                                "at": self.places[host]})  # fmt: skip
-            self.publish(self.current)
+            self.publish(self.current, now)
 
     def on_copied(self, host, said, now):
         if self.current and said["number"] == self.current.number:
             self.current.copied.add(said["of"])
-            self.publish(self.current)
+            self.publish(self.current, now)
 
     def on_published(self, host, said, now):
         current = self.current
@@ -127,7 +129,7 @@ class Publication:
         self.writers.setdefault(current.name, []).append(set(current.parts))
         self.series.setdefault(family(current.name), set()).update(current.parts)
         size = sum(part["bytes"] for part in current.parts.values())
-        seconds = round(now - current.began, 1)
+        seconds = round(now - current.written, 1)
         self.fact(current, bytes=size, hosts=sorted(current.published), seconds=seconds)
 
     def on_failed(self, host, said, now):
@@ -165,17 +167,17 @@ class Publication:
                 continue
             skipped = self.order[: self.order.index(name) + 1]
             self.order = self.order[len(skipped) :]
-            began = [self.since.pop(one) for one in skipped]
+            written = [self.since.pop(one) for one in skipped]
             for one in skipped:
                 del self.answers[one]
             self.number += 1
-            self.current = Attempt(self.number, name, found, began[-1])
+            self.current = Attempt(self.number, name, found, written[-1])
             for host, part in sorted(parts.items()):
                 order = {"keep": self.number, "name": name, "stamp": part["stamp"]}
                 self.tell(host, order)
             return
 
-    def publish(self, current):
+    def publish(self, current, now):
         """Once every part is on two hosts."""
         alone = len(self.hosts) == 1
         if current.wanted() != set(current.parts) or not (alone or current.is_copied()):
@@ -188,7 +190,10 @@ class Publication:
             "holders": {host: holders(self.hosts, host) for host in current.parts},
         }
         for host in sorted(current.holders(self.hosts)):
-            self.tell(host, {"publish": current.manifest})
+            self.tell_publish(host, current, now)
+
+    def tell_publish(self, host, current, now):
+        self.tell(host, {"publish": dict(current.manifest, age=now - current.written)})
 
     def try_again(self, failed, now):
         """Later, unless a newer one is finished by then."""
@@ -196,7 +201,7 @@ class Publication:
         if failed.name not in self.order:
             self.answers[failed.name] = failed.found
             self.order.insert(0, failed.name)
-            self.since[failed.name] = failed.began
+            self.since[failed.name] = failed.written
 
     def wait(self, name, why):
         if self.waits.get(name) != why:
@@ -227,8 +232,8 @@ class Publication:
 class Attempt:
     """A checkpoint that is being copied. `found`: as its hosts have found it."""
 
-    def __init__(self, number, name, found, now):
-        self.number, self.name, self.found, self.began = number, name, found, now
+    def __init__(self, number, name, found, written):
+        self.number, self.name, self.found, self.written = number, name, found, written
         self.parts = {}  # host -> its part, on its disk
         self.copied = set()  # hosts whose part is on the disk of their partner
         self.published = set()

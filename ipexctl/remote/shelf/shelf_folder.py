@@ -57,7 +57,10 @@ class Shelf:
         return part is not None and all(self.has(file, size) for _, file, size in part["files"])
 
     def keep(self, top, name, files):
-        """Copy `files` of the checkpoint; returns the part's sha256. Raises Changed."""
+        """Copy `files` of the checkpoint; returns the part's sha256. Raises Changed, Failure."""
+        paths = [checkpoint_files.place(os.path.join(top, name), below) for below in files]
+        infos = [os.lstat(path) for path in paths]
+        self.need_room(sum(info.st_size for info in infos if not self.copied(info)))
         rows = []
         for below in sorted(files):
             path = checkpoint_files.place(os.path.join(top, name), below)
@@ -67,15 +70,15 @@ class Shelf:
         return self.add_part({"name": name, "files": rows})
 
     def copy(self, path, expected):
-        """A file that was copied before and did not change since is not read again."""
         info = os.lstat(path)
         if (info.st_size, info.st_mtime_ns, info.st_ino) != expected:
             raise Changed
-        before = blobs.stamp_of(info)
-        sha = blobs.hashes.get(before)
-        if not sha or not self.has(sha, info.st_size):
-            sha = self.take(path, before)
-        return sha
+        return self.copied(info) or self.take(path, blobs.stamp_of(info))
+
+    def copied(self, info):
+        """The sha256 of a file that was copied before and did not change since, else ""."""
+        sha = blobs.hashes.get(blobs.stamp_of(info), "")
+        return sha if sha and self.has(sha, info.st_size) else ""
 
     def take(self, path, before):
         part = blobs.new_part(os.path.join(self.folder, "blobs", "parts"), "0" * 16)

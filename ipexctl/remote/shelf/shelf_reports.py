@@ -84,7 +84,8 @@ def op_lay_out(call, h):
     """{root, work, name, files: [[path below it, sha256, size, giver], ...], givers: [{run_id,
     shelf} here, or {url, peer}, ...]} -> {}: put a checkpoint into the folder of the ranks.
 
-    It has its name once all of its files are there, verified and on the disk.
+    It has its name once all of its files are there, verified and on the disk. What is in its place
+    already, as on the host that wrote it, takes no further space.
     """
     top = os.path.realpath(h["work"])
     target = run_folders.inside(top, h["name"])
@@ -92,6 +93,8 @@ def op_lay_out(call, h):
     os.makedirs(above, exist_ok=True)
     if os.path.realpath(above) != above:
         raise Failure("%s is reached through a link" % target, slug="checkpoint-not-laid-out")
+    if is_laid_out(call, target, h["files"]):
+        return {}
     fresh = os.path.join(top, FRESH + os.urandom(8).hex())
     size = sum(size for _, _, size, _ in h["files"])
     root_folder.need_space(top, size, len(h["files"]))
@@ -113,6 +116,14 @@ def op_lay_out(call, h):
     return {}
 
 
+def is_laid_out(call, target, files):
+    found = checkpoint_files.entries(target) or {}
+    if {below: info[0] for below, info in found.items()} != {row[0]: row[2] for row in files}:
+        return False
+    places = ((checkpoint_files.place(target, below), sha) for below, sha, _, _ in files)
+    return all(read_through(call, path) == sha for path, sha in places)
+
+
 def bring(call, giver, blob, path):
     """A file of a checkpoint, with its hash verified."""
     sha, size = blob
@@ -120,11 +131,19 @@ def bring(call, giver, blob, path):
         fetch_blob(giver["fresh"], sha, size, giver["peer"], giver["url"], call)
         os.rename(blobs.path_of(giver["fresh"], sha), path)
         return
-    kept, digest = shelf_of(giver).path(sha), hashlib.sha256()
-    with open(kept, "rb") as file, open(path, "wb") as copy:
+    kept = shelf_of(giver).path(sha)
+    with open(path, "wb") as copy:
+        found = read_through(call, kept, copy.write)
+    if found != sha:
+        raise Failure("a file of the checkpoint is corrupt: %s" % kept, slug="checkpoint-corrupt")
+
+
+def read_through(call, path, write=len):
+    """The file's sha256; `write` gets its bytes."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
         for chunk in iter(lambda: file.read(CHUNK), b""):
             digest.update(chunk)
-            copy.write(chunk)
+            write(chunk)
             call.emit({"event": "alive"})
-    if digest.hexdigest() != sha:
-        raise Failure("a file of the checkpoint is corrupt: %s" % kept, slug="checkpoint-corrupt")
+    return digest.hexdigest()

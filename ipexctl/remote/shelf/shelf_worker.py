@@ -113,13 +113,15 @@ class Worker:
                 if sum(map(len, names + needs)) > LONGEST_LIST:
                     why = "it has too many files"
         size = sum(size for size, _, _ in files.values())
-        row = [checkpoint_rules.step_of(name), size, last_change(files) / 1e9, why]
+        written = last_change(files) / 1e9
+        row = [checkpoint_rules.step_of(name), size, written, why]
         self.waiting[name] = row
         if not why:
             self.told[name] = stamp
             row[-1] = "it is not copied yet"
             self.ready.append(name)
-            self.say("ready", name=name, stamp=stamp, names=names, needs=needs)
+            age = max(0.0, time.time() - written)
+            self.say("ready", name=name, stamp=stamp, names=names, needs=needs, age=age)
 
     def write_pending(self):
         if self.waiting != self.written:
@@ -166,7 +168,6 @@ class Worker:
         if not files or checkpoint_files.stamp(files) != stamp:
             raise Changed
         size = sum(size for size, _, _ in files.values())
-        self.shelf.need_room(size)
         sha = self.shelf.keep(self.folder, name, files)
         self.pending.append(sha)
         self.say(
@@ -196,7 +197,7 @@ class Worker:
         for host, part in manifest["parts"].items():
             if self.host in manifest["holders"][host] and not self.shelf.holds(part["sha"]):
                 raise Failure("a part of %s is not here" % manifest["name"], slug="part-missing")
-        self.shelf.publish(dict(manifest, time=time.time()))
+        self.shelf.publish(dict(manifest, time=time.time() - manifest["age"]))
         self.pending = []
         self.shelf.clean([])
         if manifest["name"] in self.ready:  # those before it are skipped
