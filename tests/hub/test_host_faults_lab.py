@@ -99,6 +99,24 @@ def test_a_hub_that_is_stopped_for_less_than_the_timeout_keeps_its_run(runner, t
     assert second(runner, tmp_path / "b", "stop", run_id, "-t", "1").returncode == 0
 
 
+@pytest.mark.parametrize("host", ["node01", "node02"])
+def test_a_host_that_is_frozen_and_back_does_not_change_how_the_run_ended(runner, tmp_path, host):
+    run_id = detached(runner, "--host-timeout", "4", str(runner.script(ALONE)))
+    runner.lab.fault(host, "freeze")
+    try:
+        before = until(lambda: (r := told(runner, tmp_path / "b", run_id))["cause"] and r, 60)
+    finally:
+        runner.lab.heal(host)
+    until(lambda: runner.gone(run_id, seconds=1) == {}, 20)
+    assert before["cause"] == f"{host} was lost: no message from it for 4 s"
+    assert told(runner, tmp_path / "b", run_id) == before
+
+
+def told(runner: Runner, folder, run_id: str) -> dict:
+    row = listed(runner, folder, run_id)
+    return {name: row[name] for name in ("state", "exit_code", "cause", "seconds")}
+
+
 # --- paths ---------------------------------------------------------------------------------------
 
 

@@ -140,10 +140,48 @@ def test_every_run_that_has_ended_has_a_state_and_a_code(
     assert (run.state, run.exit_code, run.verdict.ended_by) == (state, code, ended_by)
 
 
-def test_what_the_hub_noted_counts_more_than_what_others_note_without_it() -> None:
-    own = {"event": "lost", "host": "b", "why": "the supervisor of the run was killed (signal 9)"}
-    (run,) = listed_runs.merged([part("b", {"fact": own}), part("a", {"fact": LOST})])
-    assert run.cause.endswith(LOST["why"].removeprefix("b: "))
+def lost(host: str, why: str, at: float) -> dict[str, Any]:
+    return {"fact": {"event": "lost", "host": host, "why": why}, "at": at}
+
+
+SILENT = "no message from it for 10 s"
+KILLED = "the supervisor of the run was killed (signal 9)"
+FROZE = "it was frozen for 40 s"
+PIPE = {"fact": {**program(141), "host": "a"}, "at": 50.0}
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+@pytest.mark.parametrize(
+    ("noted", "cause", "seconds"),
+    [
+        # frozen, and back when the run had ended: the first host, what it says of others, ...
+        ([lost("b", SILENT, 50), lost("a", SILENT, 12), lost("a", SILENT, 13)],
+         f"a was lost: {SILENT}", 13),
+        ([PIPE, lost("a", SILENT, 12), lost("a", SILENT, 12)], f"a was lost: {SILENT}", 12),
+        ([lost("a", FROZE, 50), lost("a", SILENT, 12), lost("a", SILENT, 12)],
+         f"a was lost: {SILENT}", 12),
+        # ... and another one
+        ([lost("b", SILENT, 12), lost("a", SILENT, 50), lost("b", SILENT, 12)],
+         f"b was lost: {SILENT}", 12),
+        # its cable was out: all note a loss at one time
+        ([lost("b", SILENT, 11.8), lost("a", SILENT, 12), lost("a", SILENT, 12.2)],
+         f"a was lost: {SILENT}", 12.2),
+        # the others only see that a connection ended, its guardian knows why
+        ([lost("b", "the connection ended", 5), lost("b", KILLED, 4.5),
+          lost("b", "the connection ended", 5)], f"b was lost: {KILLED}", 5),
+        ([lost("a", KILLED, 5), lost("a", SILENT, 7), lost("a", SILENT, 7)],
+         f"a was lost: {KILLED}", 7),
+        # a rank failed, then the hub's host lost its power before the others knew
+        ([{"fact": rank(1, code=3), "at": 5}, lost("a", SILENT, 35), lost("a", SILENT, 35)],
+         "rank 1 on b exited with code 3", 5),
+    ],
+)  # fmt: skip
+def test_the_first_fact_of_a_run_stays_its_cause(
+    noted: list[dict[str, Any]], cause: str, seconds: float, order: Any
+) -> None:
+    parts = [part(name, record) for name, record in zip("abc", noted, strict=True)]
+    (run,) = listed_runs.merged([parts[i] for i in order])
+    assert (run.cause, run.seconds) == (cause, seconds)
 
 
 def test_what_the_command_of_the_run_said_stays_its_cause() -> None:

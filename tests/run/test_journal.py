@@ -243,6 +243,11 @@ def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() ->
     last, first = listed_runs.merged(row(f"{NAMES[0]}{n}", "a", *DONE) for n in ("-r02", ""))
     for text, expected in ((NAMES[0], last), (f"{NAMES[0]}-r01", first), (last.id, last)):
         assert listed_runs.chosen([last, first, old], text) == expected
+    for text in ("bert", NAMES[0][:10], "@last"):
+        assert listed_runs.chosen([last, first, old], f"{text}-r02") == last
+        assert listed_runs.chosen([last, first, old], f"{text}-r01") == first
+    with refused("unknown-run", "bert has no attempt 3"):
+        listed_runs.chosen([last, first, old], "bert-r03")
     with refused("run-ambiguous", "2026", *NAMES):
         listed_runs.chosen([new, old], "2026")
     with refused("unknown-run", "'bert'"):

@@ -57,7 +57,7 @@ def test_without_mpi_a_second_controller_sees_all_of_it(without, tmp_path):  # n
     ("host", "strike", "code", "cause"),
     [
         ("node02", "pkill -KILL -o -f '[s]cript.py'", 137, "rank 1 on node02 was ended by"),
-        ("node02", "pkill -KILL -x ipexctl-run", 121, "node02 was lost: the connection ended"),
+        ("node02", "pkill -KILL -x ipexctl-run", 121, "node02 was lost: the supervisor of the run"),
         ("node01", "pkill -KILL -x ipexctl-run", 121, "node01 was lost: the supervisor of the run"),
         ("node03", "pkill -STOP -x ipexctl-run", 121, "node03 was lost: no message from it for "),
     ],

@@ -50,7 +50,8 @@ class Link:
         self.unfinished = {}  # channels whose end is not known yet, from the oldest on
         self.closing = False
         self.thread = None
-        self.next_beat = 0.0
+        self.next_beat = time.monotonic()
+        self.latest = 0.0  # seconds by which a beat was late
         self.selector = selectors.DefaultSelector()
         self.wake_reader, self.waker = socket.socketpair()
         self.wake_reader.setblocking(False)
@@ -93,6 +94,12 @@ class Link:
         since = end.vanished
         return 0.0 if since is None else time.monotonic() - since
 
+    def stood_still(self):
+        """The longest time in which nothing was sent, since this process, or its host, was frozen:
+        for the other ends, it was lost."""
+        late = 0.0 if self.thread is None else time.monotonic() - self.next_beat
+        return max(self.latest, late)
+
     def wait_until(self, condition, seconds):
         if threading.current_thread() is self.thread:
             return condition()
@@ -114,10 +121,10 @@ class Link:
     # -- the link's thread --
 
     def start(self):
+        self.next_beat = time.monotonic() + BEATS
         self.thread = start_thread(self.run)
 
     def run(self):
-        self.next_beat = time.monotonic() + BEATS
         try:
             while not self.closing:
                 wait = self.next_due() - time.monotonic()
@@ -160,6 +167,7 @@ class Link:
     def keep_time(self, now):
         if now < self.next_beat:
             return
+        self.latest = max(self.latest, now - self.next_beat)
         self.next_beat = now + BEATS
         for channel in [c for c in self.unfinished if c.deadline < now]:
             self.drop(channel, "no answer in %g s" % tls_channel.PATIENCE)

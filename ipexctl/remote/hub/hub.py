@@ -20,6 +20,7 @@ STOP_WAIT = 8.0  # seconds for the last messages of the other hosts
 LAST_WORD = 2.0  # seconds for the hub to receive the last message
 LAST_LOOKS = 8.0  # seconds for hosts to find what ranks wrote last: four looks
 LAST_COPY = 60.0  # seconds for it to be copied
+FROZEN = "it was frozen for %.0f s"
 GONE = 2.0  # seconds until a host counts as lost once another sign says so
 ENDED = "the supervisor of the run was killed there, or the host shut down"
 
@@ -93,6 +94,8 @@ class Hub:
         """Process the events that have arrived, then send what follows from them."""
         taken = self.waiting()
         now = time.monotonic()
+        if self.link is not None and self.link.stood_still() > self.supervisor.lease:
+            self.judge.host_lost(self.name, FROZEN % self.link.stood_still(), now)
         for host, event in taken:
             if host is not None:
                 self.take_report(host, event, now)
@@ -161,7 +164,8 @@ class Hub:
             there = self.link.connected() | {host, self.name}
             for other in self.others:
                 if other not in there and other in self.judge.env_files:
-                    self.judge.host_lost(other, CUT, now)
+                    why = ENDED if self.link.absent(other) else CUT
+                    self.judge.host_lost(other, why, now)
 
     def take_request(self, header, now):
         self.hurried = self.hurried or "interrupt" in header
@@ -275,13 +279,7 @@ class Spoke:
             self.link.connect(address, port)
 
     def report(self, event):
-        if is_failure(event) and not (self.supervisor.stopped or self.link.connected()):
-            self.hub_lost(CUT)
         self.link.send(event)
-
-    def hub_lost(self, why):
-        """Only this host can record it here."""
-        self.supervisor.note_facts([{"event": "lost", "host": self.hub, "why": why}])
 
     def starter_gone(self, why):
         """The run depends on the hub; but only the starting command can say where that listens."""
@@ -296,14 +294,16 @@ class Spoke:
             self.paths.listen(self.hub, silence, now)
         for text, cut in self.paths.news(now):
             self.supervisor.note_facts([{"event": "note", "text": text, "cut": cut}])
-        if silence > lease:
+        host, why = self.hub, ""
+        if self.link.stood_still() > lease:
+            host, why = self.supervisor.plan["host"], FROZEN % self.link.stood_still()
+        elif silence > lease:
             why = "no message from it for %.0f s" % silence
         elif self.link.absent() > GONE:
             why = ENDED
-        else:
-            return
-        self.hub_lost(why)
-        self.supervisor.stop("%s was lost: %s" % (self.hub, why))
+        if why:  # only this host can record it here
+            self.supervisor.note_facts([{"event": "lost", "host": host, "why": why}])
+            self.supervisor.stop("%s was lost: %s" % (host, why))
 
     def finish(self, survivors):
         self.link.send({"event": "swept", "survivors": survivors})

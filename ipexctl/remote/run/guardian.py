@@ -109,19 +109,21 @@ def failed(link, error):
 
 
 def end_of(child, pulse, patience):
-    """How it was killed, "" if it ended by itself. Without a pulse for so long it is killed here.
-    Orphans are collected, too."""
-    last, since, frozen = pulse[0], time.monotonic(), ""
+    """How it was killed, "" if it ended by itself. Without a pulse for so long it is killed here;
+    time in which this process did not run, either, does not count. Orphans are collected, too."""
+    last, silence, looked, frozen = pulse[0], 0.0, time.monotonic(), ""
     while True:
         signal.sigtimedwait([signal.SIGCHLD], LOOK)
+        now = time.monotonic()
+        silence, looked = silence + min(now - looked, 2 * LOOK), now
         for pid, status in collected():
             if pid == child:
                 how = "was killed (signal %d)" % os.WTERMSIG(status)
                 killed = "the supervisor of the run " + (frozen or how)
                 return killed if os.WIFSIGNALED(status) else ""
         if pulse[0] != last:
-            last, since = pulse[0], time.monotonic()
-        elif time.monotonic() - since > patience:
+            last, silence = pulse[0], 0.0
+        elif silence > patience:
             frozen = frozen or "did not respond for %.0f s and was killed" % patience
             os.kill(child, signal.SIGKILL)
 

@@ -142,10 +142,10 @@ def summary(records):
 
     {format, about, began, seconds, started, ok, over, result, begun: did all hosts become ready,
     facts: those by which the run ended, the first first, own: the same of this host alone, which
-    count where no host has the hub's, decided: when the hub's first
-    one came, cut: [[which hosts do not reach each other, since], ...],
-    stall: when the last progress of a stalled run was, look: at the ranks here, ends: [[rank, host,
-    how], ...] until then: how ranks end later is how the run was ended}
+    count where no host has the hub's, went: when the ranks were started, which all hosts are told
+    at one time, decided: when the first of the facts came, cut: [[which hosts do not reach each
+    other, since], ...], stall: when the last progress of a stalled run was, look: at the ranks
+    here, ends: [[rank, host, how], ...] until then: how ranks end later is how the run was ended}
     """
     found = {
         "format": None,
@@ -156,6 +156,7 @@ def summary(records):
         "result": None,
         "begun": False,
         "facts": [],
+        "went": 0.0,
         "own": [],
         "decided": None,
         "cut": [],
@@ -205,7 +206,7 @@ def rank_end(fact):
 def take_fact(found, fact, at):
     """A fact that the hub sent to all hosts."""
     if fact.get("event") == "go":
-        found["begun"] = True
+        found["begun"], found["went"] = True, at
     elif fact.get("event") == "stalled":
         found["stall"] = at - host_reports.amount(fact["seconds"])
     elif fact.get("event") == "moving":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -24,9 +25,9 @@ LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")  # also the name of a folder here
-FIRST = "-r01"  # behind an id: the first attempt, and not the last one
 _ATTEMPT = re.compile(r"-r(\d{2,})$")  # remote/restart/attempt_orders.py writes it
 _HUGE = 1 << 60
+AT_ONE_TIME = 3.0  # seconds between notes of one event on several hosts
 _ID = "use a run ID"
 
 
@@ -70,7 +71,8 @@ class OnHost:
     over: str | None = None  # why its part ended; None: that is not written
     result: Verdict | None = None  # of who watched the run
     begun: bool = False  # all hosts were ready
-    verdict: Verdict | None = None  # by what the hub noted here
+    verdict: Verdict | None = None  # by what the hub noted here, or this host of the hub's loss
+    decided: float = 0.0  # when that was noted: seconds after the ranks were started
     own: Verdict | None = None  # by what this host knows without the hub
     last: tuple[int, str] | None = None  # the last line of that rank
     bytes: int | None = None
@@ -201,6 +203,7 @@ def read_on_host(
         result=_result(result) if isinstance(result, dict) else None,
         begun=raw.get("begun") is True,
         verdict=verdict.decide(facts, said.ranks, known),
+        decided=max(0.0, number(raw.get("decided")) - number(raw.get("went"))),
         own=verdict.decide(own, said.ranks, known),
         last=_last_line(last),
         bytes=count_or_none(raw.get("bytes")),
@@ -266,7 +269,8 @@ def _was_there(part: OnHost) -> bool:
 def _run(seen: tuple[OnHost, ...]) -> Run:
     about = max((part.about for part in seen), key=lambda a: (a.ranks, a.command))
     ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
-    found = _verdict(seen, about, ok)
+    deciding = _deciding(seen, about)
+    found = _verdict(seen, about, ok, deciding)
     last = min((part.last for part in seen if part.last), default=None)
     words = without_colour(plain(found.last, 400)) if found else ""
     sizes = [part.bytes for part in seen if part.bytes is not None]
@@ -275,7 +279,7 @@ def _run(seen: tuple[OnHost, ...]) -> Run:
         about=about,
         state=_state(seen, found),
         began=min((part.began for part in seen if part.began), default=0.0),
-        seconds=max(part.seconds for part in seen),
+        seconds=max(part.seconds for part in deciding or seen),
         started=started,
         ok=ok,
         verdict=found,
@@ -294,13 +298,38 @@ def _state(seen: Sequence[OnHost], found: Verdict | None) -> State:
     return State.DONE if found.exit_code == 0 else usual
 
 
-def _verdict(seen: Sequence[OnHost], about: About, ok: int) -> Verdict | None:
+def _deciding(seen: Sequence[OnHost], about: About) -> list[OnHost]:
+    """The hosts that know how the run ended, the one that knows best first.
+
+    The first fact counts, whatever a host notes that was frozen or cut off, and is back. Where
+    hosts of a divided network noted different ones at one time, most of them are right. A lost
+    host knows best how, then the hub.
+    """
+    noted = [part for part in seen if part.verdict]
+    first = min((part.decided for part in noted), default=0.0)
+    early = [part for part in noted if part.decided <= first + AT_ONE_TIME]
+    votes = Counter(map(_what_ended_it, early))
+
+    def worth(part: OnHost) -> tuple[int, bool, bool]:
+        of_itself = part.verdict is not None and part.verdict.lost == part.host
+        return votes[_what_ended_it(part)], of_itself, part.host in about.hosts[:1]
+
+    early.sort(key=worth, reverse=True)
+    return [part for part in early if _what_ended_it(part) == _what_ended_it(early[0])]
+
+
+def _what_ended_it(part: OnHost) -> tuple[str, str]:
+    return (part.verdict.ended_by, part.verdict.lost) if part.verdict else ("", "")
+
+
+def _verdict(
+    seen: Sequence[OnHost], about: About, ok: int, deciding: Sequence[OnHost]
+) -> Verdict | None:
     """None: nothing has ended it yet."""
-    first = about.hosts[:1]  # the hub: what it says counts more than what others note without it
-    noted = sorted(seen, key=lambda part: part.host not in first)
     told = next((part.result for part in seen if part.result), None)  # by who watched the run
-    fact = next((part.verdict for part in noted if part.verdict), None)
-    own = [part.own for part in noted if part.own]
+    fact = deciding[0].verdict if deciding else None
+    hub_first = sorted(seen, key=lambda part: part.host not in about.hosts[:1])
+    own = [part.own for part in hub_first if part.own]
     if told and fact and told.ended_by == fact.ended_by:  # the journals know more than its words
         return replace(fact, exit_code=told.exit_code, cause=told.cause)
     if told or fact:
@@ -323,7 +352,8 @@ def _unknown(seen: Sequence[OnHost]) -> str:
 
 
 def chosen(runs: Sequence[Run], text: str) -> Run:
-    """By the beginning of its id, its name (the active one, else the newest), or `@last`."""
+    """By the beginning of its id, its name (the active one, else the newest), or `@last`; with
+    -r02 behind it, that attempt."""
     if not runs:
         raise InputError(
             "there are no runs on these hosts", hint="ipexctl run SCRIPT", slug="no-runs"
@@ -331,9 +361,9 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     if text == LAST:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
-    begins = [run for run in runs if text and run.id.startswith(text.removesuffix(FIRST))]
-    if first := [run for run in begins if run.attempt == 1] if text.endswith(FIRST) else []:
-        return first[0]
+    if not named and (found := _ATTEMPT.search(text)):
+        return _attempt(runs, chosen(runs, text[: found.start()]), int(found[1]))
+    begins = [run for run in runs if text and run.id.startswith(text)]
     if len({run.first_id for run in begins}) == 1:
         begins = begins[:1]  # the last attempt
     active = [run for run in named if not run.over]
@@ -358,6 +388,19 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     meant = f" (did you mean {near!r}?)" if near else ""
     raise InputError(
         f"there is no run {text!r} on these hosts{meant}",
+        hint="ipexctl ps -a",
+        slug="unknown-run",
+    )
+
+
+def _attempt(runs: Sequence[Run], last: Run, number: int) -> Run:
+    of_run = [run for run in runs if run.first_id == last.first_id]
+    for run in of_run:
+        if run.attempt == number:
+            return run
+    raise InputError(
+        f"{last.about.name or last.first_id} has no attempt {number} on these hosts",
+        why=_ids(of_run),
         hint="ipexctl ps -a",
         slug="unknown-run",
     )
