@@ -7,7 +7,6 @@ these. Whatever fails before leaves what was complete before.
 The caller takes `orders` for hosts and `facts` for all journals, and empties both.
 """
 
-from ipexctl.remote.hub import host_reports
 from ipexctl.remote.shelf.checkpoint_rules import family, holders, lacking, partner, step_of
 
 AGAIN = 15.0  # seconds after which what failed is tried again
@@ -88,7 +87,7 @@ class Publication:
             "needs": [str(one) for one in said["needs"]],
         }
         self.order = [one for one in self.order if one != name] + [name]
-        written = now - host_reports.amount(said["age"])
+        written = now - max(0.0, float(said["age"]))
         self.since[name] = max(self.since.get(name, written), written)
         for other in self.hosts:
             if other not in self.answers[name]:
