@@ -233,3 +233,39 @@ def test_every_run_ends_and_none_with_a_failure_is_well(events: Any, mpi: bool) 
     if judge.decided or judge.all_ended():
         judge.tick(now + 20.0)
         assert judge.over
+
+
+def launch(judge: Judge, key: int, host: str) -> None:
+    argv = ["-q", "-x", host, "/p/bin//hydra_pmi_proxy", "--usize", "-1"]
+    judge.take("a", {"event": "launch", "key": key, "argv": argv}, 0.5)
+
+
+def test_a_process_of_mpi_that_was_killed_is_named_though_mpirun_says_nothing() -> None:
+    """mpirun ends its daemons then, and waits."""
+    judge = Judge(run(mpi=True), 0.0)
+    ready(judge)
+    launch(judge, 1, "b")
+    started(judge)
+    judge.take("a", {"event": "unlaunch", "key": 1}, 5.0)
+    judge.take("b", {"event": "exited", "key": "daemon1", "code": -9, "asked": True}, 5.1)
+    judge.tick(5.2)
+    assert facts(judge)[-1] != "program"
+    judge.tick(9.0)
+    assert (judge.facts[-1]["event"], judge.facts[-1]["who"]) == (
+        "program",
+        "a process of MPI on a",
+    )
+    assert judge.over
+
+
+def test_a_wrapper_that_vanished_waits_for_mpirun_which_may_have_been_killed() -> None:
+    judge = Judge(run(mpi=True), 0.0)
+    ready(judge)
+    started(judge)
+    for rank in range(4):
+        ends(judge, rank, {"code": None, "signal": None, "lost": True}, 5.0)
+    judge.tick(5.1)
+    assert not judge.over
+    judge.take("a", {"event": "exited", "key": "mpirun", "code": 137}, 5.5)
+    judge.tick(5.6)
+    assert (judge.over, facts(judge)[-1]) == ("ended", "program")

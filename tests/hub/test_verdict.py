@@ -82,6 +82,13 @@ def kept(facts: list[dict[str, Any]]) -> Verdict | None:
          "mpirun ended with code 1 while 1 of 2 ranks were running"),
         ([program(5), program(-9, killed=True), program(6)], 122, "mpirun",
          "mpirun was ended by signal 9 (SIGKILL) while 1 of 2 ranks were running"),
+        # mpirun was killed, and took the wrappers along: their loss can be noted first
+        ([rank(1, lost=True), program(137, killed=True), rank(0, lost=True)], 122, "mpirun",
+         "mpirun ended with code 137 (SIGKILL) while 1 of 2 ranks were running"),
+        ([rank(1, lost=True), program(9), rank(0, lost=True)], 137, "rank-failed",
+         "rank 1 on b was killed"),
+        ([{**program(0, killed=True), "code": None, "who": "a process of MPI on a"}], 122, "mpirun",
+         "a process of MPI on a was killed or gave up while 1 of 2 ranks were running"),
         ([TIME, rank(0, signal=2)], 124, "timeout", "the run took longer than --timeout 60"),
         ([ASKED, rank(0, signal=2), OVER], 130, "interrupted", "stopped by Ctrl-C"),
         ([ALONE, OVER], 121, "controller-lost",

@@ -42,6 +42,7 @@ class Judge:
         self.env_files = {}  # host -> the file with its programs' environment: it is ready
         self.started = set()
         self.ended = {}  # rank -> whether it ended well
+        self.vanished = False  # a wrapper did, perhaps as mpirun was killed: that is to come
         self.decided = False  # a fact has ended the run: a failure, or a request
         self.asked = False  # the ranks were told to end
         self.lost = set()
@@ -75,8 +76,10 @@ class Judge:
         self.look_for_stall(now)
         for text, cut in self.paths.news(now):
             self.fact("note", text=text, cut=cut)
-        done = self.code is not None or not all(self.ended.values())
+        done = self.code is not None or not (all(self.ended.values()) or self.vanished)
         late = self.deadline is not None and now >= self.deadline
+        if late and not (self.decided or self.all_ended()):  # mpirun gave up, and did not say why
+            self.note_program("a process of MPI on %s" % self.first, self.first, None, True, "")
         if late or (done and self.all_ended()):
             self.over = ENDED
 
@@ -206,15 +209,17 @@ class Judge:
 
     def program_ended(self, who, host, code, error, deadline, asked=False):
         """`asked`: killed because mpirun gave up, for a reason that will still be reported."""
-        if self.all_ended():
+        if self.all_ended() and not (self.vanished and by_signal(code)):
             return
         self.soon(deadline)
-        if asked:
-            return
+        if not asked:  # 255: it gave up by itself
+            self.note_program(who, host, code, by_signal(code), error)
+
+    def note_program(self, who, host, code, killed, error):
+        """`code` None: it is not known how."""
         self.fact(
             "program",
-            who=who, host=host, code=code, killed=by_signal(code),  # 255: it gave up by itself
-            said=str(error)[:4096],
+            who=who, host=host, code=code, killed=killed, said=str(error)[:4096],
             up=len(self.started), alive=len(self.started - set(self.ended)),
         )  # fmt: skip
 
@@ -241,6 +246,7 @@ class Judge:
     def rank_ended(self, host, rank, how, tail, now):
         """The wrapper of a failed rank has to stay: if it exits, MPI ends the others at once."""
         well = self.ended[rank] = not failed(how)
+        self.vanished = self.vanished or how["lost"]
         self.stall.moved(now)
         failures = len(self.ended) - sum(self.ended.values())
         tail = tail[-(SHORT_TAIL if well or failures > LONG_TAILS else TAIL) :]

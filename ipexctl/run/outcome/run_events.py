@@ -153,7 +153,7 @@ class ProgramEnded:
     """mpirun, a daemon of its or what started ranks, before the ranks did."""
 
     who: str
-    code: int
+    code: int | None  # None: not known
     killed: bool  # and ipexctl did not do it
     error: str
     up: int  # ranks that had started
@@ -165,7 +165,9 @@ class ProgramEnded:
             if self.up == ranks
             else f"when {self.up} of {ranks} ranks had started"
         )
-        return f"{self.who} {ended(self.code)} {when}"
+        when = when if self.alive or self.up < ranks else "and took its ranks along"
+        how = "was killed or gave up" if self.code is None else ended(self.code)
+        return f"{self.who} {how} {when}"
 
 
 @dataclass(frozen=True)
@@ -394,7 +396,7 @@ def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byte
 def _program(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     return ProgramEnded(
         who=_text(header, "who")[:200],
-        code=_whole(header, "code"),
+        code=None if header.get("code") is None else _whole(header, "code"),
         killed=header.get("killed") is True,
         error=_text(header, "said", "")[:4096],
         up=_whole(header, "up"),

@@ -76,10 +76,12 @@ def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | 
     fact, found = next(((f, m) for f in facts if (m := _meaning(f, ranks))), (None, None))
     if fact is None or found is None:
         return None
-    if isinstance(fact.event, run_events.ProgramEnded):  # one that was killed is why others gave up
+    vanished = found.first is not None and found.first.lost
+    if vanished or isinstance(fact.event, run_events.ProgramEnded):
         programs = (f for f in facts if isinstance(f.event, run_events.ProgramEnded))
-        killed = next((f for f in programs if f.event.killed), fact)  # type: ignore[union-attr]
-        return _meaning(killed, ranks)
+        killed = next((f for f in programs if f.event.killed), None)  # type: ignore[union-attr]
+        if killed or not vanished:  # that is why others gave up, and why wrappers are gone
+            return _meaning(killed or fact, ranks)
     return _of_ranks(facts, found.first, known()) if found.first else found
 
 
