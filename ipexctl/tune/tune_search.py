@@ -80,9 +80,11 @@ class Found:
 
     @property
     def least(self) -> float:
-        """The gain that is more than noise. Of one round alone twice as much is asked."""
+        """The gain that is more than noise. Of one round alone twice as much is asked. The mean of
+        all rounds is known better than what another pair of runs will be."""
         noise = self.noise or 0.0
-        return max(noise * (2 if self.rounds == 1 else 1), self.spread)
+        mean = self.spread / math.sqrt(self.rounds + 1)
+        return max(noise * (2 if self.rounds == 1 else 1), mean)
 
 
 Space = Callable[[Seen], Sequence[Dimension]]
