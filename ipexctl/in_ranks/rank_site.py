@@ -2,8 +2,9 @@
 
 It registers what lets `ipexctl why` look into the rank, imports the modules that options such as
 --compress ask for, and then the `sitecustomize` that the user has. Nothing in it may stop a rank.
-In the folder of this file, PID.stacks gets the stacks of all threads on SIGNAL, and PID.recorded
-gloo's last collectives (JSON) and its groups, whenever a byte is written to the pipe PID.ask.
+In the folder of this file, PID.stacks gets the stacks of all threads on SIGNAL. Whenever a byte is
+written to the pipe PID.ask, PID.recorded gets gloo's last collectives (JSON), its groups, and what
+each thread waits for (thread_waits.py).
 """
 
 import os
@@ -53,7 +54,7 @@ def after_import(name, call):
     watched.setdefault(name, []).append(call)
 
 
-def write_stacks_on_signal():
+def write_stacks_on_signal(forked=None):
     """Also in processes that this one forks, such as the workers of a data loader: the thread that
     forks is their main thread."""
     import faulthandler
@@ -67,6 +68,11 @@ def write_stacks_on_signal():
         os.close(number)
     file = open(numbers[-1], "wb", 0)
     file.write(("main 0x%016x\n" % get_ident()).encode("ascii"))
+    if forked is not None:
+        while forked.f_back is not None and ("/lib/python3" in forked.f_code.co_filename):
+            forked = forked.f_back  # multiprocessing, not who called it
+        place = "forked %d %s\n" % (forked.f_lineno, forked.f_code.co_filename)
+        file.write(place.encode("utf-8", "replace"))
     faulthandler.register(SIGNAL, file, all_threads=True)
     stacks[:] = [file]
 
@@ -77,21 +83,17 @@ def open_to_append(path):
 
 def after_fork():
     try:
-        write_stacks_on_signal()
+        write_stacks_on_signal(sys._getframe(1))
     except Exception:
         pass  # the folder is gone, or full: who asks finds no file and sends no signal
 
 
-def record_collectives(distributed):
+def answer_questions(distributed):
     """A thread that waits in the kernel until someone asks."""
-    from torch._C import _distributed_c10d  # type: ignore
+    import threading
+    from _thread import get_ident
 
     base = os.path.join(HERE, "%d." % os.getpid())
-    if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
-        write_whole(base, b"torch too old")
-        return
-    import threading
-
     os.mkfifo(base + "ask", 0o600)
     ask = os.open(base + "ask", os.O_RDWR)
 
@@ -100,16 +102,36 @@ def record_collectives(distributed):
         if stacks and own_id is not None:  # the signal then disturbs no other thread
             stacks[0].write(("asked %d\n" % own_id()).encode("ascii"))
         while os.read(ask, 64):
-            try:
-                text = _distributed_c10d._dump_fr_trace_json()
-                trace = text if isinstance(text, bytes) else text.encode("utf-8")
-                data = trace + b"\n" + repr(groups_of(distributed)).encode("utf-8")
-            except Exception as e:
-                data = ("%s: %s" % (type(e).__name__, e)).encode("utf-8")
-            write_whole(base, data)
+            rows = [groups_of(distributed), waits_of_threads(get_ident())]
+            write_whole(base, recorded() + b"\n" + repr(rows).encode("utf-8", "replace"))
 
     thread = threading.Thread(target=answer, name="ipexctl", daemon=True)
     thread.start()
+
+
+def recorded():
+    """The flight recorder's JSON."""
+    try:
+        from torch._C import _distributed_c10d  # type: ignore
+
+        if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
+            return b"torch too old"
+        text = _distributed_c10d._dump_fr_trace_json()
+        return text if isinstance(text, bytes) else text.encode("utf-8")
+    except Exception as e:
+        return ("%s: %s" % (type(e).__name__, e)).encode("utf-8").replace(b"\n", b" ")
+
+
+def waits_of_threads(own):
+    try:
+        path = os.path.join(HERE, "thread_waits.py")
+        with open(path) as file:
+            code = compile(file.read(), path, "exec")
+        names = {"__name__": "thread_waits"}  # type: dict
+        exec(code, names)
+        return names["describe_threads"](own)
+    except Exception:
+        return []  # the stacks say where they are
 
 
 def groups_of(distributed):
@@ -138,7 +160,7 @@ def begin():
         if at_fork is not None:
             at_fork(after_in_child=after_fork)
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "200")
-        after_import(DISTRIBUTED, record_collectives)
+        after_import(DISTRIBUTED, answer_questions)
     for name in os.environ.get("IPEXCTL_MODULES", "").split():
         __import__(name).begin(after_import)
     if watched:

@@ -139,8 +139,9 @@ def joins(rank: int) -> Raw:
 
 
 def child(**more: Any) -> Raw:
-    given: Raw = {"pid": 9, "name": "pt_data_worker", "state": "S", "cpu": 0.0, "frames": []}
-    return given | {"exited": False} | more
+    given: Raw = {"pid": 9, "name": "pt_data_worker", "state": "S", "cpu": 0.0, "exited": False}
+    stack = more.pop("frames", [])
+    return given | {"threads": [{"main": True, "name": "", "frames": stack}]} | more
 
 
 def linked(rank: int, other: int, **more: Any) -> Raw:

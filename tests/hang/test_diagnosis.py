@@ -77,7 +77,7 @@ CASES = [
         doing="while not exists(flag)",
     ),
     Case("sleeps, on aarch64", Kind.SLEEPING, [3], [*OTHERS, late(3, syscall=[115], wchan="")]),
-    Case("a lock", Kind.LOCK, [3], [*OTHERS, late(3, frames(WAIT))], doing="a lock"),
+    Case("a lock", Kind.LOCK, [3], [*OTHERS, late(3, frames(WAIT))], doing="another thread"),
     Case(
         "a lock taken with acquire(): no Python frame",
         Kind.LOCK,

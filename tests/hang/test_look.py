@@ -113,11 +113,8 @@ def test_a_rank_that_sleeps_is_seen_where_it_sleeps_and_with_the_text_of_the_lin
     assert row["state"] == "S" and row["stacks"] == "ok"
     (thread,) = row["threads"]
     script = child.args[1]
-    assert thread == {
-        "main": True,
-        "name": "",
-        "frames": [[script, 4, "step"], [script, 5, "<module>"]],
-    }
+    assert thread["main"] and not thread["name"]
+    assert thread["frames"] == [[script, 4, "step"], [script, 5, "<module>"]]
     assert row["source"] == [script, 4, "step", "time.sleep(60)"]
     assert not row["waits_in_loop"]
     assert row["cpu"] < 0.2 and row["cpus"] == len(os.sched_getaffinity(0))
@@ -331,9 +328,12 @@ def test_a_forked_worker_answers_too_and_a_dead_one_is_counted(site, start):
     )
     row = look_at(site, child)
     dead, worker = row["children"]
-    assert (dead["exited"], dead["state"], dead["frames"]) == (True, "Z", [])
+    assert (dead["exited"], dead["state"], dead["threads"]) == (True, "Z", [])
+    assert dead["ended"] == "exit code 3"
     assert row["zombies"] == 1
-    assert not worker["exited"] and worker["frames"][0][2] == "work" and worker["name"]
+    assert (
+        not worker["exited"] and worker["threads"][0]["frames"][0][2] == "work" and worker["name"]
+    )
     assert row["threads"][0]["frames"][0][2] == "step"
 
 

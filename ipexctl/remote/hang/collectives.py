@@ -1,4 +1,4 @@
-"""The last collectives of a rank, as its torch has recorded them (see in_ranks/rank_site.py)."""
+"""The last collectives of a rank, and what its threads wait for (see in_ranks/rank_site.py)."""
 
 import ast
 import json
@@ -25,8 +25,6 @@ class Question:
             return
         if os.path.exists(base + "ask"):
             self.why = "silent" if state in "TtXZ" else self.ask(base + "ask")
-        elif read(self.path) == TOO_OLD:
-            self.why = "torch too old"
 
     def ask(self, path):
         try:
@@ -45,18 +43,21 @@ class Question:
         return bool(self.why) or os.path.exists(self.path)
 
     def answer(self):
-        """(collectives or None, why not)"""
+        """(collectives or None, why not, what each thread waits for)"""
         if self.why:
-            return None, self.why
+            return None, self.why, []
         data = read(self.path)
         self.size = len(data)
-        trace, _, groups = data.partition(b"\n")
+        trace, _, rest = data.partition(b"\n")
+        waits = []  # type: list
         try:
+            groups, waits = ast.literal_eval(rest.decode("utf-8", "replace"))
+            if trace == TOO_OLD:
+                return None, "torch too old", waits
             document = json.loads(trace.decode("utf-8", "replace"))
-            rows = ast.literal_eval(groups.decode("utf-8", "replace") or "[]")
-            return reduce(document, rows, time.time()), ""
+            return reduce(document, groups, time.time()), "", waits
         except (ValueError, TypeError, AttributeError, SyntaxError, RecursionError, MemoryError):
-            return None, "silent"
+            return None, "silent", waits
 
 
 def read(path):

@@ -13,7 +13,8 @@ from ipexctl.remote.hang import collectives, process_state, python_stacks, waiti
 from ipexctl.remote.rank import rank_wrapper, socket_table
 
 ANSWERS, ENDS = 0.4, 0.6  # seconds after the interval until which is waited: for answers, for all
-CHILDREN, ASKED, CONNECTIONS, FRAMES = 16, 64, 32, 40
+CHILDREN, CHILD_THREADS, ASKED, CONNECTIONS, FRAMES = 16, 4, 64, 32, 40
+FORKS = "/multiprocessing/popen_fork.py"
 STATES = {1: "ESTAB", 2: "SYN-SENT", 3: "SYN-RECV", 4: "FIN-WAIT-1", 5: "FIN-WAIT-2"}
 STATES.update({8: "CLOSE-WAIT", 9: "LAST-ACK", 11: "CLOSING"})  # as `ss` names them
 
@@ -78,7 +79,7 @@ class RankLook:
         self.site, self.pid = site, pid
         self.parent = alive.get(pid, ("X", 0))[1]
         self.below = sorted(rank_wrapper.descendants(pid, alive))
-        self.frames = {}  # type: dict[int, list]  # of children
+        self.seen = {}  # type: dict[int, dict]  # of children
         self.ours = 0  # bytes that the rank and its children wrote for us
         self.row = self.unseen(rank)  # type: dict
         self.began = time.monotonic()
@@ -111,15 +112,17 @@ class RankLook:
         try:
             self.look_at_kernel()
             self.ask(connections, deadline)
-            self.find_source()
         except (OSError, ValueError, KeyError, IndexError, struct.error):
             pass  # it ended meanwhile: what was found stays
 
     def look_at_kernel(self):
         """Before anything is asked of the rank: an answer would be seen here."""
+        for pid in self.below[:ASKED]:
+            self.seen[pid] = process_state.kernel_state("/proc/%d" % pid)
+            self.seen[pid]["state"] = process_state.state(pid)
+            self.seen[pid]["ended"] = process_state.exit_status(pid)
+        self.row.update(process_state.kernel_state("/proc/%d" % self.pid))
         self.row["state"] = process_state.state(self.pid)
-        self.row["wchan"] = process_state.wait_channel(self.pid)
-        self.row["syscall"] = process_state.system_call(self.pid)
         self.row["cpus"] = process_state.allowed_cpus(self.pid)
 
     def ask(self, connections, deadline):
@@ -127,38 +130,43 @@ class RankLook:
         stacks = {pid: python_stacks.Question(self.site, pid) for pid in asked}
         recorded = collectives.Question(self.site, self.pid, self.row["state"])
         connections.thread.join(max(0.0, deadline - time.monotonic()))
-        call, channel = self.row["syscall"], self.row["wchan"]
-        waits = process_state.blocked_on(self.pid, call, channel, connections.peers)
-        self.row["blocked_on"] = None if self.row["state"] in "RX" else waits
+        for pid in asked:
+            set_blocked_on(self.seen.get(pid, self.row), pid, connections)
         self.row["connections"] = connections.of(self.pid, self.parent)
         while time.monotonic() < deadline:
             over = [question.is_over(time.monotonic()) for question in stacks.values()]
             if all(over) and recorded.is_over():
                 break
             time.sleep(0.02)
+        self.row["collectives"], self.row["collectives_why"], waits = recorded.answer()
+        self.ours += recorded.size
         for pid, question in stacks.items():
             why, threads, size = question.answer()
             self.ours += size
+            row = self.seen.get(pid, self.row)
+            row["threads"], row["forked"] = threads, question.forked_at()
             if pid == self.pid:
-                self.row["stacks"], self.row["threads"] = why, threads
-            elif threads:
-                self.frames[pid] = threads[0]["frames"]
-        self.row["collectives"], self.row["collectives_why"] = recorded.answer()
-        self.ours += recorded.size
+                row["stacks"] = why
+                add_waits(threads, waits, pid, connections)
+            else:
+                threads[:1] = map(without_parent, threads[:1])
+            self.find_source(row, pid)
 
-    def find_source(self):
-        main = next((each for each in self.row["threads"] if each["main"]), None)
-        own = waiting_loop.own_frame(main["frames"], self.site) if main else None
-        if own is None:
-            return
-        path, line, function = own
-        self.row["source"] = [path, line, function, ""]
-        folder = process_state.link_of("/proc/%d/cwd" % self.pid)
-        lines = waiting_loop.source_of(path, folder)
-        if 0 < line <= len(lines):
-            text = lines[line - 1].strip()[: waiting_loop.TEXT]
-            self.row["source"] = [path, line, function, text]
-            self.row["waits_in_loop"] = waiting_loop.waits_in_loop(lines, line)
+    def find_source(self, row, pid):
+        """The line of each thread's own code; of the main thread, whether a loop only waits."""
+        folder = process_state.link_of("/proc/%d/cwd" % pid)
+        for thread in row["threads"]:
+            own = waiting_loop.own_frame(thread["frames"], self.site)
+            if own is None:
+                continue
+            path, line, function = own
+            lines = waiting_loop.source_of(path, folder)
+            known = 0 < line <= len(lines)
+            text = lines[line - 1].strip()[: waiting_loop.TEXT] if known else ""
+            thread["source"] = [path, line, function, text]
+            if thread["main"]:
+                row["source"] = thread["source"]
+                row["waits_in_loop"] = known and waiting_loop.waits_in_loop(lines, line)
 
     def measure(self, alive):
         now = [self.pid] + sorted(rank_wrapper.descendants(self.pid, alive))
@@ -170,27 +178,54 @@ class RankLook:
         row = dict(self.row, io=None)
         row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()))
         row["main_cpu"] = self.share(main_after - main)
-        row["threads"] = [dict(each, frames=each["frames"][:FRAMES]) for each in row["threads"]]
+        row["threads"] = shortened(row["threads"])
         if moved and moved_after:
             written = moved_after[1] - moved[1] - self.ours
             row["io"] = [max(0, moved_after[0] - moved[0]), max(0, written)]
         children = [self.child(pid, alive, cpu, cpu_after) for pid in self.below]
-        children.sort(key=lambda child: (not child["exited"], not child["frames"], child["pid"]))
+        children.sort(key=lambda child: (not child["exited"], not child["threads"], child["pid"]))
         below = rank_wrapper.descendants(self.pid, alive)
         row["children"] = children[:CHILDREN]
         row["zombies"] = sum(alive[pid][0] == "Z" for pid in below)
         return row
 
     def child(self, pid, alive, before, after):
-        state = alive.get(pid, ("X", 0))[0]
-        return {
-            "pid": pid,
-            "name": process_state.text_of("/proc/%d/comm" % pid).strip()[: process_state.NAME],
-            "state": state,
-            "cpu": self.share(after.get(pid, 0.0) - before.get(pid, 0.0)),
-            "frames": self.frames.get(pid, [])[:FRAMES],
-            "exited": state in "ZX",
-        }
+        state, parent = alive.get(pid, ("X", 0))[:2]
+        seen = self.seen.get(pid, {})
+        name = process_state.text_of("/proc/%d/comm" % pid).strip()[: process_state.NAME]
+        row = {"pid": pid, "parent": parent, "name": name, "exited": state in "ZX"}
+        row["cpu"] = self.share(after.get(pid, 0.0) - before.get(pid, 0.0))
+        threads = shortened(seen.get("threads", []))[:CHILD_THREADS]
+        return dict(seen, **row, state=state, threads=threads)
 
     def share(self, seconds):
         return round(max(0.0, seconds / max(self.seconds, 0.001)), 3)
+
+
+def without_parent(thread):
+    """The stack of a process that multiprocessing has forked goes on with that of its parent."""
+    frames = thread["frames"]
+    ends = [i for i, frame in enumerate(frames) if frame[0].endswith(FORKS)]
+    return dict(thread, frames=frames[: ends[0]] if ends else frames)
+
+
+def shortened(threads):
+    return [dict(each, frames=each["frames"][:FRAMES]) for each in threads]
+
+
+def set_blocked_on(row, pid, connections):
+    call, channel = row["syscall"], row["wchan"]
+    waits = process_state.blocked_on(pid, call, channel, connections.peers)
+    row["blocked_on"] = None if row["state"] in "RX" else waits
+
+
+def add_waits(threads, waits, pid, connections):
+    """Add to each thread what its rank says of it, and what it does in the kernel."""
+    known = {row.get("id"): row for row in waits}
+    for thread in threads:
+        said = known.get(thread["id"], {})
+        thread["name"], thread["waits"] = said.get("name") or thread["name"], said
+        if said.get("native") and not thread["main"]:
+            task = "/proc/%d/task/%d" % (pid, said["native"])
+            thread.update(process_state.kernel_state(task))
+            set_blocked_on(thread, pid, connections)

@@ -111,16 +111,31 @@ def allowed_cpus(pid):
     return len(found) or None
 
 
-def system_call(pid):
+def exit_status(pid):
+    """How a process ended that its parent has not waited for: "signal 9", "exit code 1", or ""."""
+    words = stat_words("/proc/%d" % pid)
+    if len(words) < 50 or words[0] != "Z":
+        return ""
+    status = int(words[49])
+    return "signal %d" % (status & 127) if status & 127 else "exit code %d" % (status >> 8)
+
+
+def kernel_state(task):
+    """What one thread does in the kernel. `task`: its folder in /proc."""
+    call, channel = system_call(task), wait_channel(task)
+    return {"state": (stat_words(task) or ["X"])[0], "wchan": channel, "syscall": call}
+
+
+def system_call(task):
     """[number, its first three arguments], or None: not in one, or not ours to read."""
-    words = text_of("/proc/%d/syscall" % pid).split()
+    words = text_of(task + "/syscall").split()
     if len(words) < 7 or not words[0].isdigit():
         return None
     return [int(words[0])] + [int(word, 16) for word in words[1:4]]
 
 
-def wait_channel(pid):
-    name = text_of("/proc/%d/wchan" % pid).strip()
+def wait_channel(task):
+    name = text_of(task + "/wchan").strip()
     return "" if name == "0" else name[:NAME]
 
 

@@ -37,6 +37,15 @@ class Question:
             self.size, self.grew = size, now
         return bool(self.why) or (self.grew is not None and now - self.grew >= SETTLED)
 
+    def forked_at(self):
+        """[path, line] of the line that forked this process, or None."""
+        try:
+            with open(self.path, "rb") as f:
+                found = re.search(rb"^forked (\d+) (.+)$", f.read(4096), re.M)
+        except OSError:
+            return None
+        return found and [found.group(2).decode("utf-8", "replace"), int(found.group(1))]
+
     def answer(self):
         """("ok" or why not, the threads, how many bytes the process has written for us)"""
         size = 0 if self.why else size_of(self.path)
@@ -127,7 +136,9 @@ def send_to_thread(pid, thread):
 
 
 def parse(text, site):
-    """What faulthandler wrote: {"main", "name", "frames": [[path, line, function]]}, main first."""
+    """What faulthandler wrote: {"id", "main", "name", "frames": [[path, line, function]]}.
+
+    The main thread is the first."""
     main, found, frames = "", {}, []  # type: ignore
     for line in text.splitlines():
         head, frame = HEAD.match(line), FRAME.match(line)
@@ -136,11 +147,12 @@ def parse(text, site):
         elif head:
             frames = []
             name = plain(head.group(2) or "")[: process_state.NAME]
-            found[head.group(1)] = {"main": False, "name": name, "frames": frames}
+            row = {"id": head.group(1), "main": False, "name": name, "frames": frames}
+            found[head.group(1)] = row
         elif frame and len(frames) < FRAMES and not frame.group(1).startswith(IMPORTS):
             path, number, function = frame.groups()
-            row = [plain(path)[: process_state.PATH], int(number) if number.isdigit() else 0]
-            frames.append(row + [plain(function)[: process_state.NAME]])
+            place = [plain(path)[: process_state.PATH], int(number) if number.isdigit() else 0]
+            frames.append(place + [plain(function)[: process_state.NAME]])
     if main in found:
         found[main]["main"] = True
     rows = [row for row in found.values() if row["main"] or not is_ours(row["frames"], site)]

@@ -20,6 +20,7 @@ KEPT_OF_RANKS = (
     + tuple(name.upper() for name in PROXIES)
     + ("HF_HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 )
+LATER = {"sitecustomize", "thread_waits"}  # modules that Python or rank_site.py runs by itself
 LAST_WORDS = 8192  # bytes of a rank's output that the journal keeps
 LAST_LINES = 20
 SSH_FAILED = 255  # ssh could not log in, or what it ran was killed
@@ -151,7 +152,7 @@ class Ranks:
         env.update(place["env"])
         if self.plan["modules"]:
             own_path = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
-            env["IPEXCTL_MODULES"] = " ".join(sorted(set(self.plan["modules"]) - {"sitecustomize"}))
+            env["IPEXCTL_MODULES"] = " ".join(sorted(set(self.plan["modules"]) - LATER))
             env["PYTHONPATH"] = os.pathsep.join([self.supervisor.programs.site()] + own_path)
         log = run_folders.log_of(self.supervisor.dir, number)
         return {

@@ -30,18 +30,40 @@ class BlockedOn:
 
 
 @dataclass(frozen=True)
+class Source:
+    frame: Frame
+    text: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a thread waits for, as the objects of its Python know it. `by`: the id of the thread
+    that holds the lock (`at`: since which line) or is to end; `child`: the pid of the process."""
+
+    what: str = ""  # lock, thread, exit, future, queue, event, process, asyncio and so on
+    call: str = ""  # the function written in C that its innermost frame has called
+    text: str = ""  # of the lock
+    state: str = ""
+    by: str = ""
+    at: Frame | None = None
+    child: int = 0
+    tasks: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True)
 class Thread:
-    """`frames`: the innermost first."""
+    """`frames`: the innermost first. The state and what follows are not known of every thread."""
 
     main: bool
     name: str
     frames: tuple[Frame, ...]
-
-
-@dataclass(frozen=True)
-class Source:
-    frame: Frame
-    text: str
+    id: str = ""
+    source: Source | None = None
+    state: str = ""
+    wchan: str = ""
+    syscall: tuple[int, ...] = ()
+    blocked_on: BlockedOn | None = None
+    wait: Wait = Wait()
 
 
 @dataclass(frozen=True)
@@ -71,18 +93,11 @@ class Connection:
 
 
 @dataclass(frozen=True)
-class Child:
-    pid: int
-    name: str
-    state: str
-    cpu: float | None
-    frames: tuple[Frame, ...]
-    exited: bool
-
-
-@dataclass(frozen=True)
 class RankLook:
-    """`state`, `wchan`, `syscall` and `blocked_on` are those of the main thread.
+    """A rank, or a process that it has started, of which less is known.
+
+    `forked`: the line that forked it; `ended`: how, of one whose parent has not waited for it.
+    `state`, `wchan`, `syscall` and `blocked_on` are those of the main thread.
     `collectives` is None where they could not be read, for the reason `collectives_why`."""
 
     rank: int
@@ -104,13 +119,22 @@ class RankLook:
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     collectives_why: str = ""
     connections: tuple[Connection, ...] = ()
-    children: tuple[Child, ...] = ()
+    children: tuple[RankLook, ...] = ()
     zombies: int = 0
+    name: str = ""
+    parent: int | None = None
+    exited: bool = False
+    ended: str = ""
+    forked: Frame | None = None
 
     @property
     def frames(self) -> tuple[Frame, ...]:
         """Of the main thread."""
         return next((thread.frames for thread in self.threads if thread.main), ())
+
+    @property
+    def wait(self) -> Wait:
+        return next((thread.wait for thread in self.threads if thread.main), Wait())
 
 
 def read_look(host: str, raw: Any) -> tuple[RankLook, ...]:
@@ -140,19 +164,48 @@ def _rank_look(rank: int, host: str, row: dict[str, Any]) -> RankLook:
         cpus=count_or_none(row.get("cpus")),
         io=(io[0], io[1]) if len(io) == 2 and io[0] is not None and io[1] is not None else None,
         stacks=plain(row.get("stacks"), NAME),
-        threads=tuple(
-            Thread(bool(truth(t.get("main"))), plain(t.get("name"), NAME), _frames(t.get("frames")))
-            for t in _rows(row.get("threads"), 16)
-        ),
+        threads=tuple(_thread(t) for t in _rows(row.get("threads"), 16)),
         source=_source(row.get("source")),
         waits_in_loop=bool(truth(row.get("waits_in_loop"))),
         collectives=_collectives(recorded.get("last")) if recorded is not None else None,
         groups=_groups(recorded.get("groups")) if recorded is not None else {},
         collectives_why=plain(row.get("collectives_why"), NAME),
         connections=_connections(row.get("connections")),
-        children=tuple(_child(c) for c in _rows(row.get("children"), 16)),
+        children=tuple(
+            _rank_look(rank, host, {**c, "children": []}) for c in _rows(row.get("children"), 16)
+        ),
         zombies=count_or_none(row.get("zombies")) or 0,
+        name=plain(row.get("name"), NAME),
+        parent=count_or_none(row.get("parent")),
+        exited=bool(truth(row.get("exited"))),
+        ended=plain(row.get("ended"), NAME),
+        forked=_frame(row.get("forked")),
     )
+
+
+def _thread(row: dict[str, Any]) -> Thread:
+    return Thread(
+        main=bool(truth(row.get("main"))),
+        name=plain(row.get("name"), NAME),
+        frames=_frames(row.get("frames")),
+        id=plain(row.get("id"), NAME),
+        source=_source(row.get("source")),
+        state=plain(row.get("state"), 1),
+        wchan=plain(row.get("wchan"), NAME),
+        syscall=_syscall(row.get("syscall")),
+        blocked_on=_blocked_on(row.get("blocked_on")),
+        wait=_wait(row.get("waits")),
+    )
+
+
+def _wait(value: Any) -> Wait:
+    row = value if isinstance(value, dict) else {}
+    what, call, text, state, by = (
+        plain(row.get(key), NAME) for key in ("what", "call", "text", "state", "by")
+    )
+    tasks = _frames(listed(row.get("tasks"))[:8])
+    child = count_or_none(row.get("child")) or 0
+    return Wait(what, call, text, state, by, _frame(row.get("at")), child, tasks)
 
 
 def _number(value: Any) -> float | None:
@@ -254,14 +307,3 @@ def _connections(value: Any) -> tuple[Connection, ...]:
             seconds = _number(row[6]) or 0.0
             found.append(Connection(here, peer, state, unsent, unread, retransmits, seconds))
     return tuple(found)
-
-
-def _child(row: dict[str, Any]) -> Child:
-    return Child(
-        count_or_none(row.get("pid")) or 0,
-        plain(row.get("name"), NAME),
-        plain(row.get("state"), 1),
-        _number(row.get("cpu")),
-        _frames(row.get("frames")),
-        bool(truth(row.get("exited"))),
-    )

@@ -7,6 +7,7 @@ import re
 from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.hang.rank_activity import NEW_GROUP, SUBPROCESS, Activity
+from ipexctl.run.hang.wait_chain import explain
 
 _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|gluster|fuse|9p|orangefs|afs")
 
@@ -34,15 +35,21 @@ def advice(kind: Kind, does: Activity | None, look: RankLook | None, detail: str
 
 def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
     if does.thing == SUBPROCESS:
-        return _OUTSIDE[SUBPROCESS]
+        return explain(look) or _OUTSIDE[SUBPROCESS]
+    if kind is Kind.LOCK and (said := explain(look)):
+        return said
+    if does.action.startswith(("waiting inside", "sleeping inside")):
+        return f"{does.action.partition(' inside ')[2]} has not returned: give it a timeout."
     if kind is Kind.BLOCKED_IO or (kind is Kind.OUTSIDE and look.state == "D"):
         return f"Likely: {_disk(look, detail)}"
     if kind is Kind.STOPPED and look.state == "t":
         return "Detach the debugger or tracer (gdb, strace, py-spy)."
     if kind is Kind.STOPPED and look.pid:
         return f"Continue it: kill -CONT {look.pid} on {detail}"
-    if kind is Kind.WORKER and "has exited" in does.action:
+    if kind is Kind.WORKER and "by signal 9" in does.action:
         return "Likely: the worker was killed for lack of memory: check dmesg."
+    if kind is Kind.WORKER and "data loader worker" not in does.action:
+        return _LOST_TASK
     if does.action == NEW_GROUP:
         return "Every rank must call it, also those that are not in the group."
     if does.action.startswith("waiting for the file lock"):
@@ -72,9 +79,14 @@ def _disk(look: RankLook, host: str) -> str:
     return f"{whose} does not answer" + (f" ({about})." if about else ".")
 
 
+_LOST_TASK = (
+    "A worker that dies takes its task with it (dmesg says whether memory ran out); "
+    "concurrent.futures.ProcessPoolExecutor raises an error instead."
+)
 _OUTSIDE = {
     "stdin": "A run has no input: remove input() or breakpoint() from the script.",
     SUBPROCESS: "Likely: the command that it started hangs.",
+    "connection": "Likely: the program that should connect does not.",
     "socket": "Likely: a server outside the run does not answer; set a timeout.",
     "file lock": "Likely: another process holds the lock file.",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang.evidence import Child, Frame, RankLook
+from ipexctl.run.hang.evidence import Frame, RankLook, Thread
 from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.output.short_paths import shortened
 
@@ -38,6 +38,16 @@ _LOCKS = re.compile(
 )
 _SOCKETS = re.compile(r"/(?:socket|ssl)\.py$|/http/client\.py$|/(?:urllib3|requests|httpx)/")
 _DEBUGGERS = re.compile(r"/(?:pdb|bdb|cmd)\.py$|/(?:IPython|debugpy|ipdb)/")
+_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_QUEUES = "waiting for an item of a queue", "waiting for room in a queue that is full"
+_WAITS = {
+    "future": "the result of a future",
+    "event": "an event",
+    "condition": "a condition",
+    "semaphore": "a semaphore",
+    "pool": "results of a multiprocessing pool",
+}
+MOST_CHILDREN = 16  # in a look
 _STORE = re.compile(r"store\w*\.(?:get|wait|barrier)\(", re.I)
 
 
@@ -68,7 +78,7 @@ def activity(look: RankLook, master: str) -> Activity:
     if look.state in ("Z", "X"):
         return Activity(Kind.LEFT_EARLY, "ended", where)
     if any(f.path.endswith("/subprocess.py") for f in inner) and (look.cpu or 0) >= WORKS:
-        return Activity(Kind.COMPUTING, f"running a subprocess{_named_child(look)}", where)
+        return Activity(Kind.COMPUTING, f"running {child_text(look)}", where)
     if any(f.function == "new_group" for f in inner):
         return Activity(Kind.RENDEZVOUS, NEW_GROUP, where)
     if _in_rendezvous(look, inner, master):
@@ -85,21 +95,26 @@ def activity(look: RankLook, master: str) -> Activity:
         return Activity(kind, found[0], where, thing=found[1])
     if _is_busy(look):
         return _busy(look, inner, where)
-    if _syscall_is(look, _SLEEP) or "nanosleep" in look.wchan or _sleeps(look, place):
-        return Activity(Kind.SLEEPING, _asleep(look), where)
-    if _dead_children(look) and any("/multiprocessing/" in f.path for f in inner):
-        return Activity(Kind.WORKER, "waiting for a worker process that has exited", where)
+    if _naps(look) or _sleeps(look, place):
+        return Activity(Kind.SLEEPING, _asleep(look, inner), where)
+    if any("/multiprocessing/" in f.path for f in inner) and (lost := _lost_worker(look, inner)):
+        return Activity(Kind.WORKER, lost, where)
     if look.blocked_on and look.blocked_on.what in ("file", "pipe"):
         return _blocked(look, where)
     if (look.cpu or 0) >= BUSY:
         return Activity(Kind.COMPUTING, "computing in other threads or processes", where)
-    if any(_LOCKS.search(f.path) for f in inner[:4]):
-        return Activity(Kind.LOCK, _lock(inner), where)
+    if look.wait.what or any(_LOCKS.search(f.path) for f in inner[:4]):
+        return Activity(Kind.LOCK, _lock(look, inner), where)
+    inside = f" inside {call}" if (call := _inside(look)) else ""
     if _syscall_is(look, _FUTEX) or "futex" in look.wchan:
         kind = Kind.LOCK if look.frames else Kind.UNKNOWN  # it may well wait for other ranks
-        return Activity(kind, "waiting for a lock or another thread", where)
-    action = {"S": "waiting", "R": "ready to run, with hardly any CPU time"}
-    return Activity(Kind.UNKNOWN, action.get(look.state, "doing nothing known"), where)
+        lock = _named_lock(look)
+        inside = "" if lock.startswith("the") else inside
+        return Activity(kind, f"waiting{inside or f' for {lock}'}", where)
+    if look.state == "R":
+        return _busy(look, inner, where)
+    waits = f"waiting{inside}" if look.state == "S" else "doing nothing known"
+    return Activity(Kind.UNKNOWN, waits, where)
 
 
 def where_text(place: Frame | None, inner: tuple[Frame, ...] = ()) -> str:
@@ -142,6 +157,25 @@ def _syscall_is(look: RankLook, numbers: set[int]) -> bool:
     return bool(look.syscall) and look.syscall[0] in numbers
 
 
+def _naps(look: RankLook) -> bool:
+    return _syscall_is(look, _SLEEP) or "nanosleep" in look.wchan
+
+
+def _inside(look: RankLook) -> str:
+    """The function written in C that the innermost frame has called: `sqlite3.Cursor.execute`."""
+    if look.wait.call or look.source is None or look.frames[:1] != (look.source.frame,):
+        return look.wait.call
+    text = re.sub(r"'[^']*'|\"[^\"]*\"", "", look.source.text)
+    calls = re.findall(r"(?<!def )\b([A-Za-z_][\w.]*)\(", text)
+    return calls[0] if len(calls) == 1 else ""
+
+
+def _library(inner: tuple[Frame, ...]) -> str:
+    """The package whose code is the innermost, if it is not the user's."""
+    found = re.search(r"-packages/([A-Za-z]\w*)", inner[0].path) if inner else None
+    return found[1] if found else ""
+
+
 def _sleeps(look: RankLook, place: Frame | None) -> bool:
     """`time.sleep(1)` is the line, and nothing of the library runs above it."""
     innermost = bool(look.frames) and look.frames[0] == place
@@ -163,12 +197,14 @@ def _exchange(look: RankLook, inner: tuple[Frame, ...]) -> str | None:
     if called:
         names = [f.function for f in called if "wrapper" not in f.function]
         return names[-1] if names else ""
-    idle = not _is_busy(look) and not _syscall_is(look, _SLEEP) and "nanosleep" not in look.wchan
+    idle = not _is_busy(look) and not _naps(look)
     if idle and inner and _MAY_EXCHANGE.search(inner[0].path):
         return ""
     waiting = not look.wchan or "futex" in look.wchan or _syscall_is(look, _FUTEX)
     started = [c.op for c in look.collectives or () if not c.done]
-    own_wait = any(_LOCKS.search(f.path) or _LOADER.search(f.path) for f in inner)
+    own_wait = bool(look.wait.what) or any(
+        _LOCKS.search(f.path) or _LOADER.search(f.path) for f in inner
+    )
     # `work.wait()` has no Python frame
     return "" if started and idle and waiting and look.state != "D" and not own_wait else None
 
@@ -188,8 +224,9 @@ def _blocked(look: RankLook, where: str) -> Activity:
 
 
 def _loader(look: RankLook, where: str) -> Activity:
-    if _dead_children(look):
-        return Activity(Kind.WORKER, "waiting for a data loader worker that has exited", where)
+    if lost := dead_worker(look):
+        action = f"waiting for a data loader worker that {_how_ended(lost)}"
+        return Activity(Kind.WORKER, action, where)
     workers = [c for c in look.children if "data_worker" in c.name] or [*look.children]
     slowest = max(workers, key=_how_blocked, default=None)
     if slowest is None:
@@ -204,15 +241,63 @@ def _loader(look: RankLook, where: str) -> Activity:
     return Activity(Kind.WORKER, f"waiting for data loader worker {slowest.pid}{does}", where)
 
 
-def _named_child(look: RankLook) -> str:
-    return next((f" ({c.name})" for c in look.children if c.name and not c.exited), "")
+def child_waited_for(look: RankLook) -> RankLook | None:
+    """The process that a rank, or a process below it, waits for; None if that is not known."""
+    pid, own = look.wait.child, [c for c in look.children if c.parent in (None, look.pid)]
+    if look.syscall[:1] in ((61,), (260,)) and not pid:
+        pid = look.syscall[1] if len(look.syscall) > 1 else 0
+    if look.syscall[:1] in ((247,), (95,)) and not pid and look.syscall[1:2] == (1,):
+        pid = look.syscall[2] if len(look.syscall) > 2 else 0
+    found = next((child for child in own if child.pid == pid), None)
+    return found or (own[0] if len(own) == 1 else None)
 
 
-def _dead_children(look: RankLook) -> bool:
-    return bool(look.zombies) or any(child.exited or child.state == "Z" for child in look.children)
+def child_text(look: RankLook) -> str:
+    """`a subprocess (sleep, PID 4712)`, `the child that was forked at a.py:12 (PID 4712)`"""
+    child = child_waited_for(look)
+    if child is None:
+        return "a subprocess"
+    if child.forked:
+        return f"the child that was forked at {where_text(child.forked)} (PID {child.pid})"
+    return f"a subprocess ({', '.join(filter(None, (child.name, f'PID {child.pid}')))})"
 
 
-def _how_blocked(child: Child) -> tuple[bool, bool]:
+def dead_worker(look: RankLook) -> RankLook | None:
+    """A process of this rank that has ended, with an error if there is one."""
+    dead = [child for child in look.children if child.exited or child.state == "Z"]
+    dead.sort(key=lambda child: child.ended in ("", "exit code 0"))
+    return dead[0] if dead else RankLook(look.rank, look.host) if look.zombies else None
+
+
+def _lost_worker(look: RankLook, inner: tuple[Frame, ...]) -> str:
+    """A wait that a worker process does not end, since it has ended; "" if none is known."""
+    if lost := dead_worker(look):
+        pid = f" (PID {lost.pid})" if lost.pid else ""
+        what = _lock(look, inner).removeprefix("waiting ")
+        return f"waiting {what}; a worker process{pid} {_how_ended(lost)}"
+    workers = [c for c in look.children if any(_POOL.search(f.path) for f in c.frames)]
+    if not workers or not any(_POOL.search(f.path) for f in inner):
+        return ""
+    if len(look.children) >= MOST_CHILDREN or any(map(_has_task, workers)):
+        return ""
+    return "waiting for a task that a pool's worker took; that worker has ended"
+
+
+def _has_task(worker: RankLook) -> bool:
+    """Anything but the wait for the next task counts."""
+    waits = [
+        f.function for f in worker.frames if re.search(r"/multiprocessing/queues\.py$", f.path)
+    ]
+    return waits[-1:] != ["get"] or not all(is_library(f) for f in worker.frames)
+
+
+def _how_ended(child: RankLook) -> str:
+    if child.ended.startswith("signal"):
+        return f"was killed by {child.ended}"
+    return f"has exited with {child.ended}" if child.ended else "has exited"
+
+
+def _how_blocked(child: RankLook) -> tuple[bool, bool]:
     return child.state in ("D", "T"), any(not is_library(f) for f in child.frames)
 
 
@@ -226,7 +311,7 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
     if (reads_stdin or (on and re.match(r"/dev/(?:pts/|tty)", on.path))) and not _is_busy(look):
         return "waiting for input", "stdin"
     if any(f.path.endswith("/subprocess.py") for f in inner) or _syscall_is(look, _WAIT_CHILD):
-        return f"waiting for a subprocess{_named_child(look)}", SUBPROCESS
+        return f"waiting for {child_text(look)}", SUBPROCESS
     of_file = (on is None or on.what in ("file", "")) and "poll" not in look.wchan
     locks = (_syscall_is(look, _FLOCK) and of_file) or re.search(
         "flock|posix_lock|lock_inode", look.wchan
@@ -234,9 +319,13 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
     if locks or any("/filelock/" in f.path for f in inner):
         path = on.path if on else ""
         return f"waiting for the file lock {path}".strip(), path or "file lock"
-    if on and on.peer and not _is_busy(look) and on.what in ("socket", "poll"):
+    if _is_busy(look) or _naps(look) or look.wait.what:
+        return None
+    if any(f.function == "accept" and _SOCKETS.search(f.path) for f in inner[:2]):
+        return "waiting for a connection", "connection"
+    if on and on.peer and on.what in ("socket", "poll"):
         return f"waiting for data from {on.peer}", on.peer
-    if any(_SOCKETS.search(f.path) for f in inner) and not _is_busy(look):
+    if any(_SOCKETS.search(f.path) for f in inner):
         return "waiting for data from a socket", "socket"
     return None
 
@@ -245,23 +334,61 @@ def _busy(look: RankLook, inner: tuple[Frame, ...], where: str) -> Activity:
     if look.waits_in_loop:
         return Activity(Kind.SPINNING, f"spinning{_line(look)}", where)
     imports = any(f.path.startswith("<frozen importlib") for f in inner)
-    return Activity(Kind.COMPUTING, "importing modules" if imports else "computing", where)
+    inside = f"computing inside {look.wait.call}" if look.wait.call else "computing"
+    return Activity(Kind.COMPUTING, "importing modules" if imports else inside, where)
 
 
-def _asleep(look: RankLook) -> str:
-    return f"sleeping in a loop{_line(look)}" if look.waits_in_loop else "sleeping"
+def _asleep(look: RankLook, inner: tuple[Frame, ...]) -> str:
+    if look.waits_in_loop:
+        return f"sleeping in a loop{_line(look)}"
+    call = _inside(look)
+    if call and not call.endswith("sleep"):
+        return f"waiting inside {call}"
+    library = _library(inner)
+    return f"sleeping inside {library}" if library else "sleeping"
 
 
 def _line(look: RankLook) -> str:
     return f": {look.source.text[:60].rstrip(':')}" if look.source and look.source.text else ""
 
 
-def _lock(inner: tuple[Frame, ...]) -> str:
+def _lock(look: RankLook, inner: tuple[Frame, ...]) -> str:
+    wait = look.wait
+    by = next((thread for thread in look.threads if wait.by and thread.id == wait.by), None)
+    if wait.what in ("thread", "exit"):
+        at = " at exit" if wait.what == "exit" else ""
+        return f"waiting{at} for {thread_text(by) if by else 'a thread'} to end"
+    if wait.what == "lock":
+        return (
+            f"waiting for a lock of {wait.state}"
+            if wait.state
+            else f"waiting for {_named_lock(look)}"
+        )
+    if wait.what == "barrier":
+        return f"waiting at a barrier of threads ({wait.state} have arrived)"
+    if wait.what == "queue":
+        return _QUEUES[wait.state == "full"]
+    if wait.what in _WAITS:
+        return f"waiting for {_WAITS[wait.what]}"
     paths = " ".join(f.path for f in inner)
     if "/asyncio/" in paths:
         return "waiting in the asyncio event loop"
+    if "/multiprocessing/pool.py" in paths:
+        return f"waiting for {_WAITS['pool']}"
     if "/queue.py" in paths or "/multiprocessing/queues.py" in paths:
-        return "waiting for an item of a queue"
-    if "futures" in paths or any(f.function == "join" for f in inner):
-        return "waiting for another thread or process"
-    return "waiting for a lock"
+        return _QUEUES[any(f.function == "put" for f in inner)]
+    if "/multiprocessing/synchronize.py" in paths:
+        return "waiting for a lock of multiprocessing"
+    return "waiting for another thread or process"
+
+
+def _named_lock(look: RankLook) -> str:
+    """By the line of the source where its Python does not tell."""
+    text = look.source.text if look.source and look.frames[:1] == (look.source.frame,) else ""
+    found = re.search(r"^with ([\w.\[\]\"']+):|([\w.]+)\.acquire\(", text)
+    name = look.wait.text or (found and (found[1] or found[2]))
+    return f"the lock {name}" if name else "a lock or another thread"
+
+
+def thread_text(thread: Thread) -> str:
+    return "the main thread" if thread.main else f"thread {thread.name or thread.id}"

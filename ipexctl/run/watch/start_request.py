@@ -75,6 +75,7 @@ class Orders:
         if options.no_inspect and not names:
             return {}
         site = rank_module("rank_site")
+        names += [] if options.no_inspect else ["thread_waits"]
         return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
     def _module_env(self) -> dict[str, str]:

@@ -1,0 +1,335 @@
+"""What each thread of a rank waits for, as its Python objects know it.
+
+rank_site.py runs this file in its own thread when the host asks: only there can one see which
+lock, thread or future is meant. Nothing here calls a method of the user's objects.
+"""
+
+import ast
+import linecache
+import re
+import sys
+import threading
+
+FRAMES, TASKS, TEXT = 60, 8, 60
+LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<")
+LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
+# Whose objects other threads release, set, fill or end
+SYNC = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/multiprocessing/pool.py")
+LOOPS = ("/selectors.py", "/subprocess.py", "/asyncio/base_events.py")
+trees = {}  # type: dict  # path -> its parsed source
+
+
+def describe_threads(own):
+    """A row for each thread but `own`. Idents are text, as faulthandler writes them."""
+    stacks = {ident: stack_of(top) for ident, top in sys._current_frames().items() if ident != own}
+    known = dict(threading._active)  # type: ignore  # enumerate() takes a lock
+    held = held_locks(stacks)
+    rows = []
+    for ident, stack in stacks.items():
+        thread = known.get(ident)
+        row = {"id": name_of(ident), "name": getattr(thread, "name", "")}
+        row["native"] = getattr(thread, "native_id", None)
+        try:
+            row.update(wait_of(stack, stacks, held))
+        except Exception:
+            pass  # an object of a kind that is not expected
+        rows.append(row)
+    return rows
+
+
+def name_of(ident):
+    return "%016x" % (ident & (1 << 64) - 1)
+
+
+def stack_of(frame):
+    found = []  # type: list
+    while frame is not None and len(found) < FRAMES:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def place_of(frame, line=None):
+    return [frame.f_code.co_filename, line or frame.f_lineno, frame.f_code.co_name]
+
+
+def wait_of(stack, stacks, held):
+    row = {}
+    node = pending(stack[0])
+    if isinstance(node, ast.Call):
+        row["call"] = called_name(stack[0], node.func)
+    for frame in stack:
+        owner, function = frame.f_locals.get("self"), frame.f_code.co_name
+        path = frame.f_code.co_filename
+        if not path.endswith(LOOPS):
+            break
+        if path.endswith("/subprocess.py") and hasattr(owner, "pid"):
+            return dict(row, what="process", child=owner.pid)
+        if path.endswith("/asyncio/base_events.py") and function == "run_forever":
+            return dict(row, what="asyncio", tasks=waiting_tasks(owner))
+    outer = None
+    for frame in stack:
+        if not frame.f_code.co_filename.endswith(SYNC):
+            break
+        outer = frame
+    if outer is not None:
+        row.update(wait_in_library(outer, stack[0], stacks, held))
+    if "what" not in row and node is not None:
+        row.update(wait_for_lock(stack[0], node, held))
+    return row
+
+
+def wait_in_library(frame, inner, stacks, held):
+    owner, function = frame.f_locals.get("self"), frame.f_code.co_name
+    if function == "_shutdown" and owner is None:
+        alive = [t for t in dict(threading._active).values() if not t.daemon]  # type: ignore
+        others = [t.ident for t in alive if t is not threading.main_thread()]
+        return {"what": "exit", "by": name_of(others[0])} if others else {}
+    kind = type(owner)
+    if isinstance(owner, threading.Thread) and function == "join":
+        state = "" if owner.ident else "not started"
+        return {"what": "thread", "by": name_of(owner.ident or 0), "state": state}
+    if kind.__module__ == "concurrent.futures._base":
+        return {"what": "future", "state": str(owner._state), "by": runner_of(owner, stacks)}
+    if kind.__module__ == "queue":
+        if type(inner.f_locals.get("self")) is not threading.Condition:
+            return {}  # it waits for the queue's own lock
+        return {"what": "queue", "state": "full" if function == "put" else "empty"}
+    if kind.__module__ == "multiprocessing.pool":
+        return {"what": "pool"}
+    if kind.__module__ != "threading" or inner.f_code.co_name not in ("wait", "wait_for"):
+        return {}
+    if kind.__name__ == "Barrier":
+        state = "%d of %d" % (owner._count, owner._parties)
+        return {"what": "barrier", "state": state}
+    if "Semaphore" in kind.__name__:
+        return dict(what="semaphore", **holder(owner, held))
+    return {"what": {"Event": "event", "Condition": "condition"}.get(kind.__name__, "")}
+
+
+def runner_of(future, stacks):
+    """The thread that computes a future of a ThreadPoolExecutor, or None."""
+    for ident, stack in stacks.items():
+        for frame in stack:
+            if frame.f_code.co_filename.endswith("/concurrent/futures/thread.py"):
+                item = frame.f_locals.get("self")
+                if getattr(item, "future", None) is future:
+                    return name_of(ident)
+    return None
+
+
+def waiting_tasks(loop):
+    """Where each task of an event loop waits: the innermost frame of its own coroutines."""
+    found = []  # type: list
+    for task in sys.modules["asyncio"].all_tasks(loop):
+        inner, place = task.get_coro(), None
+        while inner is not None and len(found) < TASKS:
+            frame = getattr(inner, "cr_frame", None)
+            if frame is not None and "/asyncio/" not in frame.f_code.co_filename:
+                place = place_of(frame)
+            inner = getattr(inner, "cr_await", None)
+        found += [place] if place else []
+    return sorted(found)[:TASKS]
+
+
+def wait_for_lock(frame, node, held):
+    """Where a thread takes a lock itself: `with lock:` or `lock.acquire()`."""
+    if isinstance(node, ast.Call):
+        if getattr(node.func, "attr", "") not in ("acquire", "__enter__"):
+            return {}
+        node = node.func.value  # type: ignore
+    lock = lock_of(value_of(frame, node))
+    if lock is None:
+        return {}
+    module = frame.f_globals.get("__name__", "").partition(".")[0]
+    own = not LIBRARY.search(frame.f_code.co_filename)
+    named = {"text": text_of(frame, node)} if own else {"state": module}
+    return dict(named, what="lock", **holder(lock, held))
+
+
+def lock_of(value):
+    """The lock itself, of a condition that of its own; None of other values."""
+    if type(value) is threading.Condition:
+        value = value._lock  # type: ignore
+    return value if isinstance(value, (LOCK, RLOCK)) else None
+
+
+def holder(lock, held):
+    ident, place = held.get(id(lock), (None, None))
+    if isinstance(lock, RLOCK):
+        owner = repr(lock).partition("owner=")[2].split(" ")[0]
+        if not owner.isdigit() or owner == "0":
+            return {}
+        if ident != int(owner):
+            ident, place = int(owner), None
+    return {"by": name_of(ident), "at": place} if ident else {}
+
+
+def held_locks(stacks):
+    """{id of a lock: (ident of the thread that holds it, where it took it)}"""
+    found = {}  # type: dict
+    for ident, stack in stacks.items():
+        given_back = {id(lock_of(f.f_locals.get("self"))) for f in stack if is_wait(f)}
+        for frame in stack:
+            if LIBRARY.search(frame.f_code.co_filename):
+                continue
+            try:
+                taken = list(taken_in(frame))
+            except Exception:
+                continue  # its source is not there, or not that of this Python
+            for value, line in taken:
+                if id(value) not in given_back and not (value is None or id(value) in found):
+                    found[id(value)] = ident, place_of(frame, line)
+    return found
+
+
+def is_wait(frame):
+    """Condition.wait() gives its lock back until it is notified."""
+    owner = frame.f_locals.get("self")
+    return frame.f_code.co_name == "wait" and type(owner) is threading.Condition
+
+
+def taken_in(frame):
+    """(lock or semaphore, line) of the `with` blocks and after the acquire() that a frame is in."""
+    line = frame.f_lineno
+    for node in ast.walk(function_of(frame)):
+        if isinstance(node, ast.With) and node.lineno < node.body[0].lineno <= line:
+            for item in node.items if line <= last_line(node) else []:
+                value = value_of(frame, item.context_expr)
+                yield semaphore(value) or lock_of(value), node.lineno
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            for value, taken in acquired(frame, block if isinstance(block, list) else [], line):
+                yield value, taken
+
+
+def acquired(frame, block, line):
+    """After `lock.acquire()` in the same block, with no release() in between."""
+    before = [s for s in block if last_line(s) < line]
+    if not any(s.lineno <= line <= last_line(s) for s in block):
+        return
+    open_ = {}  # type: dict
+    for statement in before:
+        for part in ast.walk(statement):
+            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                value = semaphore(value_of(frame, part.func.value))
+                value = value or lock_of(value_of(frame, part.func.value))
+                if part.func.attr == "release":
+                    open_.pop(id(value), None)
+                elif part.func.attr == "acquire" and not part.args and not part.keywords:
+                    open_[id(value)] = value, part.lineno
+    for pair in open_.values():
+        yield pair
+
+
+def semaphore(value):
+    return value if isinstance(value, threading.Semaphore) else None
+
+
+def function_of(frame):
+    """The innermost function, or the module, around the line that a frame is in."""
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    best = None
+    if path not in trees:
+        lines = linecache.getlines(path, frame.f_globals)
+        trees[path] = ast.parse("".join(lines))
+    for node in ast.walk(trees[path]):
+        named = getattr(node, "name", "") == frame.f_code.co_name and hasattr(node, "args")
+        if named and node.lineno <= line <= last_line(node):  # type: ignore
+            best = node  # an inner one comes later
+    if best is None and frame.f_code.co_name != "<module>":
+        raise ValueError("a lambda, or a source that was edited since")
+    return best or trees[path]
+
+
+def last_line(node):
+    end = getattr(node, "end_lineno", None)  # not in Python 3.7
+    return end or max(getattr(part, "lineno", 0) for part in ast.walk(node))
+
+
+def pending(frame):
+    """The call, or the lock of a `with`, in which a frame is; None where that is not certain."""
+    try:
+        function = function_of(frame)
+    except Exception:
+        return None
+    line, end = frame.f_lineno, position_of(frame)
+    found = []  # type: list
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            if end is None:
+                found += [node] if node.lineno == line else []
+            elif (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", -1)) == end:
+                return node
+        elif isinstance(node, ast.With):
+            found += [i.context_expr for i in node.items if i.context_expr.lineno == line]
+    return found[0] if len(found) == 1 else None
+
+
+def position_of(frame):
+    """(line, column) of the end of the expression that is being evaluated, or None."""
+    positions = getattr(frame.f_code, "co_positions", None)  # Python 3.11
+    if positions is None or frame.f_lasti < 0:
+        return None
+    for number, (_, line, _, column) in enumerate(positions()):
+        if number == frame.f_lasti // 2:
+            return (line, column) if line and column is not None else None
+    return None
+
+
+def value_of(frame, node):
+    """Of a name, an attribute or an item, without running any code of the object; else None."""
+    if isinstance(node, ast.Name):
+        for names in (frame.f_locals, frame.f_globals):
+            if node.id in names:
+                return names[node.id]
+        return getattr(sys.modules["builtins"], node.id, None)
+    if isinstance(node, ast.Attribute):
+        owner = value_of(frame, node.value)
+        if type(owner) is type(sys):
+            return vars(owner).get(node.attr)
+        try:
+            values = object.__getattribute__(owner, "__dict__")
+        except AttributeError:
+            values = {}
+        return values.get(node.attr) if type(values) is dict else None
+    if isinstance(node, ast.Subscript):
+        owner, key = value_of(frame, node.value), node.slice
+        key = getattr(key, "value", key)  # ast.Index of Python 3.8
+        key = value_of(frame, key) if isinstance(key, ast.Name) else getattr(key, "value", key)
+        if type(owner) in (dict, list, tuple) and type(key) in (str, int):
+            return owner[key]
+    return None
+
+
+def called_name(frame, node):
+    """`sqlite3.Connection.execute` of a function written in C; "" of one written in Python."""
+    if isinstance(node, ast.Attribute):
+        owner = value_of(frame, node.value)
+        if owner is None:
+            return text_of(frame, node)
+        if type(owner) is type(sys):
+            name = owner.__name__ + "." + node.attr
+            return "" if hasattr(vars(owner).get(node.attr), "__code__") else name
+        kind = owner if isinstance(owner, type) else type(owner)
+        name = "%s.%s.%s" % (kind.__module__, kind.__name__, node.attr)
+        return name.replace("builtins.", "")
+    value = value_of(frame, node)
+    if value is None or hasattr(value, "__code__"):
+        return ""
+    return "%s.%s" % (getattr(value, "__module__", None) or "", getattr(value, "__name__", ""))
+
+
+def text_of(frame, node):
+    """`self.lock`, as it stands in the source."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = text_of(frame, node.value)
+        return (before + "." + node.attr)[-TEXT:] if before else ""
+    if isinstance(node, ast.Subscript):
+        before = text_of(frame, node.value)
+        return before + "[...]" if before else ""
+    if isinstance(node, ast.Call):
+        before = text_of(frame, node.func)
+        return before + "()" if before else ""
+    return ""
