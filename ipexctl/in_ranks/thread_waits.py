@@ -55,6 +55,8 @@ def place_of(frame, line=None):
 
 def wait_of(stack, stacks, held):
     row = {}
+    if is_wrapper(stack[0]):
+        stack = stack[1:]
     node = pending(stack[0])
     if isinstance(node, ast.Call):
         row["call"] = called_name(stack[0], node.func)
@@ -77,6 +79,11 @@ def wait_of(stack, stacks, held):
     if "what" not in row and node is not None:
         row.update(wait_for_lock(stack[0], node, held))
     return row
+
+
+def is_wrapper(frame):
+    """Of Condition and multiprocessing: `with` goes to the lock inside."""
+    return frame.f_code.co_name == "__enter__" and frame.f_code.co_filename.endswith(SYNC)
 
 
 def wait_in_library(frame, inner, stacks, held):
@@ -215,10 +222,15 @@ def acquired(frame, block, line):
                 value = value or lock_of(value_of(frame, part.func.value))
                 if part.func.attr == "release":
                     open_.pop(id(value), None)
-                elif part.func.attr == "acquire" and not part.args and not part.keywords:
+                elif part is getattr(statement, "value", None) and is_acquire(part):
                     open_[id(value)] = value, part.lineno
     for pair in open_.values():
         yield pair
+
+
+def is_acquire(call):
+    """One that waits: what others return may be False."""
+    return call.func.attr == "acquire" and not call.args and not call.keywords
 
 
 def semaphore(value):
@@ -304,9 +316,11 @@ def value_of(frame, node):
 def called_name(frame, node):
     """`sqlite3.Connection.execute` of a function written in C; "" of one written in Python."""
     if isinstance(node, ast.Attribute):
-        owner = value_of(frame, node.value)
+        owner, value = value_of(frame, node.value), value_of(frame, node)
         if owner is None:
             return text_of(frame, node)
+        if type(value) is type(len) and type(getattr(value, "__self__", None)) is type(sys):
+            return "%s.%s" % (value.__module__, value.__name__)
         if type(owner) is type(sys):
             name = owner.__name__ + "." + node.attr
             return "" if hasattr(vars(owner).get(node.attr), "__code__") else name

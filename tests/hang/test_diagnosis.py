@@ -101,7 +101,7 @@ CASES = [
             *OTHERS,
             late(
                 3,
-                frames(["<frozen importlib._bootstrap>", 1, "f"], [SITE + "a.py", 1, "b"]),
+                frames([SITE + "a.py", 2, "f"], [SITE + "a.py", 9, "<module>"]),
                 **BUSY,
             ),
         ],
@@ -140,6 +140,23 @@ CASES = [
         [3],
         [*OTHERS, waits(3, collectives=calls(call(412, sizes=[[512, 2]])))],
         said="[512, 2]",
+    ),
+    Case(
+        "other sizes of one rank, after a mismatch that gloo let pass",
+        Kind.MISMATCH,
+        [1],
+        [
+            row(
+                r,
+                called("all_gather_into_tensor"),
+                collectives=calls(
+                    call(4, "broadcast", done=True, sizes=[[9 + r % 2]]),
+                    call(5, "_allgather_base", sizes=[[512 if r == 1 else 1024]]),
+                ),
+            )
+            for r in range(4)
+        ],
+        said="rank 1 (node01) called _allgather_base #5 of [512]",
     ),
     Case(
         "other dtypes",

@@ -131,7 +131,13 @@ class RankLook:
         recorded = collectives.Question(self.site, self.pid, self.row["state"])
         connections.thread.join(max(0.0, deadline - time.monotonic()))
         for pid in asked:
-            set_blocked_on(self.seen.get(pid, self.row), pid, connections)
+            row = self.seen.get(pid, self.row)
+            set_blocked_on(row, pid, connections)
+            pipe = (row["blocked_on"] or {}).get("open")
+            if pipe:
+                others = [each for each in asked if each not in (self.pid, pid)]
+                holders = [each for each in others if process_state.has_open(each, pipe)]
+                row["blocked_on"]["pids"] = holders[:CHILDREN]
         self.row["connections"] = connections.of(self.pid, self.parent)
         while time.monotonic() < deadline:
             over = [question.is_over(time.monotonic()) for question in stacks.values()]

@@ -180,10 +180,20 @@ def open_file(pid, number, channel, peers):
     if kind == "socket":
         return empty("socket", peer=peers.get(int(inode.rstrip("]")), ""))
     if kind == "pipe" or re.search("pipe|fifo", channel):
-        return empty("pipe", path="" if kind == "pipe" else name)
+        return dict(empty("pipe", path="" if kind == "pipe" else name), open=name)
     if not name.startswith("/"):
         return empty("file" if name else "", path=name)
     return empty("file", path=name, fs=file_system(pid, name))
+
+
+def has_open(pid, name):
+    """Whether a process has that file or pipe open."""
+    folder = "/proc/%d/fd" % pid
+    try:
+        numbers = os.listdir(folder)
+    except OSError:
+        return False
+    return any(link_of("%s/%s" % (folder, number)) == name for number in numbers)
 
 
 def link_of(path):

@@ -80,7 +80,7 @@ def ask(path, pid):
     ignored, caught, pending = (int(status.get(k, "0"), 16) for k in ("SigIgn", "SigCgt", "ShdPnd"))
     if ignored & BIT:
         return "blocked"
-    if not caught & BIT or not holds(pid, path):
+    if not caught & BIT or not process_state.has_open(pid, path):
         return "none"
     able = [t for t in threads if not t.blocked & BIT and t.state not in "TtZX"]
     if not able:
@@ -109,16 +109,6 @@ def asked_thread(path):
     except OSError:
         return None
     return int(found.group(1)) if found else None
-
-
-def holds(pid, path):
-    """Whether it has that file open."""
-    folder = "/proc/%d/fd" % pid
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return False
-    return any(process_state.link_of("%s/%s" % (folder, name)) == path for name in names)
 
 
 def send_to_thread(pid, thread):

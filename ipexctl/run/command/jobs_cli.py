@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -146,6 +147,10 @@ def why(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
+    stacks: Annotated[
+        bool,
+        typer.Option("--stacks", help="Also print the Python stacks of all threads and children."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show which rank a run waits for, and where: rank, host, file, line and collective.
@@ -157,7 +162,8 @@ def why(
     from ipexctl.run.command.why_text import show_why, why_document
     from ipexctl.run.jobs.why import why as verb
 
-    end(verb(target, run, root), why_document, show_why, json=json)
+    document, show = partial(why_document, stacks=stacks), partial(show_why, stacks=stacks)
+    end(verb(target, run, root), document, show, json=json)
 
 
 @on_hosts(names=False)

@@ -15,10 +15,13 @@ from ipexctl.run.jobs.why import Why
 from ipexctl.terminal.console import print_text, stdout_console
 
 
-def show_why(found: Why) -> None:
+def show_why(found: Why, stacks: bool = False) -> None:
     console = stdout_console()
     for line in why_lines(found, console.width):
         print_text(console, line)
+    if stacks and found.situation:
+        for line in diagnosis_text.stack_lines(found.situation):
+            print_text(console, printable(line))
 
 
 def why_lines(found: Why, width: int) -> Iterator[str]:
@@ -61,8 +64,13 @@ def _first_line(found: Why) -> str:
     return f"{state} · {name} · {where}"
 
 
-def why_document(found: Why) -> dict[str, Any]:
+def why_document(found: Why, stacks: bool = False) -> dict[str, Any]:
     run, situation = found.run, found.situation
+    looks = situation.looks if situation and stacks else ()
+    seen = [
+        {"rank": look.rank, "host": look.host} | diagnosis_text.stack_document(look)
+        for look in looks
+    ]
     return {
         "schema_version": 1,
         "run_id": run.id,
@@ -76,6 +84,7 @@ def why_document(found: Why) -> dict[str, Any]:
             if found.diagnosis
             else {"kind": Kind.UNKNOWN.value if found.unknown else None}
         ),
+        **({\"stacks\": seen} if stacks else {}),
         "steps": found.steps.document() if found.steps else None,
         "seconds": round(found.seconds, 2),
         "exit_code": found.exit_code,

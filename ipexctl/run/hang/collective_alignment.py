@@ -14,8 +14,8 @@ from ipexctl.base.sizes import human
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.evidence import Collective, RankLook
 
-# All ranks give as many elements; those of the other operations may differ.
-_EVEN = frozenset({"all_reduce", "allreduce", "broadcast", "reduce", "all_gather", "barrier"})
+# In these, ranks may give different numbers of elements.
+_UNEVEN = re.compile(r"scatter$|all_?to_?all|^send|^recv|coalesced")
 _BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4}
 _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1}
 _P2P = re.compile(r"(send|recv)\s+(\d+)\s*(->|<-)\s*(\d+)")
@@ -90,7 +90,7 @@ def align(
     for rank, peer, call in _pairs(looks, waiting):
         waits_in.setdefault(rank, call)
         waits_for.setdefault(rank, frozenset({peer}))
-    return Alignment(waits_in, waits_for, frozenset(unseen), _first(mismatches))
+    return Alignment(waits_in, waits_for, frozenset(unseen), next(iter(mismatches), None))
 
 
 def text(call: Collective, *, backward: bool = False) -> str:
@@ -111,7 +111,7 @@ def name(call: Collective) -> str:
 
 
 def signature(call: Collective) -> tuple[object, ...]:
-    if call.op not in _EVEN:
+    if _UNEVEN.search(call.op):
         return (call.op,)
     elements = sum(math.prod(size) for size in call.sizes)
     return call.op, elements, call.dtypes
@@ -160,8 +160,10 @@ def _members(
 
 
 def _mismatches(called: Mapping[int, Mapping[int, Collective]]) -> list[Mismatch]:
+    """Of the first calls that differ; those that all have finished hold up no rank."""
     found = list[Mismatch]()
-    for seq in sorted({seq for calls in called.values() for seq in calls}):
+    open_ = {seq for calls in called.values() for seq, call in calls.items() if not call.done}
+    for seq in sorted(open_):
         alike = defaultdict[tuple[object, ...], list[int]](list)
         for rank in sorted(called):
             if seq in called[rank]:
@@ -171,11 +173,6 @@ def _mismatches(called: Mapping[int, Mapping[int, Collective]]) -> list[Mismatch
             found.append(Mismatch(tuple((called[r[0]][seq], tuple(r)) for r in sides)))
             break
     return found
-
-
-def _first(found: list[Mismatch]) -> Mismatch | None:
-    """One that ranks still wait in: a finished one holds up no rank."""
-    return next((m for m in found if not all(call.done for call, _ in m.calls)), None)
 
 
 def _pairs(

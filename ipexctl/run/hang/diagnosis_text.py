@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from ipexctl.base.sizes import duration
 from ipexctl.base.wrapping import wrapped
 from ipexctl.inventory.nodeset import fold
+from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Diagnosis, Group, Situation, Suspect
+from ipexctl.run.hang.rank_activity import thread_text
 from ipexctl.run.output.merge_lines import ranges
 
 MOST = 23  # lines: the caller puts one above
@@ -51,6 +54,40 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         ],
         "likely": diagnosis.likely,
         "limits": [*diagnosis.limits],
+    }
+
+
+def stack_lines(situation: Situation) -> Iterator[str]:
+    """The Python stacks of all threads of the ranks and of their child processes."""
+    for look in situation.looks:
+        yield f"rank {look.rank} ({look.host}), PID {look.pid}"
+        yield from _threads(look, "  ")
+        for child in look.children:
+            yield f"  process {child.pid} ({child.name or '?'}), state {child.state}"
+            yield from _threads(child, "    ")
+
+
+def _threads(look: RankLook, indent: str) -> Iterator[str]:
+    if not look.threads:
+        yield f"{indent}no Python stack"
+    for thread in look.threads:
+        yield f"{indent}{'main thread' if thread.main else thread_text(thread)}"
+        for frame in thread.frames:
+            yield f"{indent}  {frame.path}:{frame.line} in {frame.function}"
+
+
+def stack_document(look: RankLook) -> dict[str, Any]:
+    return {
+        "pid": look.pid,
+        "threads": [
+            {
+                "name": thread.name or None,
+                "main": thread.main,
+                "frames": [[f.path, f.line, f.function] for f in thread.frames],
+            }
+            for thread in look.threads
+        ],
+        "children": [stack_document(child) for child in look.children],
     }
 
 

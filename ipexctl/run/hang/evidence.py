@@ -23,10 +23,13 @@ class Frame:
 
 @dataclass(frozen=True)
 class BlockedOn:
+    """`pids`: processes below the rank that have the same pipe open."""
+
     what: str  # file, pipe, socket, futex, poll or ""
     path: str = ""
     fs: str = ""
     peer: str = ""
+    pids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -238,7 +241,8 @@ def _blocked_on(value: Any) -> BlockedOn | None:
     if not isinstance(value, dict):
         return None
     path, fs, peer = (plain(value.get(key), PATH) for key in ("path", "fs", "peer"))
-    return BlockedOn(plain(value.get("what"), NAME), path, fs[:NAME], peer[:NAME])
+    pids = tuple(n for n in map(count_or_none, listed(value.get("pids"))[:16]) if n is not None)
+    return BlockedOn(plain(value.get("what"), NAME), path, fs[:NAME], peer[:NAME], pids)
 
 
 def _frame(value: Any) -> Frame | None:

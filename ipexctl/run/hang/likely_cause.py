@@ -7,7 +7,7 @@ import re
 from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.hang.rank_activity import NEW_GROUP, SUBPROCESS, Activity
-from ipexctl.run.hang.wait_chain import explain
+from ipexctl.run.hang.wait_chain import explain, explain_worker
 
 _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|gluster|fuse|9p|orangefs|afs")
 
@@ -38,14 +38,21 @@ def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
         return explain(look) or _OUTSIDE[SUBPROCESS]
     if kind is Kind.LOCK and (said := explain(look)):
         return said
+    if kind is Kind.LOCK and does.action.endswith("is full"):
+        return "Likely: nothing takes items out of it."
     if does.action.startswith(("waiting inside", "sleeping inside")):
-        return f"{does.action.partition(' inside ')[2]} has not returned: give it a timeout."
+        return f"{does.action.partition(' inside ')[2]} has not returned."
+    in_pipe = look.blocked_on is not None and look.blocked_on.what == "pipe"
+    if kind is Kind.BLOCKED_IO and in_pipe and (said := explain(look)):
+        return said
     if kind is Kind.BLOCKED_IO or (kind is Kind.OUTSIDE and look.state == "D"):
         return f"Likely: {_disk(look, detail)}"
     if kind is Kind.STOPPED and look.state == "t":
         return "Detach the debugger or tracer (gdb, strace, py-spy)."
     if kind is Kind.STOPPED and look.pid:
-        return f"Continue it: kill -CONT {look.pid} on {detail}"
+        return f"Continue it: kill -CONT {look.pid} on {look.host}"
+    if kind is Kind.WORKER and "has " not in does.action and (said := explain_worker(look)):
+        return said
     if kind is Kind.WORKER and "by signal 9" in does.action:
         return "Likely: the worker was killed for lack of memory: check dmesg."
     if kind is Kind.WORKER and "data loader worker" not in does.action:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.evidence import Frame, RankLook, Thread
@@ -71,6 +72,8 @@ def activity(look: RankLook, master: str) -> Activity:
     place, inner = _user_frame(look)
     where = where_text(place, inner)
     backward = any(_BACKWARD.search(f.path) for f in inner)
+    called, inner = inner, tuple(takewhile(lambda f: f.function != "<module>", inner))
+    imports = len(inner) < len(called)  # what a module is called says nothing of its import
     op = _exchange(look, inner)
     if look.state in ("T", "t"):
         by = "stopped by a debugger" if look.state == "t" else "stopped by a signal"
@@ -78,7 +81,7 @@ def activity(look: RankLook, master: str) -> Activity:
     if look.state in ("Z", "X"):
         return Activity(Kind.LEFT_EARLY, "ended", where)
     if any(f.path.endswith("/subprocess.py") for f in inner) and (look.cpu or 0) >= WORKS:
-        return Activity(Kind.COMPUTING, f"running {child_text(look)}", where)
+        return Activity(Kind.COMPUTING, f"running {child_text(child_waited_for(look))}", where)
     if any(f.function == "new_group" for f in inner):
         return Activity(Kind.RENDEZVOUS, NEW_GROUP, where)
     if _in_rendezvous(look, inner, master):
@@ -87,14 +90,14 @@ def activity(look: RankLook, master: str) -> Activity:
         return _blocked(look, where)
     if op is not None:
         return Activity(None, "", where, op, backward)
-    if any(_LOADER.search(f.path) for f in inner) and not _is_busy(look):
+    if _is_busy(look) or (look.state == "R" and not look.syscall):
+        return _busy(look, imports, where)
+    if any(_LOADER.search(f.path) for f in inner):
         return _loader(look, where)
     found = _outside(look, inner)
     if found:
         kind = Kind.BLOCKED_IO if found[1] == SUBPROCESS else Kind.OUTSIDE
         return Activity(kind, found[0], where, thing=found[1])
-    if _is_busy(look):
-        return _busy(look, inner, where)
     if _naps(look) or _sleeps(look, place):
         return Activity(Kind.SLEEPING, _asleep(look, inner), where)
     if any("/multiprocessing/" in f.path for f in inner) and (lost := _lost_worker(look, inner)):
@@ -111,8 +114,6 @@ def activity(look: RankLook, master: str) -> Activity:
         lock = _named_lock(look)
         inside = "" if lock.startswith("the") else inside
         return Activity(kind, f"waiting{inside or f' for {lock}'}", where)
-    if look.state == "R":
-        return _busy(look, inner, where)
     waits = f"waiting{inside}" if look.state == "S" else "doing nothing known"
     return Activity(Kind.UNKNOWN, waits, where)
 
@@ -227,8 +228,7 @@ def _loader(look: RankLook, where: str) -> Activity:
     if lost := dead_worker(look):
         action = f"waiting for a data loader worker that {_how_ended(lost)}"
         return Activity(Kind.WORKER, action, where)
-    workers = [c for c in look.children if "data_worker" in c.name] or [*look.children]
-    slowest = max(workers, key=_how_blocked, default=None)
+    slowest = slowest_worker(look)
     if slowest is None:
         return Activity(Kind.WORKER, "waiting for a data loader worker", where)
     frame = next((f for f in slowest.frames if not is_library(f)), None)
@@ -241,9 +241,16 @@ def _loader(look: RankLook, where: str) -> Activity:
     return Activity(Kind.WORKER, f"waiting for data loader worker {slowest.pid}{does}", where)
 
 
+def slowest_worker(look: RankLook) -> RankLook | None:
+    workers = [c for c in look.children if "data_worker" in c.name] or [*look.children]
+    return max(workers, key=_how_blocked, default=None)
+
+
 def child_waited_for(look: RankLook) -> RankLook | None:
     """The process that a rank, or a process below it, waits for; None if that is not known."""
     pid, own = look.wait.child, [c for c in look.children if c.parent in (None, look.pid)]
+    if look.blocked_on and look.blocked_on.what == "pipe":
+        own = [child for child in look.children if child.pid in look.blocked_on.pids]
     if look.syscall[:1] in ((61,), (260,)) and not pid:
         pid = look.syscall[1] if len(look.syscall) > 1 else 0
     if look.syscall[:1] in ((247,), (95,)) and not pid and look.syscall[1:2] == (1,):
@@ -252,9 +259,8 @@ def child_waited_for(look: RankLook) -> RankLook | None:
     return found or (own[0] if len(own) == 1 else None)
 
 
-def child_text(look: RankLook) -> str:
+def child_text(child: RankLook | None) -> str:
     """`a subprocess (sleep, PID 4712)`, `the child that was forked at a.py:12 (PID 4712)`"""
-    child = child_waited_for(look)
     if child is None:
         return "a subprocess"
     if child.forked:
@@ -283,6 +289,13 @@ def _lost_worker(look: RankLook, inner: tuple[Frame, ...]) -> str:
     return "waiting for a task that a pool's worker took; that worker has ended"
 
 
+def busy_worker(look: RankLook) -> RankLook | None:
+    """A process that runs the user's code, or a task of a pool."""
+    own = (c for c in look.children if any(not is_library(f) for f in c.frames))
+    in_pool = (c for c in look.children if any(_POOL.search(f.path) for f in c.frames))
+    return next(own, None) or next(filter(_has_task, in_pool), None)
+
+
 def _has_task(worker: RankLook) -> bool:
     """Anything but the wait for the next task counts."""
     waits = [
@@ -303,15 +316,15 @@ def _how_blocked(child: RankLook) -> tuple[bool, bool]:
 
 def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None:
     on, text = look.blocked_on, look.source.text if look.source else ""
-    reads_stdin = _syscall_is(look, {0, 63}) and look.syscall[1:2] == (0,)
+    reads_stdin = _syscall_is(look, {0, 63}) and look.syscall[1:2] == (0,) and not look.name
     if any(_DEBUGGERS.search(f.path) for f in inner):
         return "waiting in a debugger", "stdin"
-    if not _is_busy(look) and re.search(r"\b(?:input|breakpoint|set_trace)\(", text):
+    if re.search(r"\b(?:input|breakpoint|set_trace)\(", text):
         return "waiting for input", "stdin"
-    if (reads_stdin or (on and re.match(r"/dev/(?:pts/|tty)", on.path))) and not _is_busy(look):
+    if reads_stdin or (on and re.match(r"/dev/(?:pts/|tty)", on.path)):
         return "waiting for input", "stdin"
     if any(f.path.endswith("/subprocess.py") for f in inner) or _syscall_is(look, _WAIT_CHILD):
-        return f"waiting for {child_text(look)}", SUBPROCESS
+        return f"waiting for {child_text(child_waited_for(look))}", SUBPROCESS
     of_file = (on is None or on.what in ("file", "")) and "poll" not in look.wchan
     locks = (_syscall_is(look, _FLOCK) and of_file) or re.search(
         "flock|posix_lock|lock_inode", look.wchan
@@ -319,7 +332,7 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
     if locks or any("/filelock/" in f.path for f in inner):
         path = on.path if on else ""
         return f"waiting for the file lock {path}".strip(), path or "file lock"
-    if _is_busy(look) or _naps(look) or look.wait.what:
+    if _naps(look) or look.wait.what:
         return None
     if any(f.function == "accept" and _SOCKETS.search(f.path) for f in inner[:2]):
         return "waiting for a connection", "connection"
@@ -330,10 +343,9 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
     return None
 
 
-def _busy(look: RankLook, inner: tuple[Frame, ...], where: str) -> Activity:
+def _busy(look: RankLook, imports: bool, where: str) -> Activity:
     if look.waits_in_loop:
         return Activity(Kind.SPINNING, f"spinning{_line(look)}", where)
-    imports = any(f.path.startswith("<frozen importlib") for f in inner)
     inside = f"computing inside {look.wait.call}" if look.wait.call else "computing"
     return Activity(Kind.COMPUTING, "importing modules" if imports else inside, where)
 
@@ -386,6 +398,8 @@ def _named_lock(look: RankLook) -> str:
     """By the line of the source where its Python does not tell."""
     text = look.source.text if look.source and look.frames[:1] == (look.source.frame,) else ""
     found = re.search(r"^with ([\w.\[\]\"']+):|([\w.]+)\.acquire\(", text)
+    if module := re.match(r"(?:import|from) ([\w.]+)", text):
+        return f"the import of {module[1]}"
     name = look.wait.text or (found and (found[1] or found[2]))
     return f"the lock {name}" if name else "a lock or another thread"
 

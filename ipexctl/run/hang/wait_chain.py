@@ -10,8 +10,10 @@ from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.hang.rank_activity import (
     Activity,
     activity,
+    busy_worker,
     child_text,
     child_waited_for,
+    slowest_worker,
     thread_text,
     where_text,
 )
@@ -42,9 +44,11 @@ def explain(look: RankLook) -> str:
         return f"Its tasks wait at {', '.join(places)}."
     if wait.by:
         return _threads(look)
+    if wait.what == "pool":
+        return _children(look, busy_worker(look))
     if wait.what in (*_MISSING, "queue", "future"):
         return _others(look)
-    return "" if wait.what else _children(look)
+    return "" if wait.what not in ("", "process") else _children(look, child_waited_for(look))
 
 
 def of_thread(look: RankLook, thread: Thread) -> RankLook:
@@ -113,23 +117,30 @@ def _others(look: RankLook) -> str:
     if named:
         return head + " ".join(named) + more
     if look.children or wait.what not in (*_MISSING, "queue"):
-        return head + _children(look)
-    could = _MISSING[wait.what]
-    if wait.what == "queue":
-        could = "could take from it" if wait.state == "full" else "could put into it"
+        return head + _children(look, busy_worker(look) or child_waited_for(look))
+    could = _MISSING.get(wait.what, "could put into it")
+    if wait.state == "full":
+        could = "could take from it"
     return f"This rank has no other Python thread that {could}."
 
 
-def _children(look: RankLook) -> str:
+def explain_worker(look: RankLook) -> str:
+    """About the data loader's worker that a rank waits for."""
+    return _children(look, slowest_worker(look))
+
+
+def _children(look: RankLook, child: RankLook | None) -> str:
     said = list[str]()
-    while len(said) < LINKS and (child := child_waited_for(look)) is not None:
+    while len(said) < LINKS and child is not None:
         does = activity(child, "")
-        said.append(f"{_capital(child_text(look))} is {_at(does)}.")
+        does_what = "has ended" if does.kind is Kind.LEFT_EARLY else f"is {_at(does)}"
+        said.append(f"{_capital(child_text(child))} {does_what}.")
         if does.kind is Kind.STOPPED:
             said.append(f"Continue it: kill -CONT {child.pid} on {look.host}")
         if does.kind is Kind.LOCK and child.forked and len(child.threads) == 1:
             said.append(_FORKED)
         look = replace(child, children=tuple(c for c in look.children if c is not child))
+        child = child_waited_for(look)
     return " ".join(said)
 
 

@@ -1,0 +1,365 @@
+"""Real processes that hang: what is said of the thread, child or call that they wait for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import ipexctl.in_ranks
+from ipexctl.remote.hang.look import look
+from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
+from ipexctl.run.hang.diagnosis_text import stack_document, stack_lines
+from ipexctl.run.hang.evidence import read_look
+
+IN_RANKS = Path(ipexctl.in_ranks.__file__).parent
+# A rank answers questions once it has imported torch.distributed; here, a stand-in for it.
+HEAD = "import logging, multiprocessing, os, queue, sqlite3, subprocess, sys, time, threading\n"
+HEAD += "import torch.distributed.distributed_c10d\n"
+HEAD += "from concurrent.futures import ThreadPoolExecutor\n"
+HEAD += "fork = multiprocessing.get_context('fork')\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    script: str
+    kind: Kind
+    doing: str
+    likely: tuple[str, ...] = ()  # in this order
+    absent: str = ""
+
+
+TWO_LOCKS = """
+a, b = threading.Lock(), threading.Lock()
+def other():
+    with b:
+        time.sleep(0.3)
+        with a:
+            pass
+threading.Thread(target=other, name="writer", daemon=True).start()
+with a:
+    time.sleep(0.3)
+    with b:
+        pass
+"""
+CASES = [
+    Case(
+        "a sqlite lock",
+        """
+path = sys.argv[1] + "/a.db"
+one = sqlite3.connect(path)
+one.execute("create table t (a)")
+one.execute("begin exclusive")
+sqlite3.connect(path, timeout=3600).execute("insert into t values (1)")
+""",
+        Kind.SLEEPING,
+        "waiting inside sqlite3",
+        absent="remove the sleep",
+    ),
+    Case("a sleep", "time.sleep(3600)", Kind.SLEEPING, "sleeping"),
+    Case("another name of sleep", "from time import sleep as nap\nnap(3600)", Kind.SLEEPING, "sl"),
+    Case(
+        "two locks in another order",
+        TWO_LOCKS,
+        Kind.LOCK,
+        "the lock b",
+        ("hread writer holds", "train.py:7 in other", "train.py:9", "lock a", "main thread holds"),
+    ),
+    Case(
+        "two locks, with acquire()",
+        TWO_LOCKS.replace("with a:", "if a.acquire():").replace("with b:", "if b.acquire():"),
+        Kind.LOCK,
+        "the lock b",
+        ("hread writer is at train.py:9",),
+        absent="holds",  # a test may be of a lock that could not be taken
+    ),
+    Case(
+        "a lock that is given back while its holder waits",
+        """
+condition = threading.Condition(threading.Lock())
+def waits():
+    with condition:
+        condition.wait()
+def holds():
+    condition.acquire()
+    time.sleep(3600)
+threading.Thread(target=waits, name="waiter", daemon=True).start()
+time.sleep(0.2)
+threading.Thread(target=holds, name="holder", daemon=True).start()
+time.sleep(0.2)
+with condition:
+    pass
+""",
+        Kind.LOCK,
+        "the lock condition",
+        ("hread holder holds", "train.py:10"),
+    ),
+    Case(
+        "a lock that its own thread holds",
+        """
+lock = threading.Lock()
+def save():
+    with lock:
+        flush()
+def flush():
+    with lock:
+        pass
+save()
+""",
+        Kind.LOCK,
+        "the lock lock",
+        ("holds it itself", "train.py:7 in save"),
+    ),
+    Case(
+        "the lock of a log handler",
+        """
+class Slow(logging.Handler):
+    def emit(self, record):
+        time.sleep(3600)
+logging.getLogger().addHandler(Slow())
+threading.Thread(target=logging.error, args=("a",), name="slow", daemon=True).start()
+time.sleep(0.2)
+logging.error("b")
+""",
+        Kind.LOCK,
+        "a lock of logging",
+        ("hread slow holds", "train.py:7 in emit", "sleeping"),
+    ),
+    Case(
+        "a future",
+        """
+def load():
+    os.read(os.pipe()[0], 1)
+ThreadPoolExecutor(1, "load").submit(load).result()
+""",
+        Kind.LOCK,
+        "future",
+        ("hread load_0 computes it", "train.py:6 in load"),
+    ),
+    Case(
+        "a pool of threads that waits for itself",
+        """
+pool = ThreadPoolExecutor(1, "load")
+def outer():
+    return pool.submit(time.time).result()
+pool.submit(outer).result()
+""",
+        Kind.LOCK,
+        "future",
+        ("hread load_0 computes it", "train.py:7 in outer", "No thread has begun"),
+    ),
+    Case(
+        "a thread that does not end",
+        """
+def pump():
+    time.sleep(3600)
+thread = threading.Thread(target=pump, name="pump", daemon=True)
+thread.start()
+thread.join()
+""",
+        Kind.LOCK,
+        "thread pump to end",
+        ("hread pump has not ended", "train.py:6 in pump", "sleeping"),
+    ),
+    Case(
+        "a queue that no thread fills",
+        "queue.Queue().get()",
+        Kind.LOCK,
+        "an item of a queue",
+        ("no other Python thread",),
+    ),
+    Case("a full queue", "q = fork.Queue(1)\nq.put(1)\nq.put(2)", Kind.LOCK, "is full"),
+    Case("an event", "threading.Event().wait()", Kind.LOCK, "an event", ("no other Python",)),
+    Case("a barrier of threads", "threading.Barrier(3).wait()", Kind.LOCK, "(1 of 3 have arrived)"),
+    Case(
+        "a semaphore",
+        """
+slots = threading.Semaphore(1)
+def hog():
+    with slots:
+        time.sleep(3600)
+threading.Thread(target=hog, name="hog", daemon=True).start()
+time.sleep(0.2)
+slots.acquire()
+""",
+        Kind.LOCK,
+        "a semaphore",
+        ("hread hog holds it", "train.py:7 in hog", "sleeping"),
+    ),
+    Case(
+        "tasks of asyncio",
+        """
+import asyncio
+async def fetch():
+    await asyncio.Event().wait()
+async def both():
+    await asyncio.gather(fetch(), fetch())
+asyncio.run(both())
+""",
+        Kind.LOCK,
+        "asyncio",
+        ("train.py:7 in fetch (2 tasks)", "train.py:9 in both"),
+    ),
+    Case(
+        "a fork while another thread holds a lock",
+        """
+lock = threading.Lock()
+def hold():
+    with lock:
+        time.sleep(1)
+threading.Thread(target=hold, daemon=True).start()
+time.sleep(0.2)
+if os.fork() == 0:
+    lock.acquire()
+os.wait()
+""",
+        Kind.BLOCKED_IO,
+        "the child that was forked at train.py:11",
+        ("train.py:12", "the lock lock", "at the fork"),
+        absent="command",
+    ),
+    Case(
+        "a program that was started",
+        "subprocess.run(['sh', '-c', 'sleep 3600 | cat'])",
+        Kind.BLOCKED_IO,
+        "a subprocess (sh",
+        ("(sh",),
+        absent="command",
+    ),
+    Case(
+        "the end of a pipe that a program holds",
+        "subprocess.Popen(['sleep', '3600'], stdout=subprocess.PIPE).stdout.read()",
+        Kind.BLOCKED_IO,
+        "a pipe",
+        ("(sleep", "sleeping"),
+    ),
+    Case(
+        "a stopped child",
+        "p = subprocess.Popen(['sleep', '3600'])\np.send_signal(19)\np.wait()",
+        Kind.BLOCKED_IO,
+        "a subprocess (sleep",
+        ("kill -CONT", "on node01"),
+    ),
+    Case(
+        "a killed worker process",
+        "q = fork.Queue()\nfork.Process(target=lambda: os.kill(os.getpid(), 9)).start()\nq.get()",
+        Kind.WORKER,
+        "was killed by signal 9",
+        ("memory",),
+    ),
+    Case(
+        "a killed worker of a pool",
+        """
+def task(n):
+    if n == 3:
+        os.kill(os.getpid(), 9)
+fork.Pool(2).map(task, range(8))
+""",
+        Kind.WORKER,
+        "worker has ended",
+    ),
+    Case(
+        "a pool's worker that is not done",
+        "fork.Pool(2).map(time.sleep, [3600])",
+        Kind.LOCK,
+        "a multiprocessing pool",
+        ("forked at train.py:5", "sleeping"),
+        absent="ended",
+    ),
+    Case(
+        "a module with a telling name that is imported",
+        """
+os.makedirs(sys.argv[1] + "/site-packages/requests")
+with open(sys.argv[1] + "/site-packages/requests/__init__.py", "w") as file:
+    file.write("import os\\nos.read(os.pipe()[0], 1)\\n")
+sys.path.insert(0, sys.argv[1] + "/site-packages")
+import requests
+""",
+        Kind.BLOCKED_IO,
+        "a pipe",
+        absent="server",
+    ),
+]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text((IN_RANKS / "rank_site.py").read_text())
+    (folder / "thread_waits.py").write_text((IN_RANKS / "thread_waits.py").read_text())
+    stand_in = tmp_path / "packages" / "torch" / "distributed"
+    stand_in.mkdir(parents=True)
+    for name in ("__init__.py", "distributed_c10d.py", "../__init__.py"):
+        (stand_in / name).touch()
+    return folder
+
+
+@pytest.fixture
+def hang(site: Path, tmp_path: Path) -> Iterator[object]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(text: str) -> subprocess.Popen[bytes]:
+        script = tmp_path / "train.py"
+        script.write_text(HEAD + text.removeprefix("\n"))
+        paths = os.pathsep.join([str(site), str(tmp_path / "packages")])
+        child = subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def seen(site: Path, pid: int) -> Situation:
+    looks = read_look("node01", look(str(site), {0: pid}, 0.2))
+    return Situation(1, {0: "node01"}, looks=looks, quiet=60.0)
+
+
+def is_told(case: Case, found: Diagnosis) -> bool:
+    doing = " ".join(suspect.doing for suspect in found.suspects)
+    rest = found.likely
+    for part in case.likely:
+        _, known, rest = rest.partition(part)
+        if not known:
+            return False
+    return found.kind is case.kind and case.doing in doing
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_who_is_waited_for(site: Path, hang, case: Case) -> None:
+    child = hang(case.script)
+    deadline = time.monotonic() + 20  # it may not have got there yet
+    while not is_told(case, found := diagnose(seen(site, child.pid))):
+        assert time.monotonic() < deadline and child.poll() is None, found
+        time.sleep(0.2)
+    assert not case.absent or case.absent not in found.likely + str(found.suspects)
+
+
+def test_all_stacks_are_shown_on_request(site: Path, hang) -> None:
+    child = hang(TWO_LOCKS)
+    deadline = time.monotonic() + 20
+    while "other" not in (text := "\n".join(stack_lines(made := seen(site, child.pid)))):
+        assert time.monotonic() < deadline, text
+    assert "thread writer" in text and "main thread" in text
+    document = stack_document(made.looks[0])
+    assert [thread["main"] for thread in document["threads"]] == [True, False]
+    assert document["threads"][1]["frames"][0][2] == "other"
