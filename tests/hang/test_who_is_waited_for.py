@@ -120,6 +120,27 @@ save()
         ("holds it itself", "train.py:7 in save"),
     ),
     Case(
+        "a lock whose thread has ended",
+        "r = threading.RLock()\nt = threading.Thread(target=r.acquire)\nt.start()\nt.join()\n"
+        "with r:\n    pass\n",
+        Kind.LOCK,
+        "the lock r",
+        ("has ended without releasing",),
+    ),
+    Case(
+        "a pool whose tasks come late",
+        """
+def tasks():
+    yield 1
+    os.read(os.pipe()[0], 1)
+list(fork.Pool(2).imap(abs, tasks()))
+""",
+        Kind.LOCK,
+        "a multiprocessing pool",
+        ("_handle_tasks", "train.py:7 in tasks", "a pipe"),
+        absent="ended",
+    ),
+    Case(
         "the lock of a log handler",
         """
 class Slow(logging.Handler):

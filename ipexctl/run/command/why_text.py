@@ -84,7 +84,7 @@ def why_document(found: Why, stacks: bool = False) -> dict[str, Any]:
             if found.diagnosis
             else {"kind": Kind.UNKNOWN.value if found.unknown else None}
         ),
-        **({\"stacks\": seen} if stacks else {}),
+        **({"stacks": seen} if stacks else {}),
         "steps": found.steps.document() if found.steps else None,
         "seconds": round(found.seconds, 2),
         "exit_code": found.exit_code,

@@ -51,7 +51,7 @@ def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
         return "Detach the debugger or tracer (gdb, strace, py-spy)."
     if kind is Kind.STOPPED and look.pid:
         return f"Continue it: kill -CONT {look.pid} on {look.host}"
-    if kind is Kind.WORKER and "has " not in does.action and (said := explain_worker(look)):
+    if "for data loader worker" in does.action and (said := explain_worker(look)):
         return said
     if kind is Kind.WORKER and "by signal 9" in does.action:
         return "Likely: the worker was killed for lack of memory: check dmesg."

@@ -91,6 +91,9 @@ def activity(look: RankLook, master: str) -> Activity:
     if op is not None:
         return Activity(None, "", where, op, backward)
     if _is_busy(look) or (look.state == "R" and not look.syscall):
+        idle = not _is_busy(look) and not imports and (look.cpu or 0) < WORKS
+        if idle and not look.waits_in_loop:
+            return Activity(Kind.UNKNOWN, "ready to run, with hardly any CPU time", where)
         return _busy(look, imports, where)
     if any(_LOADER.search(f.path) for f in inner):
         return _loader(look, where)
@@ -168,7 +171,7 @@ def _inside(look: RankLook) -> str:
         return look.wait.call
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "", look.source.text)
     calls = re.findall(r"(?<!def )\b([A-Za-z_][\w.]*)\(", text)
-    return calls[0] if len(calls) == 1 else ""
+    return calls[0] if len(calls) == 1 and not text.startswith("for ") else ""
 
 
 def _library(inner: tuple[Frame, ...]) -> str:
@@ -260,7 +263,7 @@ def child_waited_for(look: RankLook) -> RankLook | None:
 
 
 def child_text(child: RankLook | None) -> str:
-    """`a subprocess (sleep, PID 4712)`, `the child that was forked at a.py:12 (PID 4712)`"""
+    """`a subprocess (sleep, PID 4712)`, `the child that was forked at train.py:12 (PID 4712)`"""
     if child is None:
         return "a subprocess"
     if child.forked:
@@ -277,14 +280,16 @@ def dead_worker(look: RankLook) -> RankLook | None:
 
 def _lost_worker(look: RankLook, inner: tuple[Frame, ...]) -> str:
     """A wait that a worker process does not end, since it has ended; "" if none is known."""
-    if lost := dead_worker(look):
+    lost, alive = dead_worker(look), any(not child.exited for child in look.children)
+    if lost and not (alive and lost.ended == "exit code 0"):
         pid = f" (PID {lost.pid})" if lost.pid else ""
         what = _lock(look, inner).removeprefix("waiting ")
         return f"waiting {what}; a worker process{pid} {_how_ended(lost)}"
     workers = [c for c in look.children if any(_POOL.search(f.path) for f in c.frames)]
     if not workers or not any(_POOL.search(f.path) for f in inner):
         return ""
-    if len(look.children) >= MOST_CHILDREN or any(map(_has_task, workers)):
+    feeds = any(thread.source for thread in look.threads if not thread.main)
+    if feeds or len(look.children) >= MOST_CHILDREN or any(map(_has_task, workers)):
         return ""
     return "waiting for a task that a pool's worker took; that worker has ended"
 

@@ -19,6 +19,7 @@ from ipexctl.run.hang.rank_activity import (
 )
 
 LINKS, NAMED = 4, 2  # of a chain; threads that are named where it is not known which one it is
+MOST_THREADS = 16  # in a look
 _DUTIES = {"lock": "holds it", "semaphore": "holds it", "future": "computes it"}
 _MISSING = {
     "lock": "could release it",
@@ -44,9 +45,9 @@ def explain(look: RankLook) -> str:
         return f"Its tasks wait at {', '.join(places)}."
     if wait.by:
         return _threads(look)
-    if wait.what == "pool":
-        return _children(look, busy_worker(look))
-    if wait.what in (*_MISSING, "queue", "future"):
+    if wait.what == "pool" and (worker := busy_worker(look)):
+        return _children(look, worker)
+    if wait.what in (*_MISSING, "queue", "future", "pool"):
         return _others(look)
     return "" if wait.what not in ("", "process") else _children(look, child_waited_for(look))
 
@@ -76,6 +77,8 @@ def _threads(look: RankLook) -> str:
         wait = thread.wait
         other = next((t for t in look.threads if wait.by and t.id == wait.by), None)
         if other is None:
+            ended = wait.by and wait.what == "lock" and len(look.threads) < MOST_THREADS
+            said += ["The thread that took it has ended without releasing it."] * bool(ended)
             break
         who, duty = _capital(thread_text(other)), _DUTIES.get(wait.what, "has not ended")
         since = f", taken at {where_text(wait.at)}" if wait.at else ""
@@ -116,6 +119,8 @@ def _others(look: RankLook) -> str:
     more = f" {len(others) - NAMED} more threads run." if len(others) > NAMED else ""
     if named:
         return head + " ".join(named) + more
+    if wait.what == "pool":
+        return ""
     if look.children or wait.what not in (*_MISSING, "queue"):
         return head + _children(look, busy_worker(look) or child_waited_for(look))
     could = _MISSING.get(wait.what, "could put into it")
