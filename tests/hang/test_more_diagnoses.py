@@ -36,6 +36,12 @@ from .looks import (
 )
 
 CASES = [
+    Case(
+        "without CPU time",
+        Kind.UNKNOWN,
+        [3],
+        [waits(0), waits(1), waits(2), late(3, frames(), state="R", wchan="0", syscall=None)],
+    ),
     Case("never started", Kind.RENDEZVOUS, [3], [joins(0), joins(1), joins(2)]),
     Case("all join, with a wrong address", Kind.RENDEZVOUS, [], [joins(r) for r in range(4)]),
     Case(

@@ -60,3 +60,17 @@ def test_a_run_that_goes_on_has_nothing_left_to_tell() -> None:
     notes.moves()
     notes.tell(101.0)
     assert painter.told == []
+
+
+def test_what_held_the_run_up_lasted_until_it_was_told_to_end() -> None:
+    notes, _ = stalled()
+    notes.ended = 110.0
+    found = notes.at_end(120.0)
+    assert found and (found.seconds, found.kind) == (31.0, "sleeping")
+    assert "rank 3" in found.headline
+
+
+def test_a_run_that_made_progress_until_its_end_was_not_held_up() -> None:
+    notes, _ = stalled()
+    notes.moves()
+    assert notes.at_end(120.0) is None

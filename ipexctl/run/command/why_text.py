@@ -47,7 +47,8 @@ def _first_line(found: Why) -> str:
     name = f"run {run.about.name or run.id}"
     where = f"{run.about.ranks} ranks on {fold(run.about.hosts)}"
     if found.situation is None or found.diagnosis is None:
-        why = "the run is being ended" if run.verdict else "no host reports what its ranks do"
+        ends = f"the run is {run.state.value}"
+        why = ends if run.verdict else "no host reports what its ranks do"
         state = f"not known: {why}" if found.unknown else f"{run.state.value}, and was not stalled"
         return f"{state} · {name} · {where}"
     quiet = found.situation.quiet

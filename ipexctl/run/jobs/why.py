@@ -18,7 +18,7 @@ from ipexctl.run.hang import run_situation
 from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
 from ipexctl.run.jobs import step_log
 from ipexctl.run.jobs.ps import NEWEST, find, look_at, reached
-from ipexctl.run.outcome.listed_runs import Run, number, read_ends
+from ipexctl.run.outcome.listed_runs import Run, State, number, read_ends
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import read_pace
 from ipexctl.run.pace.slow_steps import SlowSteps
@@ -79,8 +79,8 @@ def _as_it_is_now(fleet: Fleet, run: Run) -> Run:
     began = time.monotonic()
     while True:
         run = look_at(fleet, run.id) or run
-        ends = run.verdict is not None and not run.over and run.stall is None
-        if not ends or time.monotonic() - began > LAST_LOOK:
+        waits = run.state is State.STOPPING and run.stall is None
+        if not waits or time.monotonic() - began > LAST_LOOK:
             return run
         time.sleep(EVERY)
 

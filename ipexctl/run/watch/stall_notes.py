@@ -59,10 +59,10 @@ class StallNotes:
     def at_end(self, now: float) -> Stall | None:
         """What held the run up when it was told to end."""
         self.tell(now)
-        at = now if self.ended is None else self.ended
-        return replace(self.noted, seconds=self._seconds(at)) if self.noted else None
+        return replace(self.noted, seconds=self._seconds(now)) if self.noted else None
 
-    def _seconds(self, at: float) -> float:
+    def _seconds(self, now: float) -> float:
+        at = now if self.ended is None else self.ended
         return (self.stalled.seconds if self.stalled else 0.0) + at - self.since
 
     def _there(self, stalled: Stalled) -> dict[str, Any]:
