@@ -399,7 +399,6 @@ class Session:
         That may take long where the reader here is slow: one more Ctrl-C leaves the rest out.
         """
         self.stopping = True
-        self.output.stall.tell(self.now)
         for name in self.links:
             self._tell(name, {"stop": True})
         began, patience = time.monotonic(), self.interrupts.count

@@ -57,7 +57,7 @@ class StallNotes:
         self.painter.note(f"{self.noted} (ipexctl why {self.run})")
 
     def at_end(self, now: float) -> Stall | None:
-        """What held the run up when it was told to end."""
+        """What held the run up when it was told to end; all hosts have sent their looks."""
         self.tell(now)
         return replace(self.noted, seconds=self._seconds(now)) if self.noted else None
 
