@@ -73,7 +73,9 @@ def wait_of(stack, stacks, held):
     for frame in stack:
         if not frame.f_code.co_filename.endswith(SYNC):
             break
-        outer = frame
+        names = frame.f_locals
+        if "self" in names or frame.f_code.co_name in ("_shutdown", "as_completed"):
+            outer = frame
     if outer is not None:
         row.update(wait_in_library(outer, stack[0], stacks, held))
     if "what" not in row and node is not None:
@@ -92,6 +94,9 @@ def wait_in_library(frame, inner, stacks, held):
         alive = [t for t in dict(threading._active).values() if not t.daemon]  # type: ignore
         others = [t.ident for t in alive if t is not threading.main_thread()]
         return {"what": "exit", "by": name_of(others[0])} if others else {}
+    if function == "as_completed":
+        late = [one for one in frame.f_locals.get("pending", ()) if one._state != "FINISHED"]
+        return {"what": "future", "by": runner_of(late[0], stacks)} if late else {}
     kind = type(owner)
     if isinstance(owner, threading.Thread) and function == "join":
         state = "" if owner.ident else "not started"

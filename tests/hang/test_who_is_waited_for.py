@@ -167,6 +167,29 @@ ThreadPoolExecutor(1, "load").submit(load).result()
         ("hread load_0 computes it", "train.py:6 in load"),
     ),
     Case(
+        "the results of a map",
+        """
+def load(n):
+    os.read(os.pipe()[0], 1)
+list(ThreadPoolExecutor(1, "load").map(load, [1]))
+""",
+        Kind.LOCK,
+        "future",
+        ("hread load_0 computes it", "train.py:6 in load"),
+    ),
+    Case(
+        "futures as they complete",
+        """
+from concurrent.futures import as_completed
+def load():
+    os.read(os.pipe()[0], 1)
+list(as_completed([ThreadPoolExecutor(1, "load").submit(load)]))
+""",
+        Kind.LOCK,
+        "future",
+        ("hread load_0 computes it", "train.py:7 in load"),
+    ),
+    Case(
         "a pool of threads that waits for itself",
         """
 pool = ThreadPoolExecutor(1, "load")
