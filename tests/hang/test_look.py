@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import ipexctl.in_ranks
+from ipexctl.remote.hang import process_state
 from ipexctl.remote.hang.look import look
 from tests.processes import interpreter
 
@@ -173,6 +175,13 @@ def test_opening_a_fifo_names_its_path(site, start, tmp_path):
     row = look_at(site, child)
     if row["syscall"]:
         assert row["blocked_on"]["path"] == str(fifo) and row["blocked_on"]["what"] == "pipe"
+
+
+def test_what_a_finished_call_left_in_memory_is_not_a_path() -> None:
+    left = ctypes.create_string_buffer(b"\xd8\x03\x7f and more")
+    path = ctypes.create_string_buffer("/data/größe".encode())
+    assert process_state.string_at(os.getpid(), ctypes.addressof(left)) == ""
+    assert process_state.string_at(os.getpid(), ctypes.addressof(path)) == "/data/größe"
 
 
 def test_a_busy_loop_uses_a_cpu_and_is_no_waiting_loop(site, start):

@@ -161,8 +161,8 @@ def blocked_on(pid, call, channel, peers):
     for argument, numbers in enumerate(calls.get("path", ())):
         if number in numbers:
             path = string_at(pid, call[1 + argument])
-            if not path and argument:
-                return open_file(pid, first, channel, peers)
+            if not path:
+                return open_file(pid, first, channel, peers) if argument else None
             path = os.path.join(link_of("/proc/%d/cwd" % pid), path)
             if re.search("wait_for_partner|fifo|pipe", channel):  # it opens one
                 return empty("pipe", path=path)
@@ -214,9 +214,11 @@ def watched_by(pid, number):
 
 
 def string_at(pid, address):
-    """Of the page of that address alone: the next may not be there."""
+    """The text at an address, up to the end of its page: the next may not be there. A system call
+    that has ended meanwhile leaves anything there: unprintable bytes are not a text."""
     data = memory(pid, address, min(PATH, 4096 - address % 4096))
-    return data.partition(b"\0")[0].decode("utf-8", "replace")
+    text = data.partition(b"\0")[0].decode("utf-8", "replace")
+    return text if text.isprintable() and "\ufffd" not in text else ""
 
 
 def memory(pid, address, size):
