@@ -16,6 +16,12 @@ from ipexctl.shipped_tables import failures
 
 ABOUT = {"about": {"hosts": ["a", "b"], "ranks": 2, "command": "t.py"}, "version": 1, "began": 1.0}
 GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"
+WORKER_GONE = (
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.11/multiprocessing/resource_sharer.py", line 57, in detach\n'
+    "    with _resource_sharer.get_connection(self._id) as conn:\n"
+    "ConnectionResetError: [Errno 104] Connection reset by peer\n"
+)
 MANY = 20 * "a frame of C++ that is long, and another one\n"
 
 
@@ -82,6 +88,9 @@ def kept(facts: list[dict[str, Any]]) -> Verdict | None:
          "mpirun ended with code 1 while 1 of 2 ranks were running"),
         ([program(5), program(-9, killed=True), program(6)], 122, "mpirun",
          "mpirun was ended by signal 9 (SIGKILL) while 1 of 2 ranks were running"),
+        # a DataLoader worker was killed: the rank that loses it is the first, whichever is noted first
+        ([rank(0, GONE, code=1), rank(1, WORKER_GONE, code=1)], 1, "rank-failed",
+         "rank 1 on b exited with code 1"),
         # mpirun was killed, and took the wrappers along: their loss can be noted first
         ([rank(1, lost=True), program(137, killed=True), rank(0, lost=True)], 122, "mpirun",
          "mpirun ended with code 137 (SIGKILL) while 1 of 2 ranks were running"),
