@@ -88,7 +88,7 @@ def kept(facts: list[dict[str, Any]]) -> Verdict | None:
          "mpirun ended with code 1 while 1 of 2 ranks were running"),
         ([program(5), program(-9, killed=True), program(6)], 122, "mpirun",
          "mpirun was ended by signal 9 (SIGKILL) while 1 of 2 ranks were running"),
-        # a DataLoader worker was killed: the rank that loses it is the first, whichever is noted first
+        # a DataLoader worker was killed: the rank that loses it is the first
         ([rank(0, GONE, code=1), rank(1, WORKER_GONE, code=1)], 1, "rank-failed",
          "rank 1 on b exited with code 1"),
         # mpirun was killed, and took the wrappers along: their loss can be noted first
