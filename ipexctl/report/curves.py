@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import floor, isfinite, log10
+from math import isfinite
 from statistics import median
 from typing import Any
 
@@ -28,16 +28,16 @@ def short(value: float | None) -> float | None:
     """Four digits: more are not seen."""
     if value is None or not isfinite(value):
         return None
-    return round(value, 3 - floor(log10(abs(value)))) if value else 0.0
+    rounded = float(f"{value:.4g}")
+    return rounded if isfinite(rounded) else value
 
 
 def grid(values: Iterable[float], most: int = BUCKETS) -> tuple[float, ...]:
-    """The values where they are few, else evenly spaced ones."""
+    """The values where they are few, else some of them, with the first and the last one."""
     found = sorted(set(values))
     if len(found) <= most:
         return tuple(found)
-    first, width = found[0], (found[-1] - found[0]) / most
-    return tuple(first + width * (i + 0.5) for i in range(most))
+    return tuple(found[i * (len(found) - 1) // (most - 1)] for i in range(most))
 
 
 def curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
@@ -51,7 +51,7 @@ def curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
             held[at].append(value)
     rows = [(short(median(h)), short(min(h)), short(max(h))) if h else (None,) * 3 for h in held]
     middle, low, high = zip(*rows, strict=True) if rows else ((), (), ())
-    return Curve(tuple(float(short(v) or 0.0) for v in x), middle, low, high)
+    return Curve(tuple(x), middle, low, high)
 
 
 def chart(
@@ -63,7 +63,7 @@ def chart(
     return {
         "axis": axis,
         "unit": unit,
-        "x": [short(value) for value in x],
+        "x": [round(value, 3) for value in x],
         "series": [
             {"name": name, "y": list(c.middle)}
             | ({"low": list(c.low), "high": list(c.high)} if band and c.low != c.high else {})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ipexctl.base.sizes import human
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report import curves
-from ipexctl.report.report_material import Attempt
+from ipexctl.report.host_record import Sample
+from ipexctl.report.report_material import Attempt, Material
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 
 FEW = 8  # hosts; of more, a chart shows the median and the range
@@ -20,26 +22,30 @@ _USAGE: tuple[tuple[str, str, Callable[[Any], float | None]], ...] = (
 )
 
 
-def usage(last: Attempt) -> list[dict[str, Any]]:
+def usage(of: Material) -> list[dict[str, Any]]:
+    """Of all attempts."""
+    samples = dict[str, list[Sample]]()
+    for attempt, offset in zip(of.attempts, of.offsets, strict=True):
+        for record in attempt.records:
+            own = (replace(one, at=one.at + offset) for one in record.samples)
+            samples.setdefault(record.host, []).extend(own)
     charts = []
     for title, unit, value in _USAGE:
         rows = [
-            (r.host, [(s.at, v) for s in r.samples if (v := value(s)) is not None])
-            for r in last.records
+            (host, [(s.at, v) for s in own if (v := value(s)) is not None])
+            for host, own in samples.items()
         ]
         charts.append((title, unit, rows))
-    charts.append(("Sent by the ranks to other hosts", "MB/s", [*_sent(last)]))
+    sent = [(host, [*_sent(own)]) for host, own in samples.items()]
+    charts.append(("Sent by the ranks to other hosts", "MB/s", sent))
     return [found for one in charts if (found := _hosts_chart(*one))]
 
 
-def _sent(last: Attempt) -> Iterable[tuple[str, list[curves.Point]]]:
-    for record in last.records:
-        points = [(s.at, sum(one.sent for one in s.ranks)) for s in record.samples]
-        steps = zip(points, points[1:], strict=False)
-        yield (
-            record.host,
-            [(b, (y - x) / (b - a) / 1e6) for (a, x), (b, y) in steps if b > a and y >= x],
-        )
+def _sent(samples: Sequence[Sample]) -> Iterable[curves.Point]:
+    points = [(s.at, sum(one.sent for one in s.ranks)) for s in samples]
+    for (a, x), (b, y) in zip(points, points[1:], strict=False):
+        if b > a and y >= x:
+            yield b, (y - x) / (b - a) / 1e6
 
 
 def _hosts_chart(

@@ -8,6 +8,7 @@ from typing import Any
 from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.facts.reader import number
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.report.recorded_inputs import text_pairs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 
 SHORTEST = 4.0  # seconds of samples from which something can be said
@@ -35,7 +36,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a line of a rank says of its training. `at`: seconds; None: not known."""
+    """What a line of a rank says of its training. `at`: seconds; None: not known. `last`: the step
+    printed last, until then. `numbers`: the others with a name. `bar`: it is a progress bar's."""
 
     rank: int
     at: float | None
@@ -44,6 +46,10 @@ class Printed:
     loss: float | None = None
     eval_loss: float | None = None
     rate: float | None = None
+    epoch: float | None = None
+    numbers: tuple[tuple[str, float], ...] = ()
+    bar: bool = False
+    last: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,12 @@ class HostRecord:
     ends: tuple[tuple[int, float, bool], ...] = ()  # the same; whether it was well
     places: tuple[tuple[int, tuple[int, ...]], ...] = ()  # where ranks really ran
     environment: str = ""  # its key
+    packages: tuple[tuple[str, str], ...] = ()  # of the environment; the first host has them
     findings: tuple[tuple[str, ...], ...] | None = None  # of the preflight; the first host has them
     stalls: tuple[tuple[float, float | None], ...] = ()
     tails: tuple[tuple[int, str], ...] = ()
     over: float | None = None
+    seen: float = 0.0  # the last record or sample
     samples: tuple[Sample, ...] = ()
 
 
@@ -88,6 +96,8 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
     facts = [(_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
     ranks = [(at, f, r) for at, f in facts if (r := count_or_none(f.get("rank"))) is not None]
     over = [_time(r) for r in records if "over" in r]
+    samples = tuple(filter(None, map(_sample, listed(raw.get("samples")))))
+    times = [*map(_time, records), *(one.at for one in samples)]
     return HostRecord(
         host=host,
         began=_number(raw.get("began")) or 0.0,
@@ -99,11 +109,13 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
         ends=tuple((rank, at, _well(f["ended"])) for at, f, rank in ranks if "ended" in f),
         places=tuple((rank, _cpus(f["where"])) for _, f, rank in ranks if "where" in f),
         environment=plain(inputs.get("environment"), 100),
+        packages=text_pairs(inputs.get("packages")),
         findings=_findings(inputs.get("findings")),
         stalls=tuple(_stalls(facts)),
         tails=tuple((rank, plain_lines(f["tail"])) for _, f, rank in ranks if "tail" in f),
         over=over[-1] if over else None,
-        samples=tuple(filter(None, map(_sample, listed(raw.get("samples"))))),
+        seen=max(times, default=0.0),
+        samples=samples,
     )
 
 

@@ -21,14 +21,14 @@ _MOST = 20_000  # entries of a mapping
 Step = tuple[float, int]  # when it was printed, and its number
 
 
-def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+def text_pairs(value: Any) -> tuple[tuple[str, str], ...]:
     known = value if isinstance(value, Mapping) else {}
     found = ((plain(n, 400), plain(v, 400)) for n, v in [*known.items()][:_MOST])
     return tuple(sorted((n, v) for n, v in found if n))
 
 
 def _files(value: Any) -> tuple[tuple[str, str], ...] | None:
-    return _pairs(value) if isinstance(value, Mapping) else None
+    return text_pairs(value) if isinstance(value, Mapping) else None
 
 
 def _lines(value: Any) -> tuple[tuple[str, str], ...]:
@@ -51,7 +51,7 @@ class HostInputs:
     kernel: str = ""
     load: float | None = None
     speed: int | None = None  # of its network interface, Mbit/s
-    variables: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_pairs))
+    variables: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class RunInputs:
     lines: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_lines))
     tree: str = ""
     environment: str = ""
-    packages: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_pairs))
-    data: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_pairs))
+    packages: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
+    data: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,14 @@ from ipexctl.base.secret_mask import masked
 from ipexctl.base.sizes import bit_rate, duration, human
 from ipexctl.base.values import texts
 from ipexctl.inventory.nodeset import fold
-from ipexctl.report import curves, difference_lines, host_parts, time_line
+from ipexctl.report import (
+    curves,
+    difference_lines,
+    host_parts,
+    step_axis,
+    time_line,
+    training_curves,
+)
 from ipexctl.report.host_record import indented
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.run_difference import Comparison
@@ -39,11 +46,12 @@ def document(of: Material) -> dict[str, Any]:
         "cause": _cause(last),
         "cards": _cards(of),
         "waiting": _waiting(last),
-        "loss": _loss(last, of.other),
-        "rate": _rate_curve(last, of.other),
-        "timeline": time_line.document([(a.run, a.records, a.steps) for a in of.attempts]),
+        "loss": training_curves.loss(of),
+        "rate": training_curves.rate(of),
+        "metrics": training_curves.metrics(of),
+        "timeline": time_line.document(of),
         "heat": [one for one in (_step_heat(last), _cpu_heat(last)) if one],
-        "usage": host_parts.usage(last),
+        "usage": host_parts.usage(of),
         "places": host_parts.places(last),
         "environment": [list(row) for row in of.environment],
         "packages": [list(row) for row in of.packages],
@@ -86,7 +94,7 @@ def _headline(of: Material) -> str:
         State.RESTARTING: "Restarting", State.LOST: "Lost",
     }  # fmt: skip
     verb = "for" if not run.over else "after"
-    text = f"{words[run.state]} {verb} {duration(run.seconds)}: {size}"
+    text = f"{words[run.state]} {verb} {duration(of.seconds)}: {size}"
     text += f"; the loss is {last.bad_loss}" if last.bad_loss else ""
     again = len(of.attempts) - 1
     return f"{text}, {_count(again, 'restart')}" if again else text
@@ -136,15 +144,10 @@ def _cause(last: Attempt) -> dict[str, Any] | None:
 
 def _cards(of: Material) -> list[dict[str, str]]:
     last, other = of.attempts[-1], of.other
-    cards = [_speed(last, other), _last_loss(last, other), _time(of), _cost(last)]
+    cards = [_speed(last, other), _last_loss(of), _time(of), _cost(last)]
     if exchange := _exchange(last):
         cards.append(exchange)
     return cards
-
-
-def _called(other: Attempt, last: Attempt) -> str:
-    name = other.run.about.name
-    return name if name and name != last.run.about.name else "the other run"
 
 
 def _card(label: str, value: str, note: str = "", tone: str = "") -> dict[str, str]:
@@ -156,9 +159,8 @@ def _speed(last: Attempt, other: Attempt | None) -> dict[str, str]:
         return _card("Speed", "unknown", "the output has no numbered steps")
     note = f"{_step_time(1 / last.rate)} a step"
     if other and other.rate:
-        note = (
-            f"{last.rate / other.rate - 1:+.0%} against {other.rate:.3g} in {_called(other, last)}"
-        )
+        faster = f"{last.rate / other.rate - 1:+.0%}"
+        note = f"{faster} against {other.rate:.3g} in {training_curves.called(other, last)}"
     return _card("Speed", f"{last.rate:.3g} steps/s", note)
 
 
@@ -166,21 +168,23 @@ def _step_time(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
-def _last_loss(last: Attempt, other: Attempt | None) -> dict[str, str]:
-    losses = [one.loss for one in last.printed if one.loss is not None]
-    if not losses:
+def _last_loss(of: Material) -> dict[str, str]:
+    last, other = of.attempts[-1], of.other
+    ends = training_curves.loss_ends([last])
+    if ends is None:
         return _card("Loss", "unknown", "the output has no losses")
-    step = max((p.step for p in last.printed if p.step is not None), default=None)
+    axis, at, value = ends
     total = max((p.total for p in last.printed if p.total is not None), default=None)
-    note = f"{losses[0]:.4g} at first"
-    if step is not None:
-        note = f"at step {step:,}" + (f" of {total:,}" if total else "") + f"; {note}"
-    theirs = [one.loss for one in other.printed if one.loss is not None] if other else []
+    note = f"at {axis.removesuffix(' n')} {at:,.6g}"
+    note += f" of {total:,}" if total and axis == step_axis.STEP else ""
+    theirs = training_curves.loss_ends([other]) if other else None
     if other and theirs:
-        note = f"{theirs[-1]:.4g} in {_called(other, last)}"
+        note += f"; {theirs[2]:.4g} in {training_curves.called(other, last)}"
+    elif first := training_curves.loss_ends(of.attempts, first=True):
+        note += f"; {first[2]:.4g} at first"
     if last.bad_loss:
-        return _card("Loss", str(last.bad_loss), f"{losses[0]:.4g} at first", "bad")
-    return _card("Loss", f"{losses[-1]:.4g}", note)
+        return _card("Loss", str(last.bad_loss), note, "bad")
+    return _card("Loss", f"{value:.4g}", note)
 
 
 def _time(of: Material) -> dict[str, str]:
@@ -188,12 +192,12 @@ def _time(of: Material) -> dict[str, str]:
     note = "no step was printed"
     if last.training:
         note = f"{_seconds(last.training[0])} until the first printed step"
-    before = [a.run.seconds for a in of.attempts[:-1]]
-    if before:
-        note = f"{duration(sum(before))} in earlier attempts; {note}"
+    if len(of.attempts) > 1:
+        took = duration(last.run.seconds)
+        note = f"all attempts; {took} in attempt {last.run.attempt}: {note}"
     if of.other:
-        note = f"{duration(of.other.run.seconds)} in {_called(of.other, last)}"
-    return _card("Time", duration(last.run.seconds), note)
+        note = f"{duration(of.other.run.seconds)} in {training_curves.called(of.other, last)}"
+    return _card("Time", duration(of.seconds), note)
 
 
 def _seconds(seconds: float) -> str:
@@ -266,51 +270,7 @@ def _waiting(last: Attempt) -> dict[str, Any]:
     }
 
 
-# --- curves --------------------------------------------------------------------------------------
-
-
-def _loss(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
-    """By step, or by line where the steps have no numbers."""
-    kinds = [("loss", "loss", last), ("evaluation", "eval_loss", last)]
-    kinds += [(f"loss of {_called(other, last)}", "loss", other)] if other else []
-    points = [(name, _by_step(of, field)) for name, field, of in kinds]
-    points = [(name, found) for name, found in points if found]
-    if not points:
-        return None
-    x = curves.grid(at for _, found in points for at, _ in found)
-    numbered = any(one.step is not None for one in last.printed)
-    return curves.chart("step" if numbered else "line", "", x, points, band=True)
-
-
-def _by_step(of: Attempt, field: str) -> list[curves.Point]:
-    found = [(one, getattr(one, field)) for one in of.printed]
-    known = [(one, value) for one, value in found if value is not None]
-    counts: dict[int, int] = {}
-    points = []
-    for one, value in known:
-        counts[one.rank] = counts.get(one.rank, 0) + 1
-        points.append((float(counts[one.rank] if one.step is None else one.step), value))
-    return points
-
-
-def _rate_curve(last: Attempt, other: Attempt | None) -> dict[str, Any] | None:
-    found = [("steps per second", _rates(last))]
-    found += [(f"in {_called(other, last)}", _rates(other))] if other else []
-    found = [(name, points) for name, points in found if points]
-    if not found:
-        return None
-    x = curves.grid(at for _, points in found for at, _ in points)
-    return curves.chart("time", "steps/s", x, found, band=False)
-
-
-def _rates(of: Attempt) -> list[curves.Point]:
-    if of.training is None:
-        return []
-    edges = curves.edges(*of.training)
-    middle = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
-    rows = [curves.rates(points, edges) for points in of.steps.values()]
-    columns = [[v for v in column if v is not None] for column in zip(*rows, strict=True)]
-    return [(at, median(c)) for at, c in zip(middle, columns, strict=True) if c]
+# --- ranks over time -----------------------------------------------------------------------------
 
 
 def _step_heat(last: Attempt) -> dict[str, Any] | None:
@@ -321,7 +281,7 @@ def _step_heat(last: Attempt) -> dict[str, Any] | None:
     for rank, points in last.steps.items():
         rates = curves.rates(points, edges)
         rows.append((f"rank {rank}", [1 / r if r else None for r in rates]))
-    return _heat("Step time of each rank", "s", edges, rows)
+    return _heat(f"Step time of each rank{_which(last)}", "s", edges, rows)
 
 
 def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
@@ -337,7 +297,11 @@ def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
     edges = curves.edges(min(times), max(times))
     middle = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
     rows = [(f"rank {r}", curves.curve(p, middle).middle) for r, p in sorted(held.items())]
-    return _heat("CPUs that each rank uses", "CPUs", edges, rows)
+    return _heat(f"CPUs that each rank uses{_which(last)}", "CPUs", edges, rows)
+
+
+def _which(last: Attempt) -> str:
+    return f", attempt {last.run.attempt}" if last.run.attempt > 1 else ""
 
 
 def _heat(

@@ -50,7 +50,9 @@ class Attempt:
         """Of the first rank whose loss became nan or infinite, and stayed so."""
         points: dict[int, list[Point]] = {}
         for one in self.printed:
-            points.setdefault(one.rank, []).append(Point(step=one.step, loss=one.loss))
+            points.setdefault(one.rank, []).append(
+                Point(step=one.step, epoch=one.epoch, loss=one.loss)
+            )
         return next((bad for _, p in sorted(points.items()) if (bad := bad_loss(p))), None)
 
     @cached_property
@@ -94,3 +96,20 @@ class Material:
     other: Attempt | None = None  # --compare
     comparison: Comparison | None = None  # with the other run
     secrets: tuple[str, ...] = ()
+
+    @cached_property
+    def offsets(self) -> list[float]:
+        """When each attempt began, in seconds since the run did, by the clocks of its hosts."""
+        first = self.attempts[0]
+        zero = {record.host: record.began for record in first.records}
+        found = [0.0]
+        for one in self.attempts[1:]:
+            since = [r.began - zero[r.host] for r in one.records if r.host in zero]
+            at = min(since, default=one.run.began - first.run.began)
+            found.append(max(found[-1], at))
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Of all attempts, and what lay between them."""
+        return self.offsets[-1] + self.attempts[-1].run.seconds

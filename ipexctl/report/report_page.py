@@ -17,6 +17,7 @@ from ipexctl.quick_dataclass import dataclass
 _ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 SECTIONS = (
     ("differences", "Differences"),
+    ("metrics", "Metrics"),
     ("timeline", "Timeline"),
     ("ranks", "Ranks"),
     ("usage", "Hosts"),
@@ -44,7 +45,7 @@ def page(document: Mapping[str, Any], assets: Assets) -> str:
         f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{words}</h2>'
         f'<div class="body"></div></section>\n'
         for name, words in SECTIONS
-        if name != "differences" or document["other"]
+        if document[{"differences": "other", "metrics": "metrics"}.get(name, "run")]
     )
     body = f"""<header id="first"><div class="body"></div></header>
 <noscript><p class="empty">This report needs JavaScript to show its data.</p></noscript>

@@ -21,7 +21,7 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report import host_record, report_data
+from ipexctl.report import host_record, report_data, step_axis
 from ipexctl.report.compared_runs import compare_runs
 from ipexctl.report.host_record import HostRecord, Printed
 from ipexctl.report.report_material import Attempt, Material
@@ -31,6 +31,7 @@ from ipexctl.run.jobs import checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, metrics
 from ipexctl.run.jobs.ps import find, look, reached
 from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.plan.mpi import in_packages
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
 from ipexctl.support.redaction import secret_values
 
@@ -70,19 +71,23 @@ def report(
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
     every = [*attempts, other] if other else attempts
-    printed = {one.run.id: metrics(target, one.run.id, root=root).points for one in every}
-    attempts = [_with_output(one, printed[one.run.id]) for one in attempts]
-    comparison = compare_runs(target, run.id, other.run.id, root, printed) if other else None
-    lock = _lock(attempts[-1])
+    printed = {
+        one.run.id: metrics(target, one.run.attempt_id, root=root, named=True).points
+        for one in every
+    }
+    attempts = _with_output(attempts, printed)
+    comparison = (
+        compare_runs(target, run.attempt_id, other.run.attempt_id, root, printed) if other else None
+    )
     material = Material(
         attempts=tuple(attempts),
         made=time.strftime("%Y-%m-%d %H:%M"),
-        began=time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began)),
+        began=time.strftime("%Y-%m-%d %H:%M", time.localtime(attempts[0].run.began)),
         notes=tuple(failures),
         checkpoints=held,
-        environment=lock[0],
-        packages=lock[1],
-        other=_with_output(other, printed[other.run.id]) if other else None,
+        environment=_environment(attempts[-1]),
+        packages=_packages(attempts[-1]),
+        other=_with_output([other], printed)[0] if other else None,
         comparison=comparison,
         secrets=tuple(secret_values(_named())),
     )
@@ -124,16 +129,23 @@ def _attempt(fleet: Fleet, run: Run) -> Attempt:
     return Attempt(run, tuple(found), result=_kept_here(run.id))
 
 
-def _with_output(of: Attempt, points: Sequence[RankPoint]) -> Attempt:
-    """With the steps and losses that its ranks printed."""
-    began = {record.host: record.began for record in of.records}
-    printed = []
-    for one in points:
-        known = one.time is not None and began.get(one.host)
-        at = max(0.0, one.time - began[one.host]) if known and one.time is not None else None
-        p = one.point
-        printed.append(Printed(one.rank, at, p.step, p.total, p.loss, p.eval_loss, p.rate))
-    return replace(of, printed=tuple(printed))
+def _with_output(
+    attempts: Sequence[Attempt], points: Mapping[str, Sequence[RankPoint]]
+) -> list[Attempt]:
+    """With what their ranks printed."""
+    lines = [[_printed(one, p) for p in points[one.run.id]] for one in attempts]
+    placed = step_axis.with_steps(lines)
+    return [replace(one, printed=own) for one, own in zip(attempts, placed, strict=True)]
+
+
+def _printed(of: Attempt, one: RankPoint) -> Printed:
+    began = {record.host: record.began for record in of.records}.get(one.host)
+    at = None if one.time is None or not began else max(0.0, one.time - began)
+    p, named = one.point, dict(one.numbers)
+    epoch = named.get("epoch") if p.epoch is None else p.epoch
+    return Printed(
+        one.rank, at, p.step, p.total, p.loss, p.eval_loss, p.rate, epoch, one.numbers, one.bar
+    )  # fmt: skip
 
 
 def _kept_here(run_id: str) -> dict[str, Any] | None:
@@ -143,24 +155,21 @@ def _kept_here(run_id: str) -> dict[str, Any] | None:
     return None
 
 
-def _lock(last: Attempt) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """Of this folder, if the run used its environment."""
-    try:
+def _packages(last: Attempt) -> tuple[tuple[str, str], ...]:
+    return next((record.packages for record in last.records if record.packages), ())
+
+
+def _environment(last: Attempt) -> tuple[tuple[str, str], ...]:
+    """As the run recorded it; the version of Python is in this folder's lock alone."""
+    key = next((record.environment for record in last.records if record.environment), "")
+    found = dict(_packages(last))
+    mpi = lock = None
+    with suppress(ValueError):
+        mpi = in_packages(found, "")
+    with suppress(IpexctlError):
         lock = read_lock(lock_folder() / LOCK_FILE)
-    except IpexctlError:
-        return (), ()
-    if lock is None or lock.key != _environment(last):
-        return (), ()
+    python = lock.python if lock and lock.key == key else ""
     rows = (
-        ("Environment", lock.key), ("PyTorch", lock.torch), ("MPI", lock.mpi),
-        ("Python", lock.python), ("Platform", lock.platform), ("Stack", lock.row),
+        ("Environment", key), ("PyTorch", found.get("torch")), ("MPI", mpi), ("Python", python),
     )  # fmt: skip
-    return (
-        tuple((name, str(value)) for name, value in rows if value),
-        tuple((package.name, package.version) for package in lock.packages),
-    )
-
-
-def _environment(last: Attempt) -> str:
-    found = (record.environment for record in last.records)
-    return next(filter(None, found), "")
+    return tuple((name, str(value)) for name, value in rows if value)

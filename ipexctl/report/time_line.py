@@ -1,7 +1,7 @@
 """The phases of a run on each host: bars along one axis of seconds.
 
 Each host's times are by its own clock, from where the run began there: that is the same moment on
-all hosts, within what the start takes.
+all hosts, within what the start takes. A host without a last record was lost after what it wrote.
 """
 
 from __future__ import annotations
@@ -11,25 +11,26 @@ from typing import Any
 
 from ipexctl.report.curves import Point, short
 from ipexctl.report.host_record import HostRecord
+from ipexctl.report.report_material import Material
 from ipexctl.run.outcome.listed_runs import Run
 
 BEFORE = {"hosts": "connect", "plan": "plan", "preflight": "preflight", "sync": "sync"}
-Shown = tuple[Run, Sequence[HostRecord], Mapping[int, Sequence[Point]]]
+SILENT = 5.0  # seconds without a record: a host that runs writes a sample each 2.5 s
 Span = tuple[str, float, float]  # phase, from, to
 
 
-def document(attempts: Sequence[Shown]) -> dict[str, Any]:
-    """`attempts`: each with its hosts and the (time, step) of its ranks."""
+def document(of: Material) -> dict[str, Any]:
     lanes: dict[str, list[Span]] = {}
-    zero = {record.host: record.began for record in attempts[0][1]} if attempts else {}
-    for number, (run, records, steps) in enumerate(attempts, 1):
-        offsets = [r.began - zero[r.host] for r in records if r.host in zero]
-        offset = max(0.0, min(offsets, default=0.0)) if number > 1 else 0.0
-        for record in records:
-            spans = before(record) if number == 1 else []
-            spans += [(kind, a + offset, b + offset) for kind, a, b in phases(run, record, steps)]
-            lanes.setdefault(record.host, []).extend(spans)
-        _gap(lanes, records, offset)
+    until = [*of.offsets[1:], None]  # when the next attempt begins
+    for attempt, offset, then in zip(of.attempts, of.offsets, until, strict=True):
+        for record in attempt.records:
+            spans = before(record) if offset == 0 else []
+            own = lanes.setdefault(record.host, [])
+            if own and offset > own[-1][2]:
+                own.append(("restart", own[-1][2], offset))
+            for kind, a, b in spans + phases(attempt.run, record, attempt.steps):
+                a, b = a + offset, min(b + offset, b + offset if then is None else then)
+                own += [(kind, a, b)] if b > a else []
     every = [span for spans in lanes.values() for span in spans]
     first = min((a for _, a, _ in every), default=0.0)
     return {
@@ -59,9 +60,12 @@ def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -
     ranks |= _planned(record)
     starts = [at for rank, at in record.starts if rank in ranks or not ranks]
     ends = [at for rank, at, _ in record.ends if rank in ranks or not ranks]
-    over = record.over if record.over is not None else max(run.seconds, *ends, 0.0)
+    end = max(run.seconds, *ends, 0.0)
+    lost = run.over and record.over is None and end - record.seen > SILENT
+    over = record.seen if lost else end if record.over is None else record.over
+    silent = [("lost", record.seen, end)] if lost else []
     if not starts:
-        return [("launch", 0.0, over)]
+        return [("launch", 0.0, over), *silent]
     begun, ended = max(starts), max(ends, default=over)
     own = [points for rank, points in steps.items() if rank in ranks and points]
     own = own or [points for points in steps.values() if points]  # rank 0 alone prints
@@ -76,7 +80,8 @@ def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -
         found += [("until the first step", begun, first), ("training", first, last)]
         found.append(("after the last step", last, ended))
     found.append(("end", ended, over))
-    found += [("stall", since, until or over) for since, until in record.stalls]
+    found += silent
+    found += [("stall", since, min(until or over, over)) for since, until in record.stalls]
     return [span for span in found if span[2] > span[1]]
 
 
@@ -85,12 +90,3 @@ def _planned(record: HostRecord) -> set[int]:
     own = [h for h in hosts or () if isinstance(h, dict) and h.get("name") == record.host]
     rows = own[0].get("ranks") if own else None
     return {row[0] for row in rows or () if isinstance(row, list) and row and type(row[0]) is int}
-
-
-def _gap(lanes: Mapping[str, list[Span]], records: Sequence[HostRecord], offset: float) -> None:
-    """Between two attempts the hosts restart."""
-    for record in records if offset else ():
-        spans = lanes[record.host]
-        until = max((b for _, _, b in spans if b <= offset), default=None)
-        if until is not None and offset > until:
-            spans.append(("restart", until, offset))

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.report import curves, host_record, report_data, time_line
+from ipexctl.report import curves, host_record, report_data, run_report, time_line
+from ipexctl.report.host_record import Printed
 from ipexctl.report.report_data import document
 from ipexctl.report.report_material import Attempt
 from ipexctl.report.run_difference import Difference
@@ -27,7 +28,7 @@ def test_a_good_run():
     assert found["tone"] == "good" and found["cause"] is None
     assert found["headline"] == "Succeeded after 1 min: 2 ranks on 2 hosts"
     shown = cards(found)
-    assert shown["Speed"] == "2 steps/s" and shown["Loss"] == "0.0101" and shown["Time"] == "1 min"
+    assert shown["Speed"] == "2 steps/s" and shown["Loss"] == "0.01005" and shown["Time"] == "1 min"
     assert shown["Waiting"] == "25%"
     assert [one["title"] for one in found["heat"]] == [
         "Step time of each rank",
@@ -72,7 +73,13 @@ def test_a_restarted_run_has_both_attempts_on_one_axis():
     first = attempt(replace(made(State.FAILED), seconds=60.0))
     second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1070.0))
     found = document(material(first, second))
-    assert found["headline"].endswith("1 restart")
+    assert found["headline"] == "Succeeded after 2 min 10 s: 2 ranks on 2 hosts, 1 restart"
+    assert cards(found)["Time"] == "2 min 10 s"
+    assert [one["name"] for one in found["loss"]["series"]] == [
+        "loss, attempt 1",
+        "loss, attempt 2",
+    ]
+    assert found["usage"][0]["x"][-1] > 100
     assert "Attempt 1" in dict(found["facts"])
     lane = found["timeline"]["lanes"][0]["spans"]
     assert [kind for kind, _, _ in lane].count("training") == 2
@@ -84,6 +91,54 @@ def test_warnings_of_the_result_are_notes():
     lost = "rank 0: --compress fp16: gradients too small for fp16 became 0"
     found = document(material(replace(attempt(made()), result={"warnings": [lost]})))
     assert found["notes"] == [lost]
+
+
+def without_stalls(found: dict) -> list[list]:
+    return [[s for s in lane["spans"] if s[0] != "stall"] for lane in found["timeline"]["lanes"]]
+
+
+def test_the_lane_of_a_lost_host_ends_with_its_last_record():
+    first = attempt(made(State.FAILED))
+    silent = made_run.record(1, 2, 1, seconds=30.0, ended=False)
+    first = replace(first, records=(first.records[0], silent))
+    spans = without_stalls(document(material(first)))[1]
+    assert spans[-1] == ["lost", 27.5, 60.0] and spans[-2][0] == "training"
+    assert spans[-2][2] == 27.5
+
+
+def test_spans_of_two_attempts_do_not_overlap():
+    second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1050.0))
+    for spans in without_stalls(document(material(attempt(made(State.FAILED)), second))):
+        assert all(a[2] <= b[1] + 0.01 for a, b in zip(spans, spans[1:], strict=False))
+
+
+def test_the_last_loss_is_that_of_the_furthest_step():
+    printed = (
+        Printed(0, 1.0, 9, 10, 0.9),
+        Printed(0, 2.0, 10, 10, 0.5),
+        Printed(1, 1.0, 9, 10, 0.9),
+    )
+    found = document(material(replace(attempt(made()), printed=printed)))
+    card = next(one for one in found["cards"] if one["label"] == "Loss")
+    assert (card["value"], card["note"]) == ("0.5", "at step 10 of 10; 0.9 at first")
+
+
+def test_numbers_that_no_axis_can_hold():
+    printed = tuple(Printed(0, float(n), n, None, 1.7 * 10.0 ** (n * 30)) for n in range(11))
+    of = replace(attempt(made()), printed=(*printed, Printed(0, 12.0, 12, None, float("nan"))))
+    found = document(material(of))
+    json.dumps(found, allow_nan=False)
+    assert found["loss"]["note"] == "nan or inf first at step 12"
+    assert found["loss"]["series"][0]["y"][:2] == [1.7, 1.7e30]
+
+
+def test_the_environment_is_what_the_run_recorded(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    packages = {"torch": "2.13.0+cpu", "impi-rt": "2021.18.1"}
+    raw = {"records": [{"inputs": {"environment": "abc", "packages": packages}}]}
+    of = Attempt(made(), (host_record.read("node01", raw),))
+    found = dict(run_report._environment(of))
+    assert found["PyTorch"] == "2.13.0+cpu" and found["MPI"].endswith("2021.18.1")
 
 
 def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():

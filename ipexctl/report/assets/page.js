@@ -30,13 +30,47 @@ function table(heads, rows, mono) {
 }
 
 function clock(seconds) {
-  const s = Math.abs(seconds), sign = seconds < 0 ? "−" : "";
-  if (s < 10 && s % 1) return sign + s.toFixed(1) + " s";
-  if (s < 120) return sign + Math.round(s) + " s";
-  if (s < 7200) return sign + Math.round(s / 60) + " min";
-  return sign + (s / 3600).toFixed(1) + " h";
+  const sign = seconds < 0 ? "−" : "", s = Math.abs(seconds), whole = Math.round(s);
+  if (s < 10 && s % 1) return (s < 0.05 ? "" : sign) + s.toFixed(1) + " s";
+  const parts = whole < 3600 ? [Math.floor(whole / 60), "min", whole % 60, "s"]
+    : [Math.floor(whole / 3600), "h", Math.round(whole % 3600 / 60), "min"];
+  if (parts[2] === 60) { parts[0] += 1; parts[2] = 0; }
+  const shown = (n, unit) => n ? [n + " " + unit] : [];
+  return sign + ([...shown(parts[0], parts[1]), ...shown(parts[2], parts[3])].join(" ") || "0 s");
 }
-const number = (v, digits) => v === null || v === undefined ? "–" : String(+v.toPrecision(digits || 3));
+
+// ticks of a time axis: whole seconds, minutes or hours, so that no two are labelled alike
+const TICKS = [0.1, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
+  86400, 172800, 345600, 864000];
+function timeTicks(from, to, most) {
+  const unit = to - from > 120 ? 60 : 0, every = TICKS.find((t) => t >= unit && (to - from) / t <= most) || (to - from) / most;
+  const found = [];
+  for (let n = Math.ceil(from / every); n * every <= to; n++) found.push(n * every);
+  return found;
+}
+
+function powers(low, high) {
+  const first = Math.ceil(Math.log10(low)), last = Math.floor(Math.log10(high)), found = [];
+  const every = Math.max(1, Math.ceil((last - first) / 5));
+  for (let n = first; n <= last; n += every) found.push(Number("1e" + n));
+  return found;
+}
+
+function number(v, digits) {
+  if (v === null || v === undefined) return "–";
+  const size = Math.abs(v);
+  if (size >= 1e6 || (v && size < 1e-4)) return v.toExponential(Math.min(3, (digits || 3) - 1)).replace(/\.?0+e/, "e").replace("e+", "e");
+  return String(+v.toPrecision(digits || 3));
+}
+
+// at small widths the beginning that all have in common is cut, and not the end
+function shortNames(names) {
+  let same = names.length > 1 ? names[0].length : 0;
+  for (const name of names) while (same && name.slice(0, same) !== names[0].slice(0, same)) same--;
+  same = names[0].slice(0, same).search(/[^.\-_]*$/);
+  return (name) => el("div", {className: "name", title: name, ariaLabel: name},
+    text("i", name.slice(0, same)), text("b", name.slice(same)));
+}
 
 // --- charts ---
 
@@ -54,12 +88,17 @@ function chart(found, label, height) {
     return s.name + ": from " + number(s.y.find((v) => v !== null)) + " to " + number(ending(s.y));
   });
   box.setAttribute("aria-label", label + ". " + last.join("; "));
+  if (found.note) box.append(text("p", found.note, "bad"));
   let plot = null;
   const draw = () => {
     if (plot) plot.destroy();
-    // without a cursor the legend has the last value
-    const shown = (values, say) => (u, v) => say(v === null || v === undefined ? ending(values) : v);
     const place = found.axis === "time" ? clock : (v) => number(v, 6);
+    // without a cursor the legend has the last value, and where that is if it is not at the end
+    const shown = (values, say) => (u, v, s, index) => {
+      const at = values.findLastIndex((one) => one !== null);
+      if (index !== null && index !== undefined || at < 0) return say(v);
+      return say(values[at]) + (at < values.length - 1 && found.axis !== "time" ? " (" + found.axis + " " + place(found.x[at]) + ")" : "");
+    };
     const unit = (v) => !found.unit ? number(v, 4) : number(v < 0.001 ? 0 : v) + " " + found.unit;
     const series = [{label: found.axis, value: shown(found.x, place)}];
     const values = [found.x], bands = [];
@@ -77,11 +116,22 @@ function chart(found, label, height) {
     });
     const axis = {stroke: css("--soft"), grid: {stroke: css("--line"), width: 1},
       ticks: {stroke: css("--line"), width: 1}, font: "12px system-ui, sans-serif"};
-    const time = found.axis === "time" ? {values: (u, ticks) => ticks.map(clock)} : {};
+    const wide = Math.max(200, box.clientWidth || 300);
+    const time = found.axis === "time" ? {values: (u, ticks) => ticks.map(clock),
+      splits: (u, axis, low, high) => timeTicks(low, high, Math.min(8, wide / 80))} : {};
     const big = {values: (u, ticks) => ticks.map((v) => v === null ? "" : number(v, 6))};
-    plot = new uPlot({width: Math.max(200, box.clientWidth || 300), height: height || 180,
-      scales: {x: {time: false}, y: found.unit ? {range: (u, low, high) => [0, high * 1.08 || 1]} : {}}, series, bands, cursor: {drag: {x: true, y: false}},
-      axes: [{...axis, ...big, ...time, space: 70}, {...axis, ...big, size: 60}],
+    const seen = found.series.flatMap((s) => [s.y, s.low || [], s.high || []].flat()).filter((v) => v !== null);
+    const least = Math.min(...seen), most = Math.max(...seen);
+    const log = !found.unit && least > 0 && most > 1e4 * least;
+    const y = found.unit ? {range: (u, low, high) => [0, high * 1.08 || 1]}
+      : log ? {distr: 3} : most - least > 1e14 ? {range: [Math.min(0, least), Math.max(0, most)]} : {};
+    // uPlot finds no ticks where a scale has many decades
+    const ticks = log ? powers : (low, high) => [0, 0.25, 0.5, 0.75, 1].map((part) => low + part * (high - low));
+    const steep = log || most - least > 1e14 ? {filter: (u, all) => all, incrs: (u, axis, low, high) => [(high - low) / 4],
+      splits: (u, axis, low, high) => ticks(low, high)} : {};
+    plot = new uPlot({width: wide, height: height || 180,
+      scales: {x: {time: false}, y}, series, bands, cursor: {drag: {x: true, y: false}},
+      axes: [{...axis, ...big, ...time, space: 70}, {...axis, ...big, ...steep, size: 60, space: 24}],
       legend: {show: true}}, values, box);
   };
   redraws.push(draw);
@@ -169,7 +219,8 @@ function differences() {
 // their colours are told apart without red or green, too
 const PHASES = ["connect", "plan", "preflight", "sync", "launch", "until the first step", "training",
   "after the last step", "end", "stall", "restart"];
-const phase = (name) => `var(--p${PHASES.indexOf(name === "ranks run" ? "training" : name)})`;
+const phase = (name) => name === "lost" ? "repeating-linear-gradient(45deg, var(--bad) 0 2px, transparent 2px 6px)"
+  : `var(--p${PHASES.indexOf(name === "ranks run" ? "training" : name)})`;
 
 function timeline() {
   const at = body("timeline"), t = data.timeline, span = t.to - t.from;
@@ -179,19 +230,19 @@ function timeline() {
   }
   const used = [...new Set(t.lanes.flatMap((l) => l.spans.map((s) => s[0])))];
   const place = (a) => 100 * (a - t.from) / span + "%";
-  const lane = (l) => el("div", {className: "lane"}, el("div", {className: "name", textContent: l.host, title: l.host,
-    style: {background: "none"}}), el("div", {role: "img", ariaLabel: l.host + ": " + l.spans.map((s) =>
+  const name = shortNames(t.lanes.map((l) => l.host));
+  const lane = (l) => el("div", {className: "lane"}, name(l.host), el("div", {role: "img", ariaLabel: l.host + ": " + l.spans.map((s) =>
       s[0] + " " + clock(s[2] - s[1])).join(", ")}, ...l.spans.map((s) => el("span", {
         className: s[0] === "stall" ? "over" : "", title: s[0] + ": " + clock(s[2] - s[1]),
         style: {left: place(s[1]), width: 100 * (s[2] - s[1]) / span + "%",
           background: phase(s[0])}}))));
   const lanes = t.lanes.map(lane);
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map((f) => t.from + f * span);
+  const ticks = timeTicks(t.from, t.to, innerWidth < 600 ? 3 : 8);
   const box = el("div", {className: "panel"}, ...lanes.slice(0, 16));
   if (lanes.length > 16) box.append(el("details", {}, text("summary", (lanes.length - 16) + " more hosts"),
     ...lanes.slice(16)));
-  box.append(el("div", {className: "lane axis"}, el("div"), el("div", {}, ...ticks.map((s, i) =>
-    el("span", {textContent: clock(s), style: i === 4 ? {left: "100%"} : {left: place(s)}})))));
+  box.append(el("div", {className: "lane axis"}, el("div"), el("div", {}, ...ticks.map((s) =>
+    el("span", {textContent: clock(s), style: {left: place(s)}})))));
   box.append(el("ul", {className: "key inline"}, ...used.map((k) => el("li", {},
     el("i", {style: {background: phase(k)}}), text("span", k)))));
   const rows = t.lanes.slice(0, 64).flatMap((l) => l.spans.map((s) => [l.host, s[0], clock(s[1]), clock(s[2] - s[1])]));
@@ -242,6 +293,12 @@ function heat(found) {
     el("div", {className: "heat"}, el("div", {className: "names"}, ...names.map((n) => text("span", n))), canvas,
       el("div", {className: "times"}, text("span", clock(found.from)), text("span", clock(found.to)))));
   return box;
+}
+
+function metrics() {
+  const at = body("metrics");
+  if (at) at.append(el("div", {className: "three"}, ...data.metrics.map((m) =>
+    panel(m.title, chart(m, m.title + " by " + m.axis, 140)))));
 }
 
 function ranks() {
@@ -308,7 +365,7 @@ function rest() {
   if (data.packages.length) env.append(el("details", {}, text("summary", data.packages.length + " packages"),
     table(["Package", "Version"], data.packages, [0, 1])));
   if (!data.environment.length)
-    env.append(empty("This folder has no ipexctl.lock of the run’s environment, so its packages are not listed."));
+    env.append(empty("The first host has no record of the run’s environment."));
   body("variables").append(data.variables.length
     ? table(["Variable", "Value", "Why", "Hosts"], data.variables, [0, 1])
     : empty("The hosts did not keep the variables of this run."));
@@ -325,6 +382,7 @@ function rest() {
 
 first();
 differences();
+metrics();
 timeline();
 ranks();
 usage();

@@ -12,19 +12,23 @@ from ipexctl.run.jobs.logs import Wanted, logs
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.log_times import Span
 from ipexctl.run.output.metric_lines import LineReader, Point
+from ipexctl.run.output.named_numbers import Numbers, numbers
 from ipexctl.shipped_tables import metric_formats
 
 
 @dataclass(frozen=True)
 class RankPoint:
     """`line` counts the rank's lines from 1; each state of a progress bar is one. `time`: when it
-    was printed, within some seconds, by the clock of the host; None if that is not known."""
+    was printed, within some seconds, by the clock of the host; None if that is not known.
+    `numbers`: all that have a name in the line, if asked for. `bar`: it is a progress bar's."""
 
     host: str
     rank: int
     line: int
     point: Point
     time: float | None = None
+    numbers: Numbers = ()
+    bar: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Metrics(PerHost):
 
 @dataclass
 class _Reader:
+    named: bool = False
     points: list[RankPoint] = field(default_factory=list)
     _lines: dict[int, int] = field(default_factory=dict)
     _readers: dict[int, LineReader] = field(default_factory=dict)
@@ -50,15 +55,21 @@ class _Reader:
         at = self._lines.get(rank, 0)
         span = self._times.get(rank)
         for index, text in enumerate(texts, 1):
-            if point := reader.point(text):
+            point = reader.point(text)
+            named = numbers(text, point, reader.formats) if self.named else ()
+            if point or named:
                 time = span and span[0] + (span[1] - span[0]) * index / len(texts)
-                self.points.append(RankPoint(host, rank, at + index, point, time))
+                line, bar = at + index, "%|" in text
+                self.points.append(RankPoint(host, rank, line, point or Point(), time, named, bar))
         self._lines[rank] = at + len(texts)
 
 
-def metrics(target: Target, run: str, ranks: tuple[int, ...] = (), root: str = ROOT) -> Metrics:
-    """The output stays on the hosts; this reads it there, during the run or after it."""
-    reader = _Reader()
+def metrics(
+    target: Target, run: str, ranks: tuple[int, ...] = (), root: str = ROOT, *, named: bool = False
+) -> Metrics:
+    """The output stays on the hosts; this reads it there, during the run or after it. `named`: with
+    all numbers that have a name, and the lines that say nothing else."""
+    reader = _Reader(named)
     read = logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
     found = sorted(reader.points, key=lambda p: (p.rank, p.line))
     return Metrics(read.run, read.recaps, read.answered, tuple(found))

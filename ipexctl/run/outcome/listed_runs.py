@@ -121,6 +121,11 @@ class Run:
         return int(found[1]) if found else 1
 
     @property
+    def attempt_id(self) -> str:
+        """This attempt; the id of the first one alone means the last."""
+        return self.id if self.attempt > 1 else self.id + FIRST
+
+    @property
     def kept(self) -> bool:
         """Its hosts may start it again."""
         return any(part.kept for part in self.seen)

@@ -14,9 +14,9 @@ from ipexctl.base import toml
 from ipexctl.quick_dataclass import dataclass
 
 MAX_LINE = 1000
-_NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
+NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
 _END = r"(?![\w.]*\w)"
-_COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
+COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
 _PREFIX = re.compile(r"^(?:\[rank\d+\]:? |\[\d+,\d+\]<std(?:out|err)>: ?|\d+: (?=\S))")
 _BAR = re.compile(
     r"(?:(?P<title>[^|]{0,80}?):? +)?(?P<percent>\d{1,3})%\|[^|]{0,400}\| "
@@ -55,10 +55,10 @@ class Point:
 _WHOLE = re.compile(r"\d[\d,]*")
 _WORD = re.compile(r"([^\W\d_]\w*) $")
 _PART = re.compile(
-    rf"(?<![\w./\-])[\"']?(?P<key>\w*loss\w*)[\"']?(?:\s*[:=]\s*|\s+)(?P<value>{_NUMBER}){_END}",
+    rf"(?<![\w./\-])[\"']?(?P<key>\w*loss\w*)[\"']?(?:\s*[:=]\s*|\s+)(?P<value>{NUMBER}){_END}",
     re.IGNORECASE,
 )
-_FROM = re.compile(rf"(?<=[\s:=]){_NUMBER} -> (?=\d)")  # `loss 0.9 -> 0.4`: what it was before
+_FROM = re.compile(rf"(?<=[\s:=]){NUMBER} -> (?=\d)")  # `loss 0.9 -> 0.4`: what it was before
 _END_OF_RUN = re.compile(r"\w+ {2,}= {2,}\S+$")  # a table of what the whole run gave
 _TOTALS = {"step": "total", "epoch": "epochs"}
 _KINDS: dict[str, type] = {"step": int, "total": int, "epochs": int}
@@ -93,7 +93,7 @@ class Formats:
 
     def point(self, text: str) -> Point | None:
         """What a line, or the state of a bar, says of the training."""
-        text = _PREFIX.sub("", _COLOUR.sub("", text[:MAX_LINE]).strip())
+        text = _PREFIX.sub("", COLOUR.sub("", text[:MAX_LINE]).strip())
         text = _FROM.sub("", text)
         low = text.lower()
         if text.startswith("::metric "):
@@ -217,7 +217,7 @@ def parse(text: str) -> Formats:
     spelled = "|".join(re.escape(name) for name in sorted(keys, key=len, reverse=True))
     named = (
         rf"(?<![\w./\-])(?P<quote>[\"']?)(?P<key>{spelled})(?P=quote)"
-        rf"(?:\s*[:=：→]\s*|\s+(?:is\s+)?|\s*(?=\[))(?:array\(|tensor\(|[\[\"'(])?\s*(?P<value>{_NUMBER})"
+        rf"(?:\s*[:=：→]\s*|\s+(?:is\s+)?|\s*(?=\[))(?:array\(|tensor\(|[\[\"'(])?\s*(?P<value>{NUMBER})"
         rf"(?:\s?/\s*(?P<of>\d[\d,]*))?{_END}"
     )
     words = raw["words"]
@@ -239,7 +239,7 @@ def parse(text: str) -> Formats:
 
 
 def _format(raw: dict[str, Any]) -> Format:
-    pattern = raw["pattern"].replace("NUMBER", _NUMBER)
+    pattern = raw["pattern"].replace("NUMBER", NUMBER)
     return Format(
         raw["name"],
         re.compile(pattern),
@@ -301,4 +301,4 @@ class LineReader:
 
 
 _KERAS = re.compile(r"\d+/\d+\S* .*[━=>]|\] +Step: \S+ \| Tot: ")
-_CELL = re.compile(rf"(?:{_NUMBER}|[\d:]+|)")
+_CELL = re.compile(rf"(?:{NUMBER}|[\d:]+|)")
