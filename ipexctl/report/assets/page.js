@@ -118,7 +118,7 @@ function chart(found, label, height) {
       ticks: {stroke: css("--line"), width: 1}, font: "12px system-ui, sans-serif"};
     const wide = Math.max(200, box.clientWidth || 300);
     const time = found.axis === "time" ? {values: (u, ticks) => ticks.map(clock),
-      splits: (u, axis, low, high) => timeTicks(low, high, Math.min(8, wide / 80))} : {};
+      splits: (u, axis, low, high) => timeTicks(low, high, Math.min(8, wide / 105))} : {};
     const big = {values: (u, ticks) => ticks.map((v) => v === null ? "" : number(v, 6))};
     const seen = found.series.flatMap((s) => [s.y, s.low || [], s.high || []].flat()).filter((v) => v !== null);
     const least = Math.min(...seen), most = Math.max(...seen);
