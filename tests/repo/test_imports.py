@@ -28,6 +28,7 @@ PURE = tuple(
     remote.shelf.checkpoint_rules remote.shelf.publication
     report.difference_lines report.run_difference report.recorded_inputs report.step_costs
     report.curves report.host_parts report.host_record report.report_data report.report_material
+    report.step_axis report.training_curves
     report.report_page report.time_line
     run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.pace
     run.plan run.preflight_rules run.script run.shares.host_shares

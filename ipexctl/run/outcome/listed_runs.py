@@ -123,7 +123,7 @@ class Run:
     @property
     def attempt_id(self) -> str:
         """This attempt; the id of the first one alone means the last."""
-        return self.id if self.attempt > 1 else self.id + FIRST
+        return f"{self.first_id}-r{self.attempt:02d}"
 
     @property
     def kept(self) -> bool:
