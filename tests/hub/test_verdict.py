@@ -77,7 +77,7 @@ def kept(facts: list[dict[str, Any]]) -> Verdict | None:
          "rank 1 on b exited with code 3"),
         ([rank(0, GONE, code=1), rank(1, code=3)], 3, "rank-failed",
          "rank 1 on b exited with code 3"),
-        ([rank(0, signal=6, aborted=True), rank(1, signal=6)], 134, "rank-failed",
+        ([rank(0, code=0, at_exit=6), rank(1, signal=6)], 134, "rank-failed",
          "rank 1 on b was ended by signal 6 (SIGABRT)"),
         # what ended only after somebody asked for it is not the cause
         ([rank(0, GONE, code=1), ASKED, rank(1, lost=True)], 1, "rank-failed",

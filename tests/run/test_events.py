@@ -9,7 +9,6 @@ from ipexctl.run.outcome.run_state import RankEnd, Usage
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
 USAGE = {"seconds": 2.0, "cpu": 1.5, "memory": 4096}
-ABORTED = {"code": None, "signal": 6, "lost": False, "hints": []}
 KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
 
 
@@ -42,9 +41,9 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
             run_events.RankEnded(RankEnd(3, "node02", None, 9, hints=("oom",))),
         ),
         (
-            {"event": "rank", "rank": 3, "ended": {**ABORTED, "aborted": True}},
+            {"event": "rank", "rank": 3, "ended": {**OK_END, "at_exit": 6}},
             b"",
-            run_events.RankEnded(RankEnd(3, "node02", None, 6, aborted=True)),
+            run_events.RankEnded(RankEnd(3, "node02", 0, at_exit=6)),
         ),
         ({"event": "rank", "rank": None, "refused": "why"}, b"", run_events.RankRefused("why")),
         ({"event": "log", "key": 3}, b"text", run_events.Output(3, b"text")),

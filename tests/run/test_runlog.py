@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.remote.run.rank_sockets import was_done
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import Exchange, Verdict
@@ -264,26 +263,6 @@ def test_lines_that_nobody_can_draw_are_counted_and_the_last_ones_remembered():
     assert run.tails[1] == [str(i) for i in range(960, 1000)]
     assert run.skim(1, b"few\nlines") == 1
     assert run.output_end(1) == ["lines"]
-
-
-ABORT = "epoch 3 done\nterminate called without an active exception\n"
-CCL = {"CCL_WORKER_COUNT": "1"}
-
-
-@pytest.mark.parametrize(
-    ("env", "said", "done"),
-    [
-        (CCL, ABORT, True),
-        ({"IPEXCTL_BACKEND": "ccl"}, ABORT + "\n \n", True),
-        (CCL, "Traceback (most recent call last):\n" + ABORT, False),
-        (CCL, ABORT + "and more\n", False),
-        (CCL, "double free or corruption\n", False),
-        (CCL, "", False),
-        ({"IPEXCTL_BACKEND": "gloo"}, ABORT, False),
-    ],
-)
-def test_torch_ccls_abort_after_the_work_was_done_is_known_by_its_last_words(env, said, done):
-    assert was_done(env, said) is done
 
 
 @pytest.mark.parametrize(

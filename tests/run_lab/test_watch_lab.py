@@ -17,7 +17,16 @@ import time
 from fcntl import ioctl
 from pathlib import Path
 
+import pytest
+
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
+CRASH = (
+    "import os, sys\n"
+    "class Held:\n"
+    "    def __del__(self, abort=os.abort): abort()\n"
+    "held = Held() if os.environ['RANK'] == '1' else None\n"
+    "print('saved')\n"
+)
 TORTURE = """
 import hashlib, os, sys
 rank = int(os.environ['RANK'])
@@ -101,18 +110,50 @@ def test_ranks_that_fail_by_themselves_in_the_same_way_are_no_victims(runner):
     assert (len(result["same"]), result["victims"]) == (2, [])
 
 
-def test_torch_ccls_abort_after_the_work_is_told_from_a_failure(runner):
-    script = runner.script(
-        "import os, sys, time\nprint('trained', flush=True)\n"
-        "if os.environ['RANK'] == '1':\n"
-        "    sys.stderr.write('terminate called without an active exception\\n')\n"
-        "    sys.stderr.flush(); os.abort()\n"
-        "time.sleep(4); print('saved', flush=True)\n"
-    )
-    run = runner.start("--env", "CCL_WORKER_COUNT=1", "-n", "3", str(script))
+@pytest.mark.parametrize(
+    ("code", "options"), [(0, ()), (0, ("--no-inspect",)), (3, ()), (3, ("--no-inspect",))]
+)
+def test_the_code_is_the_scripts_where_python_crashes_after_it(runner, code, options):
+    script = runner.script(f"{CRASH}raise SystemExit({code} * (os.environ['RANK'] == '1'))\n")
+    run = runner.start(*options, "-n", "3", str(script))
     result = run.finish()
-    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
-    assert (result["aborted_at_exit"], run.lines().count("saved")) == ([1], 2)
+    assert (result["exit_code"], result["aborted_at_exit"]) == (code, [1])
+    assert result["ended_by"] == ("rank-failed" if code else "ranks")
+    assert run.lines().count("saved") == 3
+
+
+@pytest.mark.parametrize(
+    ("crash", "code"),
+    [
+        ("os.abort()", 134),
+        ("import ctypes; ctypes.string_at(0)", 139),
+        ("import atexit; atexit.register(os.abort)", 134),
+        ("held = 0; os.kill(os.getpid(), 9)", 137),
+    ],
+)
+def test_a_crash_before_the_script_has_ended_is_a_failure(runner, crash, code):
+    text = f"import os\nif os.environ['RANK'] == '1':\n    {crash}\n"
+    result = runner.start("-n", "3", str(runner.script(text))).finish()
+    assert (result["exit_code"], result["aborted_at_exit"]) == (code, [])
+    assert result["first"]["rank"] == 1
+
+
+def test_the_end_of_a_rank_does_not_wait_for_one_that_was_killed(runner):
+    script = runner.script(
+        "import os, sys, time\n"
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "dist.all_reduce(torch.ones(1))\n"
+        "if dist.get_rank() == 1: os.kill(os.getpid(), 9)\n"
+        "pending = dist.all_reduce(torch.ones(1 << 20), async_op=True)\n"
+        "print('end', flush=True)\n"
+    )
+    run = runner.start("-n", "2", str(script))
+    run.until(event="line", text="end")
+    began = time.monotonic()
+    result = run.finish()
+    assert (result["exit_code"], result["first"]["rank"]) == (137, 1)
+    assert time.monotonic() - began < 20
 
 
 def test_only_what_is_chosen_is_shown_and_all_of_it_is_kept(runner):

@@ -76,9 +76,9 @@ def test_only_trials_and_chosen_buckets_bring_modules_of_tune() -> None:
         orders = Orders(planned(), "20260101-000000-abcdef", RunOptions("t.py", **more))
         return set(orders.of("n1", "/w")["modules"])
 
-    usual = {"sitecustomize"}
+    usual = {"sitecustomize", "python_exit"}
     assert modules() == usual
-    assert modules(no_inspect=True) == set()
+    assert modules(no_inspect=True) == usual
     assert modules(env={"IPEXCTL_BUCKET_MB": "100"}) == {*usual, "ddp_bucket"}
     assert modules(trial=True, no_inspect=True) == {*usual, "ddp_bucket", "step_meter"}
 

@@ -6,8 +6,8 @@ LARGEST = 64 * 1024  # characters of JSON that a host reports about a rank's pla
 
 
 def failed(how):
-    """Whether a rank with this end failed. One that torch-ccl aborted had finished its work."""
-    return how.get("code") != 0 and how.get("aborted") is not True
+    """Whether a rank with this end failed."""
+    return how.get("code") != 0
 
 
 def by_signal(code):
@@ -47,7 +47,7 @@ def end_of(how):
     lost = how.get("lost") is True
     if [code is not None, signal is not None, lost].count(True) != 1:
         raise ValueError("a rank without an end, or with two")
-    usage, hints = how.get("usage"), how.get("hints")
+    usage, hints, at_exit = how.get("usage"), how.get("hints"), how.get("at_exit")
     if usage is not None:
         usage = {key: amount(usage[key]) for key in ("seconds", "cpu", "memory")}
     return {
@@ -56,5 +56,5 @@ def end_of(how):
         "lost": lost,
         "usage": usage,
         "hints": [str(hint)[:40] for hint in hints[:8]] if isinstance(hints, list) else [],
-        "aborted": signal == 6 and how.get("aborted") is True,
+        "at_exit": None if at_exit is None else number(at_exit),
     }

@@ -1,7 +1,6 @@
 """A look at the ranks of this host, while none of them makes progress."""
 
 import json
-import os
 import threading
 
 from ipexctl.remote.run_files import journal
@@ -19,7 +18,7 @@ def take(supervisor):
     site = supervisor.programs.site()
     with lock, supervisor.progress.paused():
         pids = supervisor.sampler.rank_pids()
-        found = look.look(site if os.path.isdir(site) else None, pids)
+        found = look.look(site, pids)
     if len(json.dumps(found)) > LARGEST:
         for rank in found:
             rank["threads"] = [thread for thread in rank["threads"] if thread["main"]]

@@ -22,9 +22,8 @@ KEPT_OF_RANKS = (
 )
 LATER = {"sitecustomize", "thread_waits"}  # modules that Python or rank_site.py runs by itself
 LAST_WORDS = 8192  # bytes of a rank's output that the journal keeps
-LAST_LINES = 20
 SSH_FAILED = 255  # ssh could not log in, or what it ran was killed
-ABORT = "terminate called without an active exception"
+CRASHES = (4, 5, 6, 7, 8, 11)  # signals by which a process ends itself, unlike SIGKILL
 
 
 class Ranks:
@@ -82,8 +81,9 @@ class Ranks:
             self.supervisor.log_ends(number)
         ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
-        env = next(p["env"] for p in self.plan["ranks"] if p["rank"] == number)
-        ended["aborted"] = ended["signal"] == 6 and was_done(env, tail)
+        code = self.exit_code(pid) if ended["signal"] in CRASHES else None
+        if code is not None:
+            ended.update(code=code, signal=None, at_exit=ended["signal"])
         if not (failed(ended) and self.supervisor.is_ending(at)):  # else we killed it
             self.supervisor.note({"ended": number, "how": ended}, sync=True)
             event = {"event": "rank", "rank": number, "ended": ended, "tail": tail}
@@ -115,6 +115,14 @@ class Ranks:
                 self.forget(number)
                 ended = {key: message.get(key) for key in ("code", "signal", "usage")}
                 return dict(ended, lost=False), pid, message["at"]
+
+    def exit_code(self, pid):
+        """The one with which the script ended, if it did: Python crashed only afterwards."""
+        try:
+            with open(os.path.join(self.supervisor.programs.site(), "%d.ended" % pid)) as f:
+                return int(f.read())
+        except (OSError, ValueError):
+            return None
 
     def forget(self, number):
         self.supervisor.sampler.remove(number)
@@ -202,12 +210,3 @@ def tell(link, message):
             rank_wrapper.send(link, message)
         except OSError:
             pass  # it has gone by itself
-
-
-def was_done(env, tail):
-    """torch-ccl's worker thread aborts Python while it shuts down: the rank's work was done."""
-    if env.get("IPEXCTL_BACKEND") != "ccl" and not any(name.startswith("CCL_") for name in env):
-        return False
-    said = [line for line in tail.split("\n") if line.strip()][-LAST_LINES:]
-    failed = any("Traceback (most recent" in line for line in said)
-    return bool(said) and not failed and ABORT in said[-1]

@@ -93,15 +93,9 @@ def _card(result: RunResult) -> list[Text]:
             "bold green" if good else "bold red",
         ),
     ]
-    if result.aborted:
-        ranks = ", ".join(map(str, result.aborted[:MOST]))
-        lines.append(
-            Text(
-                f"  torch-ccl aborted {count(len(result.aborted), 'rank')} ({ranks}) while Python "
-                "shut down, as it often does: their work was complete   "
-                "(ipexctl explain ccl-abort-at-exit)"
-            )
-        )
+    if crashed := [end for end in result.ends if end.at_exit]:
+        text = f"  Python crashed on {_names(crashed)} after the script had ended"
+        lines.append(Text(f"{text}   (ipexctl explain ccl-abort-at-exit)"))
     lines += [Text(f"  {text}", "bold yellow") for text in result.warnings]
     lines += _exchange(result)
     lines += [Text(f"  {text}") for text in _loads(result.hosts)]

@@ -109,7 +109,9 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     stuck = result.exchange.stuck if result.exchange else ""
     if stuck and (found := causes.match([stuck], known)):  # ranks only say that others are missing
         return found.cause
-    known = tuple(cause for cause in known if not cause.harmless)
+    at_exit = result.first is not None and result.first.at_exit  # it then says why Python crashed
+    wrong = ABORTS if at_exit else ()
+    known = tuple(cause for cause in known if not cause.harmless and cause.slug not in wrong)
     lines = bare_lines(result.tail)
     start = traceback_start(lines)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())

@@ -290,7 +290,6 @@ def rank_end(host: str, rank: int, ended: Mapping[str, Any]) -> RankEnd:
     if [code is not None, signal is not None, lost].count(True) != 1:
         raise BadEvent(f"a rank with no end or two: {dict(ended)}")
     hints = tuple(h for h in texts(ended.get("hints")) if h in _HINTS)
-    aborted = signal == 6 and ended.get("aborted") is True
     return RankEnd(
         rank,
         host,
@@ -299,7 +298,7 @@ def rank_end(host: str, rank: int, ended: Mapping[str, Any]) -> RankEnd:
         lost=lost,
         hints=hints,
         usage=_usage(ended),
-        aborted=aborted,
+        at_exit=None if ended.get("at_exit") is None else _whole(ended, "at_exit"),
     )
 
 

@@ -93,7 +93,7 @@ class RunResult:
     cause: str = ""
     stall: Stall | None = None  # None: it made progress until the end
     hidden: int = 0  # harmless warnings and frames of C++ that were not shown
-    aborted: tuple[int, ...] = ()  # ranks that torch-ccl aborted after their work was complete
+    aborted: tuple[int, ...] = ()  # ranks whose Python crashed after the script had ended
     ends: tuple[RankEnd, ...] = ()
     kept: Kept = Kept()
     exchange: Exchange | None = None  # None: one rank

@@ -32,11 +32,11 @@ class RankEnd:
     lost: bool = False  # its wrapper vanished without a word (killed with SIGKILL)
     hints: tuple[str, ...] = ()  # what its host saw beside: keys of _HINTS
     usage: Usage | None = None
-    aborted: bool = False  # by torch-ccl, when its work was done
+    at_exit: int | None = None  # the signal that ended Python after the script had ended
 
     @property
     def ok(self) -> bool:
-        return self.code == 0 or self.aborted
+        return self.code == 0
 
     @property
     def exit_code(self) -> int:

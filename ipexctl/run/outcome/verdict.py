@@ -244,7 +244,7 @@ def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult
         cause=cause,
         stall=None if code == 0 else ending.stall,
         hidden=state.hidden,
-        aborted=tuple(sorted(e.rank for e in ends if e.aborted)),
+        aborted=tuple(sorted(e.rank for e in ends if e.at_exit)),
         ends=ends,
         exchange=found,
         gpu_check=check,

@@ -67,19 +67,17 @@ class Orders:
     def _modules(self) -> dict[str, str]:
         """What each rank's Python imports before the script: name -> text."""
         options = self.options
-        names = [] if options.compress == OFF else [MODULE]
+        names = ["python_exit"] + ([] if options.compress == OFF else [MODULE])
         names += ["step_meter"] if options.trial else []
         names += ["ddp_bucket"] if options.trial or BUCKET in options.env else []
         offline = any("HF_HUB_OFFLINE" in dict(host.rank_env) for host in self.plan.hosts)
         names += ["offline_datasets"] if offline else []
-        if options.no_inspect and not names:
-            return {}
         site = rank_module("rank_site")
         names += [] if options.no_inspect else ["thread_waits"]
         return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
     def _module_env(self) -> dict[str, str]:
-        return {"IPEXCTL_LOOK": "0"} if self.options.no_inspect and self._modules() else {}
+        return {"IPEXCTL_LOOK": "0"} if self.options.no_inspect else {}
 
     def of_all(self) -> dict[str, object]:
         """What the hub needs to know of all hosts."""

@@ -1,0 +1,130 @@
+"""Lets Python end with the exit code of the script, for every rank.
+
+A thread of torch's gloo backend (ProcessGroupGloo::runLoop) drops a finished collective, and with
+it Python objects, only after the script has been told that it has finished. If the script ends
+meanwhile, this thread waits for the GIL while Python finalizes; Python before 3.14 ends such a
+thread with pthread_exit(), which unwinds a destructor that is noexcept: std::terminate(), SIGABRT.
+So these threads get the GIL until all of them are asleep. No collective is waited for.
+
+Then PID.ended in the folder of this file gets the script's exit code: Python can still crash.
+"""
+
+import atexit
+import gc
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GLOO = "pt_gloo_runloop"
+LONGEST = 2.0  # seconds to wait for these threads, which may be at work for other ranks
+PAUSE = 0.001
+codes = []  # type: list  # that of the SystemExit by which Python exits
+
+
+class ExitCode(object):
+    """`SystemExit.code`. Python reads it, with no frame below, to exit with it."""
+
+    def __init__(self, member):
+        self.member = member
+
+    def __get__(self, error, kind=None):
+        if error is None:
+            return self.member
+        code = self.member.__get__(error, kind)
+        if sys._getframe().f_back is None:
+            codes[:] = [code]
+        return code
+
+    def __set__(self, error, code):
+        self.member.__set__(error, code)
+
+    def __delete__(self, error):
+        self.member.__delete__(error)
+
+
+def watch_exit_code():
+    """A SystemExit is gone when atexit functions run. The attributes of a built-in type cannot be
+    assigned, but the dict that holds them can be changed. Returns whether it was."""
+    if sys.implementation.name != "cpython" or not is_main_interpreter():
+        return False
+    members = gc.get_referents(SystemExit.__dict__)[0]
+    members["code"] = ExitCode(members["code"])
+    if sys.version_info < (3, 12):  # there, sys.exit() raises no object until it is caught
+        exit.__module__ = "sys"
+        sys.exit = exit
+    return True
+
+
+def exit(status=None):
+    """As sys.exit."""
+    raise SystemExit(status)
+
+
+def exit_code():
+    """None if it is not known."""
+    if any("code" in vars(kind) for kind in SystemExit.__subclasses__()):
+        return None
+    if not codes:
+        return 1 if hasattr(sys, "last_type") else 0
+    code = codes[0]
+    if code is None:
+        return 0
+    if not isinstance(code, int):
+        return 1
+    return code & 255 if abs(code) < 1 << 63 else 255
+
+
+def let_gloo_finish():
+    end = time.time() + LONGEST
+    before = gloo_threads()
+    while before and time.time() < end:
+        time.sleep(PAUSE)  # without the GIL: a thread that waits for it runs now
+        now = gloo_threads()
+        if now == before and all(state[:1] == "S" for state, _ in now.values()):
+            return
+        before = now
+
+
+def gloo_threads():
+    """{thread: (its state, how often it gave up or lost its CPU)}"""
+    found = {}
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open("/proc/self/task/%s/status" % thread) as file:
+                rows = {name: value.strip() for name, _, value in (r.partition(":") for r in file)}
+        except OSError:
+            continue  # it has ended
+        if rows.get("Name") == GLOO:
+            found[thread] = rows["State"], [rows[key] for key in rows if "ctxt" in key]
+    return found
+
+
+def is_main_interpreter():
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        try:
+            module = __import__(name)
+        except ImportError:
+            continue
+        return module.get_current() == module.get_main()
+    return True
+
+
+def finish(is_watched):
+    try:
+        let_gloo_finish()
+        code = exit_code() if is_watched else None
+        if code is None:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+        with open(os.path.join(HERE, "%d.ended" % os.getpid()), "w") as file:
+            file.write("%d" % code)
+    except (Exception, KeyboardInterrupt):
+        pass  # Python then says so itself, or ends as if this were not here
+
+
+def begin(after_import):
+    """Registered before anything of the user's, `finish` is called after all of it."""
+    atexit.register(finish, watch_exit_code())
