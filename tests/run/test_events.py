@@ -102,7 +102,7 @@ def test_every_word_of_a_host_is_understood(header, body, event):
         ({"event": "ready"}, "'port' is missing or not a number"),
         ({"event": "ready", "port": 1 << 40}, "'port' is missing or not a number"),
         ({"event": "frozen", "rank": 0, "seconds": 9}, "rank 0, which is not on this host"),
-        ({"event": "program", "who": "mpirun"}, "'code' is missing or not a number"),
+        ({"event": "program", "who": "mpirun"}, "'up' is missing or not a number"),
         ({"event": "asked", "by": "x", "seconds": "9"}, "'seconds' is missing or not a number"),
         ({"event": "load", "cpu": "much"}, "'cpu' is missing or not a number"),
         ({"event": "load", "used": -1}, "'used' is missing or not a number"),
