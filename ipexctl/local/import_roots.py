@@ -39,6 +39,15 @@ def import_roots(project: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
+def module_path(project: Path, place: str) -> str:
+    """The file or folder of a module below the project, "" if it has none there. `place`: its
+    path without an ending."""
+    ends = (end for end in (".py", "/__init__.py") if (project / f"{place}{end}").is_file())
+    if end := next(ends, ""):
+        return place + end
+    return place if next((project / place).glob("*.py"), None) else ""
+
+
 def _named(said: dict[str, Any]) -> Iterator[str]:
     """What the tables of the usual build backends say."""
     tool = _table(said, "tool")

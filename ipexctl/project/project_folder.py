@@ -244,12 +244,10 @@ def _within(top: str, base: str, ignore: Ignore) -> Ignore:
     return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
 
 
-def left_out(
-    top: Path, path: str, ignore: Ignore, beside: Sequence[str] | None = None
-) -> tuple[str, str]:
+def left_out(top: Path, path: str, ignore: Ignore, beside: Sequence[str] = ()) -> tuple[str, str]:
     """Of what a walk did not find: why, and what to do about it.
 
-    `beside`: bring these back, too, or the folder that a rule leaves out, if that is not large.
+    The folder that a rule leaves out, or the files `beside`, come back too if they are not large.
     """
     base, *below = "", *path.split("/")
     for i, name in enumerate(below):
@@ -283,10 +281,9 @@ def _is_folder(path: Path) -> bool:
     return os.path.isdir(path) and not path.is_symlink()
 
 
-def _way_back(top: Path, path: str, rule_at: str, beside: Sequence[str] | None) -> str:
+def _way_back(top: Path, path: str, rule_at: str, beside: Sequence[str]) -> str:
     """What brings back what the rule leaves out, or `path` alone; large ones go better as data."""
-    wider = [] if beside is None else [[rule_at] if rule_at.endswith("/") else [path, *beside]]
-    for some in (*wider, [path]):
+    for some in ([rule_at] if rule_at.endswith("/") else [path, *beside], [path]):
         if not any(_is_large(top / one) for one in some):
             lines = quoting.quote_for_pasting(tuple(map(line_for, some)))
             file = quoting.quote_for_pasting((os.fspath(top / ".ipexctlignore"),))

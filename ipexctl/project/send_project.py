@@ -13,10 +13,10 @@ from pathlib import Path
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import human
 from ipexctl.errors import InputError
-from ipexctl.explain.causes.missing_file import in_project, missing_paths
+from ipexctl.explain.causes.missing_file import in_project, missing_module, missing_paths
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import hashes_of
-from ipexctl.local.import_roots import marked_project
+from ipexctl.local.import_roots import import_roots, marked_project, module_path
 from ipexctl.local.nearest_file import Note, silent
 from ipexctl.local.ownership import foreign_owner
 from ipexctl.local.project_lock import git_root
@@ -215,7 +215,7 @@ def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> N
     project = snapshot.project
     path = posixpath.normpath(posixpath.join(project.cwd, script))
     if not snapshot.holds(path):
-        why, hint = why_left_out(project, path, environ)
+        why, hint = why_left_out(snapshot, path, environ)
         raise InputError(
             f"the script {script} is not sent to the hosts",
             why=why,
@@ -231,6 +231,9 @@ def left_out_file(
     project = snapshot.project
     said = missing_paths(words)
     named = [in_project(path, start, project.cwd) for path in said]
+    if module := missing_module(words):
+        places = (posixpath.normpath(posixpath.join(top, module)) for top in import_places(project))
+        named += (module_path(project.folder, place) for place in places)
     path = next((one for one in named if one and os.path.exists(project.folder / one)), "")
     if not path and (typed := _above(project, said)):
         return _outside(project.folder, typed)
@@ -239,9 +242,7 @@ def left_out_file(
         return None
     if path.startswith("../"):
         return _outside(project.folder, os.path.normpath(here))
-    place = posixpath.dirname(path)
-    beside = [one for one in snapshot.left if posixpath.dirname(one) == place and one != path]
-    why, fix = left_out(project.folder, path, _outer(project, environ), beside)
+    why, fix = why_left_out(snapshot, path, environ)
     if path in snapshot.withheld:
         why += f", and with the other data there it is more than {human(core.MAX_BYTES)}"
     return LeftOut(path, why, fix) if fix else None
@@ -265,9 +266,16 @@ def _outside(folder: Path, path: str) -> LeftOut:
     return LeftOut(path, f"only {folder} is sent, the script's folder", fix)
 
 
-def why_left_out(project: Project, path: str, environ: Mapping[str, str]) -> tuple[str, str]:
+def why_left_out(snapshot: Snapshot, path: str, environ: Mapping[str, str]) -> tuple[str, str]:
     """Of a file that stays here: why, and what to do about it."""
-    return left_out(project.folder, path, _outer(project, environ))
+    project, place = snapshot.project, posixpath.dirname(path)
+    beside = [one for one in snapshot.left if posixpath.dirname(one) == place and one != path]
+    return left_out(project.folder, path, _outer(project, environ), beside)
+
+
+def import_places(project: Project) -> tuple[str, ...]:
+    """The folders of the project in which its modules may lie; its top is the last one."""
+    return tuple(dict.fromkeys((project.beside, project.cwd, *import_roots(project.folder), "")))
 
 
 def why_refused(folder: Path) -> str:

@@ -72,7 +72,9 @@ def planned(target: Target, options: RunOptions) -> Planned:
         those = [node for node in nodes.values() if node.host.name in used]
         given = replace(options, confirm=send_agreed.always)
         files = script.files(given, target.note, contents=False)
-        review_script(script.argv, script.sources, plan, files, those, target.note)
+        review_script(
+            script.argv, script.sources, plan, files, those, target.note, force=options.force
+        )
         found = {node.host.name: node for node in nodes.values()}
         those = [found[host.host] for host in plan.hosts]
         facts, prepared = ([n.facts for n in those], [n.prepared for n in those])

@@ -1,4 +1,4 @@
-"""ipexctl's options after the script, where they are the script's: `ipexctl run train.py -n 6`."""
+"""ipexctl's options after the script, where they go to the script: `run train.py -n 6`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.typed_command import Typed
+from ipexctl.errors import InputError
 from ipexctl.run.outcome import retry_command
 
 # how many ranks, and on which hosts; MPI's spellings with them
@@ -26,6 +27,20 @@ def meant(typed: Typed, args: Sequence[str], own: Container[str]) -> Typed:
         return typed
     script = (*typed.script[:1], *args[len(words) :])
     return replace(typed, options=(*typed.options, *words), script=script)
+
+
+def check(typed: Typed, meant: Typed) -> None:
+    """Raises InputError for such options of a script that does not define them."""
+    if words := quote_for_pasting(meant.options[len(typed.options) :]):
+        script = quote_for_pasting(typed.script[:1])
+        own = replace(typed, options=(*typed.options, "--"))
+        raise InputError(
+            f"{words} after {script} would go to the script, which has no such option",
+            why="ipexctl's own options go before the script",
+            hint=f"{retry_command.command(meant, (), None)}\n"
+            f"{retry_command.command(own, (), None)}   # if {script} reads it all the same",
+            slug="options-after-script",
+        )
 
 
 def note(typed: Typed, meant: Typed) -> str:

@@ -11,7 +11,7 @@ import os
 import posixpath
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +25,17 @@ from ipexctl.facts.facts import Peer
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
+from ipexctl.local.import_roots import module_path
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import with_options
-from ipexctl.project.send_project import InPlace, Project, Snapshot, why_left_out, why_refused
+from ipexctl.project.send_project import (
+    InPlace,
+    Snapshot,
+    import_places,
+    why_left_out,
+    why_refused,
+)
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan.launch import LaunchPlan
@@ -38,6 +45,7 @@ from ipexctl.run.plan.tuning_variables import ROOTS_WHY
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review
+from ipexctl.run.script_files.script_sources import module_places
 from ipexctl.shipped_tables import launchers, migration_rules, table
 from ipexctl.user_code.source import Source
 
@@ -91,8 +99,11 @@ def review_script(
     files: Snapshot | InPlace,
     nodes: Iterable[Node],
     note: Note,
+    *,
+    force: bool = False,
 ) -> None:
-    """Warns about what in the script and its arguments does not fit the hosts."""
+    """Warns about what in the script and its arguments does not fit the hosts. Raises InputError
+    for a syntax error, unless forced."""
     if isinstance(files, InPlace):
         return
     project, sent = files.project, {f.path for f in files.bundle.tree.files}
@@ -113,7 +124,7 @@ def review_script(
         beside,
         data=f"{roots.pop()}/data" if len(roots) == 1 else "",
         variables=variables | {*plan.secret},
-        kept_here=dict(_kept_here(project, sent, beside, read)),
+        kept_here=dict(_kept_here(files, read)),
     )
     counts = {len(host.ranks) for host in plan.hosts}
     review = Review(
@@ -125,13 +136,16 @@ def review_script(
         launchers=launchers,
         ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
-    local = {name: here for _, name, _ in review.named() if (here := _local(project, name))}
+    if not force:
+        review.check_syntax()
+    local = {name: here for _, name, _ in review.named() if (here := _local(files, name))}
     for line in replace(review, files=replace(given, local=local)).notes():
         note(f"preflight: {line}")
 
 
-def _local(project: Project, name: str) -> LocalPath | None:
+def _local(files: Snapshot, name: str) -> LocalPath | None:
     """A name that means a path from where ranks start, or from where the command was typed."""
+    project = files.project
     places = (os.path.normpath(place / name) for place in (project.start, Path.cwd()))
     path = next(filter(os.path.exists, places), "")
     if not path:
@@ -139,23 +153,27 @@ def _local(project: Project, name: str) -> LocalPath | None:
     shown = name if posixpath.isabs(name) else os.path.relpath(path)
     if project.folder in Path(path).parents:
         below = Path(path).relative_to(project.folder).as_posix()
-        return LocalPath(shown, why_left_out(project, below, environment())[0])
+        return LocalPath(shown, why_left_out(files, below, environment())[0])
     above = Path(os.path.commonpath((project.folder, path)))
     alone = not project.git and not why_refused(above)
     way = quoting.quote(("git", "init", str(above))) if alone else ""
     return LocalPath(shown, f"only {project.folder} is sent", way)
 
 
-def _kept_here(
-    project: Project, sent: Container[str], beside: str, sources: Sequence[Source]
-) -> Iterator[tuple[str, str]]:
-    """Modules beside the script that are not sent: (name, why and what to do)."""
-    for name in {one.top for source in sources for one in source.imports if not one.level}:
-        for end in (".py", "/__init__.py"):
-            path = posixpath.normpath(posixpath.join(beside, name + end))
-            if path not in sent and (project.folder / path).is_file():
-                why, what = why_left_out(project, path, environment())
-                yield name, f"{why}; {what}" if what else why
+def _kept_here(files: Snapshot, sources: Sequence[Source]) -> Iterator[tuple[tuple[str, int], str]]:
+    """Imports of the project's modules that are not sent: (file and line, why and what to do)."""
+    folder, tree, tops = files.project.folder, files.bundle.tree, import_places(files.project)
+    sent = {*tree.folders, *(file.path for file in tree.files)}
+    certain = ((source.path, one) for source in sources for one in source.imports if one.sure)
+    for importing, one in certain:
+        for place in module_places(one, importing, tops):
+            if not sent.isdisjoint((place, f"{place}.py", f"{place}/__init__.py")):
+                continue
+            path = module_path(folder, place)
+            if path and os.path.relpath(os.path.realpath(folder / path), folder) not in sent:
+                why = "; ".join(filter(None, why_left_out(files, path, environment())))
+                yield (importing, one.line), why
+                break
 
 
 def _environment(node: Node) -> HostEnvironment:
@@ -163,7 +181,9 @@ def _environment(node: Node) -> HostEnvironment:
     known = prepared.modules is not None and not prepared.borrowed
     modules = STDLIB.union(prepared.modules or ()) if known else None
     route = bool(facts.net.default_nic)
-    return HostEnvironment(facts.host, dict(prepared.packages), modules, route)
+    used = facts.software.used if facts.software else None
+    python = tuple(int(n) for n in used.python.split(".") if n.isdecimal()) if used else ()
+    return HostEnvironment(facts.host, dict(prepared.packages), modules, route, python)
 
 
 def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:

@@ -229,7 +229,7 @@ class _Run:
         flight = preflight.Flight(self.fleet, nodes, self.options, plan)
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
-            note,
+            note, force=self.options.force,
         )  # fmt: skip
         self.findings = preflight.check(flight, note)
 

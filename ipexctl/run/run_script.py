@@ -49,8 +49,11 @@ class Script:
             snapshot = send_project.take(
                 self.project, options.confirm, environment(), note, contents=contents
             )
-            if not options.module:
-                send_project.check_sent(snapshot, self.argv[0], environment())
+            script = self.argv[0]
+            if options.module and self.sources:
+                script = posixpath.relpath(self.sources[0].path, self.project.cwd or ".")
+            if script != "-m":
+                send_project.check_sent(snapshot, script, environment())
             return snapshot
         if options.fetch or options.outputs:
             raise InputError(
@@ -78,6 +81,9 @@ def script_of(options: RunOptions) -> Script:
 def _with_command(script: Script, options: RunOptions) -> Script:
     own = frozenset[str]().union(*(source.options for source in script.sources))
     meant = misplaced_options.meant(options.typed, options.args, own)
+    known = script.sources and not any(source.reads_argv for source in script.sources)
+    if known and not options.force:
+        misplaced_options.check(options.typed, meant)
     note = misplaced_options.note(options.typed, meant)
     return replace(script, typed=meant, notes=(*script.notes, *filter(None, (note,))))
 

@@ -63,9 +63,9 @@ class SetVariable:
 class PythonFile:
     """`main`: the file is the script, so its `__name__` is "__main__"."""
 
-    def __init__(self, text: str, *, main: bool = True) -> None:
+    def __init__(self, content: str | bytes, *, main: bool = True) -> None:
         """Raises SyntaxError, ValueError, RecursionError or MemoryError."""
-        self.tree = ast.parse(text)
+        self.tree = ast.parse(content)
         self.main = main
         self.nodes = list(ast.walk(self.tree))
         self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}

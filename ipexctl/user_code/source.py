@@ -74,6 +74,7 @@ class Source:
     written: frozenset[str] = frozenset()  # folders that it writes models to
     changes_path: bool = False  # sys.path: imports may come from anywhere
     changes_argv: bool = False
+    reads_argv: bool = False  # itself, or by a library whose options are not in `options`
     called: frozenset[str] = frozenset()  # the last part of the name of all that it calls
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
     gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line

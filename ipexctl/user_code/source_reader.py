@@ -29,6 +29,10 @@ _LOOPBACK = re.compile(
 PLUGINS = {"DeepSpeedPlugin": "DeepSpeed", "FullyShardedDataParallelPlugin": "FSDP"}
 _DEFINE_OPTIONS = frozenset({"add_argument", "add_option", "option", "Option"})
 _CHANGE_ARGUMENTS = frozenset({"set_defaults", "parse_dict"})
+_ARGUMENT_READERS = frozenset(
+    {"absl", "defopt", "docopt", "draccus", "fire", "hydra", "jsonargparse", "plac"}
+    | {"simple_parsing", "tyro"}
+)
 _PARSE_ARGUMENTS = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})
 _PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
 _FRAMEWORKS = frozenset(
@@ -42,10 +46,10 @@ _HUB_CALLS = {
 }
 
 
-def read_source(path: str, text: str, *, main: bool) -> Source:
+def read_source(path: str, content: str | bytes, *, main: bool) -> Source:
     """`main`: it is the script, so `__name__` is "__main__". Invalid Python gives no facts."""
     try:
-        return _source(path, PythonFile(text, main=main))
+        return _source(path, PythonFile(content, main=main))
     except SyntaxError as e:
         return Source(path, error=(e.msg, e.lineno or 1))
     except (ValueError, RecursionError, MemoryError):
@@ -81,6 +85,7 @@ def _source(path: str, file: PythonFile) -> Source:
         written=frozenset(_written(file.calls)),
         changes_path=_changes_path(file),
         changes_argv=_changes_argv(file),
+        reads_argv=_reads_argv(file),
         called=frozenset(call.name for call in file.calls),
         sharding=frozenset(_sharding(file)),
         gpu=tuple((words, call.line) for call in sure if (words := _of_gpu(file, call))),
@@ -135,6 +140,13 @@ def _changes_argv(file: PythonFile) -> bool:
         if call.name in _PARSE_ARGUMENTS and given:
             return True
     return any("sys.argv" in ast.unparse(target) for _, target, _ in file.assignments())
+
+
+def _reads_argv(file: PythonFile) -> bool:
+    """Does it take arguments in a way that `_options` does not read?"""
+    used = (file.dotted(node) for node in file.nodes if isinstance(node, ast.Attribute | ast.Name))
+    modules = {name.partition(".")[0] for name in file.aliases.values()}
+    return not modules.isdisjoint(_ARGUMENT_READERS) or "sys.argv" in used
 
 
 def _parsed_classes(file: PythonFile, call: Called) -> Iterable[ast.expr]:

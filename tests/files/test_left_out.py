@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -28,7 +29,7 @@ LEFT_OUT = {
     "by Git": (
         {".gitignore": "# mine\n\nscratch/\n"}, "scratch/try.py",
         "left out by scratch/ in .gitignore:3",
-        WAY.format("scratch/try.py"),
+        WAY.format("scratch/"),
     ),
     "by Git further down": (
         {"a/.gitignore": "*.py"}, "a/b/try.py",
@@ -71,12 +72,13 @@ def test_a_script_that_stays_here_is_refused_with_the_rule_that_keeps_it(
     assert (e.value.why, e.value.hint) == (why.format(top=tmp_path), hint.format(top=tmp_path))
     if "!" in hint:
         with open(tmp_path / ".ipexctlignore", "a") as file:
-            file.write(f"!/{script}\n")
+            file.write(re.findall(r"![^' ]+", hint)[0] + "\n")
         check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
 
 
 WORK = "/home/ann/.ipexctl/runs/r1/work"
 NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory: {}"
+NO_MODULE = "ModuleNotFoundError: No module named {}"
 PRINTF = "printf "  # a command to paste
 # what the rank said; the advice ("": nothing is known of it); what comes once it was followed
 NOT_FOUND = {
@@ -125,6 +127,21 @@ NOT_FOUND = {
         NO_FILE.format("'../a.ckpt'"),
         "move it into a folder DIR of its own: ipexctl data push DIR", [],
     ),
+    "a module of a package that a rule leaves out": (
+        NO_MODULE.format("'lib'"), PRINTF, ["lib/__init__.py", "lib/blocks.py"],
+    ),
+    "a package without __init__.py": (
+        NO_MODULE.format("'plain.part'"), PRINTF, ["plain/a.py", "plain/part/b.py"],
+    ),
+    "a module beside the script": (NO_MODULE.format("'own'"), PRINTF, ["sub/own.py"]),
+    "a module below src": (
+        NO_MODULE.format("'mine.lib.x'"), PRINTF, ["src/mine/lib/x.py", "src/mine/lib/y.py"],
+    ),
+    "a module of python -m": (
+        "python3: No module named lib.blocks", PRINTF, ["lib/__init__.py", "lib/blocks.py"],
+    ),
+    "a folder of data that is called like a module": (NO_MODULE.format("'big'"), "", []),
+    "a module of somebody else's": (NO_MODULE.format("'yaml'"), "", []),
     "a secret": (NO_FILE.format("'../.env'"), "give it another name", []),
     "one that was sent": (NO_FILE.format("'../sub/x'"), "", []),
     "one that is not here": (NO_FILE.format("'../conf/other'"), "", []),
@@ -138,8 +155,11 @@ def test_a_file_that_ranks_do_not_find_as_it_stays_here(tmp_path, said, advice, 
     names = ("conf/a.yaml", "conf/x/b.yaml", "out/a.h5", "sub/x", "big/b.pt", ".env")
     names += ("set/a.pt", "set/b [1]*.pt", "set/c\\.pt")
     names += ("tiny/config.json", "tiny/model.safetensors", "ck/checkpoint-5/a.pt")
+    names += ("lib/__init__.py", "lib/blocks.py", "plain/a.py", "plain/part/b.py", "sub/own.py")
+    names += ("src/mine/__init__.py", "src/mine/lib/x.py", "src/mine/lib/y.py", "pyproject.toml")
     fill(tmp_path, dict.fromkeys(names, ""))
-    fill(tmp_path, {".gitignore": "conf/\n*.h5\nbig/\n*.ckpt\nset/*.pt\n*.safetensors\nck/\n"})
+    rules = "conf/ *.h5 big/ *.ckpt set/*.pt *.safetensors ck/ lib/ plain/ own.py"
+    fill(tmp_path, {".gitignore": rules.replace(" ", "\n")})
     for name in ("big/a.bin", "a.ckpt"):
         with open(tmp_path / name, "wb") as file:
             file.truncate(MAX_BYTES + 1)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ipexctl.base.typed_command import Typed
 from ipexctl.run.misplaced_options import meant, note
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.run_script import script_of
 from ipexctl.user_code.source_reader import read_source
+from tests.refused import refused
 
 
 def said_of(typed: Typed, args: list[str], own: frozenset[str] = frozenset()) -> str:
@@ -56,3 +61,36 @@ def test_after_two_dashes_they_are_meant_for_the_script():
 def test_options_that_the_script_defines_are_its_own(text):
     own = read_source("a.py", text, main=True).options
     assert said_of(Typed(("run",), ("a.py", "-n", "6")), ["-n", "6"], own) == ""
+
+
+ARGPARSE = "import argparse\np = argparse.ArgumentParser()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "stops"),
+    [
+        ("print(1)\n", ("run",), True),
+        (ARGPARSE + "p.add_argument('--lr')\n", ("run",), True),
+        (ARGPARSE + "p.add_argument('-ppn')\n", ("run",), False),
+        ("import sys\nprint(sys.argv)\n", ("run",), False),
+        ("from sys import argv\nprint(argv)\n", ("run",), False),
+        ("import fire\nfire.Fire(print)\n", ("run",), False),
+        ("print(1)\n", ("run", "--"), False),
+        ("print(1)\n", ("run", "-ppn", "2"), False),
+        ("print(1)\n", (), False),  # called from a program
+    ],
+)
+def test_options_after_a_script_that_does_not_read_them_stop_the_run(
+    tmp_path, monkeypatch, text, before, stops
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text(text)
+    args = ("-ppn", "1", "--lr", "2")
+    options = RunOptions("a.py", args, typed=Typed(before, ("a.py", *args)))
+    if not stops:
+        script_of(options)
+        return
+    with refused("options-after-script") as e:
+        script_of(options)
+    assert e.value.hint.splitlines()[0] == "ipexctl run -ppn 1 a.py --lr 2"
+    script_of(replace(options, force=True))

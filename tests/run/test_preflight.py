@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -240,3 +241,20 @@ def test_what_logout_would_end_is_told_of_a_run_that_lives_on(
 
 def test_no_findings_is_nothing_to_tell() -> None:
     assert core.table(Judged().warnings) == []
+
+
+@pytest.mark.parametrize("package", ["", "lib/__init__.py"])
+def test_a_package_of_the_project_that_git_ignores_is_not_one_to_install(tmp_path, package) -> None:
+    argv = ("t.py",)
+    node = Node(made.host("node01"), clean(), replace(made.prepared(), modules=frozenset()))
+    plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
+    (tmp_path / "lib").mkdir()
+    files = {"t.py": "from lib.a import A\nimport lib.b\n", ".gitignore": "build/\nlib/\n"}
+    for name, text in {**files, "lib/a.py": "", "lib/b.py": "", package or "x": ""}.items():
+        (tmp_path / name).write_text(text)
+    sent = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/dev/null/none"})
+    said: list[str] = []
+    verb.review_script(argv, read_sources(tmp_path, "", argv), plan, sent, [node], said.append)
+    (note,) = said
+    assert "t.py:1: " in note and "lib/ in .gitignore:2" in note and "install" not in note
+    assert re.findall(r"'(!\S+)'", note) == ["!/lib/"]

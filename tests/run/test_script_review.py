@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.shipped_tables import launchers, migration_rules
 from ipexctl.user_code.source_reader import read_source
+from tests.refused import refused
 
 V5 = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.15.0", "trl": "1.16.0"}
 V4 = {"torch": "2.6.0+cpu", "transformers": "4.44.2", "accelerate": "0.34.2", "trl": "0.11.4"}
@@ -293,18 +296,55 @@ SILENT = {
         "L.Trainer(devices=n)\nL.Trainer(**kw)\n", [],
     ),
     "names that no hub reads": ("import argparse\n", ["--model", "resnet50"]),
+    "a name of timm's": ("import timm\n", ["--model", "resnet18"]),
+    "a name of timm's beside transformers": (
+        "import timm, transformers\n", ["--model", "resnet18"],
+    ),
+    "a name of torchvision's beside Accelerate": (
+        "import accelerate\nfrom torchvision import models\n", ["--model", "resnet18"],
+    ),
     "nothing": ("", []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "args"), SILENT.values(), ids=SILENT)
 def test_where_it_cannot_be_known_nothing_is_said(text, args) -> None:
-    assert review(text, *args) == []
+    modules = MODULES | {"timm", "torchvision"}
+    alone = host(modules=modules, has_route="--model" not in args)
+    assert review(text, *args, hosts=[alone]) == []
 
 
 def test_what_python_cannot_read_is_told_with_its_line() -> None:
     (note,) = review("import apex\nprint 'x'\n", "--use_ipex")
     assert re.match(r"train\.py:2: Python 3\.\d+ ", note) and "parentheses" in note
+
+
+INVALID = "import apex\nprint 'x'\n"
+
+
+@pytest.mark.parametrize(
+    ("python", "stops"), [((3, 8), True), (sys.version_info[:2], True), ((), True), ((9, 9), False)]
+)
+def test_a_syntax_error_stops_unless_a_newer_python_may_read_it(python, stops) -> None:
+    source = read_source("train.py", INVALID, main=True)
+    tables = {"rules": migration_rules(), "launchers": launchers}
+    hosts = [HostEnvironment("node01", V5, python=python)]
+    found = Review([source], ("train.py",), hosts, ProjectFiles(()), **tables)
+    with refused("script-syntax") if stops else nullcontext():
+        found.check_syntax()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "# -*- coding: latin-1 -*-\ngr\xf6\xdfe = 1\n".encode("latin-1"),
+        b"x = [\n" + b"1,\n" * 300_000 + b"]\n",
+    ],
+    ids=["another encoding", "one that is not read to its end"],
+)
+def test_valid_files_have_no_syntax_error(tmp_path, content) -> None:
+    (tmp_path / "t.py").write_bytes(content)
+    assert [s for s in read_sources(tmp_path, "", ["t.py"]) if s.error] == []
 
 
 def test_a_mark_of_windows_editors_is_no_error(tmp_path) -> None:
@@ -334,12 +374,15 @@ def test_a_module_of_the_project_is_looked_for_where_python_does() -> None:
     assert of_project("sub/train.py", text, cwd="sub") == []  # whether it is meant is not known
 
 
-def test_a_module_that_stays_here_is_told_with_the_reason() -> None:
-    kept = {"data": "left out by data.py in .gitignore; write into .ipexctlignore: !data.py"}
-    found = of_project("train.py", "import data\n", kept_here=kept)
-    assert found[0].startswith("train.py:1: module data ") and found[0].endswith(kept["data"])
-    assert of_project("train.py", "import data\n", kept_here=kept, modules=None) == found
-    assert of_project("train.py", "import torch\n", kept_here={"torch": "x"}) == []
+@pytest.mark.parametrize(
+    "text", ["import data\n", "from common import data\n", "from . import data\n"]
+)
+def test_a_module_that_stays_here_is_told_with_the_reason(text) -> None:
+    kept = {("train.py", 1): "left out by data.py in .gitignore"}
+    (found,) = of_project("train.py", text + text, kept_here=kept)
+    assert found.startswith("train.py:1: module ") and found.endswith(kept["train.py", 1])
+    assert of_project("train.py", text, kept_here=kept, modules=None) == [found]
+    assert of_project("train.py", "import torch\n", kept_here=kept) == []
 
 
 def test_each_argument_is_judged_by_the_versions_on_the_hosts() -> None:

@@ -184,6 +184,7 @@ def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
     [
         "FileNotFoundError: [Errno 2] No such file or directory: 'tiny/model.safetensors'",
         "OSError: Error no file named model.safetensors, or a.bin, found in directory tiny.",
+        "ModuleNotFoundError: No module named 'lib'",
     ],
 )
 def test_a_file_that_was_not_sent_is_the_cause_of_what_is_not_found(line):

@@ -1,4 +1,4 @@
-"""Which file or folder a script did not find, from its last words."""
+"""Which file, folder or module a script did not find, from its last words."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _MISSING = re.compile(
     r"|Can't find a valid checkpoint at (?P<trainer>\S+)"
     r"|no file named (?P<names>.+?),? found in directory (?P<folder>.+?)(?: but .*|\.?)$"
 )
+_MODULE = re.compile(r"No module named '?(?P<name>[\w.]+)")
 _NAME = re.compile(r"[\w-]+\.[\w.-]+")
 
 
@@ -26,6 +27,12 @@ def missing_paths(lines: Iterable[str]) -> tuple[str, ...]:
     if said["folder"]:
         return tuple(posixpath.join(said["folder"], name) for name in _NAME.findall(said["names"]))
     return (next(filter(None, said.values())),)
+
+
+def missing_module(lines: Iterable[str]) -> str:
+    """Its path without an ending, "" if no line names one."""
+    found = [match["name"] for line in lines if (match := _MODULE.search(line))]
+    return found[-1].replace(".", "/") if found else ""
 
 
 def in_project(path: str, start: str, cwd: str) -> str:

@@ -18,7 +18,8 @@ from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 
 FILE_MISSING = "file-missing"  # the cause in causes.toml that says: not on this host
-_MISSING = (FILE_MISSING, "checkpoint-missing")
+_MODULE_MISSING = "module-missing"
+_MISSING = (FILE_MISSING, "checkpoint-missing", _MODULE_MISSING)
 GPU_CHECK = (
     "gpu-check"  # the cause in causes.toml that says: the script did nothing, for want of GPUs
 )
@@ -118,7 +119,8 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     found = causes.match([*from_traceback(lines), result.cause], known)
     found = found or causes.match(earlier, known)
     if (left := result.left_out) and (found is None or found.cause.slug in _MISSING):
-        missing = next(cause for cause in known if cause.slug == FILE_MISSING)
+        slug = _MODULE_MISSING if found and found.cause.slug == _MODULE_MISSING else FILE_MISSING
+        missing = next(cause for cause in known if cause.slug == slug)
         why = f"{left.path} is not sent to the hosts: {left.why}"
         return replace(missing, why=why, fix=left.fix)
     if found is None:

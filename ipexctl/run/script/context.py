@@ -19,6 +19,7 @@ class HostEnvironment:
     packages: Mapping[str, str]
     modules: frozenset[str] | None = None
     has_route: bool = True  # a default route: it may reach a hub
+    python: tuple[int, ...] = ()  # (3, 11); () unknown
 
     def version(self, name: str) -> tuple[int, ...]:
         """() where it is not installed."""
@@ -50,8 +51,8 @@ class ProjectFiles:
     local: Mapping[str, LocalPath] = field(default_factory=dict)
     data: str = ""  # where the hosts have their datasets, if that is the same path on all
     variables: Collection[str] = frozenset()  # what the plan sets in the ranks
-    # modules beside the script that are not sent: why, and what to do
-    kept_here: Mapping[str, str] = field(default_factory=dict)
+    # imports of the project's own modules that are not sent, by file and line: why, what to do
+    kept_here: Mapping[tuple[str, int], str] = field(default_factory=dict)
     parts: frozenset[str] = field(init=False)  # names of files, without .py, and of folders
 
     def __post_init__(self) -> None:

@@ -37,7 +37,15 @@ class Imports:
     def notes(self) -> Iterator[Note]:
         told = set[str]()
         for source, one in self._certain():
-            if one.top not in told and not self.files.has_module(self.files.beside, one.top):
+            beside = not one.level and self.files.has_module(self.files.beside, one.top)
+            why = self.files.kept_here.get((source.path, one.line), "")
+            if why and (one.level or beside or self._is_lacking(one.top)):
+                if why not in told:
+                    told.update((why, one.top))
+                    name = "." * one.level + one.module
+                    text = f"module {name} is not sent to the hosts: {why}"
+                    yield Note(f"{source.path}:{one.line}", text)
+            elif not one.level and one.top not in told and not beside:
                 told.add(one.top)
                 place, rule = f"{source.path}:{one.line}", self.rules.find("import", one.top)
                 if rule and rule.distributions:
@@ -56,13 +64,14 @@ class Imports:
             [h.host for h in self.hosts if h.modules is not None and not {*names} & {*h.packages}]
         )
 
+    def _is_lacking(self, name: str) -> bool:
+        """May a host lack the module?"""
+        return any(host.modules is None or name not in host.modules for host in self.hosts)
+
     def _missing(self, place: str, name: str) -> Iterator[Note]:
         files, script = self.files, self.sources[0].path
-        unknown = any(host.modules is None for host in self.hosts)
         lack = [h.host for h in self.hosts if h.modules is not None and name not in h.modules]
-        if (lack or unknown) and (why := files.kept_here.get(name)):
-            yield Note(place, f"module {name} is next to the script but not sent: {why}")
-        elif (lack or unknown) and files.holds(f"{name}.py"):
+        if self._is_lacking(name) and files.holds(f"{name}.py"):
             text = f"module {name} is not in the script's folder, where Python looks for it"
             script = posixpath.relpath(script, files.cwd or ".")
             module = script.removesuffix(".py").replace("/", ".")
@@ -78,4 +87,4 @@ class Imports:
         if any(s.changes_path for s in self.sources) or "PYTHONPATH" in self.files.variables:
             return
         for source in self.sources:
-            yield from ((source, one) for one in source.imports if one.sure and not one.level)
+            yield from ((source, one) for one in source.imports if one.sure)

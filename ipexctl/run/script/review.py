@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ipexctl.base import quoting
 from ipexctl.data.rules.dataset_rules import data_name
+from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.migrate.code.rules import Rules
 from ipexctl.quick_dataclass import dataclass
@@ -34,11 +35,13 @@ HUB_VARIABLES = frozenset(
     {"HF_HOME", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_ENDPOINT", "TRANSFORMERS_OFFLINE"}
     | {"TRANSFORMERS_CACHE", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}
 )  # a user who sets one of these has planned where models and datasets come from
-# who reads the options above as names of a hub
+# modules that read the options above as names on the Hugging Face Hub
 _HUB_READERS = frozenset(
     {"transformers", "trl", "datasets", "diffusers", "sentence_transformers", "huggingface_hub"}
-    | {"peft", "optimum", "open_clip", "timm", "accelerate", "vllm", "llamafactory"}
+    | {"peft", "optimum", "vllm", "llamafactory"}
 )
+# modules with model names of their own: --model resnet18
+_OWN_MODELS = frozenset({"timm", "torchvision", "open_clip"})
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 # load_dataset reads files with these
 _BUILDERS = frozenset(
@@ -72,20 +75,32 @@ class Review:
         if not self.hosts:
             return []
         found = [
-            *self._errors(), *self._arguments(), *self._keywords(),
+            *map(self._unreadable, self._invalid), *self._arguments(), *self._keywords(),
             *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
             *self._hub(), *self._launchers(), *self._lone_states(), *self._lightning(),
             *self._gpu(), *self._loopback(),
         ]  # fmt: skip
         return list(dict.fromkeys(map(str, found)))
 
-    def _errors(self) -> Iterator[Note]:
-        for source in self.sources:
-            if source.error:
-                why, line = source.error
-                version = ".".join(map(str, sys.version_info[:2]))
-                text = f"Python {version} of this machine cannot read it: {why}"
-                yield Note(f"{source.path}:{line}", text)
+    @property
+    def _invalid(self) -> list[tuple[str, str, int]]:
+        return [(source.path, *source.error) for source in self.sources if source.error]
+
+    def _unreadable(self, error: tuple[str, str, int]) -> Note:
+        path, why, line = error
+        version = ".".join(map(str, sys.version_info[:2]))
+        return Note(f"{path}:{line}", f"Python {version} of this machine cannot read it: {why}")
+
+    def check_syntax(self) -> None:
+        """Raises InputError for what no host can read: a newer Python there may know more."""
+        if self._invalid and not any(host.python > sys.version_info[:2] for host in self.hosts):
+            path, why, line = self._invalid[0]
+            raise InputError(
+                str(Note(f"{path}:{line}", f"SyntaxError: {why}")),
+                why="nothing was started: every rank would end with this error",
+                hint=f"correct line {line} of {path}\nor --force to start anyway",
+                slug="script-syntax",
+            )
 
     # --- arguments of transformers' Trainer ------------------------------------------------------
 
@@ -307,7 +322,9 @@ class Review:
         given = _options(self.argv[1:]) if tops & _HUB_READERS else {}
         for options, dataset in ((MODEL_OPTIONS, False), (DATASET_OPTIONS, True)):
             for option in options:
-                if name := given.get(option[2:], ""):
+                name = given.get(option[2:], "")
+                own = option == "--model" and "/" not in name and tops & _OWN_MODELS
+                if name and not own:
                     yield self._script, name, dataset
         for source in self.sources:
             for one in source.hub_names:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import warnings
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ipexctl.local import bounded_read
@@ -31,13 +31,15 @@ def read_sources(
     waiting, found = [path] if path in files else [], dict[str, Source]()
     while waiting and len(found) < MAX_FILES:
         path = waiting.pop(0)
-        if path in found or (text := _text(folder / path)) is None:
+        if path in found or (content := _content(folder / path)) is None:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the user's code
-            found[path] = read_source(path, text, main=not found)
+            found[path] = read_source(path, content, main=not found)
         for one in found[path].imports:
-            waiting += [f for f in _files_of(one, path, top) if f in files and f not in found]
+            places = module_places(one, path, (top,)) if one.sure else ()
+            names = (f"{place}{end}" for place in places for end in (".py", "/__init__.py"))
+            waiting += [f for f in names if f in files and f not in found]
     return list(found.values())
 
 
@@ -57,24 +59,21 @@ def _module_file(top: str, module: str, files: Container[str]) -> str:
     return next((p for p in (f"{path}.py", f"{path}/__main__.py") if p in files), "")
 
 
-def _files_of(one: Import, path: str, top: str) -> Iterator[str]:
-    """Where the module may be, if it is the project's own; only of imports that surely run."""
-    if not one.sure:
-        return
-    base = top
+def module_places(one: Import, path: str, tops: Iterable[str]) -> Iterator[str]:
+    """Where the import of the file `path` may find the project's own modules, without an ending.
+
+    `tops`: the folders that Python searches."""
     if one.level:
-        base = posixpath.dirname(path)
-        for _ in range(one.level - 1):
-            base = posixpath.dirname(base)
+        tops = (posixpath.join(posixpath.dirname(path), *[".."] * (one.level - 1)),)
     parts = one.module.split(".") if one.module else []
     names = [parts[:i] for i in range(1, len(parts) + 1)] + [[*parts, n] for n in one.names]
-    for words in names:
-        place = posixpath.normpath(posixpath.join(base, *words))
-        yield from (f"{place}.py", f"{place}/__init__.py")
+    for top in tops:
+        for words in names:
+            yield posixpath.normpath(posixpath.join(top, *words))
 
 
-def _text(path: Path) -> str | None:
+def _content(path: Path) -> bytes | None:
     try:
-        return bounded_read.read_prefix(path, MAX_BYTES).decode("utf-8-sig", "replace")
+        return bounded_read.read_file(path, MAX_BYTES)
     except OSError:
         return None
