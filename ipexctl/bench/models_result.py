@@ -57,6 +57,10 @@ class Key:
     hosts: int
 
     @property
+    def is_plain(self) -> bool:
+        return (self.precision, self.engine) == ("fp32", "eager")
+
+    @property
     def order(self) -> tuple[int, ...]:
         return (
             MODELS.index(self.model), WORKS.index(self.work), self.hosts,
@@ -311,8 +315,7 @@ def fastest(found: Iterable[ModelRow]) -> tuple[ModelRow, ...]:
         if row.ratio is None or row.key.hosts > 1:
             continue
         base = best.get(place)
-        plain_fp32 = (row.key.precision, row.key.engine) == ("fp32", "eager")
-        if plain_fp32 if base is None else _is_gain(row, base):
+        if row.key.is_plain if base is None else _is_gain(row, base):
             best[place] = row
     return tuple(best.values())
 

@@ -193,8 +193,8 @@ def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_byt
         store.fill(blob, complete)
     except Damaged:
         raise HostFailed(
-            f"{agent.host.name}: {blob.name} arrived damaged",
-            why="it was discarded",
+            f"{agent.host.name}: {blob.name} arrived damaged and was discarded",
+            why="its content does not have the expected sha256",
             hint="run the same command again",
             slug="damaged",
         ) from None

@@ -13,12 +13,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import BinaryIO
 
+from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import human
 from ipexctl.blobs.blob_store import is_named
 from ipexctl.data.rules.pulled_tree import Content, RemoteFile
 from ipexctl.errors import IpexctlError, NotHere, reason_of
 from ipexctl.install.progress import FETCHING, Progress, Step
 from ipexctl.local.file_hashes import Hashes, stamp
+from ipexctl.packages.download import FINAL
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
@@ -29,6 +31,11 @@ AGAIN = "run the same command again: files that are already here are not fetched
 
 OnBytes = Callable[[int], None]
 Bring = Callable[[BinaryIO, RemoteFile, OnBytes], None]  # appends what a part lacks
+
+
+def next_step(status: int, url: str) -> str:
+    """The hint for an answer of HTTP; asking again does not change a final one."""
+    return f"check the address: curl -I {quote((url,))}" if status in FINAL else AGAIN
 
 
 class PullFailed(IpexctlError):
@@ -151,6 +158,8 @@ class FileFetch:
         """None: it is not the file."""
         mark = stamp(path.stat())
         sha = self.hashes.known(file.local, mark)
+        if sha and len(file.content) == len(sha) and sha != file.content:
+            return None
         if not sha:
             with path.open("rb") as opened:
                 sha = right_hash(file, opened)

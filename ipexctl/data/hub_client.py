@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from ipexctl.base.sizes import duration
-from ipexctl.data.file_fetch import AGAIN, OnBytes, PullFailed
+from ipexctl.data.file_fetch import AGAIN, OnBytes, PullFailed, next_step
 from ipexctl.data.rules.pull_source import DATASETS, MODELS, HubSource
 from ipexctl.data.rules.pulled_tree import RemoteFile, Repository, checked_repository
 from ipexctl.data.source_requests import HEADERS, Answered, Ask, Hub, asked_from_here
@@ -95,7 +95,7 @@ class HubClient:
             raise PullFailed(
                 f"the hub {'refused' if refused else 'did not send'} {file.path}",
                 why=str(e),
-                hint=LOGIN.format(url=page) if refused else AGAIN,
+                hint=LOGIN.format(url=page) if refused else next_step(e.status, file.url),
                 slug="hub-refused" if refused else "pull-failed",
             ) from None
 
@@ -122,7 +122,8 @@ class HubClient:
         if said.status == 403:
             raise self._refused(source, kind)
         if said.status != 200:
-            raise _failed(source, f"HTTP {said.status}")
+            hint = next_step(said.status, self._page(kind, source.repository))
+            raise _failed(source, f"HTTP {said.status}", hint)
         try:
             info = json.loads(said.body)
             files = tuple(self._files(info, source, kind))
@@ -165,5 +166,5 @@ class HubClient:
         return f"{self._endpoint}/{'datasets/' * (kind == DATASETS)}{name}"
 
 
-def _failed(source: HubSource, why: str) -> PullFailed:
-    return PullFailed(f"the hub did not describe {source.repository}", why=why, hint=AGAIN)
+def _failed(source: HubSource, why: str, hint: str = AGAIN) -> PullFailed:
+    return PullFailed(f"the hub did not describe {source.repository}", why=why, hint=hint)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from ipexctl.data.file_fetch import AGAIN, CHUNK, OnBytes, PullFailed
+from ipexctl.data.file_fetch import CHUNK, OnBytes, PullFailed, next_step
 from ipexctl.data.rules.pull_source import UrlSource
 from ipexctl.data.rules.pulled_tree import RemoteFile
 from ipexctl.data.source_requests import HEADERS, NO_HUB, Ask, asked_from_here
@@ -63,7 +63,7 @@ class UrlClient:
                 download = Download(self._opener().open, longest=330.0)
                 return download.into(out, file.url, HEADERS, on_bytes, max(file.size, 0))
             except Broken as e:
-                raise self._failed(str(e)) from None
+                raise self._failed(str(e), e.status) from None
         try:
             with self._filesystem().open(file.url, "rb") as opened:
                 opened.seek(out.tell())
@@ -87,7 +87,7 @@ class UrlClient:
         ask = self.ask or asked_from_here(self._opener().open)
         said = ask("HEAD", self.source.url, NO_HUB)
         if said.status != 200:
-            raise self._failed(f"HTTP {said.status}")
+            raise self._failed(f"HTTP {said.status}", said.status)
         headers = said.headers
         size = headers.get("Content-Length", "")
         mark = headers.get("ETag") or headers.get("Last-Modified") or ""
@@ -122,7 +122,9 @@ class UrlClient:
         except Exception as e:  # ftp:// connects here
             raise self._failed(str(e)) from None
 
-    def _failed(self, why: str) -> PullFailed:
+    def _failed(self, why: str, status: int = 0) -> PullFailed:
+        """`status`: of HTTP; 0 if there is none."""
         shown = self.source.url.partition("?")[0]  # a query may be a key
         host = urlsplit(shown).hostname or ""
-        return PullFailed(f"{host} did not send {shown}", why=why, hint=AGAIN)
+        hint = next_step(status, shown)
+        return PullFailed(f"{host} did not send {shown}", why=why, hint=hint)

@@ -59,8 +59,8 @@ def _all(fleet: Fleet, project: Project, say: Say) -> Mapping[Host, _Try]:
         if host in held and not held[host].held:
             _release(fleet, held)
             raise HostFailed(
-                f"{host.name}: another install, of {held[host].holder}, has locked it for too long",
-                why="nothing was changed on any host",
+                f"{host.name}: another install has locked it for too long; nothing was changed",
+                why=f"an install of {held[host].holder} holds it",
                 hint="run the same command again once that install has ended",
                 slug="install-locked",
             )

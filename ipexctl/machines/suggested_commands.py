@@ -27,7 +27,7 @@ _OURS = re.compile(
     r"|(?:attach|fetch|logs|stop|wait|rm) [\w@.-]+)(?![\w.-])(?: -H \S+(?!\S))?"
     r"(?!(?: [^\s;)#]+)* (?:-[fHFlx]|--root|--ask-pass)\b)"
 )
-_SSH = re.compile(r"^(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)
+_SSH = re.compile(r"(?:^|(?<=: ))(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)
 _MOST = 4
 
 

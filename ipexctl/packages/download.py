@@ -23,7 +23,7 @@ LEAST = 1000  # bytes per second of a server that is only slow
 MOST = 16 << 30  # bytes of a file of unknown size
 TRIES = 3  # in a row that bring nothing
 LONGEST_PAUSE = 30.0
-_FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
+FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
 
 
 class Broken(Exception):
@@ -43,7 +43,7 @@ class Broken(Exception):
     @property
     def final(self) -> bool:
         """Asking again is of no use."""
-        return bool(self.untrusted) or self.status in _FINAL
+        return bool(self.untrusted) or self.status in FINAL
 
 
 class TooLarge(Broken):

@@ -30,6 +30,7 @@ from ipexctl.quick_dataclass import dataclass
 
 Urls = Mapping[str, str]
 TOOLS_PYTHON = (3, 9)
+OTHER_BUILDS = "are different builds and do not load together"
 
 
 @dataclass(frozen=True)
@@ -338,9 +339,7 @@ def _of_one_build(
         if not other_builds(found, uv.stack.arch):
             return asked, sources, found
     what = " and ".join(f"{name} {versions[name]}" for name in names)
-    raise Unresolved(
-        f"{what} and torch {versions['torch']} are different builds and do not load together"
-    )
+    raise Unresolved(f"{what} and torch {versions['torch']} {OTHER_BUILDS}")
 
 
 def _home_of_torch(uv: Uv, torch: str) -> dict[str, Pin]:
@@ -411,6 +410,9 @@ def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> Inp
     stack = found.uv.stack
     why = "\n".join(why for asked, why in reasons if asked == found.way.text)
     hint = "change that file; a package without a wheel: pip wheel NAME -w FOLDER, "
+    if OTHER_BUILDS in why:
+        index = plain(stack.row.torch_index)
+        hint = f"fetch the +cpu wheels for torch {stack.row.torch} from {index}, "
     return InputError(
         f"the requirements given with -r do not fit {stack.title} on Python {stack.python_text}",
         why=why,

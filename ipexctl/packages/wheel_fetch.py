@@ -29,7 +29,7 @@ from ipexctl.install.stack.fetch_policy import Sample
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
 from ipexctl.packages import index_logins
-from ipexctl.packages.download import Broken, Download
+from ipexctl.packages.download import FINAL, Broken, Download
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import CERT_HINT, Indexes
 
@@ -97,7 +97,9 @@ class Fetcher:
                     download.into(out, url, HEADERS, lambda n: self._count(n, n))
             except Broken as e:
                 what = f"{urlsplit(url).hostname} did not send {name}"
-                hint = _hint(e, url) or "run the same command again"
+                check = f"check the address: {index_logins.bare(url)}"
+                again = check if e.status in FINAL else "run the same command again"
+                hint = _hint(e, url) or again
                 raise FetchFailed(what, why=str(e), hint=hint, slug="fetch") from None
             except OSError as e:
                 raise NotHere(

@@ -21,7 +21,7 @@ def confirm(
     if not stdin.isatty():
         raise refusal or InputError(
             "cannot ask for confirmation: stdin is not a terminal (use --yes)",
-            why="nothing was changed",
+            why="the command asks before it changes anything",
             slug="no-terminal",
         )
     to, (*plan, last) = out or sys.stderr, question.split("\n")

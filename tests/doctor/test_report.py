@@ -209,7 +209,8 @@ def test_hosts_that_are_gone_for_the_same_reason_are_one_message():
     ]
     shown = text(report(A, *down))
     assert shown.count("node[02-03]: refused\n") == 1
-    assert "ping node02" in shown and "ping node03" not in shown
+    assert "do this: ping node02   # then for node03\n" in shown
+    assert "  fix ping node02\n  fix ping node03" in shown
 
 
 def test_hosts_that_are_gone_at_their_own_addresses_are_one_message():

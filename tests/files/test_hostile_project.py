@@ -23,7 +23,7 @@ from ipexctl.project.send_agreed import always, never
 from ipexctl.project.send_project import Project, project_of, take
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import script_of
-from ipexctl.run.script_files.script_sources import _text
+from ipexctl.run.script_files.script_sources import _content
 
 
 def sparse(path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_lock_that_is_none_is_refused(odd):
 
 def test_python_files_that_are_none_say_nothing(odd):
     path = odd("x.py")
-    assert _text(path) in (None, "\0" * len(_text(path) or ""))
+    assert _content(path) in (None, b"\0" * len(_content(path) or b""))
 
 
 def test_a_plan_reads_no_file_that_would_be_sent(tmp_path, monkeypatch):

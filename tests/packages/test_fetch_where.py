@@ -102,7 +102,7 @@ def test_what_an_earlier_try_left_on_a_host_is_not_fetched_again_if_it_is_right(
 REFUSED = [
     (
         Fault("other"),
-        "127.0.0.1 gave a different file than the lock requires",
+        "127.0.0.1 sent another file for a-1",
         "run the same command",
         [],
     ),

@@ -43,3 +43,4 @@ def test_two_builds_are_refused_before_anything_is_fetched(world: World) -> None
         found(world, "models")
     said = "torchvision 0.22.0 and torch 2.7.0+cpu are different builds and do not load together"
     assert said in refused.value.why
+    assert "+cpu wheels" in refused.value.hint and "--find-links" in refused.value.hint

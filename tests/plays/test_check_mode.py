@@ -49,6 +49,19 @@ def test_a_download_into_a_missing_folder_fails_in_a_check_too(tmp_path: Path):
     assert [step["state"] for step in found] == ["would change", "would change"]
 
 
+@pytest.mark.parametrize(
+    "made", ["file: {path: ~/a/b/c, state: directory}", "copy: {src: ~/s, dest: ~/a/b}"]
+)
+@pytest.mark.parametrize("dest", ["~/a/b/new", "~/a/new"])
+def test_a_copy_into_a_folder_that_an_earlier_step_makes(tmp_path: Path, made: str, dest: str):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "x").write_text("x")
+    text = f"steps:\n  - {made}\n  - copy: {{src: ~/s/x, dest: {dest}}}\n"
+    states = [step["state"] for step in steps(tmp_path, text, "--check")]
+    assert states == ["would change", "would change"]
+    assert [step["state"] for step in steps(tmp_path, text)] == ["changed", "changed"]
+
+
 def test_what_comes_after_a_step_that_fails_is_listed_in_a_check(tmp_path: Path):
     text = "steps:\n  - assert: {path: ~/missing}\n  - doctor:\n  - sh: 'true'\n"
     found = steps(tmp_path, text, "--check")

@@ -197,8 +197,9 @@ def test_a_file_at_an_address_is_fetched_once_and_checked(hub: Hub, tmp_path: Pa
     assert (tmp_path / "root/data/model.bin/current/files/model.bin").read_bytes() == LARGE
     with refused("pull-damaged", "model.bin"):
         pulled(tmp_path, f"{address}#sha256={'0' * 64}")
-    with refused("pull-failed", "404"):
+    with refused("pull-failed", "404") as e:
         pulled(tmp_path, f"{hub.url}/nothing")
+    assert f"{hub.url}/nothing" in e.value.hint and "again" not in e.value.hint
 
 
 def test_other_addresses_are_read_through_fsspec(hub: Hub, tmp_path: Path) -> None:

@@ -175,11 +175,15 @@ def test_ranks_that_the_run_does_not_have_are_refused():
     ("width", "line"),
     [
         (
-            89,
-            " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gbit/s  mem 50..80 % (node02)",
+            98,
+            " 12 s  3 of 4 ranks up  1 done  cpu of ranks 50..100 %  net 1.2 Gbit/s  "
+            "mem 50..80 % (node02)",
         ),
-        (82, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gbit/s  mem 50..80 %"),
-        (63, " 12 s  3 of 4 ranks up  1 done  cpu 50..100 %  net 1.2 Gbit/s"),
+        (
+            91,
+            " 12 s  3 of 4 ranks up  1 done  cpu of ranks 50..100 %  net 1.2 Gbit/s  mem 50..80 %",
+        ),
+        (72, " 12 s  3 of 4 ranks up  1 done  cpu of ranks 50..100 %  net 1.2 Gbit/s"),
         (40, " 12 s  3 of 4 ranks up  1 done"),
         (12, " 12 s  3 of "),
     ],

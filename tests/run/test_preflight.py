@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +27,11 @@ from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch_plan import Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight_rules import Judged
+from ipexctl.run.script.context import HostEnvironment, ProjectFiles
+from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
+from ipexctl.shipped_tables import launchers, migration_rules
+from ipexctl.user_code.source_reader import read_source
 from tests import made
 from tests.checks.cases import ANN
 from tests.checks.hosts import GIB, MIB, ROWS, clean, part, state
@@ -258,3 +264,31 @@ def test_a_package_of_the_project_that_git_ignores_is_not_one_to_install(tmp_pat
     (note,) = said
     assert "t.py:1: " in note and "lib/ in .gitignore:2" in note and "install" not in note
     assert re.findall(r"'(!\S+)'", note) == ["!/lib/"]
+
+
+INVALID = "import apex\nprint 'x'\n"
+
+
+@pytest.mark.parametrize(
+    ("python", "stops"), [((3, 8), True), (sys.version_info[:2], True), ((), True), ((9, 9), False)]
+)
+def test_a_syntax_error_stops_unless_a_newer_python_may_read_it(python, stops) -> None:
+    source = read_source("train.py", INVALID, main=True)
+    tables = {"rules": migration_rules(), "launchers": launchers}
+    hosts = [HostEnvironment("node01", {}, python=python)]
+    found = Review([source], ("train.py",), hosts, ProjectFiles(()), **tables)
+    with refused("script-syntax") if stops else nullcontext():
+        found.check_syntax()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "# -*- coding: latin-1 -*-\ngr\xf6\xdfe = 1\n".encode("latin-1"),
+        b"x = [\n" + b"1,\n" * 300_000 + b"]\n",
+    ],
+    ids=["another encoding", "one that is not read to its end"],
+)
+def test_valid_files_have_no_syntax_error(tmp_path, content) -> None:
+    (tmp_path / "t.py").write_bytes(content)
+    assert [s for s in read_sources(tmp_path, "", ["t.py"]) if s.error] == []

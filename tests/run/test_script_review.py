@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.shipped_tables import launchers, migration_rules
 from ipexctl.user_code.source_reader import read_source
-from tests.refused import refused
 
 V5 = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.15.0", "trl": "1.16.0"}
 V4 = {"torch": "2.6.0+cpu", "transformers": "4.44.2", "accelerate": "0.34.2", "trl": "0.11.4"}
@@ -317,34 +314,6 @@ def test_where_it_cannot_be_known_nothing_is_said(text, args) -> None:
 def test_what_python_cannot_read_is_told_with_its_line() -> None:
     (note,) = review("import apex\nprint 'x'\n", "--use_ipex")
     assert re.match(r"train\.py:2: Python 3\.\d+ ", note) and "parentheses" in note
-
-
-INVALID = "import apex\nprint 'x'\n"
-
-
-@pytest.mark.parametrize(
-    ("python", "stops"), [((3, 8), True), (sys.version_info[:2], True), ((), True), ((9, 9), False)]
-)
-def test_a_syntax_error_stops_unless_a_newer_python_may_read_it(python, stops) -> None:
-    source = read_source("train.py", INVALID, main=True)
-    tables = {"rules": migration_rules(), "launchers": launchers}
-    hosts = [HostEnvironment("node01", V5, python=python)]
-    found = Review([source], ("train.py",), hosts, ProjectFiles(()), **tables)
-    with refused("script-syntax") if stops else nullcontext():
-        found.check_syntax()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "# -*- coding: latin-1 -*-\ngr\xf6\xdfe = 1\n".encode("latin-1"),
-        b"x = [\n" + b"1,\n" * 300_000 + b"]\n",
-    ],
-    ids=["another encoding", "one that is not read to its end"],
-)
-def test_valid_files_have_no_syntax_error(tmp_path, content) -> None:
-    (tmp_path / "t.py").write_bytes(content)
-    assert [s for s in read_sources(tmp_path, "", ["t.py"]) if s.error] == []
 
 
 def test_a_mark_of_windows_editors_is_no_error(tmp_path) -> None:

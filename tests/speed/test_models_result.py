@@ -104,6 +104,8 @@ def test_less_than_the_spread_is_no_gain(other: tuple[float, ...], best: str) ->
     found = heard((BASE, (10.0, 10.0)), (replace(BASE, precision="bf16"), other))
     (row,) = fastest(rows(found, CLUSTER, NAMES))
     assert row.key.precision == best
+    (answer,) = page(done(found)).answer[1:]
+    assert ("is the fastest" in answer) is (best == "bf16")
 
 
 @pytest.mark.parametrize("why", core.MISSING)

@@ -60,9 +60,12 @@ def _answer(found: ModelsBenchmark) -> Iterator[Text]:
     else:
         yield Text("all results are correct", "bold green").append(about, "not bold default")
     for row in fastest(found.rows):
-        what = f"{row.key.model} {row.key.work}: {row.key.precision} {row.key.engine}"
-        gain = f", {row.ratio:.2f} times fp32 eager" if row.ratio and row.ratio != 1 else ""
-        yield Text(f"{what} is the fastest{gain}")
+        what = f"{row.key.model} {row.key.work}: "
+        if row.key.is_plain:
+            yield Text(f"{what}nothing measured is faster than fp32 eager beyond the noise")
+        else:
+            setting = f"{row.key.precision} {row.key.engine}"
+            yield Text(f"{what}{setting} is the fastest, {row.ratio:.2f} times fp32 eager")
 
 
 def _numbers(row: ModelRow) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -13,6 +14,7 @@ from ipexctl.doctor.command.report_lines import STYLES, command, folded, labelle
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.report import Problem, Report, by_problem, in_common
 from ipexctl.facts.host_facts import plain
+from ipexctl.machines.suggested_commands import merged_hints
 
 BLOCKS = 8  # of warnings on the first screen; failures are all there
 NOTES = 4
@@ -60,8 +62,8 @@ def brief_and_hint(same: Sequence[HostDown]) -> tuple[str, str]:
     down, briefs = same[0], list(dict.fromkeys(d.brief for d in same))
     shared = in_common(briefs) if len(briefs) > 1 else None
     names = folded([d.host for d in same], WHO)
-    hint = down.hint.replace(f"on {down.host}: ", f"on {names}: ")
-    return shared[0] if shared else down.brief, hint
+    hints = [replace(d, hint=d.hint.replace(f"on {d.host}: ", f"on {names}: ")) for d in same]
+    return shared[0] if shared else down.brief, merged_hints(hints)
 
 
 def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:

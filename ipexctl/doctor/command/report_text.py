@@ -112,9 +112,11 @@ def _first_thing(report: Report) -> tuple[str, str]:
         for problem in by_problem(report.findings, severity):
             for fix, hosts in problem.fixes.items():
                 return fold(filter(None, hosts)), fix.lines[0].strip()
-        hints = [d.hint for d in report.down if d.hint]
-        if hints:
-            return "", hints[0].splitlines()[0]
+        if downs := [d for d in report.down if d.hint]:
+            hints = {d.host: d.hint.splitlines()[0] for d in downs if d.slug == downs[0].slug}
+            first = hints[downs[0].host]
+            others = fold([host for host, hint in hints.items() if hint != first])
+            return "", f"{first}   # then for {others}" if others else first
     return "", ""
 
 

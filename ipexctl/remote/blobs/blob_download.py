@@ -274,8 +274,8 @@ class Work:
 
     def damage_failure(self, file):
         return Failure(
-            "%s gave a different file than the lock requires for %s" % (file.site, file.name),
-            "the download was discarded",
+            "%s sent another file for %s than the lock requires" % (file.site, file.name),
+            "its sha256 differs from the recorded one; the download was discarded",
             "run the same command again; if that does not help: " + GONE,
             slug="damaged",
         )

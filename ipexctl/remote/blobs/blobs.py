@@ -112,9 +112,9 @@ def verify(root, shas):
     if damaged:
         n = len(damaged)
         raise Failure(
-            "%s corrupt on this host's disk: %s"
-            % ("a file is" if n == 1 else "%d files are" % n, ", ".join(damaged)),
-            "the corrupt file has been removed" if n == 1 else "they have been removed",
+            "%s corrupt on this host's disk and removed: %s"
+            % ("a file was" if n == 1 else "%d files were" % n, ", ".join(damaged)),
+            "the content does not have the recorded sha256",
             "run the same command again: damaged files are sent again",
             slug="damaged",
         )
@@ -232,8 +232,8 @@ def receive_blob(call, root, part, sha, size):
         if digest != sha:
             unlink(part.path)
             raise Failure(
-                "a file arrived damaged: sha256 %s... instead of %s..." % (digest[:16], sha[:16]),
-                "it was discarded",
+                "a file arrived damaged and was discarded",
+                "its sha256 is %s... instead of %s..." % (digest[:16], sha[:16]),
                 "run the same command again",
                 slug="damaged",
             )

@@ -256,9 +256,11 @@ class Part:
             if digest.hexdigest() != sha:
                 os.unlink(path)
                 raise Failure(
-                    "a file could not be assembled from its chunks",
-                    "it was discarded", "run the same command again", slug="damaged",
-                )  # fmt: skip
+                    "a file could not be assembled from its chunks and was discarded",
+                    "its content does not have the expected sha256",
+                    "run the same command again",
+                    slug="damaged",
+                )
             self.placed_new(sha, path, executable)
         except OSError as e:
             clear_path(path)

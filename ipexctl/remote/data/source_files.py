@@ -24,6 +24,7 @@ HEADERS = (
     "X-Error-Message",
 )  # fmt: skip
 AGAIN = "run the same command again: files that are already there are not fetched again"
+CHECK = "check the address of %s: the server refuses it or has moved it"
 LOGIN = "accept the terms on the page of the repository; then: hf auth login   # or export HF_TOKEN"
 
 
@@ -130,7 +131,8 @@ class SourceWork(blob_download.Work):
         kept = "; %s of it are kept" % human_size(had) if had else ""
         what = "%s %s %s" % (file.site, "refused" if refused else "did not send", file.name)
         slug = "hub-refused" if refused else "pull-failed"
-        return Failure(what, str(e) + kept, LOGIN if refused else AGAIN, slug=slug)
+        again = CHECK % file.name if e.status in blob_download.FINAL else AGAIN
+        return Failure(what, str(e) + kept, LOGIN if refused else again, slug=slug)
 
     def damage_failure(self, file):
         return Failure(

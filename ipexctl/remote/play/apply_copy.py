@@ -4,7 +4,7 @@ import os
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play import safe_paths
-from ipexctl.remote.play.apply_file import MOST, PIECE, _directory, attributes_only
+from ipexctl.remote.play.apply_file import MOST, PIECE, _directory, attributes_only, made_above
 from ipexctl.remote.play.file_attributes import Attributes, describe
 from ipexctl.remote.play.task import result
 from ipexctl.remote.play.text_diff import text_diff
@@ -18,6 +18,7 @@ def apply(task):
     task.reads = safe_paths.uses(dest)
     changes, diffs = [], []
     missing = []  # type: list[Failure]
+    above = made_above(dest) if task.args.get("folders") else []
     for folder in task.args.get("folders", []):
         path = _below(dest, folder)
         args = task.args
@@ -41,7 +42,7 @@ def apply(task):
         detail=shown,
         diff="".join(diffs),
         reads=uses,
-        writes=uses,
+        writes=uses + above,
         failure=failure,
     )
 

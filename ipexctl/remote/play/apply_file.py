@@ -25,6 +25,7 @@ def apply(task):
     if state == "absent":
         return result(*_absent(task, path), **uses)
     if state == "directory":
+        uses["writes"] = uses["writes"] + made_above(path)
         return result(*_directory(task, path), **uses)
     if state == "link":
         return _link(task, path, uses)
@@ -172,6 +173,11 @@ def _directory(task, path):
             finally:
                 os.close(fd)
     return bool(missing or changes), "create directory" if missing else describe(changes), ""
+
+
+def made_above(path):
+    """The highest folder that a step makes with this one, as what it writes."""
+    return ["path:" + each for each in _missing_folders(path)[:1]]
 
 
 def _missing_folders(path):

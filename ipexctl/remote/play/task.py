@@ -145,6 +145,7 @@ def outcome(module, task):
     except OSError as e:
         what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
         hint = "sudo: true" if e.errno == errno.EACCES else ""
-        return {"failure": document(Failure(what, hint=hint, slug="path-unusable"))}
+        failure = document(Failure(what, hint=hint, slug="path-unusable"))
+        return {"failure": failure, "reads": task.reads}
     except Exception:
         return {"failure": bug()}

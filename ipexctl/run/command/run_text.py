@@ -152,7 +152,7 @@ def _loads(tally: Tally, room: int) -> str:
     """The ranks' CPUs, the busiest network interface, memory: as much as fits."""
     mems = sorted((m, host) for host, load in tally.loads if (m := _memory(load)) is not None)
     nets = [load.net for _, load in tally.loads if load.net is not None]
-    parts = [f"  cpu {_span(min(tally.busy), max(tally.busy))}"] if tally.busy else []
+    parts = [f"  cpu of ranks {_span(min(tally.busy), max(tally.busy))}"] if tally.busy else []
     parts += [f"  net {bit_rate(8 * max(nets))}"] if nets else []
     parts += [f"  mem {_span(mems[0][0], mems[-1][0])}"] if mems else []
     parts += [f" ({mems[-1][1]})"] if len(mems) > 1 else []

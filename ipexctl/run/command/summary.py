@@ -147,7 +147,7 @@ def _loads(hosts: Sequence[HostEnd]) -> list[str]:
 
 
 def _load(host: HostEnd) -> str:
-    parts = [] if host.load.cpu is None else [f"CPUs {host.load.cpu:.0%} busy"]
+    parts = [] if host.load.cpu is None else [f"CPUs of the host {host.load.cpu:.0%} busy"]
     if host.load.used is not None:
         whole = f" of {short(host.load.total)}" if host.load.total else ""
         parts.append(f"memory {short(host.load.used)}{whole} at most")

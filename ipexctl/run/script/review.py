@@ -97,7 +97,7 @@ class Review:
             path, why, line = self._invalid[0]
             raise InputError(
                 str(Note(f"{path}:{line}", f"SyntaxError: {why}")),
-                why="nothing was started: every rank would end with this error",
+                why="every rank would end with this error",
                 hint=f"correct line {line} of {path}\nor --force to start anyway",
                 slug="script-syntax",
             )
