@@ -42,6 +42,8 @@ def import_roots(project: Path) -> tuple[str, ...]:
 def module_path(project: Path, place: str) -> str:
     """The file or folder of a module below the project, "" if it has none there. `place`: its
     path without an ending."""
+    if place.startswith(("..", "/")):
+        return ""
     ends = (end for end in (".py", "/__init__.py") if (project / f"{place}{end}").is_file())
     if end := next(ends, ""):
         return place + end

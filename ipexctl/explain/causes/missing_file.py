@@ -13,7 +13,7 @@ _MISSING = re.compile(
     r"|Can't find a valid checkpoint at (?P<trainer>\S+)"
     r"|no file named (?P<names>.+?),? found in directory (?P<folder>.+?)(?: but .*|\.?)$"
 )
-_MODULE = re.compile(r"No module named '?(?P<name>[\w.]+)")
+_MODULE = re.compile(r"No module named '?(?P<name>\w[\w.]*)")
 _NAME = re.compile(r"[\w-]+\.[\w.-]+")
 
 
