@@ -70,7 +70,7 @@ def plan_of(
         from ipexctl.run.network import measure_networks
 
         plan = replace(plan, faster=measure_networks.faster(nodes, request_of(options, script)))
-    plan = replace(plan, tuned=was_tuned(plan, options.script))
+    plan = replace(plan, tuned=was_tuned(plan))
     if options.data:
         from ipexctl.data import data
 
@@ -79,18 +79,17 @@ def plan_of(
     return plan
 
 
-def was_tuned(plan: LaunchPlan, script: str) -> bool:
-    return rate_cache.recall(rate_cache.rates_file(TUNED), _tuned_mark(plan, script)) is not None
+def was_tuned(plan: LaunchPlan) -> bool:
+    return rate_cache.recall(rate_cache.rates_file(TUNED), _tuned_mark(plan)) is not None
 
 
-def remember_tuned(plan: LaunchPlan, script: str) -> None:
-    mark = _tuned_mark(plan, script)
-    rate_cache.remember(rate_cache.rates_file(TUNED), mark, {}, complete=True)
+def remember_tuned(plan: LaunchPlan) -> None:
+    rate_cache.remember(rate_cache.rates_file(TUNED), _tuned_mark(plan), {}, complete=True)
 
 
-def _tuned_mark(plan: LaunchPlan, script: str) -> str:
-    """The script on these hosts, whatever its arguments and settings are."""
-    return "\n".join([str(Path.cwd() / script), *sorted(host.host for host in plan.hosts)])
+def _tuned_mark(plan: LaunchPlan) -> str:
+    """This folder on these hosts: the settings of a profile are those of all scripts in it."""
+    return "\n".join([str(Path.cwd()), *sorted(host.host for host in plan.hosts)])
 
 
 def request_of(options: RunOptions, script: Script) -> RunRequest:

@@ -93,7 +93,7 @@ def tune(
     found = search.found()
     if not interrupted:
         _refuse_unmeasured(found, options, wanted)
-        remember_tuned(plan.plan, options.script)
+        remember_tuned(plan.plan)
     seen = found.trials[0].seen if found.trials else tune_space.Seen(plan.plan.world_size)
     return Tuned(
         found,

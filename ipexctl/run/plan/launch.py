@@ -80,7 +80,7 @@ class LaunchPlan:
     run_id: str = ""
     ddp: bool = False  # the code exchanges gradients by DistributedDataParallel
     faster: str = ""  # a network that is faster than the one the user has chosen
-    tuned: bool = False  # `ipexctl tune` has measured this script on these hosts
+    tuned: bool = False  # `ipexctl tune` was here before, with these hosts
     environment: EnvUsed | None = None
     restarts: int = 0
 
