@@ -22,6 +22,8 @@ DDP = "from torch.nn.parallel import DistributedDataParallel as P\nP(model)\n"
 FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as F\nF(model)\n"
 SHARD = "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n"
 
+USUAL = {"sitecustomize", "python_exit"}
+
 
 def made_plan(compress: str = "fp16", ranks: int = 2, **asked):
     nodes = [Node(host(name), facts(name), prepared()) for name in ("node01", "node02")[:ranks]]
@@ -36,22 +38,22 @@ def orders(**options) -> dict:
 @pytest.mark.parametrize("mode", ["fp16", "bf16"])
 def test_ranks_get_the_module_and_its_mode(mode):
     sent = orders(compress=mode)
-    assert sent["modules"].keys() == {"sitecustomize", "python_exit", "half_gradients"}
+    assert sent["modules"].keys() == {*USUAL, "thread_waits", "half_gradients"}
     assert [rank["env"]["IPEXCTL_COMPRESS"] for rank in sent["ranks"]] == [mode]
     assert "IPEXCTL_LOOK" not in sent["ranks"][0]["env"]
 
 
 def test_without_it_ranks_get_neither():
     sent = orders()
-    assert sent["modules"].keys() == {"sitecustomize", "python_exit"}
+    assert sent["modules"].keys() == {*USUAL, "thread_waits"}
     assert "IPEXCTL_COMPRESS" not in sent["ranks"][0]["env"]
 
 
 def test_with_no_inspect_the_modules_come_without_the_part_that_looks():
     sent = orders(compress="fp16", no_inspect=True)
-    assert sent["modules"].keys() == {"sitecustomize", "python_exit", "half_gradients"}
+    assert sent["modules"].keys() == {*USUAL, "half_gradients"}
     assert sent["ranks"][0]["env"]["IPEXCTL_LOOK"] == "0"
-    assert orders(no_inspect=True)["modules"].keys() == {"sitecustomize", "python_exit"}
+    assert orders(no_inspect=True)["modules"].keys() == USUAL
 
 
 def test_the_plan_gives_the_reason_of_the_variable():

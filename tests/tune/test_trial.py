@@ -77,9 +77,9 @@ def test_only_trials_and_chosen_buckets_bring_modules_of_tune() -> None:
         return set(orders.of("n1", "/w")["modules"])
 
     usual = {"sitecustomize", "python_exit"}
-    assert modules() == usual
+    assert modules() == {*usual, "thread_waits"}
     assert modules(no_inspect=True) == usual
-    assert modules(env={"IPEXCTL_BUCKET_MB": "100"}) == {*usual, "ddp_bucket"}
+    assert modules(env={"IPEXCTL_BUCKET_MB": "100"}) == {*usual, "thread_waits", "ddp_bucket"}
     assert modules(trial=True, no_inspect=True) == {*usual, "ddp_bucket", "step_meter"}
 
 
