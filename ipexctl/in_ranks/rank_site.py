@@ -91,8 +91,10 @@ def after_fork():
 def answer_questions(distributed):
     """A thread that waits in the kernel until someone asks."""
     import threading
+    import time
     from _thread import get_ident
 
+    cpu_time = getattr(time, "thread_time", float)  # not in Python 3.6
     base = os.path.join(HERE, "%d." % os.getpid())
     os.mkfifo(base + "ask", 0o600)
     ask = os.open(base + "ask", os.O_RDWR)
@@ -102,8 +104,9 @@ def answer_questions(distributed):
         if stacks and own_id is not None:  # the signal then disturbs no other thread
             stacks[0].write(("asked %d\n" % own_id()).encode("ascii"))
         while os.read(ask, 64):
-            rows = [groups_of(distributed), waits_of_threads(get_ident())]
-            write_whole(base, recorded() + b"\n" + repr(rows).encode("utf-8", "replace"))
+            began, trace = cpu_time(), recorded()
+            rows = [groups_of(distributed), waits_of_threads(get_ident()), cpu_time() - began]
+            write_whole(base, trace + b"\n" + repr(rows).encode("utf-8", "replace"))
 
     thread = threading.Thread(target=answer, name="ipexctl", daemon=True)
     thread.start()

@@ -5,6 +5,7 @@ lock, thread or future is meant. Nothing here calls a method of the user's objec
 """
 
 import ast
+import inspect
 import linecache
 import re
 import sys
@@ -16,7 +17,7 @@ LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
 # Whose objects other threads release, set, fill or end
 SYNC = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/multiprocessing/pool.py")
 LOOPS = ("/selectors.py", "/subprocess.py", "/asyncio/base_events.py")
-trees = {}  # type: dict  # path -> its parsed source
+trees = {}  # type: dict  # (path, first line) -> the parsed source of a function
 
 
 def describe_threads(own):
@@ -244,18 +245,29 @@ def semaphore(value):
 
 def function_of(frame):
     """The innermost function, or the module, around the line that a frame is in."""
-    path, line = frame.f_code.co_filename, frame.f_lineno
+    line, tree = frame.f_lineno, tree_of(frame)
     best = None
-    if path not in trees:
-        lines = linecache.getlines(path, frame.f_globals)
-        trees[path] = ast.parse("".join(lines))
-    for node in ast.walk(trees[path]):
+    for node in ast.walk(tree):
         named = getattr(node, "name", "") == frame.f_code.co_name and hasattr(node, "args")
         if named and node.lineno <= line <= last_line(node):  # type: ignore
             best = node  # an inner one comes later
     if best is None and frame.f_code.co_name != "<module>":
         raise ValueError("a lambda, or a source that was edited since")
-    return best or trees[path]
+    return best or tree
+
+
+def tree_of(frame):
+    """The parsed source of a function alone: that of torch.distributed has 6,000 lines."""
+    path, first = frame.f_code.co_filename, frame.f_code.co_firstlineno
+    if (path, first) not in trees:
+        lines, above = linecache.getlines(path, frame.f_globals), 0
+        if frame.f_code.co_name != "<module>":
+            lines, above = inspect.getblock(lines[first - 1 :]), first - 1
+        if lines and lines[0][:1].isspace():  # of a class: columns stay as they are
+            lines, above = ["if 1:\n"] + lines, above - 1
+        tree = ast.parse("".join(lines))
+        trees[path, first] = ast.increment_lineno(tree, above)
+    return trees[path, first]
 
 
 def last_line(node):
@@ -269,28 +281,28 @@ def pending(frame):
         function = function_of(frame)
     except Exception:
         return None
-    line, end = frame.f_lineno, position_of(frame)
+    line, (start, end) = frame.f_lineno, position_of(frame)
     found = []  # type: list
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             if end is None:
                 found += [node] if node.lineno == line else []
             elif (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", -1)) == end:
-                return node
+                if (node.lineno, node.col_offset) <= start:  # else a `with` that ends with it
+                    return node
         elif isinstance(node, ast.With):
             found += [i.context_expr for i in node.items if i.context_expr.lineno == line]
     return found[0] if len(found) == 1 else None
 
 
 def position_of(frame):
-    """(line, column) of the end of the expression that is being evaluated, or None."""
+    """(line, column) of the start and of the end of what is being evaluated; None: not known."""
     positions = getattr(frame.f_code, "co_positions", None)  # Python 3.11
-    if positions is None or frame.f_lasti < 0:
-        return None
-    for number, (_, line, _, column) in enumerate(positions()):
-        if number == frame.f_lasti // 2:
-            return (line, column) if line and column is not None else None
-    return None
+    if positions is not None and frame.f_lasti >= 0:
+        for number, (first, last, left, right) in enumerate(positions()):
+            if number == frame.f_lasti // 2 and last and right is not None:
+                return (first, left), (last, right)
+    return None, None
 
 
 def value_of(frame, node):

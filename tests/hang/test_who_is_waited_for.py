@@ -120,6 +120,25 @@ save()
         ("holds it itself", "train.py:7 in save"),
     ),
     Case(
+        "a lock that a signal handler takes again",
+        """
+import signal, threading, time
+class Log:
+    def __init__(self):
+        self.mutex = threading.Lock()
+    def write(self, pause):
+        with self.mutex:
+            time.sleep(pause)
+log = Log()
+signal.signal(signal.SIGALRM, lambda *_: log.write(0))
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+log.write(60)
+""",
+        Kind.LOCK,
+        "the lock self.mutex",
+        ("holds it itself", "train.py:10 in write"),
+    ),
+    Case(
         "a lock whose thread has ended",
         "r = threading.RLock()\nt = threading.Thread(target=r.acquire)\nt.start()\nt.join()\n"
         "with r:\n    pass\n",
@@ -396,6 +415,17 @@ def test_who_is_waited_for(site: Path, hang, case: Case) -> None:
         assert time.monotonic() < deadline and child.poll() is None, found
         time.sleep(0.2)
     assert not case.absent or case.absent not in found.likely + str(found.suspects)
+
+
+def test_the_answer_of_a_rank_does_not_count_as_its_computing(site: Path, hang) -> None:
+    lines = "".join(f"    a{n} = [{n}, {{'b': {n}}}] if {n} else None\n" for n in range(6000))
+    child = hang(f"def long():\n{lines}    time.sleep(60)\nlong()\n")
+    deadline, called = time.monotonic() + 20, None
+    while called != "time.sleep":  # it may not have got there yet
+        assert time.monotonic() < deadline and child.poll() is None
+        (row,) = look(str(site), {0: child.pid}, 0.5)
+        called = row["threads"][0]["waits"].get("call") if row["threads"] else None
+    assert row["cpu"] < 0.1
 
 
 def test_all_stacks_are_shown_on_request(site: Path, hang) -> None:

@@ -19,7 +19,7 @@ class Question:
     def __init__(self, site, pid, state):
         base = os.path.join(site or "", "%d." % pid)
         self.path = base + "recorded"
-        self.size = 0  # of the answer
+        self.size, self.cpu = 0, 0.0  # bytes and CPU seconds of the answer
         self.why = "not asked"
         if not site:
             return
@@ -51,7 +51,8 @@ class Question:
         trace, _, rest = data.partition(b"\n")
         waits = []  # type: list
         try:
-            groups, waits = ast.literal_eval(rest.decode("utf-8", "replace"))
+            groups, waits, cpu = ast.literal_eval(rest.decode("utf-8", "replace"))
+            self.cpu = float(cpu)
             if trace == TOO_OLD:
                 return None, "torch too old", waits
             document = json.loads(trace.decode("utf-8", "replace"))

@@ -80,7 +80,7 @@ class RankLook:
         self.parent = alive.get(pid, ("X", 0))[1]
         self.below = sorted(rank_wrapper.descendants(pid, alive))
         self.seen = {}  # type: dict[int, dict]  # of children
-        self.ours = 0  # bytes that the rank and its children wrote for us
+        self.ours, self.our_cpu = 0, 0.0  # bytes and CPU seconds of answers to us
         self.row = self.unseen(rank)  # type: dict
         self.began = time.monotonic()
         self.before = self.use([pid] + self.below)
@@ -146,6 +146,7 @@ class RankLook:
             time.sleep(0.02)
         self.row["collectives"], self.row["collectives_why"], waits = recorded.answer()
         self.ours += recorded.size
+        self.our_cpu = recorded.cpu
         for pid, question in stacks.items():
             why, threads, size = question.answer()
             self.ours += size
@@ -182,7 +183,7 @@ class RankLook:
     def result(self, alive):
         (cpu, main, moved), (cpu_after, main_after, moved_after) = self.before, self.after
         row = dict(self.row, io=None)
-        row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()))
+        row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()) - self.our_cpu)
         row["main_cpu"] = self.share(main_after - main)
         row["threads"] = shortened(row["threads"])
         if moved and moved_after:
