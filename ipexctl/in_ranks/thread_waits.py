@@ -270,6 +270,10 @@ def tree_of(frame):
     return trees[path, first]
 
 
+def last_place(node):
+    return getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", -1)
+
+
 def last_line(node):
     end = getattr(node, "end_lineno", None)  # not in Python 3.7
     return end or max(getattr(part, "lineno", 0) for part in ast.walk(node))
@@ -287,9 +291,8 @@ def pending(frame):
         if isinstance(node, ast.Call):
             if end is None:
                 found += [node] if node.lineno == line else []
-            elif (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", -1)) == end:
-                if (node.lineno, node.col_offset) <= start:  # else a `with` that ends with it
-                    return node
+            elif last_place(node) == end and (node.lineno, node.col_offset) <= start:
+                return node  # one that starts later ends a `with`
         elif isinstance(node, ast.With):
             found += [i.context_expr for i in node.items if i.context_expr.lineno == line]
     return found[0] if len(found) == 1 else None
