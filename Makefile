@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # tests wait, too: more processes than CPUs
 WORKERS ?= $(shell echo $$((3 * $$(nproc))))
 PYTEST := $(PY) -m pytest -q -n $(WORKERS) --dist loadscope
-.PHONY: help demo check test soak docs test-ipex lint types bench guard dist constraints setup clean
+.PHONY: help demo check test soak docs pictures test-ipex lint types bench guard dist constraints setup clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ test-ipex: setup ## The real IPEX on two practice hosts (root; up to 4 GB to fet
 docs: setup ## Write the generated tables of docs/ again, build the site in build/site
 	$(PY) tools/gen_docs.py
 	$(PY) tools/build_site.py
+
+pictures: setup ## Record all pictures and screens of docs/ again (root, ten minutes)
+	$(PY) tools/make_screens.py
+	$(PY) tools/make_recordings.py
 
 lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts
 	$(PY) -m ruff check .

@@ -4,7 +4,8 @@
     python tools/make_recordings.py             # all of them
     python tools/make_recordings.py failed play
 
-Each session is typed into a bash in a terminal of its own. The lab is taken down however this ends.
+Each session is typed into a bash in a terminal of its own. A picture of a success that
+shows a failure is not written, and the exit status is 1. The lab is taken down however this ends.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import fcntl
 import os
 import pty
+import re
 import select
 import shutil
 import struct
@@ -37,7 +39,6 @@ TRAIN = """\
 import argparse, os, time
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=40)
@@ -60,7 +61,7 @@ def step(model, optimizer, number, rank):
     x, y = batch(32, number, rank)
     if number == args.fail_at and rank == 5:
         y = y[:7]
-    loss = F.mse_loss(model(x), y.squeeze(0))
+    loss = (model(x) - y).square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -118,14 +119,25 @@ class Session:
     lines: tuple[str | tuple[str, float | str], ...]
     size: tuple[int, int] = (100, 28)
     begin: str = "$ ipexctl"
+    shows: str = ""  # the failure that it is about
+
+    def flaws(self, rows: list[str]) -> list[str]:
+        """Return the rows with a failure, or what is missing where the session is about one."""
+        if self.shows:
+            return [] if any(self.shows in row for row in rows) else [f"not seen: {self.shows}"]
+        return [row for row in rows if _FAILURE.search(row)]
 
 
+_FAILURE = re.compile(
+    r"(?i)\bfail(s|ed|ure)?\b(?!=0)|exit code [1-9]|traceback|\w*error\b|abort|\blost\b"
+)
 SESSIONS = {
     "doctor": Session("ipexctl doctor", ("ipexctl doctor",), (100, 26)),
     "install": Session("ipexctl install", ("ipexctl install", ("y\n", "[Y/n] ")), (100, 24)),
     "run": Session("ipexctl run: six ranks on three hosts", ("ipexctl run -n 6 train.py",)),
     "run-failed": Session(
-        "ipexctl run: a rank fails", ("ipexctl run -n 6 train.py --fail-at 9",), (100, 30)
+        "ipexctl run: a rank fails", ("ipexctl run -n 6 train.py --fail-at 9",), (100, 30),
+        shows="rank 5 failed",
     ),
     "run-slow": Session(
         "ipexctl run: a slow rank",
@@ -155,6 +167,7 @@ SESSIONS = {
             "ipexctl run --stall 15 -n 6 train.py --hang-at 9", ("\x1c", 75.0), "clear",
             "ipexctl why", "ipexctl stop @last",
         ),
+        shows="rank 4",
     ),
     "play": Session(
         "ipexctl play",
@@ -234,12 +247,23 @@ def recorded(session: Session, folder: Path, home: Path) -> str:
     return drawn.replace(str(home), "~").replace(f"labs/{LAB}", "labs/lab")
 
 
-def main() -> None:
+def keep(name: str, drawing: str) -> bool:
+    """Write the picture, unless it shows what its session is not about."""
+    if flaws := SESSIONS[name].flaws(record_svg.shown_rows(drawing)):
+        print(f"docs/images/{name}.svg: not written:", *flaws, sep="\n    ", flush=True)
+        return False
+    (IMAGES / f"{name}.svg").write_text(drawing)
+    print(f"docs/images/{name}.svg", flush=True)
+    return True
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SESSIONS)}")
     names = parser.parse_args().names or list(SESSIONS)
     lab = [sys.executable, "-m", "ipexctl", "lab"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    flawed = False
     with make_screens.project() as (home, folder):
         (folder / "train.py").write_text(TRAIN)
         (folder / "train.yaml").write_text(PLAY)
@@ -255,11 +279,11 @@ def main() -> None:
             if "install" not in names:
                 make_screens.in_terminal("ipexctl install --yes", folder, home)
             for name in names:
-                (IMAGES / f"{name}.svg").write_text(recorded(SESSIONS[name], folder, home))
-                print(f"docs/images/{name}.svg", flush=True)
+                flawed |= not keep(name, recorded(SESSIONS[name], folder, home))
         finally:
             subprocess.run([*lab, "down", "--name", LAB], env=env, stdout=subprocess.DEVNULL)
+    return int(flawed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 CELL_WIDTH, CELL_HEIGHT, MARGIN = 8.4, 18, 12
@@ -252,6 +252,13 @@ def svg(shown: list[tuple[float, Picture]], title: str) -> str:
         f'<rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/>\n'
         f'<g id="f">{"".join(frames)}</g>\n</svg>\n'
     )
+
+
+def shown_rows(drawing: str) -> list[str]:
+    """Return each different row of text that an SVG of this module shows."""
+    rows = re.findall(r'<g id="r\d+">(.*?)</g>', drawing)
+    pieces = (re.findall(r">([^<]*)</text>", row) for row in rows)
+    return [unescape("  ".join(row)).replace(NO_BREAK, " ") for row in pieces]
 
 
 def main() -> None:
