@@ -119,13 +119,13 @@ class Session:
     lines: tuple[str | tuple[str, float | str], ...]
     size: tuple[int, int] = (100, 28)
     begin: str = "$ ipexctl"
-    shows: str = ""  # the failure that it is about
+    shows: str = ""  # what the picture is about
+    fails: bool = False
 
     def flaws(self, rows: list[str]) -> list[str]:
-        """Return the rows with a failure, or what is missing where the session is about one."""
-        if self.shows:
-            return [] if any(self.shows in row for row in rows) else [f"not seen: {self.shows}"]
-        return [row for row in rows if _FAILURE.search(row)]
+        """Return what is missing, and the rows with a failure where the session has none."""
+        flaws = [] if any(self.shows in row for row in rows) else [f"not seen: {self.shows}"]
+        return flaws + [row for row in rows if _FAILURE.search(row) and not self.fails]
 
 
 _FAILURE = re.compile(
@@ -137,11 +137,12 @@ SESSIONS = {
     "run": Session("ipexctl run: six ranks on three hosts", ("ipexctl run -n 6 train.py",)),
     "run-failed": Session(
         "ipexctl run: a rank fails", ("ipexctl run -n 6 train.py --fail-at 9",), (100, 30),
-        shows="rank 5 failed",
+        shows="rank 5 failed", fails=True,
     ),
     "run-slow": Session(
         "ipexctl run: a slow rank",
         ("ipexctl run -n 6 train.py --slow-rank 4 --steps 60",),
+        shows="slow: rank 4",
     ),
     "run-tqdm": Session(
         "ipexctl run: progress bars of tqdm",
@@ -167,7 +168,7 @@ SESSIONS = {
             "ipexctl run --stall 15 -n 6 train.py --hang-at 9", ("\x1c", 75.0), "clear",
             "ipexctl why", "ipexctl stop @last",
         ),
-        shows="rank 4",
+        shows="rank 4 (node03)  train.py",
     ),
     "play": Session(
         "ipexctl play",

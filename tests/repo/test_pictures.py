@@ -19,7 +19,12 @@ import record_svg  # noqa: E402
 
 PICTURES = sorted(make_recordings.IMAGES.glob("*.svg"))
 _PAIR = re.compile(r"(?=\b([a-z][a-z']*) ([a-z][a-z']*)\b)")
-_OF_OTHERS = re.compile(r"(\||node\d+ r\d+) |\$ ")  # lines of ranks, what is typed
+_OF_OTHERS = re.compile(
+    r"(\||node\d+ r\d+|(all|r[\d,-]+) +x\d+) |\$ "
+)  # lines of ranks, what is typed
+# What gloo and torch print; a terminal wraps such lines.
+_OF_TORCH = """Connection closed by peer. This is typically caused by a remote worker crashing.
+Check the logs of the remote worker before reporting an error. GLHF! The size of tensor a"""
 MOST_NEW = 2  # pairs of words in one row that no text of the source has: joined when it is printed
 
 
@@ -41,12 +46,13 @@ def words_of_this_version() -> set[tuple[str, str]]:
     """Return the neighbouring words in the source, its tests and the recorded scripts."""
     modules = [p for room in ("ipexctl", "tests") for p in (ROOT / room).rglob("*.py")]
     modules.remove(Path(__file__))
-    pairs = word_pairs((ROOT / "docs" / "screens.md").read_text("utf-8"))
+    pairs = word_pairs((ROOT / "docs" / "screens.md").read_text("utf-8") + _OF_TORCH)
     for module in [*modules, ROOT / "tools" / "make_recordings.py"]:
         for text in texts_of(module):
             pairs |= word_pairs(text)
-    for table in (ROOT / "ipexctl").rglob("*.toml"):
-        pairs |= word_pairs(table.read_text("utf-8"))
+    for room in ("ipexctl", "tests"):
+        for table in (ROOT / room).rglob("*.toml"):  # among them, messages of torch and MPI
+            pairs |= word_pairs(table.read_text("utf-8"))
     return pairs
 
 

@@ -145,6 +145,7 @@ def test_commands_get_the_users_options():
     [
         ((1.6, 1.8), EXCHANGES, None, 1),
         ((1.5, 3.9), {}, Slow((1,), 0.6), 1),
+        ((1.6, 1.8), EXCHANGES, Slow((1,), 0.6), 0),  # the two would contradict each other
         ((3.9, 3.8), {}, None, 0),
     ],
 )
