@@ -57,12 +57,12 @@ def watch_exit_code():
 
 
 def exit(status=None):
-    """As sys.exit."""
+    """Exit as sys.exit() does."""
     raise SystemExit(status)
 
 
 def exit_code():
-    """None if it is not known."""
+    """Return the code with which Python exits; None if it is not known."""
     if any("code" in vars(kind) for kind in SystemExit.__subclasses__()):
         return None
     if not codes:

@@ -85,7 +85,7 @@ def wait_of(stack, stacks, held):
 
 
 def is_wrapper(frame):
-    """Of Condition and multiprocessing: `with` goes to the lock inside."""
+    """Tell the `with` of a Condition or of multiprocessing, which takes the lock inside it."""
     return frame.f_code.co_name == "__enter__" and frame.f_code.co_filename.endswith(SYNC)
 
 
@@ -309,7 +309,7 @@ def position_of(frame):
 
 
 def value_of(frame, node):
-    """Of a name, an attribute or an item, without running any code of the object; else None."""
+    """Evaluate a name, an attribute or an item without running code of the object; else None."""
     if isinstance(node, ast.Name):
         for names in (frame.f_locals, frame.f_globals):
             if node.id in names:

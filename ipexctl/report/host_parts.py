@@ -23,7 +23,7 @@ _USAGE: tuple[tuple[str, str, Callable[[Any], float | None]], ...] = (
 
 
 def usage(of: Material) -> list[dict[str, Any]]:
-    """Of all attempts."""
+    """Chart what each host used, over all attempts."""
     samples = dict[str, list[Sample]]()
     for attempt, offset in zip(of.attempts, of.offsets, strict=True):
         for record in attempt.records:

@@ -47,7 +47,7 @@ class Attempt:
 
     @cached_property
     def bad_loss(self) -> BadLoss | None:
-        """Of the first rank whose loss became nan or infinite, and stayed so."""
+        """Return that of the first rank whose loss became nan or infinite, and stayed so."""
         points: dict[int, list[Point]] = {}
         for one in self.printed:
             points.setdefault(one.rank, []).append(
@@ -111,5 +111,5 @@ class Material:
 
     @property
     def seconds(self) -> float:
-        """Of all attempts, and what lay between them."""
+        """Add up all attempts, and the time between them."""
         return self.offsets[-1] + self.attempts[-1].run.seconds

@@ -132,7 +132,7 @@ def _attempt(fleet: Fleet, run: Run) -> Attempt:
 def _with_output(
     attempts: Sequence[Attempt], points: Mapping[str, Sequence[RankPoint]]
 ) -> list[Attempt]:
-    """With what their ranks printed."""
+    """Return the attempts with what their ranks printed."""
     lines = [[_printed(one, p) for p in points[one.run.id]] for one in attempts]
     placed = step_axis.with_steps(lines)
     return [replace(one, printed=own) for one, own in zip(attempts, placed, strict=True)]
@@ -160,7 +160,7 @@ def _packages(last: Attempt) -> tuple[tuple[str, str], ...]:
 
 
 def _environment(last: Attempt) -> tuple[tuple[str, str], ...]:
-    """As the run recorded it; the version of Python is in this folder's lock alone."""
+    """Return what the run recorded; the version of Python is in this folder's lock alone."""
     key = next((record.environment for record in last.records if record.environment), "")
     found = dict(_packages(last))
     mpi = lock = None

@@ -37,7 +37,7 @@ def _by_rank(lines: Iterable[Printed]) -> list[list[Printed]]:
 
 
 def _epoch_starts(lines: Sequence[Printed], first_epoch: float | None = None) -> list[int | None]:
-    """For each line the step at which its count began; None where the lines do not say it."""
+    """Return for each line the step at which its count began; None where lines do not say it."""
     start: int | None = 0
     before = begin = None
     found = list[int | None]()
@@ -129,7 +129,7 @@ def points(values: Sequence[Value], along: str) -> list[Point]:
 
 
 def without_repeats(values: Sequence[Value]) -> list[Value]:
-    """Of evaluations: a bar repeats the last one until there is another."""
+    """Drop repeated evaluations: a bar repeats the last one until there is another."""
     last: dict[int, float] = {}
     found = list[Value]()
     for one, value in values:

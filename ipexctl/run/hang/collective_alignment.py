@@ -160,7 +160,7 @@ def _members(
 
 
 def _mismatches(called: Mapping[int, Mapping[int, Collective]]) -> list[Mismatch]:
-    """Of the first calls that differ; those that all have finished hold up no rank."""
+    """Return the first calls that differ; those that all have finished hold up no rank."""
     found = list[Mismatch]()
     open_ = {seq for calls in called.values() for seq, call in calls.items() if not call.done}
     for seq in sorted(open_):

@@ -400,7 +400,7 @@ def _lock(look: RankLook, inner: tuple[Frame, ...]) -> str:
 
 
 def _named_lock(look: RankLook) -> str:
-    """By the line of the source where its Python does not tell."""
+    """Name the lock by the line of the source where the rank did not report it."""
     text = look.source.text if look.source and look.frames[:1] == (look.source.frame,) else ""
     found = re.search(r"^with ([\w.\[\]\"']+):|([\w.]+)\.acquire\(", text)
     if module := re.match(r"(?:import|from) ([\w.]+)", text):
