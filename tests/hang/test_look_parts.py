@@ -72,6 +72,26 @@ def test_the_innermost_loop_of_the_function_decides() -> None:
     assert not waiting_loop.waits_in_loop(["while (:"], 1)
 
 
+def test_an_attempt_that_is_made_again_and_again_waits() -> None:
+    lines = [
+        "while True:",
+        "    try:",
+        "        fd = os.open(path, os.O_CREAT | os.O_EXCL)",
+        "    except FileExistsError:",
+        "        continue",
+        "    os.write(fd, me)",
+        "    return",
+    ]
+    found = [waiting_loop.waits_in_loop(lines, n) for n in range(1, 8)]
+    assert found == [False, True, True, True, True, False, False]
+    others = {2: "        x = model(path)", 4: "        return"}
+    for number in (2, 4):  # work; a loop that ends at the first failure
+        other = [others[n] if n == number else line for n, line in enumerate(lines)]
+        assert not waiting_loop.waits_in_loop(other, 3)
+    scan = ["while paths:", "    path = paths.pop()", *lines[1:6]]
+    assert not waiting_loop.waits_in_loop(scan, 4)
+
+
 def test_frames_of_libraries_are_not_the_users() -> None:
     frames = [
         ["/usr/lib/python3.12/threading.py", 1, "wait"],

@@ -37,6 +37,8 @@ TESTS |= {"get_nowait", "listdir", "glob", "stat", "getsize"}
 BESIDES = {"time", "monotonic", "perf_counter", "len", "int", "float", "str", "min", "max", "any"}
 BESIDES |= {"all", "print", "info", "debug", "warning", "flush", "format"}
 QUIET = PAUSES | TESTS | BESIDES
+# what fails until another process has done something: a lock file, a server that is not up yet
+ATTEMPTS = {"open", "mkdir", "makedirs", "link", "symlink", "rename", "connect", "lockf", "flock"}
 
 
 def own_frame(frames, site):
@@ -68,6 +70,8 @@ def waits_in_loop(lines, line):
         return False
     if loop is None:
         return False
+    if tries_again(loop.body[0], line):
+        return True
     body = list(called(loop.body))
     if not all(is_quiet(statement) for statement in loop.body):
         return False
@@ -76,6 +80,18 @@ def waits_in_loop(lines, line):
     test = list(called([loop.test]))
     only_passes = all(isinstance(part, (ast.Pass, ast.Continue)) for part in loop.body)
     return QUIET.issuperset(test) and (only_passes or not TESTS.isdisjoint(body + test))
+
+
+def tries_again(statement, line):
+    """Whether the line is in a `try` that a loop begins with: one attempt, again if it fails."""
+    if not isinstance(statement, ast.Try) or len(statement.body) != 1:
+        return False
+    handled = [part for handler in statement.handlers for part in handler.body]
+    goes_on = all(isinstance(part, (ast.Pass, ast.Continue, ast.Expr)) for part in handled)
+    names = set(called(statement.body))
+    last = max(getattr(part, "lineno", 0) for part in ast.walk(statement))
+    inside = statement.lineno <= line <= last
+    return inside and goes_on and all(map(is_quiet, handled)) and bool(names) and names <= ATTEMPTS
 
 
 def innermost(tree, line):
