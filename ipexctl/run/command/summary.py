@@ -114,9 +114,7 @@ def _exchange(result: RunResult) -> list[Text]:
         hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
         return [Text(text, "bold yellow"), Text(hint, "yellow")]
     if found.verdict is Verdict.ALONE and found.steps:
-        return [
-            Text(f"{text}; its code never joins a process group (ipexctl explain {TRAINED_ALONE})")
-        ]
+        return [Text(f"{text}   (ipexctl explain {TRAINED_ALONE})")]
     return [Text(text)]
 
 
