@@ -357,8 +357,8 @@ def _unknown(seen: Sequence[OnHost]) -> str:
 
 
 def chosen(runs: Sequence[Run], text: str) -> Run:
-    """By the beginning of its id, its name (the active one, else the newest), or `@last`; with
-    -r02 behind it, that attempt."""
+    """Find a run by the beginning of its id, its name (the active, else the newest), or `@last`;
+    with -r02 behind it, that attempt."""
     if not runs:
         raise InputError(
             "there are no runs on these hosts", hint="ipexctl run SCRIPT", slug="no-runs"

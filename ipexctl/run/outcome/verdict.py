@@ -98,8 +98,8 @@ class Heard:
         self, noted: Callable[[], Verdict | None], known: causes.Known,
         *, all_of_it: bool,
     ) -> Verdict:  # fmt: skip
-        """By the hub; where it could not say, `all_of_it` was not heard, or a lost host may know
-        why, by the journals; where no host can be asked, by the viewer."""
+        """Take the hub's word; where it could not say, `all_of_it` was not heard, or a lost host
+        may know why, that of the journals; where no host can be asked, the viewer's."""
         found = decide(self.facts, self.ranks, known) if self.complete else None
         kept = noted() if found is None or found.lost or not all_of_it else None
         if kept and all_of_it and self.seen and kept.ended_by == UNKNOWN:
