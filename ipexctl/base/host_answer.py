@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ipexctl.errors import HostFailed
+from ipexctl.errors import HostFailed, is_shown
 
 REPORT = "run the same command again; if it fails again, report it: ipexctl support"
 _HUGE = 1 << 62
@@ -43,10 +43,16 @@ class Answer(dict[str, Any]):
         return value
 
     def text(self, name: str) -> str:
-        value = self[name]
-        if not isinstance(value, str) or "\0" in value:
-            raise self.odd(f"{name!r} is not a string")
+        value: str = self[name]
+        if not _is_line(value):
+            raise self.odd(f"{name!r} is not a line of text")
         return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self[name]
+        if not isinstance(value, list) or not all(map(_is_line, value)):
+            raise self.odd(f"{name!r} is not a list of lines of text")
+        return tuple(value)
 
     def path(self, name: str) -> str:
         """An absolute path."""
@@ -62,7 +68,7 @@ class Answer(dict[str, Any]):
         return value
 
     def rows(self, name: str, *kinds: type) -> list[list[Any]]:
-        """Lists with one value of each kind; an int is a size or a count, as above."""
+        """Lists with one value of each kind; an int is a size or a count, a str is one line."""
         value = self[name]
         for row in value if isinstance(value, list) else [None]:
             if not isinstance(row, list) or len(row) != len(kinds):
@@ -72,7 +78,19 @@ class Answer(dict[str, Any]):
         return value  # type: ignore[no-any-return]
 
 
+class AnyText:
+    """A kind of value in rows: a string of any characters, for a caller that expects them."""
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str) and all(map(is_shown, value))
+
+
 def _is(value: object, kind: type) -> bool:
+    if kind is str:
+        return _is_line(value)
+    if kind is AnyText:
+        return isinstance(value, str)
     if kind is float:
         return type(value) in (int, float) and 0 <= value < _HUGE  # type: ignore[operator]
     return type(value) is kind and (kind is not int or 0 <= value <= _HUGE)  # type: ignore[operator]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.base.sizes import human
 from ipexctl.install.progress import DONE, Progress, Step
@@ -116,8 +115,8 @@ def _survey(fleet: Fleet, host: Host, progress: Progress) -> OnHost:
         done.flag("made"),
         done.whole("bytes"),
         tuple((name, size) for name, size in done.rows("parts", str, int)),
-        _texts(done, "busy"),
-        _texts(done, "stays"),
+        done.texts("busy"),
+        done.texts("stays"),
         tuple((path, size) for path, size in done.rows("caches", str, int)),
     )
 
@@ -131,9 +130,9 @@ def _remove(
     progress.step(Step(host.name, f"removing {human(one.bytes)}"))
     done = fleet.call(host, "remove.root_removal.remove", total=LONG)
     progress.step(Step(host.name, DONE))
-    if busy := _texts(done, "busy"):
+    if busy := done.texts("busy"):
         return _foreseen(replace(one, busy=busy))
-    if left := _texts(done, "left"):
+    if left := done.texts("left"):
         what = f"{one.root} could not be removed completely"
         return HostRecap(host.name, Recap.FAILED, what, notes=left)
     return _recap(one, f"{human(done.whole('removed'))} removed")
@@ -159,10 +158,3 @@ def _recap(one: OnHost, what: str) -> HostRecap:
         for path, size in one.caches
     )
     return HostRecap(one.host, Recap.CHANGED, what + stays * bool(one.stays), notes=caches)
-
-
-def _texts(done: Answer, name: str) -> tuple[str, ...]:
-    value = done[name]
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise done.odd(f"{name} is not a list of texts")
-    return tuple(value)

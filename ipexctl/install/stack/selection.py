@@ -7,6 +7,7 @@ hosts of two architectures are refused (docs/decisions/0009-one-lock.md).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,13 +27,13 @@ from ipexctl.install.stack.version_table import (
     not_asked,
     offered,
     stock,
-    to_minor,
 )
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
 
 # What `uv --python-platform` knows, newest first.
+_GLIBC = re.compile(r"glibc (\d{1,3})\.(\d{1,3})")
 _GLIBCS = (*((2, minor) for minor in range(40, 30, -1)), (2, 28), (2, 17))
 
 
@@ -260,10 +261,8 @@ def _platform(row: Row, facts: Sequence[Facts]) -> str:
 
 
 def _glibc(f: Facts) -> Minor | None:
-    words = f.libc.split()
-    if len(words) != 2 or words[0] != "glibc":
-        return None
-    return to_minor(words[1])
+    found = _GLIBC.fullmatch(f.libc)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _dotted(version: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ipexctl.base.host_answer import REPORT, Answer
+from ipexctl.base.host_answer import REPORT, Answer, AnyText
 from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.inventory.inventory import Host
@@ -103,7 +103,7 @@ def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[st
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
         done = fleet.call(host, op, journal=names[host], run_id=run.id, hosts=list(gone))
-        for name, rank, text in done.rows("tails", str, int, str):
+        for name, rank, text in done.rows("tails", str, int, AnyText):
             if name in gone and (name, rank) not in found:
                 stream = Lines()
                 found[name, rank] = [*stream.feed(text.encode()), *stream.end()]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ipexctl.base.values import count_or_none, texts
+from ipexctl.base.values import count_or_none, plain, texts
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, read_used
 from ipexctl.errors import RunFailed
 from ipexctl.facts import usable_cores
@@ -71,9 +71,9 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
 def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> Prepared:
     """Parse the environment that a host reports for a run. Raises ValueError."""
     prefix, path, port, found = (done.get(k) for k in ("prefix", "path", "port", "packages"))
-    if not isinstance(prefix, str) or not prefix.startswith("/"):
+    if not plain(prefix).startswith("/") or plain(prefix) != prefix:
         raise ValueError("no path of its environment")
-    if not isinstance(path, str) or "\0" in prefix + path:
+    if not isinstance(path, str) or "\0" in path:
         raise ValueError("no PATH")
     if not isinstance(port, int) or not 0 < port < 65536:
         raise ValueError("no free port")

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ipexctl.base.host_answer import AnyText
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.quoting import quote
 from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
@@ -265,7 +266,7 @@ def _new_folder(folder: Path) -> Path:
 def _list(agent: Agent, wish: Wish) -> Listed:
     asked = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
     done = agent.call("run_files.result_files.list", asked, timeout=120).done
-    files = tuple((path, size) for path, size in done.rows("files", str, int))
+    files = tuple((path, size) for path, size in done.rows("files", AnyText, int))
     return Listed(files, done.get("more") is True)
 
 

@@ -1,0 +1,94 @@
+"""A host whose Python bends what the agent sends: escape codes, line ends and bidirectional marks
+at the end of some of its texts and keys. None reaches the terminal or a page."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli import ipexctl
+from tests.run.test_ps_local import Here
+
+BENT = """#!/usr/bin/python3 -IS
+import json, sys, zlib
+TAIL = "\\x1b]0;PWN\\x07\\x1b[31mPWN\\u202e\\x9b31m\\r\\nroot@pwn"
+SEED, EVERY = map(int, open("SETTING").read().split())
+plain = json.dumps
+
+def hit(path, every):
+    return EVERY and zlib.crc32((path + str(SEED)).encode()) % every == 0
+
+def bent(value, path):
+    if isinstance(value, str):
+        return value + TAIL if hit(path, EVERY) else value
+    if isinstance(value, dict):
+        return {
+            key + TAIL if hit(path + key + " key", 10 * EVERY) else key: bent(one, path + "/" + key)
+            for key, one in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [bent(one, path + "/") for one in value]
+    return value
+
+def dumps(value, *args, **more):
+    if isinstance(value, dict) and value.get("id"):
+        kept = ("id", "event")
+        value = {k: v if k in kept else bent(v, "%s/%s" % (value.get("event"), k))
+                 for k, v in value.items()}
+    return plain(value, *args, **more)
+
+json.dumps = dumps
+exec(sys.argv[2] if len(sys.argv) > 2 else sys.argv[1][3:])
+"""
+OBEYED = re.compile("\x07|\x1b\\]0|\u202e|\x9b|^root@pwn", re.MULTILINE)
+COMMANDS = """
+doctor -v
+doctor --json
+doctor --print
+env ls
+env diff
+install --check
+run -n 2 --force train.py 1 0
+ps -a
+ps -a --json
+logs @last
+why @last
+wait @last
+metrics @last
+checkpoints @last
+report @last -o report.html
+report @last --json
+fetch @last *.py -o got
+data ls
+prune --check
+remove --all --check
+support
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize(("every", "seed"), [(1, 1), (5, 0), (20, 1)])
+def test_what_a_host_bends_is_not_obeyed(tmp_path: Path, every: int, seed: int) -> None:
+    here, setting = Here(tmp_path), tmp_path / "setting"
+    setting.write_text("0 0")
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin/python3"
+    text = BENT.replace("/usr/bin/python3", sys.executable, 1)
+    python.write_text(text.replace("SETTING", str(setting)))
+    python.chmod(0o755)
+    honest = here.call("run", "-n", "2", "--force", "train.py", "1", "0")  # is @last later
+    assert honest.returncode == 0, honest
+    env = {**here.env, "PATH": f"{python.parent}:{here.env['PATH']}"}
+    assert ipexctl("ps", "-a", cwd=here.code, env=env).returncode == 0
+    setting.write_text(f"{seed} {every}")
+    codes = {}
+    for command in COMMANDS:
+        done = ipexctl(*command.split(), cwd=here.code, env=env)
+        codes[command] = done.returncode
+        assert not OBEYED.search(done.stdout + done.stderr), (command, done)
+        assert done.returncode != 70, (command, done)
+    assert 0 in codes.values() and (every > 1 or any(codes.values())), codes
+    for path in [*here.code.rglob("*.html"), *here.code.rglob("*.json")]:
+        assert not OBEYED.search(path.read_text()), path
