@@ -1,22 +1,60 @@
-"""Secrets are not shown: neither whole, nor line by line, nor cut, nor as programs quote them."""
+"""Secrets are masked: those that are known, wherever they stand, and those that have a name
+(remote/secret_names.py): NAME=value, --name value, "name": "value", Name: value, URLs with a login,
+bearer tokens and private keys. A secret in a text without a name is not found.
+
+Each pattern begins at one place of a word and reads what it matches once: time grows with the
+length of the text alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, unquote
+
+from ipexctl.remote.secret_names import is_secret_name
 
 MASK = "********"
 _SHORTEST = 4  # of a part of a secret: shorter ones stand in any text
+_SHORTEST_ARGUMENT = 6  # of a value in a command line that is looked for elsewhere
 _CUT = 1000  # hosts cut longer texts, and may cut a secret; what is left of a line may be short
 _SHORTEST_END = 8
+_FLAGS = frozenset(("auto", "false", "none", "null", "true"))  # TOKENIZERS_PARALLELISM=false
+
+_KEY_MARK = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,8}-----")
+_URL = re.compile(r"://([^\s\"'<>]+)")
+_SCHEME = re.compile(r"(?<![A-Za-z])(?:bearer|basic)[ \t]{1,8}([\w.~+/=-]{16,})", re.I)
+_NAME = re.compile(
+    r"(?<![\w.-])(?P<dash>--?)?(?P<name>\w[\w.-]*)(?P<close>\\*[\"'`]?)\]?"
+    r"(?:[ \t]*(?P<is>:(?!//)|=>|:=|==?|%3[dD])[ \t]*|(?P<gap>[ \t]+|,[ \t\n]*))"
+)
+_QUOTE = re.compile(r"[bBrRuUfF]{0,2}(\\*[\"'`])")
+_SHELL_WORD = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|\S)+")
+_LONGEST = 8000  # characters of a value in quotes
+_GLUED = re.compile(r"[^\s,;)\]}&|<>]")  # after a quote: a shell's word continues
+_NOTHING = re.compile(
+    r"(?:(?i:none|null|true|false)|\*+|\$\{?[A-Z_][A-Z0-9_]*\}?)(?=[\s,;)\]}\"']|\Z)"
+)
+_WORD = re.compile(r"[\w.-]+")
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+    """Mask these secrets: neither whole, nor line by line, nor cut, nor as programs quote them."""
+    forms = _all_forms(frozenset(secrets))
     for form in forms:
         text = text.replace(form, MASK)
     for form in forms:
         text = _without_ends(text, form, _SHORTEST if len(text) >= _CUT else _SHORTEST_END)
     return text
+
+
+@lru_cache(8)
+def _all_forms(secrets: frozenset[str]) -> list[str]:
+    return sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
 
 
 def _forms(secret: str) -> Iterator[str]:
@@ -26,6 +64,8 @@ def _forms(secret: str) -> Iterator[str]:
         if part:
             yield part
             yield repr(part)[1:-1]
+            yield json.dumps(part)[1:-1]
+            yield quote(part, safe="")
             yield from (part.replace("'", quoted) for quoted in ("'\\''", "'\"'\"'"))
 
 
@@ -36,3 +76,155 @@ def _without_ends(text: str, secret: str, shortest: int) -> str:
         if text.startswith(secret[-size:]):
             text = MASK + text[size:]
     return text
+
+
+def secret_values(variables: Mapping[str, str]) -> frozenset[str]:
+    """The values of variables whose names are those of secrets."""
+    return frozenset(
+        value
+        for name, value in variables.items()
+        if is_secret_name(name) and len(value) >= _SHORTEST and value.lower() not in _FLAGS
+    )
+
+
+def secret_arguments(command: str) -> frozenset[str]:
+    """The secrets in a command line: of named options and assignments, and in URLs."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # it is cut
+        words = command.split()
+    found: set[str] = set()
+    for before, word in zip(("", *words), words, strict=False):
+        name, _, value = word.partition("=")
+        if is_secret_name(name):
+            found.add(value)
+        elif _names_next(before) and word[:1] != "-":
+            found.add(word)
+        for url in _URL.finditer(word):
+            login = url[1].rpartition("@")[0]
+            password = login.partition(":")[2] or login
+            found |= {login, password, unquote(password)}
+    return frozenset(v for v in found if len(v) >= _SHORTEST_ARGUMENT and v.lower() not in _FLAGS)
+
+
+class SecretMask:
+    """Masks secrets in texts and documents: `known` ones, those in `commands`, and those that have
+    a name."""
+
+    def __init__(self, known: Iterable[str] = (), *commands: str) -> None:
+        self._known = frozenset(known).union(*map(secret_arguments, commands))
+
+    def text(self, text: str) -> str:
+        text = _masked_at(text, _keys(text))  # first: lines of a known key are its marks
+        text = masked(text, self._known)
+        return _masked_at(text, (*_logins(text), *_named(text)))
+
+    def document(self, value: Any) -> Any:
+        """Mask in all texts of a JSON document, and what stands under or after a secret's name."""
+        if isinstance(value, Mapping):
+            return {
+                key: MASK if inner and _hides(key, value) else self.document(inner)
+                for key, inner in value.items()
+            }
+        if isinstance(value, list | tuple):
+            pairs = zip((None, *value), value, strict=False)
+            return [self._item(before, inner) for before, inner in pairs]
+        return self.text(value) if isinstance(value, str) else value
+
+    def _item(self, before: Any, value: Any) -> Any:
+        """--api-key, HF_TOKEN: what follows it in a list is the secret."""
+        if not isinstance(value, str):
+            return self.document(value)
+        if isinstance(before, str) and value[:1] not in ("", "-") and _is_name(before):
+            return MASK
+        name, sign, _ = value.partition("=")
+        return f"{name}={MASK}" if sign and _is_name(name) else self.text(value)
+
+
+def _masked_at(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    parts: list[str] = []
+    done = 0
+    for start, end in sorted(spans):
+        if start > done or not parts:
+            parts += [text[done:start], MASK]
+        done = max(done, end)
+    return "".join((*parts, text[done:]))
+
+
+def _is_name(word: str) -> bool:
+    return _WORD.fullmatch(word) is not None and is_secret_name(word)
+
+
+def _hides(key: str, pairs: Mapping[str, Any]) -> bool:
+    """Whether its name, or the name beside a "value", is that of a secret."""
+    name = pairs.get("name") if key.lower() == "value" else key
+    return isinstance(name, str) and is_secret_name(name)
+
+
+def _names_next(word: str) -> bool:
+    return word[:1] == "-" and "=" not in word and is_secret_name(word)
+
+
+def _keys(text: str) -> Iterator[tuple[int, int]]:
+    """Private keys; of one that is cut, everything up to its last mark or after its first."""
+    start, inside = 0, False
+    for mark in _KEY_MARK.finditer(text):
+        if mark[1] == "END":
+            yield start, mark.end()
+        start, inside = mark.start() if mark[1] == "BEGIN" else mark.end(), mark[1] == "BEGIN"
+    if inside:
+        yield start, len(text)
+
+
+def _logins(text: str) -> Iterator[tuple[int, int]]:
+    for url in _URL.finditer(text):
+        if at := url[1].rfind("@") + 1:
+            yield url.start(1), url.start(1) + at
+    for scheme in _SCHEME.finditer(text):
+        yield scheme.span(1)
+
+
+def _named(text: str) -> Iterator[tuple[int, int]]:
+    at = 0
+    while found := _NAME.search(text, at):
+        start, at = found.end(), max(found.end("name"), at + 1)
+        listed = found["gap"] and found["gap"][0] == "," and _QUOTE.match(text, start)
+        if found["gap"] and not found["dash"] and not listed or not is_secret_name(found["name"]):
+            continue
+        if found["gap"] and text[start : start + 1] == "-" or _NOTHING.match(text, start):
+            continue
+        end = _value_end(text, found, start)
+        if end > start:
+            at = end
+            yield start, end
+
+
+def _value_end(text: str, name: re.Match[str], at: int) -> int:
+    opening = _QUOTE.match(text, at)
+    around = text[name.start() - 1 : name.start()]
+    if opening is None and around in ("'", '"') and not name["close"]:  # '--token=two words'
+        end = text.find(around, at, at + _LONGEST)
+        return _shell_word(text, end) if end >= 0 else _rest(text, at)
+    if opening is None:
+        return _rest(text, at) if name["is"] == ":" else _shell_word(text, at)
+    end = _closing(text, opening[1], opening.end())
+    glued = end >= 0 and _GLUED.match(text, end)
+    return _rest(text, at) if end < 0 else _shell_word(text, end) if glued else end
+
+
+def _closing(text: str, mark: str, at: int) -> int:
+    """After the closing mark, or -1."""
+    end = text.find(mark, at, at + _LONGEST)
+    while end > 0 and mark[0] != "\\" and text[end - 1] == "\\":
+        end = text.find(mark, end + 1, at + _LONGEST)
+    return end + len(mark) if end >= 0 else -1
+
+
+def _shell_word(text: str, at: int) -> int:
+    word = _SHELL_WORD.match(text, at)
+    return word.end() if word else at
+
+
+def _rest(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ipexctl.base.host_outcome import PerHost
+from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import duration
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.hostfile_text import fold
@@ -127,9 +128,10 @@ class RunList(list[RunHandle]):
     def _repr_html_(self) -> str:
         head = cells(["run", "name", "state", "ranks", "hosts", "first cause"], "th")
         rows = [
-            cells((r.id, a.name, r.state.value, str(a.ranks), fold(a.hosts), r.cause))
+            cells((r.id, a.name, r.state.value, str(a.ranks), fold(a.hosts), cause))
             for r in self._runs
             for a in (r.about,)
+            for cause in (SecretMask((), a.command).text(r.cause),)
         ]
         return table(f"{len(rows)} run{'s' * (len(rows) != 1)}", [head, *rows])
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from math import isfinite
 
+from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import duration
 from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
@@ -50,7 +51,8 @@ class RunStatus:
 
     def _repr_html_(self) -> str:
         title = self.run.id + (f" ({self.run.about.name})" if self.run.about.name else "")
-        rows = [_row(name, escape(text)) for name, text in self._rows() if text]
+        mask = SecretMask((), self.run.about.command)  # notebooks are shared with their output
+        rows = [_row(name, escape(mask.text(text))) for name, text in self._rows() if text]
         if len(drawn := thinned(self.losses)) > 1:
             rows.append(_row("loss curve", sparkline(drawn)))
         return table(f"run {title}", rows)

@@ -24,16 +24,15 @@ from ipexctl.project.files.project_files import (
     File,
     Ignore,
     Tree,
-    data_secret,
     is_large,
     is_never_sent,
     is_of_no_use,
     line_for,
     link_stays,
     printable,
-    secret,
 )
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.remote.secret_names import is_secret_file, is_secret_in_data
 
 HELD = 64 << 20  # bytes of small files kept in memory between reading and sending
 SHOWN = 3
@@ -129,12 +128,12 @@ class Walk:
         if entry.is_dir(follow_symlinks=False):
             self._folder(entry.name, path + "/", ignore, inherited)
             return
-        if self._everything and data_secret(entry.name):
+        if self._everything and is_secret_in_data(entry.name):
             self.found.secrets.append(path)
             return
         if not self._everything:
             if ignore(path, inherited=inherited):
-                if secret(entry.name) and not ignore.ours_leave_out(path):
+                if is_secret_file(entry.name) and not ignore.ours_leave_out(path):
                     self.found.secrets.append(path)
                 elif (
                     self._scans and not ignore.ours_leave_out(path) and not is_of_no_use(entry.name)
@@ -142,7 +141,7 @@ class Walk:
                     self._left_out(entry, path)
                 return
             if is_never_sent(entry.name):
-                if secret(entry.name):
+                if is_secret_file(entry.name):
                     self.found.secrets.append(path)
                 return
         info = entry.stat(follow_symlinks=False)
@@ -154,14 +153,14 @@ class Walk:
             self.found.odd.append(path)
 
     def _folder(self, name: str, path: str, ignore: Ignore, inherited: bool) -> None:
-        if self._everything and data_secret(name):
+        if self._everything and is_secret_in_data(name):
             self.found.secrets.append(path)
         elif self._everything:
             self._enter(path, ignore, inherited=False)
         elif is_never_sent(name):
-            if secret(name) and not ignore(path, inherited=inherited):
+            if is_secret_file(name) and not ignore(path, inherited=inherited):
                 self.found.secrets.append(path)
-            elif secret(name) and not ignore.ours_leave_out(path):
+            elif is_secret_file(name) and not ignore.ours_leave_out(path):
                 self.found.unseen.append(path)
         elif not ignore(path, inherited=inherited):
             self._enter(path, ignore, inherited=False)
@@ -259,7 +258,8 @@ def left_out(top: Path, path: str, ignore: Ignore, beside: Sequence[str] = ()) -
             return f"{base} is a link to a place outside {top}", way or "copy the file there"
         base += "/" * (i < len(below) - 1 or _is_folder(top / base))
         if is_never_sent(name):
-            why = "may contain secrets" if secret(name) else "is a name used for history or caches"
+            other = "is a name used for history or caches"
+            why = "may contain secrets" if is_secret_file(name) else other
             return f"{name} {why}: it is never sent", "give it another name, or another place"
         rule, ours = ignore.why(base)
         if rule and ours:

@@ -40,7 +40,8 @@ def report(
     """Write a report of a run into one HTML file, during the run or after it.
 
     The file works offline: result, first cause, speed, loss, what the ranks waited for, a timeline
-    of each host, and what the run was made of. --json prints the same data and writes no file.
+    of each host, and what the run was made of. Values of named secrets are masked. --json prints
+    the same data and writes no file.
     """
     import sys
 

@@ -28,7 +28,7 @@ def compare_runs(
     `printed`: what is read already, by id. Raises InputError, Unreachable."""
     with Fleet(target, root) as fleet:
         runs = [find(fleet, text) for text in (run_a, run_b)]
-        records = [_record(fleet, run) for run in runs]
+        records = [read_record(fleet, run) for run in runs]
     points = [printed.get(run.id) or metrics(target, run.id, (), root).points for run in runs]
     speeds = [_speed(one) for one in points]
     names = [run.about.name or run.id for run in runs]
@@ -39,7 +39,8 @@ def compare_runs(
     return compare(one, other)
 
 
-def _record(fleet: Fleet, run: Run) -> RunRecord:
+def read_record(fleet: Fleet, run: Run) -> RunRecord:
+    """What the hosts kept of the run when it began. Raises InputError if it never did."""
     names = {host: name for name, host in reached(fleet, run).items()}
 
     def ask(host: Host) -> Answer:

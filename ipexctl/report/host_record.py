@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain, texts
+from ipexctl.base.values import count_or_none, listed, plain
 from ipexctl.facts.reader import number
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.recorded_inputs import text_pairs
+from ipexctl.report.recorded_inputs import findings, text_pairs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 
 SHORTEST = 4.0  # seconds of samples from which something can be said
 _HUGE = 1e15
+_TAIL = 2000  # characters of what a rank printed last: hosts send no more
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
         places=tuple((rank, _cpus(f["where"])) for _, f, rank in ranks if "where" in f),
         environment=plain(inputs.get("environment"), 100),
         packages=text_pairs(inputs.get("packages")),
-        findings=_findings(inputs.get("findings")),
+        findings=findings(inputs.get("findings")),
         stalls=tuple(_stalls(facts)),
         tails=tuple((rank, plain_lines(f["tail"])) for _, f, rank in ranks if "tail" in f),
         over=over[-1] if over else None,
@@ -120,7 +121,9 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
 
 
 def plain_lines(text: Any) -> str:
-    lines = text[-4096:].splitlines() if isinstance(text, str) else ()
+    lines = text[-_TAIL:].splitlines() if isinstance(text, str) else []
+    if len(lines) > 1 and len(text) >= _TAIL:  # the name of a secret in the first may be cut off
+        del lines[0]
     return "\n".join(indented(line, 400) for line in lines)
 
 
@@ -168,13 +171,6 @@ def _time(record: Mapping[str, Any]) -> float:
 def _pairs(raw: Any) -> tuple[tuple[str, float], ...]:
     rows = raw.items() if isinstance(raw, dict) else ()
     return tuple((plain(name, 40), s) for name, value in rows if (s := _number(value)) is not None)
-
-
-def _findings(raw: Any) -> tuple[tuple[str, ...], ...] | None:
-    """Rows of id, hosts and text."""
-    if not isinstance(raw, list):
-        return None
-    return tuple(row for one in raw if len(row := texts(one)) == 3)
 
 
 def _socket(raw: Any) -> Socket | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import plain
+from ipexctl.base.values import plain, texts
 from ipexctl.facts.reader import by, positive, record
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.pace.rank_pace import HostPace
@@ -25,6 +25,13 @@ def text_pairs(value: Any) -> tuple[tuple[str, str], ...]:
     known = value if isinstance(value, Mapping) else {}
     found = ((plain(n, 400), plain(v, 400)) for n, v in [*known.items()][:_MOST])
     return tuple(sorted((n, v) for n, v in found if n))
+
+
+def findings(value: Any) -> tuple[tuple[str, ...], ...] | None:
+    """Rows of id, hosts and text."""
+    if not isinstance(value, list):
+        return None
+    return tuple(row for one in value if len(row := texts(one)) == 3)
 
 
 def _files(value: Any) -> tuple[tuple[str, str], ...] | None:
@@ -62,6 +69,7 @@ class RunInputs:
     environment: str = ""
     packages: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
     data: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
+    findings: tuple[tuple[str, ...], ...] | None = field(default=None, metadata=by(findings))
 
 
 @dataclass(frozen=True)

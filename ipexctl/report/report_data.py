@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from ipexctl.base.secret_mask import masked
+from ipexctl.base.secret_mask import MASK, SecretMask
 from ipexctl.base.sizes import bit_rate, duration, human
 from ipexctl.base.values import texts
 from ipexctl.inventory.nodeset import fold
@@ -43,7 +43,7 @@ def document(of: Material) -> dict[str, Any]:
         "tone": "bad" if last.bad_loss else TONES.get(run.state, "plain"),
         "headline": _headline(of),
         "facts": _facts(of),
-        "cause": _cause(last),
+        "cause": _cause(last, of.mask),
         "cards": _cards(of),
         "waiting": _waiting(last),
         "loss": training_curves.loss(of),
@@ -65,19 +65,31 @@ def document(of: Material) -> dict[str, Any]:
         "made": of.made,
         "began": of.began,
     }
-    found: dict[str, Any] = cleaned(made, of.secrets)
+    plain = _texts(made, _plain)
+    masked = of.mask.document(plain)
+    places = [name for name, value in masked.items() if MASK in str(value)]
+    if places:
+        masked["notes"].append(f"Secrets are masked ({MASK}) in: {', '.join(places)}.")
+    found: dict[str, Any] = _texts({**masked, "masked": places}, _short)
     return found
 
 
-def cleaned(value: Any, secrets: Sequence[str] = ()) -> Any:
-    """Texts without colours and control characters, not too long, with secrets masked."""
+def _texts(value: Any, change: Callable[[str], str]) -> Any:
+    """The document with all its texts changed."""
     if isinstance(value, str):
-        lines = (indented(without_colour(line), 1 << 20) for line in value.split("\n"))
-        text = masked("\n".join(lines), secrets)
-        return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: cleaned(one, secrets) for key, one in value.items()}
-    return [cleaned(v, secrets) for v in value] if isinstance(value, list | tuple) else value
+        return {key: _texts(one, change) for key, one in value.items()}
+    return [_texts(v, change) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(text: str) -> str:
+    """Without colours and control characters."""
+    return "\n".join(indented(without_colour(line), 1 << 20) for line in text.split("\n"))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 # --- the first screen ----------------------------------------------------------------------------
@@ -121,7 +133,7 @@ def _facts(of: Material) -> list[list[str]]:
     return [[name, value] for name, value in rows if value]
 
 
-def _cause(last: Attempt) -> dict[str, Any] | None:
+def _cause(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     run, said = last.run, last.result or {}
     if run.verdict is None or run.verdict.exit_code == 0:
         return None
@@ -130,7 +142,8 @@ def _cause(last: Attempt) -> dict[str, Any] | None:
     lines = (
         [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
     )
-    lines = [line for line in from_traceback(lines) if line.strip()]
+    lines = mask.text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
+    lines = [line for line in lines if line.strip()]
     known = said.get("known") if isinstance(said.get("known"), dict) else None
     stall = run_situation.stall_of(run)
     text = run.verdict.cause or f"exit code {run.verdict.exit_code}"

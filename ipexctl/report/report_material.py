@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from statistics import median
 from typing import Any
 
+from ipexctl.base.secret_mask import SecretMask
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import curves
 from ipexctl.report.host_record import HostRecord, Printed, pace
@@ -35,6 +37,11 @@ class Attempt:
     def plan(self) -> LaunchPlan | None:
         raw = (record.plan for record in self.records)
         return next((p for one in raw if (p := shown_plan.read(one, self.run.id))), None)
+
+    @property
+    def command(self) -> str:
+        """The script and its arguments, as the plan has them: complete."""
+        return shlex.join(self.plan.argv) if self.plan else self.run.about.command
 
     @cached_property
     def steps(self) -> dict[int, list[curves.Point]]:
@@ -95,7 +102,7 @@ class Material:
     packages: tuple[tuple[str, str], ...] = ()
     other: Attempt | None = None  # --compare
     comparison: Comparison | None = None  # with the other run
-    secrets: tuple[str, ...] = ()
+    mask: SecretMask = SecretMask()
 
     @cached_property
     def offsets(self) -> list[float]:

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ipexctl.base.secret_mask import MASK
-from ipexctl.base.secret_names import Named, named
+from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import human
 from ipexctl.env.choice.package_changes import between, describe_changes
 from ipexctl.inventory.nodeset import fold
@@ -287,11 +286,7 @@ def _only(words: Sequence[str], others: Sequence[str]) -> list[str]:
     """Options with their values that the others do not have."""
     known = set(_options(others))
     mine = [one for one in _options(words) if one not in known]
-    return [" ".join((one[0], *(_shown(one[0], word) for word in one[1:]))) for one in mine]
-
-
-def _shown(option: str, value: str) -> str:
-    return MASK if named(option) is Named.SECRET else value
+    return [" ".join(SecretMask().document(one)) for one in mine]
 
 
 def _options(words: Sequence[str]) -> list[tuple[str, ...]]:

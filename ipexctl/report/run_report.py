@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.base.secret_mask import SecretMask, secret_values
+from ipexctl.base.values import texts
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
@@ -33,7 +35,6 @@ from ipexctl.run.jobs.ps import find, look, reached
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.plan.mpi import in_packages
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
-from ipexctl.support.redaction import secret_values
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def report(
         packages=_packages(attempts[-1]),
         other=_with_output([other], printed)[0] if other else None,
         comparison=comparison,
-        secrets=tuple(secret_values(_named())),
+        mask=_mask(every),
     )
     document = report_data.document(material)
     html = page(document, assets())
@@ -98,9 +99,17 @@ def report(
     return Report(run, path, document, html, recaps, answered, comparison)
 
 
-def _named() -> dict[str, str]:
-    """Variables here whose values may be secret; PWD is a folder."""
-    return {k: v for k, v in environment().items() if k not in ("PWD", "OLDPWD")}
+def _mask(attempts: Sequence[Attempt]) -> SecretMask:
+    known = frozenset[str]().union(*(known_secrets(one.run.id) for one in attempts))
+    return SecretMask(known, *(one.command for one in attempts))
+
+
+def known_secrets(run_id: str) -> frozenset[str]:
+    """The values here of variables that are secret by their names, or that the run got with
+    --secret-env."""
+    environ = environment()
+    given = texts((_kept_here(run_id, "plan.json") or {}).get("secret"))
+    return secret_values(environ) | {environ[name] for name in given if environ.get(name)}
 
 
 def assets() -> Assets:
@@ -126,7 +135,7 @@ def _attempt(fleet: Fleet, run: Run) -> Attempt:
     order = {name: number for number, name in enumerate(run.about.hosts)}
     found = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
-    return Attempt(run, tuple(found), result=_kept_here(run.id))
+    return Attempt(run, tuple(found), result=_kept_here(run.id, "result.json"))
 
 
 def _with_output(
@@ -148,9 +157,9 @@ def _printed(of: Attempt, one: RankPoint) -> Printed:
     )  # fmt: skip
 
 
-def _kept_here(run_id: str) -> dict[str, Any] | None:
+def _kept_here(run_id: str, name: str) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(read_file(FOLDER / "runs" / run_id / "result.json"))
+        found = json.loads(read_file(FOLDER / "runs" / run_id / name))
         return found if isinstance(found, dict) else None
     return None
 

@@ -19,14 +19,17 @@ def support(
     target: Any,
     root: Root = "~/.ipexctl",
     logs: Annotated[
-        bool, typer.Option("--logs", help="Add the last 200 lines of each rank of RUN.")
+        bool,
+        typer.Option(
+            "--logs", help="Add the command line and the last 200 lines of each rank of RUN."
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Write a redacted support bundle into this folder.
+    """Write a support bundle into this folder.
 
-    Secrets are masked, and hosts, users and addresses are replaced by aliases. Review it before
-    you send it.
+    It contains named fields only, with aliases for hosts, users and addresses. Output of ranks is
+    added with --logs; values of named secrets are masked there. Look through it before you send it.
     """
     from ipexctl.errors import InputError
     from ipexctl.support.support import support as verb

@@ -12,12 +12,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ipexctl.base.secret_mask import MASK, masked
-from ipexctl.base.secret_names import Named, named
-from ipexctl.support.find_secrets import masked_secrets, plain
+from ipexctl.base.secret_mask import SecretMask
 
-_FLAGS = frozenset({"auto", "false", "none", "null", "true"})  # TOKENIZERS_PARALLELISM=false
-_SHORTEST = 4  # of a variable's value that is looked for in all texts
 _MOST = 500  # aliases for names that only texts have; others share one
 _LONGEST = 8000  # characters of a line
 _LONG_LINE = re.compile(rf"^[^\n]{{{_LONGEST + 1},}}", re.M)
@@ -31,18 +27,9 @@ _IP = re.compile(
 _NOBODYS = frozenset({"localhost", "root"})  # names that say nothing about the user
 
 
-def secret_values(variables: Mapping[str, str]) -> frozenset[str]:
-    """Of the variables whose names say that they are secret."""
-    return frozenset(
-        value
-        for name, value in variables.items()
-        if named(name) is not Named.NO and len(value) >= _SHORTEST and value.lower() not in _FLAGS
-    )
-
-
 class Redactor:
-    def __init__(self, *, secrets: Iterable[str] = (), homes: Iterable[str] = ()) -> None:
-        self._secrets = frozenset(form for secret in secrets for form in (secret, plain(secret)))
+    def __init__(self, *, mask: SecretMask, homes: Iterable[str] = ()) -> None:
+        self.mask = mask
         self._homes = sorted((h.rstrip("/") for h in homes if len(h) > 1), key=len, reverse=True)
         self._aliases: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
@@ -68,8 +55,7 @@ class Redactor:
         self.hosts(*names)
 
     def text(self, text: str) -> str:
-        text = _LONG_LINE.sub(_shortened, plain(text))
-        text = masked_secrets(masked(text, self._secrets))
+        text = self.mask.text(_LONG_LINE.sub(_shortened, text))
         for home in self._homes:
             text = re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", "~", text)
         text = _OTHER_HOME.sub(lambda m: m[1] + self._seen("user", m[2]), text)
@@ -80,17 +66,13 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """A JSON document whose keys are ours; only its values are from elsewhere."""
+        return self._aliased(self.mask.document(value))
+
+    def _aliased(self, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {
-                key: MASK if inner and _hides(key, value) else self.value(inner)
-                for key, inner in value.items()
-            }
+            return {key: self._aliased(inner) for key, inner in value.items()}
         if isinstance(value, list | tuple):
-            before = (None, *value)
-            return [
-                MASK if isinstance(inner, str) and _is_name(last) else self.value(inner)
-                for last, inner in zip(before, value, strict=False)
-            ]
+            return [self._aliased(inner) for inner in value]
         return self.text(value) if isinstance(value, str) else value
 
     def _known(self, text: str) -> str:
@@ -144,17 +126,6 @@ def _either(words: Iterable[str]) -> re.Pattern[str]:
     either = "|".join(f"(?<=[{first}])(?i:{'|'.join(rest)})" for first, rest in begins.items())
     any_of = f"[{''.join(begins)}](?<![A-Za-z0-9].)(?:{either})(?![A-Za-z0-9])"
     return re.compile(any_of if begins else r"(?!)")
-
-
-def _hides(key: str, pairs: Mapping[str, Any]) -> bool:
-    """Whether its name, or the name beside a "value", is that of a secret."""
-    name = pairs.get("name") if key.lower() == "value" else key
-    return isinstance(name, str) and named(name) is Named.SECRET
-
-
-def _is_name(word: Any) -> bool:
-    """--api-key, Authorization: what follows it in a list is the secret."""
-    return isinstance(word, str) and " " not in word and named(word) is Named.SECRET
 
 
 def _is_alias(word: str) -> bool:

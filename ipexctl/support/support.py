@@ -6,34 +6,60 @@ import io
 import json
 import platform
 import re
+import shlex
 import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ipexctl import __version__
-from ipexctl.errors import EXIT_OK, InputError, IpexctlError
+from ipexctl.base.secret_mask import SecretMask
+from ipexctl.errors import EXIT_OK, InputError, IpexctlError, printable
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.local import settings
 from ipexctl.local.atomic_file import write_atomic
-from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import LOCK_FILE, lock_folder, project_of, read_lock
+from ipexctl.local.settings_file import setting_kinds
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target, inventory
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.remote.secret_names import is_secret_name
+from ipexctl.report.compared_runs import read_record
+from ipexctl.report.recorded_inputs import HostInputs, RunRecord
+from ipexctl.report.run_report import known_secrets
 from ipexctl.run.jobs.logs import Wanted, logs
 from ipexctl.run.jobs.ps import find
 from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.support.redaction import Redactor, secret_values
+from ipexctl.run.output.rank_lines import without_colour
+from ipexctl.support.redaction import Redactor
 
 SCHEMA = 1
 LINES = 200  # of each rank's output
+# what a bundle has: a field that is not named here is not in it
+_HOST = ("name", "address", "port", "user", "slots", "local")
+_RUN = ("id", "began", "seconds", "started", "ok", "bytes", "exit_code")
+_ABOUT = ("name", "hosts", "ranks", "version")
+_VERDICT = ("exit_code", "ended_by", "lost")
+_END = ("rank", "host", "code", "signal", "lost", "hints", "at_exit")
+_ON_HOST = (
+    "host", "target", "alive", "began", "seconds", "started", "ok", "begun", "decided", "bytes",
+    "format", "unreadable", "stall", "kept",
+)  # fmt: skip
+_PLAN = ("world_size", "master_port", "mpi", "ddp", "tuned")
+_PLAN_HOST = ("host", "nic", "threads", "quota")
+_PLACE = ("rank", "local_rank", "cpus", "node")
+_FACTS = (
+    "cpu", "cores", "quota", "governors", "max_khz", "turbo", "memory", "thp", "kernel", "load",
+    "speed",
+)  # fmt: skip
+_INPUTS = ("environment", "packages")
+_OPTION = re.compile(r"(--[A-Za-z][\w-]{0,63})(?:=(.*))?", re.S)
+_SMALL_NUMBER = re.compile(r"[-+]?\d{1,6}(\.\d{1,6})?(e[-+]?\d{1,2})?")
 
 
 @dataclass(frozen=True)
@@ -48,25 +74,27 @@ class Bundle:
 
 def support(target: Target, run: str = "", root: str = ROOT, *, output: bool = False) -> Bundle:
     """`output`: with the last lines of the run's ranks. A part that cannot be read is its error."""
-    redactor = Redactor(secrets=secret_values(environment()), homes=_homes())
-    hosts = _hosts(target, redactor)
+    redactor = Redactor(mask=SecretMask(known_secrets("")), homes=_homes())
+    hosts = _or_error(lambda: _hosts(inventory(target), redactor))
     _alias_person(redactor, project_of(Path.cwd()).by)
     redactor.hosts(platform.node())
     parts: dict[str, tuple[str, Any]] = {
         "versions.json": ("versions of ipexctl, Python, libraries and system", _versions()),
-        "settings.json": ("settings, as ipexctl config shows them", _or_error(_settings)),
+        "settings.json": ("names of settings, numbers and choices", _or_error(_settings)),
         "stack.json": (f"what {LOCK_FILE} installs", _or_error(_stack)),
         "hosts.json": ("hosts, under aliases", hosts),
     }
     if run:
-        parts["run.json"] = ("the run, as its hosts recorded it", _run(target, run, root, redactor))
-    if run and output:
-        parts |= dict(_output(target, run, root))
+        parts |= _run(target, run, root, redactor, output=output)
     texts = {name: _text(value, redactor) for name, (_, value) in parts.items()}
     path = Path.cwd() / f"ipexctl-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
     data = _archive(texts)
     write_atomic(path, data)
     return Bundle(path, len(data), tuple((name, about) for name, (about, _) in parts.items()))
+
+
+def _named(value: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def _homes() -> Iterator[str]:
@@ -83,11 +111,11 @@ def _alias_person(redactor: Redactor, by: str) -> None:
 
 
 def _or_error(read: Callable[[], Any]) -> Any:
-    """What is broken is why someone writes a bundle."""
+    """What is broken is why someone writes a bundle. An error's words may quote anything."""
     try:
         return read()
     except IpexctlError as e:
-        return {"error": {"what": e.what, "why": e.why}}
+        return {"error": e.slug, "exit_code": e.exit_code}
 
 
 def _versions() -> dict[str, Any]:
@@ -113,35 +141,31 @@ def _distribution() -> str:
         return ""
 
 
-def _settings() -> Any:
-    return settings.document(settings.load())
+def _settings() -> dict[str, Any]:
+    kinds = setting_kinds()
+    return {
+        key: one.value if isinstance(one.value, int) or kinds[key].choices else "(set)"
+        for key, one in settings.load().items()
+        if key in kinds
+    }
 
 
 def _stack() -> dict[str, Any] | None:
     lock = read_lock(lock_folder() / LOCK_FILE)
     return None if lock is None else {
         "row": lock.row, "torch": lock.torch, "mpi": lock.mpi, "python": lock.python,
-        "platform": lock.platform, "environment": lock.key, "asked_for": lock.requirements,
+        "platform": lock.platform, "environment": lock.key,
         "packages": [f"{p.name} {p.version} ({p.index or 'unknown'})" for p in lock.packages],
     }  # fmt: skip
 
 
-def _hosts(target: Target, redactor: Redactor) -> Any:
-    try:
-        found = inventory(target)
-    except IpexctlError as e:
-        return {"error": {"what": e.what, "why": e.why}}
+def _hosts(found: Inventory, redactor: Redactor) -> dict[str, Any]:
     for host in found.hosts:
         redactor.hosts(host.name)
         redactor.addresses(host.address)
         redactor.users(host.user)
-    return {"hosts": _host_rows(found), "last_command": _last(found)}
-
-
-def _host_rows(found: Inventory) -> list[dict[str, Any]]:
-    """Neither groups nor variables: ipexctl does not know what they mean."""
-    names = ("name", "address", "port", "user", "slots", "python", "nic", "root", "local")
-    return [{name: getattr(host, name) for name in names} for host in found.hosts]
+    rows = [_named(host, _HOST) for host in found.hosts]
+    return {"hosts": rows, "last_command": _last(found)}
 
 
 def _last(found: Inventory) -> dict[str, list[str] | None]:
@@ -149,24 +173,86 @@ def _last(found: Inventory) -> dict[str, list[str] | None]:
     return {key: None if names is None else sorted(names) for key, names in states.items()}
 
 
-def _run(target: Target, text: str, root: str, redactor: Redactor) -> Any:
+def _run(
+    target: Target, text: str, root: str, redactor: Redactor, *, output: bool
+) -> dict[str, tuple[str, Any]]:
+    about = "the run, as its hosts recorded it"
     try:
         with Fleet(target, root) as fleet:
             run = find(fleet, text)
+            redactor.hosts(*run.about.hosts, *(part.target for part in run.seen))
+            _alias_person(redactor, run.about.by)
+            record = None
+            with suppress(InputError):  # it never began
+                record = read_record(fleet, run)
     except InputError:  # there is no such run
         raise
     except IpexctlError as e:
-        return {"error": {"what": e.what, "why": e.why}}
-    redactor.hosts(*run.about.hosts, *(part.target for part in run.seen))
-    _alias_person(redactor, run.about.by)
-    return asdict(run)
+        return {"run.json": (about, {"error": e.slug, "exit_code": e.exit_code})}
+    command = shlex.join(record.plan.argv) if record else run.about.command
+    redactor.mask = SecretMask(known_secrets(run.id), command)
+    parts: dict[str, tuple[str, Any]] = {"run.json": (about, _result(run))}
+    if record:
+        parts["plan.json"] = ("its plan, findings, and facts of its hosts", _record(record))
+    if output:
+        said = f"command: {command}\ncause: {run.cause}\nlast line: {run.last}\n"
+        parts["logs/run.txt"] = ("its command line and first cause", said)
+        parts |= dict(_output(target, text, root))
+    return parts
+
+
+def _result(run: Run) -> dict[str, Any]:
+    verdict = run.verdict
+    return {
+        **_named(run, _RUN),
+        "state": run.state.value,
+        "about": _named(run.about, _ABOUT),
+        "verdict": verdict and _named(verdict, _VERDICT),
+        "first": verdict and verdict.first and _named(verdict.first, _END),
+        "hosts": [_named(part, _ON_HOST) for part in run.seen],
+    }
+
+
+def _record(record: RunRecord) -> dict[str, Any]:
+    plan, inputs = record.plan, record.inputs
+    return {
+        "plan": {
+            **_named(plan, _PLAN),
+            "arguments": _arguments(plan.argv),
+            "hosts": [
+                {**_named(host, _PLAN_HOST), "ranks": [_named(one, _PLACE) for one in host.ranks]}
+                for host in plan.hosts
+            ],
+        },
+        "facts": [_facts(host, one) for host, one in record.hosts.items()],
+        "inputs": inputs and _named(inputs, _INPUTS),
+        "findings": [row[:2] for row in inputs.findings or ()] if inputs else None,  # id, hosts
+    }
+
+
+def _facts(host: str, inputs: HostInputs) -> dict[str, Any]:
+    variables = ", ".join(name for name, _ in inputs.variables)
+    return {"host": host, **_named(inputs, _FACTS), "variables": variables}
+
+
+def _arguments(words: Sequence[str]) -> list[str]:
+    """Options that have long names, and their numbers; any other word may be a secret."""
+    shown, option = [], ""
+    for word in words:
+        named = _OPTION.fullmatch(word)
+        value = named[2] if named else word
+        option = named[1] if named else option
+        number = value and _SMALL_NUMBER.fullmatch(value) and option and not is_secret_name(option)
+        shown += [option] * bool(named) + [value if number else "..."] * (value is not None)
+        option = option if named and value is None else ""
+    return shown
 
 
 def _output(target: Target, text: str, root: str) -> Iterator[tuple[str, tuple[str, str]]]:
     found: dict[int, list[str]] = {}
 
     def show(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
-        found.setdefault(rank, []).extend(texts)
+        found.setdefault(rank, []).extend(printable(without_colour(line)) for line in texts)
 
     with suppress(IpexctlError):  # run.json says why
         logs(target, Wanted(text, lines=LINES), show, root)

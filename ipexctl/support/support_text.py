@@ -15,7 +15,7 @@ def show(bundle: Bundle) -> None:
     width = max(len(name) for name, _ in bundle.files)
     for name, about in bundle.files:
         print_text(console, f"  {name:{width}}  {about}")
-    print_text(console, f"look at it before you send it: tar -xzOf {bundle.path.name} | less")
+    print_text(console, f"look through it before you send it: tar -xzOf {bundle.path.name} | less")
 
 
 def document(bundle: Bundle) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.project.files.project_files import data_secret, is_never_sent
+from ipexctl.project.files.project_files import is_never_sent
+from ipexctl.remote.secret_names import is_secret_in_data
 
 
 @pytest.mark.parametrize(
@@ -25,9 +26,9 @@ def test_a_name_of_secrets_is_never_sent(name: str) -> None:
     [".npmrc", ".pgpass", ".gnupg", ".kube", ".docker", "id_rsa", "id_ed25519", ".Netrc", ".AWS"],
 )
 def test_nor_in_a_dataset(name: str) -> None:
-    assert data_secret(name)
+    assert is_secret_in_data(name)
 
 
 @pytest.mark.parametrize("name", ["id_0001.png", "a.key", "a.pem", "data.env.csv", "docker"])
 def test_names_of_data_are_sent_in_a_dataset(name: str) -> None:
-    assert not data_secret(name)
+    assert not is_secret_in_data(name)

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
+from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.outcome.result_document import kept_plan
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.launch_script import Printed, script
-from ipexctl.run.plan.secret_env import looks_secret, values
+from ipexctl.run.plan.secret_env import values
 from tests.made import facts, host, prepared
 
 HERE = {"HF_TOKEN": "hush", "DB": ""}
@@ -72,7 +73,7 @@ def test_plans_and_scripts_have_the_name_alone():
     ],
 )
 def test_names_that_look_like_secrets(name, secret):
-    assert looks_secret(name) is secret
+    assert is_secret_name(name) is secret
 
 
 @pytest.mark.parametrize("asked", ["--explain", "--print-cmd", "--json"])

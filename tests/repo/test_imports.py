@@ -25,7 +25,7 @@ PURE = tuple(
     pages.page_shell user_code
     remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
-    remote.shelf.checkpoint_rules remote.shelf.publication
+    remote.secret_names remote.shelf.checkpoint_rules remote.shelf.publication
     report.difference_lines report.run_difference report.recorded_inputs report.step_costs
     report.curves report.host_parts report.host_record report.report_data report.report_material
     report.step_axis report.training_curves
@@ -57,7 +57,10 @@ BELOW += ("terminal",)
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
 ROOMS += ("notebook", "remove", "report", "run", "schema", "shell", "support", "tune")
 # Of the code for hosts, what both sides must compute alike.
-SHARED = ("ipexctl.remote.connection.peer_url", "ipexctl.remote.data.content_chunks")
+SHARED = (
+    "ipexctl.remote.connection.peer_url", "ipexctl.remote.data.content_chunks",
+    "ipexctl.remote.secret_names",
+)  # fmt: skip
 # Slow to import, so `ipexctl --help` must not get to any of them.
 HEAVY = ("cryptography", "fabric", "paramiko", "rich", "yaml")
 
@@ -146,7 +149,7 @@ def _is_pure(module: str) -> bool:
 def _pure_may(i: Import) -> bool:
     if _is_pure(i.target) or i.target in ("ipexctl.errors", "ipexctl.quick_dataclass"):
         return True
-    return i.target.partition(".")[0] in PURE_MAY
+    return i.target.partition(".")[0] in PURE_MAY or i.target == "urllib.parse"
 
 
 def _remote_is_for(i: Import) -> bool:

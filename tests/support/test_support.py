@@ -1,54 +1,32 @@
-"""The bundle of a run on this machine, with secrets planted in every place that goes into it."""
+"""The bundle of a run on this machine: what is in it is named, and nothing else is."""
 
 from __future__ import annotations
 
 import json
 import re
 import stat
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ipexctl.install.stack.lock_file import render
+from ipexctl.remote.run_files import journal
 from tests.run.test_ps_local import Here
 from tests.stack.test_lock import LOCK
 
-# each is found by its place or by its form
-SECRETS = {
-    "variable": "plaintextvariable", "short": "zq9x", "quoted": "it's $ecret",
-    "option": "optionvalue1", "joined": "joinedvalue2", "words": "three little words",
-    "assigned": "assignedvalue3", "login": "loginvalue4", "shape": "hf_AbCdEfGhIjKlMnOp",
-    "printed": "printedvalue5", "bearer": "bearervalue6.x", "json": "jsonvalue7",
-    "yaml": "yaml value with words", "dsn": "dsnvalue8", "pem": "MIIEowIBAAKCAQEA7",
-    "cut": "QmFzZTY0" * 9, "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
-    "github": "ghp_0123456789abcdefABCDEF", "lock": "lockvalue9", "comment": "commentvalue10",
-    "host variable": "hostvarvalue11", "query": "queryvalue12", "setting": "settingvalue13",
-    "short option": "shortvalue14", "user": "uservalue15", "listed": "listedvalue16",
-    "netrc": "netrcvalue", "cookie": "cookievalue18",
-    "signature": "sigvalue19", "webhook": "T01/B02/hookvalue20", "escape": "escapedvalue21",
-}  # fmt: skip
 PRIVATE = ("annabel", "bignode", "10.77.9.9", "fd00:77::5", "bob@corp")
-PRINTS = f"""\
-import os, sys, torch
-for name in ("MY_PASSWORD", "PIN_KEY", "HF_TOKEN"): print("value", os.environ.get(name), flush=True)
-print("my_token={SECRETS["printed"]}")
-print("sent Bearer {SECRETS["bearer"]}")
-print({json.dumps(json.dumps({"client_secret": SECRETS["json"], "step": 7}))})
-print("password: {SECRETS["yaml"]}")
-print("psql ann:{SECRETS["dsn"]}@10.77.9.9 or fd00:77::5, of bob@corp.example")
-print("-----BEGIN PRIVATE KEY-----\\n{SECRETS["pem"]}\\n-----END PRIVATE KEY-----")
-print("{SECRETS["cut"]}\\n{SECRETS["jwt"]} {SECRETS["github"]}")
-print("GET https://x.example/y?api_key={SECRETS["query"]}")
-print(["--api-key", "{SECRETS["listed"]}"], "\\nmachine x login y\\n  password {SECRETS["netrc"]}")
-print("Cookie: {SECRETS["cookie"]}\\nhttps://x.example/y?sig={SECRETS["signature"]}")
-print("https://hooks.slack.com/services/{SECRETS["webhook"]}")
-print("\\x1b[1mtok\\x1b[0men={SECRETS["escape"]}")
+PRINTS = """\
+import os
+print("psql on 10.77.9.9 or fd00:77::5, of bob@corp.example")
 print(os.environ["HOME"], "bignode says: step 7 loss 0.5")
 """
+ARGUMENTS = "--lr 0.125 --size=8 -p 1234 -pcanary --model canary canary"
+ALWAYS = ["hosts.json", "settings.json", "stack.json", "versions.json"]
+OF_A_RUN = sorted([*ALWAYS, "plan.json", "run.json"])
 
 
 @pytest.fixture
@@ -56,22 +34,13 @@ def here(tmp_path: Path) -> Iterator[Here]:
     top = tmp_path / "annabel"
     top.mkdir()
     made = Here(top)
-    made.env |= {
-        "LOGNAME": "annabel", "MY_PASSWORD": SECRETS["variable"], "PIN_KEY": SECRETS["short"],
-        "HF_TOKEN": SECRETS["quoted"],
-    }  # fmt: skip
+    made.env["LOGNAME"] = "annabel"
     (made.code / "train.py").write_text(PRINTS)
-    (made.code / "hosts").write_text(
-        f"bignode ansible_connection=local api_key={SECRETS['host variable']}\n"
-        f"# password {SECRETS['comment']}\n"
+    (made.code / "hosts").write_text("bignode ansible_connection=local rack=canary\n")
+    (made.code / "ipexctl.toml").write_text(
+        'ssh_config = "canary"\nforks = 7\n[run]\ncompress = "fp16"\nenv = { A = "canary" }\n'
     )
-    settings = top / "home/.config/ipexctl/config.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(f'ssh_config = "/home/annabel/token={SECRETS["setting"]}"\n')
     yield made
-    for run in made.started:
-        run.kill()
-        run.communicate()
 
 
 def bundle(here: Here, *words: str) -> tuple[Path, dict[str, str], str]:
@@ -89,67 +58,106 @@ def bundle(here: Here, *words: str) -> tuple[Path, dict[str, str], str]:
     return path, files, done.stdout
 
 
-def run(here: Here) -> subprocess.CompletedProcess[str]:
-    arguments = [
-        "--token", SECRETS["option"], f"--api-key={SECRETS['joined']}", "--passphrase",
-        SECRETS["words"], f"DB_SECRET={SECRETS['assigned']}", SECRETS["shape"],
-        "-p", SECRETS["short option"], "-u", f"ann:{SECRETS['user']}",
-        f"https://ann:{SECRETS['login']}@idx.example/x", "--lr", "0.125",
-    ]  # fmt: skip
-    names = [word for name in ("MY_PASSWORD", "PIN_KEY", "HF_TOKEN") for word in ("--env", name)]
-    words = ("run", "--force", "-f", "hosts", "-F", "/dev/null", *names, "--name", "bert")
-    done = here.call(*words, "train.py", *arguments)
-    asked = f"own @ https://ann:{SECRETS['lock']}@idx.example/own-1-py3-none-any.whl"
-    (here.code / "ipexctl.lock").write_text(render(replace(LOCK, requirements=(asked,))))
-    return done
-
-
-def test_no_planted_secret_and_no_name_is_in_a_bundle(here: Here) -> None:
-    done = run(here)
+def run(here: Here) -> None:
+    words = ("run", "--force", "-f", "hosts", "-F", "/dev/null", "--name", "bert")
+    done = here.call(*words, "--env", "A=canary", "train.py", *ARGUMENTS.split())
     assert done.returncode == 0, done.stderr
-    path, files, shown = bundle(here, "bert", "--logs")
-    assert sorted(files) == [
-        "hosts.json", "logs/rank00000.log", "run.json", "settings.json", "stack.json",
-        "versions.json",
+    asked = "own @ https://ann:canary@idx.example/own-1-py3-none-any.whl"
+    (here.code / "ipexctl.lock").write_text(render(replace(LOCK, requirements=(asked,))))
+
+
+def fields(value: Any) -> Any:
+    """The names of the fields, without the values."""
+    if isinstance(value, dict):
+        return {key: fields(inner) for key, inner in value.items()}
+    return [fields(value[0])] if isinstance(value, list) and value else None
+
+
+def with_more_fields(value: Any) -> Any:
+    """As a host of a later version might write them."""
+    if isinstance(value, dict):
+        names = ("packages", "variables")  # whose keys are no fields
+        more = {k: v if k in names else with_more_fields(v) for k, v in value.items()}
+        return {**more, "new": "canary2"}
+    return [with_more_fields(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_a_bundle_has_the_fields_that_are_named_and_no_others(here: Here) -> None:
+    run(here)
+    (path,) = (here.code.parent / "home/.ipexctl/runs").glob("*/journals/bignode")
+    kept = [record for record, _ in journal.records(path.read_bytes())]
+    path.unlink()
+    path.touch(0o600)
+    for record in kept:
+        journal.append(str(path), with_more_fields(record))
+    assert b"canary2" in path.read_bytes()
+    _, files, _ = bundle(here, "bert")
+    assert sorted(files) == OF_A_RUN
+    assert [name for name, text in files.items() if "canary" in text] == []
+    shown = {name: json.loads(text) for name, text in files.items()}
+    assert shown["settings.json"] == {
+        "ssh_config": "(set)", "forks": 7, "run.compress": "fp16", "run.env": "(set)"
+    }  # fmt: skip
+    assert shown["plan.json"]["plan"]["arguments"] == [
+        "...", "--lr", "0.125", "--size", "8", "...", "...", "...", "--model", "...", "..."
     ]  # fmt: skip
+    assert {name: fields(shown[name]) for name in ("hosts.json", "run.json", "plan.json")} == {
+        "hosts.json": {
+            "hosts": [dict.fromkeys(("name", "address", "port", "user", "slots", "local"))],
+            "last_command": dict.fromkeys(("healthy", "last-failed")),
+        },
+        "run.json": {
+            **dict.fromkeys(("id", "began", "seconds", "started", "ok", "bytes", "exit_code")),
+            **dict.fromkeys(("state", "first")),
+            "about": {**dict.fromkeys(("name", "ranks", "version")), "hosts": [None]},
+            "verdict": dict.fromkeys(("exit_code", "ended_by", "lost")),
+            "hosts": [dict.fromkeys((
+                "host", "target", "alive", "began", "seconds", "started", "ok", "begun", "decided",
+                "bytes", "format", "unreadable", "stall", "kept",
+            ))],
+        },
+        "plan.json": {
+            "plan": {
+                **dict.fromkeys(("world_size", "master_port", "mpi", "ddp", "tuned")),
+                "arguments": [None],
+                "hosts": [{
+                    **dict.fromkeys(("host", "nic", "threads", "quota")),
+                    "ranks": [{**dict.fromkeys(("rank", "local_rank", "node")), "cpus": [None]}],
+                }],
+            },
+            "facts": [dict.fromkeys((
+                "host", "cpu", "cores", "quota", "governors", "max_khz", "turbo", "memory", "thp",
+                "kernel", "load", "speed", "variables",
+            ))],
+            "inputs": dict.fromkeys(("environment", "packages")),
+            "findings": None,
+        },
+    }  # fmt: skip
+
+
+def test_names_have_aliases_and_what_helps_is_there(here: Here) -> None:
+    run(here)
+    path, files, shown = bundle(here, "bert", "--logs")
+    assert sorted(files) == sorted([*OF_A_RUN, "logs/rank00000.log", "logs/run.txt"])
     assert all(name in shown for name in files)
-    assert f": tar -xzOf {path.name}" in shown
+    assert f"look through it before you send it: tar -xzOf {path.name}" in shown
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    for text in (*files.values(), "".join(files)):
-        for secret in (*SECRETS.values(), *PRIVATE):
-            assert secret not in text and secret not in json.dumps(text), (secret, text)
-    # what helps is still there
-    assert "--lr 0.125" in files["run.json"] and '"name": "bert"' in files["run.json"]
+    for name, text in files.items():
+        for private in PRIVATE:
+            assert private not in text and private not in json.dumps(text), (private, name)
     assert "host1 says: step 7 loss 0.5" in files["logs/rank00000.log"]
-    assert "torch 2.13.0+cpu" in files["stack.json"]
+    assert "torch 2.13.0+cpu" in files["stack.json"] and "canary" not in files["stack.json"]
     assert '"name": "host1"' in files["hosts.json"]
     assert re.search(r'"ipexctl": "\d', files["versions.json"])
 
 
-def test_all_secrets_would_be_in_it_without_redaction(here: Here) -> None:
-    """The test above looks for what is really there."""
-    assert run(here).returncode == 0
-    logs = here.call("logs", "bert", "--hostfile", "hosts", "-F", "/dev/null").stdout
-    command = here.call("ps", "-a", "-f", "hosts", "-F", "/dev/null").stdout
-    places = logs + command + "".join(
-        (here.code / name).read_text() for name in ("hosts", "ipexctl.lock")
-    ) + (here.code.parent / "home/.config/ipexctl/config.toml").read_text()  # fmt: skip
-    there = (*SECRETS.values(), *PRIVATE)
-    assert [secret for secret in there if secret not in places] == []
-
-
-def test_without_logs_no_output_of_ranks_is_in_it(here: Here) -> None:
-    assert run(here).returncode == 0
-    _, files, _ = bundle(here, "@last")
-    assert sorted(files) == [
-        "hosts.json", "run.json", "settings.json", "stack.json", "versions.json"
-    ]  # fmt: skip
-
-
-def test_a_lock_that_cannot_be_read_is_in_the_bundle_as_its_error(here: Here) -> None:
-    (here.code / "ipexctl.lock").write_text("schema = 99\n")
+def test_an_error_is_in_the_bundle_without_its_words(here: Here) -> None:
+    (here.code / "ipexctl.lock").write_text("schema = 99\ncanary")
+    (here.code / "hosts").write_text("bignode password=canary slots=x\n")
     _, files, _ = bundle(here)
-    assert json.loads(files["stack.json"])["error"]["what"].startswith("ipexctl.lock")
+    assert set(json.loads(files["stack.json"])) == {"error", "exit_code"}
+    assert set(json.loads(files["hosts.json"])) == {"error", "exit_code"}
+    assert "canary" not in "".join(files.values())
 
 
 def test_a_run_that_does_not_exist_is_refused_and_logs_need_one(here: Here) -> None:
@@ -164,4 +172,4 @@ def test_json_names_the_file(here: Here) -> None:
     done = here.call("support", "-f", "hosts", "-F", "/dev/null", "--json")
     found = json.loads(done.stdout)
     assert Path(found["path"]).stat().st_size == found["bytes"]
-    assert found["files"] == ["versions.json", "settings.json", "stack.json", "hosts.json"]
+    assert sorted(found["files"]) == ALWAYS

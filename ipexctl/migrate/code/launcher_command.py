@@ -10,8 +10,8 @@ from ipexctl.errors import InputError
 from ipexctl.migrate.code.migrate_finding import Command
 from ipexctl.migrate.code.rules import Rules
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.plan.rank_variables import TABLE
-from ipexctl.run.plan.secret_env import looks_secret
 from ipexctl.user_code.launchers import pasted_line
 from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import Launchers
@@ -148,7 +148,7 @@ def command_of(
         words += ["-f", "HOSTFILE"]
     for option, value in zip(made.options[::2], made.options[1::2], strict=True):
         name = value.partition("=")[0]
-        secret = option == "--env" and looks_secret(name)
+        secret = option == "--env" and is_secret_name(name)
         words += ["--secret-env", name] if secret else [option, value]
     made.ignored = [one for one in made.ignored if not left_out.tables.reported(one[0])]
     text = for_pasting([*words, *script])

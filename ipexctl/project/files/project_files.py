@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ipexctl.base.secret_names import Named, named
 from ipexctl.base.sizes import human
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.remote.secret_names import is_private_path, is_secret_file, is_secret_stem
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -22,23 +22,8 @@ if TYPE_CHECKING:
 # never sent, whatever the ignore files say
 HISTORY = (".git", ".hg", ".svn", ".ipexctl")
 CACHES = ("__pycache__", "*.py[co]", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules")
-ACCOUNTS = (  # of clouds, registries and other services; all in small letters
-    ".aws", ".azure", ".boto", ".databrickscfg", ".docker", ".dockercfg", ".git-credentials",
-    ".gnupg", ".htpasswd", ".kube", ".my.cnf", ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg",
-    ".ssh", ".vault-token", "_netrc",
-)  # fmt: skip
-SECRETS = (
-    ".env*", "*.pem", "*.key", "id_*", *ACCOUNTS, "*.jks", "*.kdbx", "*.keystore", "*.p12", "*.pfx",
-    "*.ppk",
-)  # fmt: skip
 ENVIRONMENTS = (".venv",)  # and every folder with one of these in it:
 ENVIRONMENT_SIGNS = ("pyvenv.cfg", "conda-meta")
-# of data, where names as id_0001.png are common; the last two are those of a hub cache
-DATA_SECRETS = (
-    ".env*", *ACCOUNTS, "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "token", "stored_tokens",
-)  # fmt: skip
-# to Python a module that is called so is code; a run without it would break
-CODE = ("id_*.py",)
 
 # of what Git's rules leave out: data of these types is sent all the same, text not from the top
 DATA = (
@@ -54,16 +39,11 @@ MADE = (
     "htmlcov", "logs", "mlruns", "multirun", "out", "out[-_]*", "output*", "results*", "runs",
     "target", "temp", "tmp", "wandb",
 )  # fmt: skip
-# and not what may hold a password or key, by a word in its path
-PRIVATE = re.compile(
-    r"(?i)secret|credential|passw|(?<![a-z])(api_?keys?|auth|keys?|private|pwd|token)(?![a-z])"
-)
-# nor, in a file that can hold words, by its name
+# and not, in a file that can hold text, what is a secret by its name
 TEXT_INSIDE = (
     *TEXT, "*.bin", "*.bz2", "*.dat", "*.gz", "*.pickle", "*.pkl", "*.tar", "*.tgz", "*.xz",
     "*.zip", "*.zst",
 )  # fmt: skip
-STORES = re.compile(r"(?i)wallet|key(store|ring|chain)|secring|recovery.?codes?|^(ssh|gnupg|gpg)$")
 MADE_BY_EDITORS = (".DS_Store", ".idea", ".vscode", ".ipynb_checkpoints", "*.sw[op]", "*~")
 
 MAX_DATA = 50 * 1000 * 1000  # bytes of one such file
@@ -80,9 +60,6 @@ def _any_of(*globs: str) -> re.Pattern[str]:
 
 
 _NEVER = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS)
-_SECRET = _any_of(*SECRETS)
-_CODE = _any_of(*CODE)
-_DATA_SECRET = _any_of(*DATA_SECRETS)
 _DATA, _TEXT, _MADE = _any_of(*DATA, *TEXT), _any_of(*TEXT), _any_of(*MADE)
 _TEXT_INSIDE = _any_of(*TEXT_INSIDE)
 _OF_NO_USE = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS, *MADE_BY_EDITORS)
@@ -90,12 +67,7 @@ _OF_NO_USE = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS, *MADE_BY_EDITORS)
 
 def is_never_sent(name: str) -> bool:
     """Is a file or folder of this name left here in any case?"""
-    return bool(_NEVER.match(name)) or secret(name)
-
-
-def secret(name: str) -> bool:
-    low = name.lower()
-    return bool(_SECRET.match(low)) and not _CODE.match(low)
+    return bool(_NEVER.match(name)) or is_secret_file(name)
 
 
 def is_of_no_use(name: str) -> bool:
@@ -115,30 +87,21 @@ def ignored_data(ignored: Iterable[tuple[str, int]], places: Sequence[str]) -> d
 
 def _is_data(path: str, place: str) -> bool:
     above = place and f"{place}/"
-    if not path.startswith(above) or PRIVATE.search(path):
+    if not path.startswith(above) or is_private_path(path):
         return False
     below = path.removeprefix(above)
     own = posixpath.basename(below)
     name = own.lower()
     if is_made(below) or is_never_sent(name) or not _DATA.match(name):
         return False
-    if _TEXT_INSIDE.match(name) and _names_a_secret(own.partition(".")[0]):
+    if _TEXT_INSIDE.match(name) and is_secret_stem(own.partition(".")[0]):
         return False
     return "/" in below or not _TEXT.match(name)
-
-
-def _names_a_secret(stem: str) -> bool:
-    names = (stem, stem.lower())
-    return any(STORES.search(name) or named(name) is Named.SECRET for name in names)
 
 
 def is_made(path: str) -> bool:
     """By a build or an earlier run, as the folders on its path say?"""
     return any(_MADE.match(name) for name in path.lower().split("/")[:-1])
-
-
-def data_secret(name: str) -> bool:
-    return bool(_DATA_SECRET.match(name.lower()))
 
 
 # --- ignore files --------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import os
 import re
 import stat
 
+from ipexctl.remote.secret_names import is_secret_name
+
 PREFIXES = 8  # Python environments told about
 MPIS = 8
 ENTRIES = 4096  # of one folder
@@ -24,7 +26,6 @@ TOLD = re.compile(
     r"|ONEAPI_ROOT|SETVARS_COMPLETED|CMPLR_ROOT|MKLROOT)\Z"
 )
 PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CRED|AUTH|COOKIE|JWT|PRIVATE|SESSION", re.I)
 STARTUP = (".bashrc", ".bash_profile", ".profile")
 SCRIPT = re.compile(
     r"((then|do|else|exec)\s+)?((source|\.|sh|bash|dash)\s+)?"
@@ -84,7 +85,7 @@ def environment():
     """Names that matter and their values; of what may be secret the name alone."""
     found = {}  # type: dict[str, object]
     for name, value in os.environ.items():
-        secret = SECRET.search(name) or re.search("://[^/]*@", value)
+        secret = is_secret_name(name) or "@" in value.partition("://")[2]
         if name in PROXY and value or (TOLD.match(name) and secret):
             found[name] = None
         elif TOLD.match(name):

@@ -119,12 +119,12 @@ def _note_configured(options: RunOptions) -> None:
     """Variables that a settings file sets, such as those that `tune` found."""
     from ipexctl.cli.options import note
     from ipexctl.local.settings import load
-    from ipexctl.run.plan.secret_env import looks_secret
+    from ipexctl.remote.secret_names import is_secret_name
 
     setting = load().get("run.env")
     used = setting.value.items() & options.env.items() if setting else set[tuple[str, str]]()
     if setting and used:
-        shown = (k if looks_secret(k) else f"{k}={v}" for k, v in sorted(used))
+        shown = (k if is_secret_name(k) else f"{k}={v}" for k, v in sorted(used))
         note(f"variables from {setting.origin}: {', '.join(shown)}")
 
 

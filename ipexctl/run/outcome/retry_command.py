@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ipexctl.base import quoting
 from ipexctl.base.typed_command import Typed
-from ipexctl.run.plan.secret_env import looks_secret
+from ipexctl.remote.secret_names import is_secret_name
 
 _RANKS = ("-n", "-np", "--np")
 _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
@@ -61,7 +61,7 @@ def _without_secrets(words: Sequence[str]) -> Iterator[str]:
         option = "--env=" if word.startswith("--env=") else ""
         name, sign, _ = word.removeprefix(option).partition("=")
         given = sign and (option or before == "--env")
-        secret = given and looks_secret(name)
+        secret = given and is_secret_name(name)
         yield f"{option}{name}" if secret else _LOGIN.sub("USER:PASSWORD", word)
         before = word
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from ipexctl.base.secret_mask import MASK
-from ipexctl.base.secret_names import Named, looks_random, named
+from ipexctl.base.secret_mask import SecretMask
 from ipexctl.facts import usable_cores
 from ipexctl.project.files.project_files import Tree
 from ipexctl.quick_dataclass import dataclass
@@ -102,6 +101,5 @@ def _host(plan: HostPlan, node: Node) -> dict[str, Any]:
 
 
 def _shown(name: str, value: str) -> str:
-    kind = named(name)
-    secret = kind is Named.SECRET or (kind is Named.MAYBE and looks_random(value))
-    return MASK if secret else value[:LONGEST]
+    shown: str = SecretMask().document({name: value})[name]
+    return shown[:LONGEST]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.plan import (
     core_pinning,
     interface_choice,
@@ -20,7 +21,6 @@ from ipexctl.run.plan import (
 )
 from ipexctl.run.plan.launch import RankPlace
 from ipexctl.run.plan.plan_request import Node, RunRequest
-from ipexctl.run.plan.secret_env import looks_secret
 from ipexctl.run.plan.tuning_variables import Backend, Site, Variable
 
 LONGEST = 100  # characters of a value in a note
@@ -141,7 +141,7 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
     yield from _not_joined(sites)
     if request.ports and len(sites) > 1:
         yield port_plan.port_note([site.node for site in sites], sites[0].backend.name)
-    for name in filter(looks_secret, dict(request.env)):
+    for name in filter(is_secret_name, dict(request.env)):
         yield (
             f"--env {name}: looks like a secret; --secret-env {name} keeps it out of plans and logs"
         )

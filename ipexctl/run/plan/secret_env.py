@@ -8,10 +8,6 @@ from ipexctl.errors import InputError
 from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.launch import HostPlan
 
-_WORDS = frozenset(
-    {"APIKEY", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "PAT",
-     "SECRET", "SECRETS", "TOKEN"}
-)  # fmt: skip
 _PLACED = frozenset(entry.name for entry in rank_variables.TABLE)
 
 
@@ -51,7 +47,3 @@ def check(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
                 hint=f"--env {name}",
                 slug="secret-is-planned",
             )
-
-
-def looks_secret(name: str) -> bool:
-    return not _WORDS.isdisjoint(name.upper().split("_"))
