@@ -70,7 +70,9 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _without_ends(text: str, secret: str, shortest: int) -> str:
-    for size in range(len(secret) - 1, shortest - 1, -1):
+    if text[:shortest] not in secret and text[-shortest:] not in secret:  # nearly always
+        return text
+    for size in range(min(len(secret) - 1, len(text)), shortest - 1, -1):
         if text.endswith(secret[:size]):
             text = text[:-size] + MASK
         if text.startswith(secret[-size:]):
@@ -100,6 +102,8 @@ def secret_arguments(command: str) -> frozenset[str]:
             found.add(value)
         elif _names_next(before) and word[:1] != "-":
             found.add(word)
+        found |= {word[a:b].strip("\"'") for a, b in _named(word)}  # --config '{"api_key": "..."}'
+        found |= {scheme[1] for scheme in _SCHEME.finditer(word)}
         for url in _URL.finditer(word):
             login = url[1].rpartition("@")[0]
             password = login.partition(":")[2] or login

@@ -51,25 +51,26 @@ class RunStatus:
 
     def _repr_html_(self) -> str:
         title = self.run.id + (f" ({self.run.about.name})" if self.run.about.name else "")
-        mask = SecretMask((), self.run.about.command)  # notebooks are shared with their output
-        rows = [_row(name, escape(mask.text(text))) for name, text in self._rows() if text]
+        rows = [_row(name, escape(text)) for name, text in self._rows() if text]
         if len(drawn := thinned(self.losses)) > 1:
             rows.append(_row("loss curve", sparkline(drawn)))
         return table(f"run {title}", rows)
 
     def _rows(self) -> Iterator[tuple[str, str]]:
+        """Without secrets: notebooks are shared with their output."""
         run, at = self.run, self.progress
+        mask = SecretMask((), run.about.command)
         ranks = f"{run.about.ranks} rank{'s' * (run.about.ranks != 1)}"
         where = f"{ranks} on {fold(run.about.hosts)}, {duration(self.seconds)}"
         yield "state", f"{self.state}, {where}"
-        yield "command", printable(run.about.command)
+        yield "command", mask.text(printable(run.about.command))
         total = f" of {at.total}" if at.total else ""
         yield "step", "" if at.step is None else f"{at.step}{total}"
         yield "steps/s", "" if at.rate is None else f"{at.rate:.3g}"
         yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._ends()))
-        yield "first cause", printable(run.cause)
+        yield "first cause", mask.text(printable(run.cause))
         yield "held up by", printable(str(run_situation.stall_of(run) or ""))
-        yield "last line", printable(run.last) if run.cause else ""
+        yield "last line", mask.text(printable(run.last)) if run.cause else ""
 
     def _ends(self) -> Sequence[float]:
         return (self.losses[0], self.losses[-1]) if self.losses else ()

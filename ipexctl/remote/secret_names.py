@@ -31,7 +31,8 @@ _COUNTED = _words(
     " prev max min num per total input output prompt completion generated train vocab each every by"
     " n single decoder forced public pub host primary foreign sort cache dict metric state group"
     " index row column query attention attn config map lookup partition object store hot arrow"
-    " press layer kv self cross"
+    " press layer kv self cross padding text label content feature target document caption question"
+    " answer response reward chosen rejected field loss score"
 )
 _AFTER = _words(
     "base b value hex raw text string plain old new current prod production dev test live staging"

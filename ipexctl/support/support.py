@@ -43,7 +43,7 @@ LINES = 200  # of each rank's output
 # what a bundle has: a field that is not named here is not in it
 _HOST = ("name", "address", "port", "user", "slots", "local")
 _RUN = ("id", "began", "seconds", "started", "ok", "bytes", "exit_code")
-_ABOUT = ("name", "hosts", "ranks", "version")
+_ABOUT = ("hosts", "ranks", "version")
 _VERDICT = ("exit_code", "ended_by", "lost")
 _END = ("rank", "host", "code", "signal", "lost", "hints", "at_exit")
 _ON_HOST = (

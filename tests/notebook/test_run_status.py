@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import datetime, timezone
 from html.parser import HTMLParser
 from math import inf, nan
@@ -41,6 +42,14 @@ def test_an_unknown_argument_is_refused_with_the_one_that_is_near(verb):
 def a_run(state: State = State.FAILED, cause: str = HOSTILE) -> Run:
     verdict = Verdict(1, "rank-failed", cause)
     return Run("20260101-000000-abcdef", ABOUT, state, 1.0, 12.0, 2, 0, verdict, HOSTILE, (), None)
+
+
+def test_a_notebook_shows_no_secret_of_a_run() -> None:
+    about = replace(ABOUT, command="train.py --api-key hunter2x https://ann:hunter3x@idx.example/")
+    made = replace(a_run(cause="rank 0 raised ValueError: hunter2x"), about=about, last="hunter3x")
+    status, runs = RunStatus(made, 12.0), RunList(Target(), (made,), "~/.ipexctl")
+    for shown in (status._repr_html_(), repr(status), runs._repr_html_()):
+        assert "hunter" not in shown and "********" in shown
 
 
 def texts_of(html: str) -> tuple[set[str], list[str]]:

@@ -133,3 +133,20 @@ def test_no_secret_of_a_failed_run_is_in_a_shared_file(here: Here) -> None:
     )
     assert plan["plan"]["arguments"][-4:] == ["--lr", "0.125", "...", "..."]
     assert b"step 1 loss 0.5" in found["logs: ipexctl-support/logs/rank00000.log"]
+
+
+def test_a_bundle_without_logs_has_no_secret_without_a_name_either(here: Here) -> None:
+    secrets = [f"hunter{n}" for n in range(1, 8)]
+    script, name, short, joined, abbreviated, positional, printed = secrets
+    (here.code / f"{script}.py").write_text(f"raise ValueError('{printed}')")
+    where = ("-f", "hosts", "-F", "/dev/null")
+    done = here.call(
+        "run", "--force", "-n", "1", *where, "--name", name, f"{script}.py", "-p", short,
+        f"-p{joined}", "--api-k", abbreviated, positional,
+    )  # fmt: skip
+    assert done.returncode == 1 and printed in done.stdout + done.stderr
+    done = here.call("support", name, *where, "--json")
+    with tarfile.open(json.loads(done.stdout)["path"]) as archive:
+        parts = [file.read().decode() for m in archive if (file := archive.extractfile(m))]
+    assert len(parts) == 6
+    assert [secret for secret in secrets if secret in "".join(parts)] == []

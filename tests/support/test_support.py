@@ -109,7 +109,7 @@ def test_a_bundle_has_the_fields_that_are_named_and_no_others(here: Here) -> Non
         "run.json": {
             **dict.fromkeys(("id", "began", "seconds", "started", "ok", "bytes", "exit_code")),
             **dict.fromkeys(("state", "first")),
-            "about": {**dict.fromkeys(("name", "ranks", "version")), "hosts": [None]},
+            "about": {**dict.fromkeys(("ranks", "version")), "hosts": [None]},
             "verdict": dict.fromkeys(("exit_code", "ended_by", "lost")),
             "hosts": [dict.fromkeys((
                 "host", "target", "alive", "began", "seconds", "started", "ok", "begun", "decided",
