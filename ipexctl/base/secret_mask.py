@@ -30,7 +30,8 @@ _URL = re.compile(r"://([^\s\"'<>]+)")
 _SCHEME = re.compile(r"(?<![A-Za-z])(?:bearer|basic)[ \t]{1,8}([\w.~+/=-]{16,})", re.I)
 _NAME = re.compile(
     r"(?<![\w.-])(?P<dash>--?)?(?P<name>\w[\w.-]*)(?P<close>\\*[\"'`]?)\]?"
-    r"(?:[ \t]*(?P<is>:(?!//)|=>|:=|==?|%3[dD])[ \t]*|(?P<gap>[ \t]+|,[ \t\n]*))"
+    r"(?:[ \t]*(?P<is>:(?!//)|=>|:=|==?|%3[dD])[ \t]*"
+    r"|(?P<gap>(?(dash)[ \t]+|(?!))|(?<=[\"'`]),[ \t\n]*))"
 )
 _QUOTE = re.compile(r"[bBrRuUfF]{0,2}(\\*[\"'`])")
 _SHELL_WORD = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|\S)+")
@@ -192,10 +193,12 @@ def _named(text: str) -> Iterator[tuple[int, int]]:
     at = 0
     while found := _NAME.search(text, at):
         start, at = found.end(), max(found.end("name"), at + 1)
-        listed = found["gap"] and found["gap"][0] == "," and _QUOTE.match(text, start)
-        if found["gap"] and not found["dash"] and not listed or not is_secret_name(found["name"]):
+        if not is_secret_name(found["name"]):
             continue
-        if found["gap"] and text[start : start + 1] == "-" or _NOTHING.match(text, start):
+        gap = found["gap"] or ""
+        if gap[:1] == "," and not _QUOTE.match(text, start):  # a list that is no list of texts
+            continue
+        if gap and text[start : start + 1] == "-" or _NOTHING.match(text, start):
             continue
         end = _value_end(text, found, start)
         if end > start:
