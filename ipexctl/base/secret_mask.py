@@ -30,7 +30,7 @@ _URL = re.compile(r"://([^\s\"'<>]+)")
 _SCHEME = re.compile(r"(?<![A-Za-z])(?:bearer|basic)[ \t]{1,8}([\w.~+/=-]{16,})", re.I)
 _NAME = re.compile(
     r"(?<![\w.-])(?P<dash>--?)?(?P<name>\w[\w.-]*)(?P<close>\\*[\"'`]?)\]?"
-    r"(?:[ \t]*(?P<is>:(?!//)|=>|:=|==?|%3[dD])[ \t]*"
+    r"(?:[ \t]*(?P<is>[:：](?!//)|[-=]>|:=|==?|%3[dD])[ \t]*"
     r"|(?P<gap>(?(dash)[ \t]+|(?!))|(?<=[\"'`]),[ \t\n]*))"
 )
 _QUOTE = re.compile(r"[bBrRuUfF]{0,2}(\\*[\"'`])")
@@ -213,7 +213,7 @@ def _value_end(text: str, name: re.Match[str], at: int) -> int:
         end = text.find(around, at, at + _LONGEST)
         return _shell_word(text, end) if end >= 0 else _rest(text, at)
     if opening is None:
-        return _rest(text, at) if name["is"] == ":" else _shell_word(text, at)
+        return _rest(text, at) if name["is"] in (":", "：") else _shell_word(text, at)
     end = _closing(text, opening[1], opening.end())
     glued = end >= 0 and _GLUED.match(text, end)
     return _rest(text, at) if end < 0 else _shell_word(text, end) if glued else end

@@ -13,7 +13,6 @@ from typing import Any
 
 from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.base.secret_mask import SecretMask, secret_values
-from ipexctl.base.values import texts
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
@@ -100,15 +99,14 @@ def report(
 
 
 def _mask(attempts: Sequence[Attempt]) -> SecretMask:
-    known = frozenset[str]().union(*(known_secrets(one.run.id) for one in attempts))
-    return SecretMask(known, *(one.command for one in attempts))
+    given = [name for one in attempts if one.plan for name in one.plan.secret]
+    return SecretMask(known_secrets(given), *(one.command for one in attempts))
 
 
-def known_secrets(run_id: str) -> frozenset[str]:
-    """The values here of variables that are secret by their names, or that the run got with
+def known_secrets(given: Sequence[str] = ()) -> frozenset[str]:
+    """The values here of variables that are secret by their names, and of those in `given`: with
     --secret-env."""
     environ = environment()
-    given = texts((_kept_here(run_id, "plan.json") or {}).get("secret"))
     return secret_values(environ) | {environ[name] for name in given if environ.get(name)}
 
 
@@ -135,7 +133,7 @@ def _attempt(fleet: Fleet, run: Run) -> Attempt:
     order = {name: number for number, name in enumerate(run.about.hosts)}
     found = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
-    return Attempt(run, tuple(found), result=_kept_here(run.id, "result.json"))
+    return Attempt(run, tuple(found), result=_kept_here(run.id))
 
 
 def _with_output(
@@ -157,9 +155,9 @@ def _printed(of: Attempt, one: RankPoint) -> Printed:
     )  # fmt: skip
 
 
-def _kept_here(run_id: str, name: str) -> dict[str, Any] | None:
+def _kept_here(run_id: str) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(read_file(FOLDER / "runs" / run_id / name))
+        found = json.loads(read_file(FOLDER / "runs" / run_id / "result.json"))
         return found if isinstance(found, dict) else None
     return None
 

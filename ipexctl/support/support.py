@@ -74,7 +74,7 @@ class Bundle:
 
 def support(target: Target, run: str = "", root: str = ROOT, *, output: bool = False) -> Bundle:
     """`output`: with the last lines of the run's ranks. A part that cannot be read is its error."""
-    redactor = Redactor(mask=SecretMask(known_secrets("")), homes=_homes())
+    redactor = Redactor(mask=SecretMask(known_secrets()), homes=_homes())
     hosts = _or_error(lambda: _hosts(inventory(target), redactor))
     _alias_person(redactor, project_of(Path.cwd()).by)
     redactor.hosts(platform.node())
@@ -190,7 +190,7 @@ def _run(
     except IpexctlError as e:
         return {"run.json": (about, {"error": e.slug, "exit_code": e.exit_code})}
     command = shlex.join(record.plan.argv) if record else run.about.command
-    redactor.mask = SecretMask(known_secrets(run.id), command)
+    redactor.mask = SecretMask(known_secrets(record.plan.secret if record else ()), command)
     parts: dict[str, tuple[str, Any]] = {"run.json": (about, _result(run))}
     if record:
         parts["plan.json"] = ("its plan, findings, and facts of its hosts", _record(record))

@@ -111,8 +111,14 @@ def shared(here: Here) -> dict[str, bytes]:
     return found
 
 
-def test_no_secret_of_a_failed_run_is_in_a_shared_file(here: Here) -> None:
+@pytest.mark.parametrize("folder", ["where it was started", "another one"])
+def test_no_secret_of_a_failed_run_is_in_a_shared_file(here: Here, folder: str) -> None:
     fail(here)
+    if folder == "another one":
+        hosts = (here.code / "hosts").read_text()
+        here.code = here.code.parent / "elsewhere"
+        here.code.mkdir()
+        (here.code / "hosts").write_text(hosts)
     found = shared(here)
     leaks = [
         f"{what} in {name}"

@@ -27,6 +27,7 @@ def document(plan: LaunchPlan) -> dict[str, object]:
         "ddp": plan.ddp,
         "faster": plan.faster,
         "tuned": plan.tuned,
+        "secret": list(plan.secret),
         "hosts": [of_host(host) for host in plan.hosts],
     }
 
@@ -66,6 +67,7 @@ def read(raw: Any, run_id: str) -> LaunchPlan | None:
         ddp=raw.get("ddp") is True,
         faster=plain(raw.get("faster"), 200),
         tuned=raw.get("tuned") is True,
+        secret=texts(raw.get("secret")),
     )
 
 
