@@ -226,7 +226,7 @@ def _record(record: RunRecord) -> dict[str, Any]:
         },
         "facts": [_facts(host, one) for host, one in record.hosts.items()],
         "inputs": inputs and _named(inputs, _INPUTS),
-        "findings": [row[:2] for row in inputs.findings or ()] if inputs else None,  # id, hosts
+        "findings": [row[0] for row in inputs.findings or ()] if inputs else None,
     }
 
 

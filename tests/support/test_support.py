@@ -78,6 +78,8 @@ def with_more_fields(value: Any) -> Any:
     if isinstance(value, dict):
         names = ("packages", "variables")  # whose keys are no fields
         more = {k: v if k in names else with_more_fields(v) for k, v in value.items()}
+        if "findings" in more:
+            more["findings"] = [["CLOCK-001", "canary[01-02]", "canary is late"]]
         return {**more, "new": "canary2"}
     return [with_more_fields(inner) for inner in value] if isinstance(value, list) else value
 
@@ -101,6 +103,7 @@ def test_a_bundle_has_the_fields_that_are_named_and_no_others(here: Here) -> Non
     assert shown["plan.json"]["plan"]["arguments"] == [
         "...", "--lr", "0.125", "--size", "8", "...", "...", "...", "--model", "...", "..."
     ]  # fmt: skip
+    assert shown["plan.json"]["findings"] == ["CLOCK-001"]
     assert {name: fields(shown[name]) for name in ("hosts.json", "run.json", "plan.json")} == {
         "hosts.json": {
             "hosts": [dict.fromkeys(("name", "address", "port", "user", "slots", "local"))],
@@ -130,7 +133,7 @@ def test_a_bundle_has_the_fields_that_are_named_and_no_others(here: Here) -> Non
                 "kernel", "load", "speed", "variables",
             ))],
             "inputs": dict.fromkeys(("environment", "packages")),
-            "findings": None,
+            "findings": [None],
         },
     }  # fmt: skip
 
