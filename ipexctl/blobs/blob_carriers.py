@@ -23,6 +23,7 @@ from ipexctl.blobs.blob_store import (
     missing_blobs,
     send,
 )
+from ipexctl.blobs.tls_keys import Keys
 from ipexctl.errors import HostFailed
 from ipexctl.install.stack.fetch_policy import Sample
 from ipexctl.machines.agent import Agent, transfer_time
@@ -141,9 +142,9 @@ def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
 
 def fetch_there(
     agent: Agent, root: str, blobs: Sequence[Blob], addresses: Addresses, on_bytes: OnBytes,
-    peer: Mapping[str, str] | None = None,
+    keys: Keys | None = None,
 ) -> int:  # fmt: skip
-    """The host fetches them itself. `peer`: from that other host, and the keys for it. Returns the
+    """The host fetches them itself. `keys`: from another host of the command. Returns the
     bytes that came over its network."""
 
     total = sum(b.size for b in blobs)
@@ -154,7 +155,7 @@ def fetch_there(
             on_bytes(got.whole("bytes", total, least=-total))  # less: it begins anew
 
     files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
-    asked = {"root": root, "files": files, "peer": peer}
+    asked = {"root": root, "files": files, "keys": keys and dict(keys)}
     done = agent.call(
         "blobs.blob_download.fetch", asked,
         timeout=SILENCE, total=transfer_time(total), on_event=hear,

@@ -17,8 +17,8 @@ from ipexctl.base.host_outcome import without_host
 from ipexctl.base.values import plain
 from ipexctl.blobs.blob_carriers import POLL, Moved, Push, Tell, fetch_there
 from ipexctl.blobs.blob_store import OnBytes, missing_blobs
-from ipexctl.blobs.peer_certificates import Keys, certificates
 from ipexctl.blobs.relay_turns import NO_PARTS, Parts, RelayTurns, Turn
+from ipexctl.blobs.tls_keys import Keys, make_keys
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
@@ -57,7 +57,7 @@ class Relay:
         self._first = first
         self._reached_at = reached_at
         self._say = say
-        self._keys: Keys = {}  # of the hosts, for each other
+        self._keys: Keys = {}
         self._change = threading.Condition()
         mute = [h for h, at in reached_at.items() if not at]
         self._turns = RelayTurns(reached_at, mute, parts)
@@ -147,9 +147,8 @@ class Relay:
         self._reached.add((name, giver_name))
         urls = {b.sha256: f"{giver.url}/{b.sha256}" for b in blobs}
         count = host.counter(f"fetching from {giver_name}")
-        peer = {"name": giver_name, **self._keys_of(name)}
         try:
-            passed = fetch_there(host.agent, host.root, blobs, urls, count, peer)
+            passed = fetch_there(host.agent, host.root, blobs, urls, count, self._make_keys())
         except HostFailed as e:
             if e.slug == "no-space":  # it would be no better from elsewhere
                 raise
@@ -186,17 +185,17 @@ class Relay:
 
     def _giver(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> _Giver | None:
         name = agent.host.name
-        asked = {"root": root, "blobs": [b.sha256 for b in blobs], "keys": self._keys_of(name)}
+        asked = {"root": root, "blobs": [b.sha256 for b in blobs], "keys": self._make_keys()}
         with suppress(HostFailed):
             if address := self._reached_at.get(name, ""):
                 port = agent.call("blobs.blob_server.open", asked).done.whole("port", 65535)
                 return _Giver(name, address, port)
         return None
 
-    def _keys_of(self, name: str) -> Mapping[str, str]:
+    def _make_keys(self) -> Keys:
         with self._change:
-            self._keys = self._keys or certificates("relay", list(self._reached_at))
-            return self._keys[name]
+            self._keys = self._keys or make_keys()
+            return self._keys
 
 
 class _Getter:

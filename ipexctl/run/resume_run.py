@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ipexctl.blobs.peer_certificates import certificates
+from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.inventory.inventory import Host
@@ -84,7 +84,7 @@ def layer(
     """What lays it out on a host of `works`, in that folder; from host to host where it is not
     there."""
     hosts = {host.name: host for host in nodes}
-    keys = certificates("resume", list(hosts))
+    keys = make_keys()
     urls: dict[Holder, str] = {}
     for part, rows in resumed.files:
         giver = part.holders[0]
@@ -94,7 +94,7 @@ def layer(
         host = hosts[giver.target]
         done = fleet.call(
             host, "shelf.shelf_reports.serve", run_id=resumed.run_id, shelf=giver.shelf,
-            blobs=wanted, keys=dict(keys[host.name]),
+            blobs=wanted, keys=dict(keys),
         )  # fmt: skip
         urls[giver] = peer_url(peer_address(nodes[host].facts), done.whole("port", 65535))
 
@@ -104,9 +104,7 @@ def layer(
             if own := _own(part, host):
                 givers.append({"run_id": resumed.run_id, "shelf": own.shelf})
             else:
-                giver = part.holders[0]
-                peer = {**keys[host.name], "name": giver.target}
-                givers.append({"url": urls[giver], "peer": peer})
+                givers.append({"url": urls[part.holders[0]]})
         rows = resumed.rows(host.name)
         asked = {
             "root": fleet.root_of(host),
@@ -114,6 +112,7 @@ def layer(
             "name": resumed.checkpoint.name,
             "files": [list(row) for row in rows],
             "givers": givers,
+            "keys": dict(keys),
         }
         total = transfer_time(sum(size for _, _, size, _ in rows))
         op = "shelf.shelf_reports.lay_out"

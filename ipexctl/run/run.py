@@ -48,7 +48,7 @@ from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 CONCLUDED = 10.0  # seconds for a host to write it down
 
 if TYPE_CHECKING:
-    from ipexctl.blobs.peer_certificates import Keys
+    from ipexctl.blobs.tls_keys import Keys
     from ipexctl.machines.agent import Agent
     from ipexctl.run import resume_run
     from ipexctl.run.outcome.run_inputs import Inputs
@@ -304,12 +304,11 @@ class _Run:
 
     def _keys(self, plan: LaunchPlan, spares: Sequence[Host]) -> Keys:
         """For the link between the hosts."""
-        names = [*(host.host for host in plan.hosts), *(host.name for host in spares)]
-        if len(names) == 1:
+        if len(plan.hosts) + len(spares) == 1:
             return {}
-        from ipexctl.blobs.peer_certificates import certificates
+        from ipexctl.blobs.tls_keys import make_keys
 
-        return certificates(self.run_id, names)
+        return make_keys()
 
     def _about(self, plan: LaunchPlan) -> dict[str, object]:
         """For `ipexctl ps`."""
@@ -401,7 +400,7 @@ def _load(several: bool) -> None:  # noqa: FBT001
     from ipexctl.run.watch import session  # noqa: F401
 
     if several:
-        import cryptography.x509  # noqa: F401  peer_certificates.py needs it
+        import cryptography.x509  # noqa: F401  tls_keys.py needs it
 
 
 def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:

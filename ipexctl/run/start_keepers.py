@@ -96,7 +96,7 @@ def kept_going(
     def orders_of(made: LaunchPlan) -> Orders:
         return replace(orders, plan=made, keys={}, resumed="")
 
-    cast = Cast(orders.plan, nodes, plan_on, orders_of, work, orders.keys, orders.resumed)
+    cast = Cast(orders.plan, nodes, plan_on, orders_of, work, orders.resumed)
     made = nights(cast)
     first = {host.host for host in orders.plan.hosts}
     spares = [node.host for node in nodes if node.host.name not in first]

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from ipexctl.blobs.peer_certificates import certificates
+from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
@@ -176,12 +176,12 @@ def test_a_checkpoint_that_is_in_its_place_takes_no_further_room(shelf, tmp_path
         lay_out(shelf, work, sha, here)
 
 
-def lay_out(shelf, work, sha, giver):
+def lay_out(shelf, work, sha, giver, keys=None):
     part = shelf.part(sha)
     rows = [[below, file, size, 0] for below, file, size in part["files"]]
     root = shelf.folder.partition("/runs/")[0]
     asked = {"root": root, "work": str(work), "name": part["name"], "files": rows}
-    return shelf_reports.op_lay_out(Call(), dict(asked, givers=[giver]))
+    return shelf_reports.op_lay_out(Call(), dict(asked, givers=[giver], keys=keys))
 
 
 @pytest.mark.parametrize("name", ["out/c-1", "out/last.ckpt"])
@@ -211,21 +211,21 @@ def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there
     (tmp_path / "work/c-1/blobs").mkdir()
     (tmp_path / "work/c-1/blobs/x.json").write_text("{}")
     sha = kept(shelf, tmp_path / "work", "c-1")
-    keys = certificates(RUN, ["a", "b"])
-    server = blob_server.Server(peer_tls.context(keys["a"], True), Given(shelf))
+    keys = make_keys()
+    server = blob_server.Server(peer_tls.context(keys, True), Given(shelf))
     start_thread(server.serve_forever)
-    url, peer = f"https://127.0.0.1:{server.server_address[1]}", dict(keys["b"], name="a")
+    url = f"https://127.0.0.1:{server.server_address[1]}"
     other = Shelf(str(tmp_path / "root/runs" / RUN / "shelf/b"))
     other.make()
-    other.fetch(sha, os.path.getsize(shelf.path(sha)), peer, url)
+    other.fetch(sha, os.path.getsize(shelf.path(sha)), keys, url)
     assert other.holds(sha)
     new = tmp_path / "new"
     new.mkdir()
-    lay_out(other, new, sha, {"url": url, "peer": peer})
+    lay_out(other, new, sha, {"url": url}, keys)
     assert (new / "c-1/blobs/x.json").read_text() == "{}"
     blobs.unlink(shelf.path(shelf.part(sha)["files"][0][1]))
     with pytest.raises(Failure):
-        shelf_folder.fetch_blob(str(tmp_path / "x"), "0" * 64, 5, peer, url)
+        shelf_folder.fetch_blob(str(tmp_path / "x"), "0" * 64, 5, keys, url)
     server.shutdown()
 
 

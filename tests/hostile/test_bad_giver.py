@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.blobs.peer_certificates import certificates
+from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.packages import download
 from ipexctl.remote.blobs import blob_download
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
 
 HERE = "127.0.0.1"
-KEYS = certificates("relay", ["a", "b"])
+KEYS = make_keys()
 
 
 class Asked:
@@ -40,7 +40,7 @@ def giving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iter
         def log_message(self, *_: object) -> None: ...
 
     server = http.server.ThreadingHTTPServer((HERE, 0), Handler)
-    server.socket = peer_tls.context(KEYS["a"], True).wrap_socket(server.socket, server_side=True)
+    server.socket = peer_tls.context(KEYS, True).wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"https://{HERE}:{server.server_port}"
     server.shutdown()
@@ -48,9 +48,8 @@ def giving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iter
 
 
 def fetch_from(url: str, root: Path, files: list[list[object]] | None = None) -> Failure:
-    peer = {"name": "a", **KEYS["b"]}
     files = files or [["a.whl", "a" * 64, 5 << 20, url]]
-    asked = {"root": str(root), "peer": peer, "files": files}
+    asked = {"root": str(root), "keys": KEYS, "files": files}
     with pytest.raises(Failure) as told:
         blob_download.op_fetch(Asked(), asked)
     return told.value

@@ -23,7 +23,7 @@ from ipexctl.blobs import blob_relay, relay_turns
 from ipexctl.blobs.blob_carriers import Moved, Push, fetch_there
 from ipexctl.blobs.blob_relay import Relay
 from ipexctl.blobs.blob_store import Room, missing_blobs, need_room
-from ipexctl.blobs.peer_certificates import certificates
+from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import LabSpec
@@ -43,7 +43,7 @@ BLOBS = [
 SIZE = sum(b.size for b in BLOBS)
 HERE = "127.0.0.1"
 NOWHERE = "255.255.255.255"  # TCP knows at once that it goes nowhere, and nothing is sent
-KEYS = certificates("relay", ["a", "b"])
+KEYS = make_keys()
 
 
 def read(blob: Blob, offset: int, size: int) -> bytes:
@@ -262,7 +262,7 @@ def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
 
     with socket.create_server((HERE, 0)) as server:
         carrier = site.relay(a=HERE, b=HERE)
-        context = peer_tls.context(carrier._keys_of("a"), True)
+        context = peer_tls.context(carrier._make_keys(), True)
         threading.Thread(target=hang_up, daemon=True).start()
         carrier._givers["a"] = blob_relay._Giver("a", HERE, server.getsockname()[1])
         carrier._turns.join("a", BLOBS, [])
@@ -318,13 +318,13 @@ def port(site: Site) -> int:
     """Of a host that has both blobs and gives the first one."""
     carrier = site.relay(a=HERE)
     site.bring(carrier, "a")
-    asked = {"root": str(site.root("a")), "blobs": [BLOBS[0].sha256], "keys": KEYS["a"]}
+    asked = {"root": str(site.root("a")), "blobs": [BLOBS[0].sha256], "keys": KEYS}
     return site.agents["a"].call("blobs.blob_server.open", asked).done.whole("port")
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
     asked = urllib.request.Request(f"https://{HERE}:{port}{path}", headers=headers)
-    context = peer_tls.context(KEYS["b"], False)
+    context = peer_tls.context(KEYS, False)
     try:
         with urllib.request.urlopen(asked, timeout=10, context=context) as answer:
             return answer.status, answer.read()
@@ -358,7 +358,7 @@ def test_a_host_gives_what_was_named(
 
 
 def wire_to(port: int) -> ssl.SSLSocket:
-    context = peer_tls.context(KEYS["b"], False)
+    context = peer_tls.context(KEYS, False)
     return context.wrap_socket(socket.create_connection((HERE, port), 10))
 
 
@@ -379,7 +379,7 @@ def without_certificate(wire: socket.socket) -> socket.socket:
 
 
 def of_another_command(wire: socket.socket) -> socket.socket:
-    context = peer_tls.context(certificates("relay", ["b"])["b"], False)
+    context = peer_tls.context(make_keys(), False)
     context.verify_mode = ssl.CERT_NONE
     return context.wrap_socket(wire)
 
@@ -399,14 +399,14 @@ def test_who_has_no_certificate_of_this_command_gets_nothing(
     assert get(port, f"/{SHA}") == (200, CONTENTS[0])
 
 
-def test_a_host_does_not_take_another_one_for_the_giver(port: int, site: Site) -> None:
+def test_a_host_takes_nothing_from_who_lacks_the_key_of_the_command(port: int, site: Site) -> None:
     site.add("b")
     with pytest.raises(HostFailed) as told:
         fetch_there(
             site.agents["b"], str(site.root("b")), BLOBS[:1], {SHA: f"https://{HERE}:{port}/{SHA}"},
-            lambda n: None, {"name": "c", **KEYS["b"]},
+            lambda n: None, make_keys(),
         )  # fmt: skip
-    assert told.value.why == "another host answered"
+    assert told.value.why == "the other end's certificate is not from this command"
 
 
 def test_other_words_than_get_and_nonsense_get_nothing(port: int) -> None:
@@ -440,7 +440,7 @@ def test_connections_that_ask_for_nothing_keep_nobody_from_a_file(port: int) -> 
 
 def test_who_gets_a_file_is_not_ended_for_others(port: int) -> None:
     """They take it slowly: its beginning fills what the kernel holds for them."""
-    context = peer_tls.context(KEYS["b"], False)
+    context = peer_tls.context(KEYS, False)
     wires: list[ssl.SSLSocket] = []
     try:
         for _ in range(32):

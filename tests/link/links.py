@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ipexctl.blobs.peer_certificates import certificates
+from ipexctl.blobs.tls_keys import Keys, make_keys
 from ipexctl.remote.connection.hub_link import Hub, Spoke
 
 HOSTS = ["node0", "node1", "node2", "node3"]
-KEYS = certificates("run", HOSTS)
-OTHER_RUN = certificates("another run", HOSTS)
+KEYS = make_keys()
+OTHER_RUN = make_keys()
 
 
 def until(true: Callable[[], object], seconds: float = 20.0) -> bool:
@@ -37,7 +37,7 @@ class Cluster:
         renews: bool = False,
     ) -> None:  # fmt: skip
         self.taken: dict[str, list[Any]] = {name: [] for name in HOSTS[1:]}
-        self.hub = Hub(HOSTS[1:], KEYS["node0"], lambda name, m: self.taken[name].append(m), renews)
+        self.hub = Hub(HOSTS[1:], KEYS, lambda name, m: self.taken[name].append(m), renews)
         self.address = address
         self.port = self.hub.listen(address, ports)
         self.opened: list[Any] = [self.hub]
@@ -46,12 +46,12 @@ class Cluster:
         self,
         name: str,
         *,
-        keys: dict[str, str] | None = None,
+        keys: Keys | None = None,
         hub: str = "node0",
         port: int | None = None,
         take: Callable[[Any], Any] = lambda m: None,
     ) -> Spoke:
-        spoke = Spoke(name, hub, keys or KEYS[name], take)
+        spoke = Spoke(name, hub, keys or KEYS, take)
         self.opened.append(spoke)
         spoke.connect(self.address, port or self.port)
         return spoke

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 def test_messages_go_both_ways_in_order(address: str) -> None:
     got: list[Any] = []
     with cluster(address) as c:
-        spoke = Spoke("node1", "node0", KEYS["node1"], got.append)
+        spoke = Spoke("node1", "node0", KEYS, got.append)
         c.opened.append(spoke)
         spoke.send({"before": "connecting"})
         c.hub.send("node1", {"before": "connecting"})
@@ -112,7 +112,7 @@ spoke.close()
 
 
 def start_spoke(folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
-    (folder / name).write_text(json.dumps([name, KEYS[name], port]))
+    (folder / name).write_text(json.dumps([name, KEYS, port]))
     command = [sys.executable, "-c", SPOKE, str(folder / name)]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE)
 
@@ -269,7 +269,7 @@ def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
     monkeypatch.setattr(hub_link, "SLOWEST_RETRY", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    spoke = Spoke("node1", "node0", KEYS["node1"], print)
+    spoke = Spoke("node1", "node0", KEYS, print)
     try:
         spoke.connect("127.0.0.1", port)
         assert until(lambda: spoke.trouble == "connection refused")
@@ -286,7 +286,7 @@ def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
     [("no.such.host.invalid", 1), ("x" * 100, 1), ("127.0.0.1", 1 << 70), ("256.0.0.1", 1)],
 )
 def test_an_address_that_cannot_be_used_does_not_end_the_spoke(address: str, port: int) -> None:
-    spoke = Spoke("node1", "node0", KEYS["node1"], print)
+    spoke = Spoke("node1", "node0", KEYS, print)
     try:
         spoke.connect(address, port)
         assert until(lambda: spoke.tries == 0 and spoke.trouble != hub_link.NOT_YET)
@@ -298,7 +298,7 @@ def test_an_address_that_cannot_be_used_does_not_end_the_spoke(address: str, por
 def test_a_hub_takes_the_first_free_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        hub = Hub(["node1"], KEYS["node0"], print)
+        hub = Hub(["node1"], KEYS, print)
         with pytest.raises(OSError, match="in use"):
             hub.listen("127.0.0.1", (port, port))
         hub.close()
@@ -312,9 +312,9 @@ import json, sys
 from ipexctl.remote.connection.hub_link import Hub, Spoke
 keys = json.load(sys.stdin)
 at_hub, at_spoke = [], []
-hub = Hub(["node1"], keys["node0"], lambda name, m: at_hub.append([name, m]))
-spoke = Spoke("node1", "node0", keys["node1"], at_spoke.append)
-stranger = Spoke("node1", "node0", keys["node2"], print)
+hub = Hub(["node1"], keys, lambda name, m: at_hub.append([name, m]))
+spoke = Spoke("node1", "node0", keys, at_spoke.append)
+stranger = Spoke("node2", "node0", keys, print)
 port = hub.listen("127.0.0.1")
 spoke.connect("127.0.0.1", port)
 for number in range(100):
@@ -363,7 +363,7 @@ def test_no_key_is_in_a_file(tmp_path, monkeypatch) -> None:
     for name in ("TMPDIR", "HOME"):
         monkeypatch.setenv(name, "/nonexistent")
     before = set(os.listdir("/proc/self/fd"))
-    hub = Hub(HOSTS[1:], KEYS["node0"], print)
+    hub = Hub(HOSTS[1:], KEYS, print)
     hub.close()
     assert set(os.listdir("/proc/self/fd")) == before
 
@@ -384,9 +384,9 @@ def hub_process() -> Iterator[tuple[subprocess.Popen[str], Spoke]]:
     argv = [sys.executable, "-c", HUB]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as hub:
         assert hub.stdin is not None and hub.stdout is not None
-        hub.stdin.write(json.dumps(KEYS["node0"]) + "\n")
+        hub.stdin.write(json.dumps(KEYS) + "\n")
         hub.stdin.flush()
-        spoke = Spoke("node1", "node0", KEYS["node1"], lambda message: None)
+        spoke = Spoke("node1", "node0", KEYS, lambda message: None)
         spoke.connect("127.0.0.1", int(hub.stdout.readline()))
         try:
             assert until(spoke.connected)
@@ -434,7 +434,7 @@ def test_a_spoke_that_was_killed_is_known_to_be_gone() -> None:
         pipe = subprocess.PIPE
         with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as spoke:
             assert spoke.stdin is not None and spoke.stdout is not None
-            spoke.stdin.write(json.dumps(KEYS["node1"]) + "\n")
+            spoke.stdin.write(json.dumps(KEYS) + "\n")
             spoke.stdin.flush()
             # Killed with something unread, its kernel would reset the connection instead.
             assert spoke.stdout.readline() == "connected\n"

@@ -37,7 +37,7 @@ class Side:
     def connect(self) -> None:
         self.decoder = Decoder()
         self.resumed = False
-        self.out = bytearray(self.stream.hello())
+        self.out = bytearray(self.stream.hello(""))
 
     def write(self, limit: int) -> None:
         if self.resumed:

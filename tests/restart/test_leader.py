@@ -342,12 +342,11 @@ def test_a_leader_that_was_frozen_first_sees_which_hosts_have_gone() -> None:
 
 
 def test_the_orders_of_a_host_that_is_back() -> None:
-    keys = {name: {"key": f"key of {name}"} for name in "abcx"}
-    leads = leader(places=[["a", "10.0.0.97", 1], ["b", "10.0.0.98", 2]], keys=keys)
+    leads = leader(places=[["a", "10.0.0.97", 1], ["b", "10.0.0.98", 2]])
     found = {name: leads.orders_of_returned(name) for name in "bcz"}
-    assert found["b"]["keys"] == keys["b"] and found["b"]["night"] == leads.night
-    assert found["c"]["keys"] == keys["c"] and found["c"]["spare"] is True
-    assert not {"keys", "sheets", "common"} & found["c"]["night"].keys()
+    assert found["b"]["night"] == leads.night
+    assert found["c"]["spare"] is True
+    assert not {"sheets", "common"} & found["c"]["night"].keys()
     assert found["z"] == {}
 
 

@@ -54,14 +54,14 @@ class NoAnswer(TransferError):
 
 
 def op_fetch(call, header):
-    """{root, files: [[file, sha256, size, address], ...], peer: {name, ca, cert, key}} -> {fetched}
+    """{root, files: [[file, sha256, size, address], ...], keys: {cert, key}} -> {fetched}
 
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
-    try; `fetched` is what came over the network. With `peer` only that host
+    try; `fetched` is what came over the network. With `keys` only another host
     is asked, and no proxy.
     """
     root = root_folder.checked(header["root"])
-    return fetch_all(Work(call, root, header.get("peer")), [File(*raw) for raw in header["files"]])
+    return fetch_all(Work(call, root, header.get("keys")), [File(*raw) for raw in header["files"]])
 
 
 def fetch_all(work, wanted):
@@ -154,11 +154,11 @@ class Work:
     longest = LONGEST_PAUSE
     again = False  # is a file fetched again that is not the right one?
 
-    def __init__(self, call, root, peer):
+    def __init__(self, call, root, keys):
         self.call, self.root = call, root
-        self.open = opener_to(peer) if peer else opener()
-        self.direct = bool(peer)
-        self.timeout = TIMEOUT_DIRECT if peer else TIMEOUT
+        self.open = opener_to_host(keys) if keys else opener()
+        self.direct = bool(keys)
+        self.timeout = TIMEOUT_DIRECT if keys else TIMEOUT
         self.over = threading.Event()
         self.cause = None  # type: BaseException | None  # of the end; the others end because of it
         self.fetched = self.untold = 0
@@ -297,39 +297,32 @@ class Redirects(urllib.request.HTTPRedirectHandler):
         )
 
 
-def opener_to(peer):
+def opener_to_host(keys):
     """Of another host of the command: no proxy, and no other place that it names."""
     made = urllib.request.OpenerDirector()
-    made.add_handler(ToPeer(peer))
+    made.add_handler(ToHost(keys))
     made.add_handler(urllib.request.UnknownHandler())
     made.add_handler(urllib.request.HTTPErrorProcessor())
     made.add_handler(urllib.request.HTTPDefaultErrorHandler())
     return made
 
 
-class ToPeer(urllib.request.HTTPSHandler):
-    def __init__(self, peer):
-        keys = peer_tls.context(peer, False)
-        name = peer_tls.common_name(peer["name"])
-        urllib.request.HTTPSHandler.__init__(self, context=keys)
-        self.connection = functools.partial(PeerConnection, name, context=keys)
+class ToHost(urllib.request.HTTPSHandler):
+    def __init__(self, keys):
+        context = peer_tls.context(keys, False)
+        urllib.request.HTTPSHandler.__init__(self, context=context)
+        self.connection = functools.partial(HostConnection, context=context)
 
     def https_open(self, request):
         return self.do_open(self.connection, request)
 
 
-class PeerConnection(http.client.HTTPSConnection):
-    def __init__(self, name, host, **more):
-        http.client.HTTPSConnection.__init__(self, host, **more)
-        self.name = name
-
+class HostConnection(http.client.HTTPSConnection):
     def connect(self):
         try:
             http.client.HTTPSConnection.connect(self)
         except ssl.SSLError as e:
             raise OSError(errno.EPROTO, peer_tls.in_words(e)) from None
-        if peer_tls.peer(self.sock) != self.name:
-            raise OSError(errno.EPROTO, "another host answered")
 
 
 def open_url(opener, address, headers, timeout):

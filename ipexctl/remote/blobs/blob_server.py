@@ -24,7 +24,7 @@ HANDOVER = 2.0  # seconds for that
 
 
 def op_open(call, header):
-    """{root, blobs: [sha256, ...], keys: {ca, cert, key}} -> {port}"""
+    """{root, blobs: [sha256, ...], keys: {cert, key}} -> {port}"""
     root = root_folder.checked(header["root"])
     wanted = {sha: blobs.path_of(root, sha) for sha in header["blobs"]}
     server = Server(peer_tls.context(header["keys"], True), wanted)

@@ -1,8 +1,8 @@
 """The link between the supervisors of a run: the first host's is the hub, the others are spokes.
 
 A cut connection is not a lost host: messages are numbered and acknowledged, and sent again after
-a reconnect, so that each is taken once and in order (connection/link_stream.py). Who connects is
-known by a certificate of the run (connection/tls_channel.py).
+a reconnect, so that each is taken once and in order (connection/link_stream.py). Who connects has
+the key of the run (connection/tls_channel.py), and its greeting says which host it is.
 
 `take` is called in the link's thread: it has to return soon, as no beat is sent meanwhile. When it
 raises an exception, that goes to stderr, and the message counts as taken.
@@ -16,7 +16,7 @@ import time
 
 from ipexctl.remote.connection import link_stream
 from ipexctl.remote.connection.link_thread import BEATS, FORGOTTEN, Link
-from ipexctl.remote.connection.tls_channel import Channel, Reset, in_words
+from ipexctl.remote.connection.tls_channel import Channel, Refused, Reset, in_words
 
 NOT_YET = "not connected yet"
 RETRY, SLOWEST_RETRY = 0.2, 2.0
@@ -29,7 +29,7 @@ class Hub(Link):
 
     def __init__(self, names, keys, take, renews=False):
         Link.__init__(self, names, keys, True, lambda end, message: take(end.name, message))
-        self.greets_second = renews  # when it knows which process it is
+        self.renews = renews
         self.most_unfinished = 2 * len(self.ends) + 16
 
     def listen(self, address, ports=None):
@@ -98,14 +98,18 @@ class Hub(Link):
             if len(self.unfinished) > self.most_unfinished:
                 self.drop(next(iter(self.unfinished)), "too many connections")
 
-    def resume(self, channel, number, token):
-        end = channel.end
-        if self.greets_second:
-            if end.stream.is_another(token):
-                with self.changed:  # what the process before was to get is not for this one
-                    end.stream = link_stream.Stream(os.urandom(16))
-            channel.write(end.stream.hello())
-        Link.resume(self, channel, number, token)
+    def welcome(self, channel, number, token, name):
+        end = self.ends.get(name)
+        if end is None:
+            raise Refused("%s is not a host of this run" % name)
+        if end.lost:
+            raise Refused(FORGOTTEN)
+        channel.end = end
+        if self.renews and end.stream.is_another(token):
+            with self.changed:  # what the process before was to get is not for this one
+                end.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
+        channel.write(end.stream.hello(""))
+        self.resume(channel, number, token)
 
     def make_room(self):
         if self.unfinished:
@@ -208,6 +212,12 @@ class Spoke(Link):
         self.trouble = why
         self.next_try = time.monotonic() + self.retry
         self.retry = min(self.retry * 1.5, SLOWEST_RETRY)
+
+    def greet(self, channel):
+        if self.hub.lost:
+            raise Refused(FORGOTTEN)
+        channel.end = self.hub
+        channel.write(self.hub.stream.hello(self.name))
 
     def resume(self, channel, number, token):
         Link.resume(self, channel, number, token)

@@ -12,6 +12,7 @@ from collections import deque
 HEAD = struct.Struct(">BQI")
 HELLO, MESSAGE, BEAT, REFUSED = 1, 2, 3, 4
 LIMIT = 1 << 20  # bytes of one message
+TOKEN = 16
 MESSAGES, BYTES = 10000, 16 << 20  # that may wait for an acknowledgement
 
 
@@ -65,7 +66,7 @@ class Stream:
     """The messages to and from one other host, over any number of connections."""
 
     def __init__(self, token):
-        self.token = token  # tells this process from one that started again
+        self.token = token  # of TOKEN bytes: tells this process from one that started again
         self.other = None  # the token of the other end
         self.last = 0  # number of the newest message
         # (number, frame): not yet written to this connection
@@ -96,8 +97,9 @@ class Stream:
 
     # -- one connection --
 
-    def hello(self):
-        return frame(HELLO, self.taken, self.token)
+    def hello(self, name):
+        """`name`: of the host that says it."""
+        return frame(HELLO, self.taken, self.token + name.encode("utf-8"))
 
     def beat(self):
         return frame(BEAT, self.taken)

@@ -25,7 +25,7 @@ class End:
 
     def __init__(self, name):
         self.name = name
-        self.stream = link_stream.Stream(os.urandom(16))
+        self.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
         self.heard = time.monotonic()
         self.channel = None  # the connection in use
         self.reset = False  # the last connection, not by this end
@@ -41,10 +41,8 @@ class Link:
 
     def __init__(self, names, keys, server, deliver):
         self.deliver = deliver
-        self.greets_second = False
         self.context = peer_tls.context(keys, server)
         self.ends = {name: End(name) for name in names}
-        self.by_certificate = {peer_tls.common_name(n): end for n, end in self.ends.items()}
         self.changed = threading.Condition()
         self.queued = set()  # ends to look at: something to send, or lost
         self.unfinished = {}  # channels whose end is not known yet, from the oldest on
@@ -239,24 +237,20 @@ class Link:
             end.heard = channel.last_read = time.monotonic()
 
     def greet(self, channel):
-        end = self.by_certificate.get(channel.peer())
-        if end is None:
-            raise Refused("the other end's certificate belongs to another host")
-        if end.lost:
-            raise Refused(FORGOTTEN)
-        channel.end = end
-        if not self.greets_second:
-            channel.write(end.stream.hello())
+        """After the handshake; who connects greets first."""
 
     def arrived(self, channel, kind, number, body):
         """Was it a message?"""
-        end = channel.end
         if kind == REFUSED:
             raise Closed("the hub refused this host")
         if kind == HELLO and channel in self.unfinished:
-            self.resume(channel, number, body)
-        elif end.channel is not channel or kind not in (BEAT, MESSAGE):
+            token, name = body[: link_stream.TOKEN], body[link_stream.TOKEN :]
+            self.welcome(channel, number, token, name.decode("utf-8", "replace"))
+        elif channel in self.unfinished or kind not in (BEAT, MESSAGE):
             raise link_stream.BadFrame("a frame of kind %d too early or too late" % kind)
+        end = channel.end
+        if end.channel is not channel:
+            raise Closed("replaced")
         with self.changed:
             if end.lost or self.closing:
                 raise Refused(FORGOTTEN)
@@ -270,6 +264,10 @@ class Link:
         if end.stream.is_new(number):
             self.hand_over(end, message)
         return True
+
+    def welcome(self, channel, number, token, name):
+        """The other end said hello."""
+        self.resume(channel, number, token)
 
     def resume(self, channel, number, token):
         end = channel.end

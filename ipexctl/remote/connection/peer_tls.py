@@ -1,10 +1,6 @@
-"""Mutual TLS between the hosts of one command, with certificates that only this command accepts.
+"""Mutual TLS between the hosts of one command: all present one certificate, which is made for the
+command (blobs/tls_keys.py), and accept no other."""
 
-A certificate's common name is the SHA-256 of the host's name, as a common name has 64 characters at
-most (blobs/peer_certificates.py makes them). Only the command's own CA is trusted.
-"""
-
-import hashlib
 import os
 
 
@@ -17,10 +13,6 @@ def op_available(call, header):
     return {"tls": True}
 
 
-def common_name(host):
-    return hashlib.sha256(host.encode("utf-8")).hexdigest()
-
-
 def context(keys, server):
     import ssl
 
@@ -31,9 +23,9 @@ def context(keys, server):
     else:
         made.options |= ssl.OP_NO_SSLv3 | ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1
     made.options |= ssl.OP_NO_TICKET
-    made.check_hostname = False  # the names are compared in `peer`
+    made.check_hostname = False  # the certificate is that of all hosts
     made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(cadata=keys["ca"])
+    made.load_verify_locations(cadata=keys["cert"])
     with_paths(made.load_cert_chain, keys["cert"], keys["key"])
     return made
 
@@ -53,12 +45,6 @@ def with_paths(read, *texts):
     finally:
         for fd in opened:
             os.close(fd)
-
-
-def peer(tls):
-    """The common name of the other end's certificate."""
-    fields = dict(field[0] for field in tls.getpeercert()["subject"])
-    return fields.get("commonName")
 
 
 def in_words(error):

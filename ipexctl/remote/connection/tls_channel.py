@@ -25,7 +25,7 @@ class Reset(Closed):
 
 
 class Refused(Closed):
-    """The other end is not one of this run, or takes this one for none."""
+    """The other end is not one of this run, or does not recognize this one."""
 
 
 class Channel:
@@ -87,9 +87,6 @@ class Channel:
             raise Refused(peer_tls.in_words(e)) from None
         self.shaken = True
         return True
-
-    def peer(self):
-        return peer_tls.peer(self.tls)
 
     def frames(self):
         while True:

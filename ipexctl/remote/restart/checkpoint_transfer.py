@@ -54,33 +54,33 @@ class Shelves:
         return self.server.server_address[1]
 
     def lay_out(self, asked, lay, attempts):
-        """`lay`: {name, parts: [[writer, sha, size of its list, [[host, url], ...]], ...]}. Raises
+        """`lay`: {name, parts: [[writer, sha, size of its list, [url, ...]], ...]}. Raises
         Failure, OSError."""
         rows, givers = {}, []  # type: dict[str, list], list[dict]
         own_first = sorted(lay["parts"], key=lambda part: part[0] != asked["host"])
-        for _, sha, size, others in own_first:
-            giver, part = self.giver(asked, sha, size, others, attempts)
+        for _, sha, size, urls in own_first:
+            giver, part = self.giver(asked, sha, size, urls, attempts)
             for below, blob, length in part["files"]:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
         order = {"root": asked["root"], "work": asked["cwd"], "name": lay["name"]}
+        order["keys"] = self.keys
         shelf_reports.op_lay_out(Silent(), dict(order, files=list(rows.values()), givers=givers))
 
-    def giver(self, asked, sha, size, others, attempts):
+    def giver(self, asked, sha, size, urls, attempts):
         for run_id, name, shelf in self.all(attempts):
             if shelf.holds(sha):
                 return {"run_id": run_id, "shelf": name}, shelf.part(sha)
         fresh = os.path.join(asked["cwd"], shelf_reports.FRESH + os.urandom(8).hex())
         os.mkdir(fresh, 0o700)
         try:
-            for host, url in others:
-                peer = dict(self.keys, name=host)
+            for url in urls:
                 try:
-                    fetch_blob(fresh, sha, size, peer, url)
+                    fetch_blob(fresh, sha, size, self.keys, url)
                 except (Failure, OSError):
                     continue
                 with open(Shelf(fresh).path(sha), "rb") as file:
-                    return {"url": url, "peer": peer}, json.loads(file.read().decode("ascii"))
+                    return {"url": url}, json.loads(file.read().decode("ascii"))
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")

@@ -133,7 +133,7 @@ class Keeper:
         if self.leader is None or self.hub is None or name in self.hub.connected():
             return {}
         found = self.leader.orders_of_returned(name)
-        return found and dict(found, term=self.term, story=list(self.story))
+        return found and dict(found, term=self.term, story=list(self.story), keys=self.keys)
 
     def leads(self):
         """The candidate that it follows."""

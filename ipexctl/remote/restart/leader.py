@@ -13,7 +13,7 @@ AWAY = 60.0  # for hosts to come back, if there are too few
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
 BEGIN = 90.0  # for all hosts of an attempt to be ready
 ALONE = 5.0  # beyond the lease, without more than half of the hosts
-LEADERS_ONLY = ("common", "sheets", "keys")  # of what keepers get: run/restart/host_sheets.py
+LEADERS_ONLY = ("common", "sheets")  # of what keepers get: run/restart/host_sheets.py
 MEET = 30.0  # seconds for the first connection to the first leader
 NEXT = 10.0  # and to one that follows it, whose keeper is there for long
 FROZEN, AWAKE = 2.0, 1.0  # seconds without a tick; then, until it is known which hosts have gone
@@ -221,9 +221,9 @@ class Leader:
             self.tell({"start": self.attempt + 1, "asked": asked, "lay": own}, [host])
 
     def urls(self, hosts):
-        """[[host, where it gives files], ...]"""
+        """Where they give files."""
         sheets, said = self.night["sheets"], self.cleared
-        return [[host, peer_url(sheets[host]["address"], said[host]["port"])] for host in hosts]
+        return [peer_url(sheets[host]["address"], said[host]["port"]) for host in hosts]
 
     def orders_of_returned(self, name):
         """For the keeper of a host that was away; {} for one that knows no such run."""
@@ -231,8 +231,7 @@ class Leader:
             return {}
         leads = name in [place[0] for place in self.night["places"]]
         night = {k: v for k, v in self.night.items() if leads or k not in LEADERS_ONLY}
-        more = {"night": night, "spare": True, "keys": self.night["keys"][name]}
-        return dict(self.night["sheets"][name]["asked"], **more)
+        return dict(self.night["sheets"][name]["asked"], night=night, spare=True)
 
     def in_begin(self, now, there):
         gone = [name for name in self.next if name not in there]

@@ -108,14 +108,14 @@ class Shelf:
         durable.sync_folder(self.top)
         return sha
 
-    def fetch(self, sha, size, peer, url):
+    def fetch(self, sha, size, keys, url):
         """Bring a part from another host. `size`: of its list. Raises Failure, OSError."""
-        fetch_blob(self.folder, sha, size, peer, url)
+        fetch_blob(self.folder, sha, size, keys, url)
         part = self.part(sha)
         missing = {file: n for _, file, n in part["files"] if not self.has(file, n)}
         self.need_room(sum(missing.values()))
         for file in sorted(missing):
-            fetch_blob(self.folder, file, missing[file], peer, url)
+            fetch_blob(self.folder, file, missing[file], keys, url)
         self.add_part(part)
 
     def need_room(self, size):
@@ -161,10 +161,10 @@ class Shelf:
                     blobs.unlink(os.path.join(folder, name))
 
 
-def fetch_blob(root, sha, size, peer, url, call=None):
+def fetch_blob(root, sha, size, keys, url, call=None):
     """Into ROOT/blobs, with its hash verified, if it is not there. `call`: who hears of it."""
     root_folder.subfolder(root, "blobs", "parts")
-    work = blob_download.Work(call or Silent(), root, peer)
+    work = blob_download.Work(call or Silent(), root, keys)
     work.one(blob_download.File(sha[:16], sha, size, "%s/%s" % (url, sha)))
 
 

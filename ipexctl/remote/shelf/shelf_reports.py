@@ -82,7 +82,7 @@ def op_serve(call, h):
 
 def op_lay_out(call, h):
     """{root, work, name, files: [[path below it, sha256, size, giver], ...], givers: [{run_id,
-    shelf} here, or {url, peer}, ...]} -> {}: put a checkpoint into the folder of the ranks.
+    shelf} here, or {url}, ...], keys} -> {}: put a checkpoint into the folder of the ranks.
 
     It has its name once all of its files are there, verified and on the disk. What is in its place
     already, as on the host that wrote it, takes no further space.
@@ -101,10 +101,16 @@ def op_lay_out(call, h):
     os.mkdir(fresh, 0o700)
     try:
         laid = os.path.join(fresh, "laid")
+        more = {"root": h["root"], "fresh": fresh, "keys": h["keys"]}
         for below, sha, size, giver in h["files"]:
             path = run_folders.inside(laid, below) if below else laid
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            bring(call, dict(h["givers"][giver], root=h["root"], fresh=fresh), (sha, size), path)
+            bring(
+                call,
+                dict(h["givers"][giver], **more),
+                (sha, size),
+                path,
+            )
         durable.sync_disk(fresh)
         if os.path.lexists(target):  # sent with the project, or of an earlier attempt
             os.rename(target, os.path.join(fresh, "before"))
@@ -128,7 +134,7 @@ def bring(call, giver, blob, path):
     """A file of a checkpoint, with its hash verified."""
     sha, size = blob
     if "url" in giver:
-        fetch_blob(giver["fresh"], sha, size, giver["peer"], giver["url"], call)
+        fetch_blob(giver["fresh"], sha, size, giver["keys"], giver["url"], call)
         os.rename(blobs.path_of(giver["fresh"], sha), path)
         return
     kept = shelf_of(giver).path(sha)

@@ -180,11 +180,10 @@ class Worker:
         self.begin(order["copy"])
         part, (address, port) = order["part"], order["at"]
         url = peer_url(address, port)
-        peer = dict(self.keys, name=order["of"])
         self.pending.append(part["sha"])
         for left in reversed(range(TRIES)):
             try:
-                self.shelf.fetch(part["sha"], part["list"], peer, url)
+                self.shelf.fetch(part["sha"], part["list"], self.keys, url)
                 break
             except Failure as e:
                 if not left or e.slug == "no-space":

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ipexctl.blobs.peer_certificates import Keys
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_checkpoints import resume_words
 from ipexctl.run.plan import mpi, rank_variables, shown_plan
@@ -33,7 +32,6 @@ class Cast:
     plan: Callable[[Sequence[Node]], LaunchPlan]
     orders: Callable[[LaunchPlan], Orders]
     work: Mapping[str, tuple[str, str]]
-    keys: Keys
     resumed: str = ""  # the checkpoint of the first attempt
 
 
@@ -64,7 +62,6 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
             host.host: _sheet(host, leads[host.host], orders, cast.work[host.host])
             for host in of_all.hosts
         },
-        "keys": {name: dict(keys) for name, keys in cast.keys.items()},
     }
     leaders = [place[0] for place in places]
     return {name: night | (more if name in leaders else {}) for name in cast.work}

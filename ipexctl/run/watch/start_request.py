@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from ipexctl.blobs.peer_certificates import Keys
+from ipexctl.blobs.tls_keys import Keys
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_checkpoints import patterns_of, resume_words
@@ -61,7 +61,7 @@ class Orders:
             "run": self.of_all() if host is first else None,
             "night": self.nights.get(name),  # for its keeper: --restarts
             "spare": False,
-            "keys": dict(self.keys.get(name, {})),
+            "keys": dict(self.keys),
         }
 
     def _modules(self) -> dict[str, str]:
