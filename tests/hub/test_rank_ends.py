@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ipexctl.remote.hub.host_reports import end_of
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import rank_sockets, run_list
 from ipexctl.remote.run.supervisor import Supervisor
@@ -64,7 +63,7 @@ def test_a_rank_that_failed_before_the_end_is_reported_also_after_it(
     supervisor.stop("ended")
     failed, told = ends(supervisor, message)
     assert failed == (0, told[0])
-    assert end_of(told[0])["signal"] == how["signal"]
+    assert told[0]["signal"] == how["signal"]
 
 
 @pytest.mark.parametrize("how", [FAILED, KILLED])

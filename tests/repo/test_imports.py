@@ -23,7 +23,8 @@ PURE = tuple(
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code notebook.run_status play.text project.files
     pages.page_shell user_code
-    remote.connection.peer_url remote.hub.host_reports remote.restart.attempt_orders
+    remote.connection.peer_url remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch
+    remote.hub.stall remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.secret_names remote.shelf.checkpoint_rules remote.shelf.publication
     report.difference_lines report.run_difference report.recorded_inputs report.step_costs

@@ -30,7 +30,7 @@ def orders(made: LaunchPlan) -> Orders:
 
 def night() -> dict[str, dict[str, object]]:
     work = {node.host.name: ("/work", "") for node in FOUR}
-    return nights(Cast(plan(THREE), FOUR, plan, orders, work, {}))
+    return nights(Cast(plan(THREE), FOUR, plan, orders, work))
 
 
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (0, 3, 2), (3, 1, 2), (1, 2)])

@@ -9,7 +9,7 @@ import time
 
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
-from ipexctl.remote.hub import host_paths, host_reports, judge
+from ipexctl.remote.hub import host_paths, judge
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import publication
 
@@ -28,7 +28,7 @@ ENDED = "the supervisor of the run was killed there, or the host shut down"
 def is_failure(event):
     how = event.get("ended")
     if isinstance(how, dict):
-        return host_reports.failed(how)
+        return judge.failed(how)
     return event.get("event") == "exited" and event.get("code") != 0
 
 
@@ -75,7 +75,7 @@ class Hub:
         self.inbox.put((self.name, event))
 
     def take(self, host, event):
-        self.inbox.put((host, event if isinstance(event, dict) else {}))
+        self.inbox.put((host, event))
 
     def ask(self, header):
         """A request of a command that watches the run."""
@@ -132,8 +132,7 @@ class Hub:
 
     def take_report(self, host, event, now):
         if event.get("event") == "swept":
-            left = event.get("survivors")
-            self.swept[host] = left if type(left) is int and left >= 0 else None
+            self.swept[host] = event["survivors"]
             self.count_swept()
         elif event.get("event") == "shelf":
             self.take_checkpoint(host, event, now)

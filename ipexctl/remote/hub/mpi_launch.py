@@ -61,9 +61,6 @@ def daemon(run, words):
         raise NotOfThisRun("mpirun requested a program that is not its daemon: %s" % words[0])
     found = split[begins:]
     found = found[:-1] if found[-1] == ")" else found
-    for word in found[1:]:
-        if set(word) & set("$`\n") or set(word) <= set(SHELL):
-            raise NotOfThisRun("mpirun requested more than its daemon: %s" % word)
     return [found[0].rpartition("/")[2]] + found[1:]
 
 

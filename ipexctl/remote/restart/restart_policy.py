@@ -2,7 +2,7 @@
 
 import re
 
-from ipexctl.remote.hub.host_reports import failed
+from ipexctl.remote.hub.judge import failed
 
 AT_ONCE = 60.0  # seconds; what fails sooner is not for want of luck
 BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds before attempts in a row that ended so soon

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from ipexctl.remote.hub.host_reports import by_signal
+from ipexctl.remote.hub.judge import by_signal
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import mpirun_bootstrap

@@ -6,7 +6,7 @@ import stat
 import threading
 import time
 
-from ipexctl.remote.hub.host_reports import failed
+from ipexctl.remote.hub.judge import failed
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import health_sampler
@@ -80,6 +80,7 @@ class Ranks:
         if not ended["lost"]:
             self.supervisor.log_ends(number)
         ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
+        ended["at_exit"] = None
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
         code = self.exit_code(pid) if ended["signal"] in CRASHES else None
         if code is not None:
@@ -102,7 +103,7 @@ class Ranks:
                 at = time.monotonic()
                 start_thread(self.forget, number)  # its sockets may be open as long as its process
                 time.sleep(HESITATION)  # if MPI was killed and took it along: that first
-                return {"code": None, "signal": None, "lost": True}, pid, at
+                return {"code": None, "signal": None, "usage": None, "lost": True}, pid, at
             if "started" in message:
                 pid = message["pid"]
                 self.supervisor.sampler.add(number, pid, message["wrapper"])

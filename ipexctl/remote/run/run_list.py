@@ -5,7 +5,7 @@ import re
 import time
 
 from ipexctl.remote import root_folder
-from ipexctl.remote.hub import host_reports, judge
+from ipexctl.remote.hub import judge
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
@@ -175,7 +175,7 @@ def summary(records):
         elif isinstance(record.get("ended"), int) and record["ended"] not in ended:
             ended.add(record["ended"])
             how = record.get("how")
-            if isinstance(how, dict) and not host_reports.failed(how):
+            if isinstance(how, dict) and not judge.failed(how):
                 ok += 1
             elif not closing:
                 add(found["own"], {"event": "rank", "rank": record["ended"], "ended": how})
@@ -208,11 +208,11 @@ def take_fact(found, fact, at):
     if fact.get("event") == "go":
         found["begun"], found["went"] = True, at
     elif fact.get("event") == "stalled":
-        found["stall"] = at - host_reports.amount(fact["seconds"])
+        found["stall"] = at - fact["seconds"]
     elif fact.get("event") == "moving":
         found["stall"] = None
     elif "cut" in fact:
-        found["cut"] = [[str(what), at - host_reports.amount(s)] for what, s in fact["cut"]]
+        found["cut"] = [[what, at - s] for what, s in fact["cut"]]
     elif judge.is_decisive(fact):
         found["decided"] = found["decided"] or at
         add(found["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))

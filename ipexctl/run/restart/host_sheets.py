@@ -73,7 +73,7 @@ def _as_first(cast: Cast, node: Node) -> LaunchPlan:
 
 def _common(plan: LaunchPlan, orders: Orders, resumed: str) -> dict[str, Any]:
     shown = orders.shown()
-    same = ("argv", "mpi", "ddp", "faster", "tuned", "host_timeout")
+    same = ("argv", "mpi", "ddp", "faster", "tuned", "secret", "host_timeout")
     return {
         "run_id": orders.run_id,
         "about": dict(orders.about),
