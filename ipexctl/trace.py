@@ -7,15 +7,19 @@ measured itself and ends when its answer came, so that clocks of two machines ar
 from __future__ import annotations
 
 import atexit
+import errno
 import json
 import os
+import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 
 FILE = environment().get("IPEXCTL_TRACE", "")
@@ -70,8 +74,15 @@ def _write() -> None:
             else {"ph": "i", "s": "t"}
         )
         events.append({**at, **kind, "args": more})
-    with suppress(OSError):
-        Path(FILE).write_text(json.dumps({"traceEvents": events}), "utf-8")
+    path = Path(FILE)
+    try:
+        if os.path.lexists(path):
+            there = path.lstat()
+            if not stat.S_ISREG(there.st_mode) or there.st_uid != os.getuid():
+                raise PermissionError(errno.EPERM, "it is not a file, or it is another user's")
+        write_atomic(path, json.dumps({"traceEvents": events}))
+    except OSError as e:
+        print(f"ipexctl: cannot write IPEXCTL_TRACE={FILE}: {e.strerror}", file=sys.stderr)
 
 
 def _process_began() -> float:

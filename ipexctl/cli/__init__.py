@@ -27,6 +27,7 @@ from ipexctl.errors import (
     NotHere,
     reason_of,
 )
+from ipexctl.local.environment import restrict_umask
 
 if TYPE_CHECKING:
     from ipexctl.local.settings_file import Setting
@@ -209,6 +210,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
 def main() -> None:
     """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
     streams.prepare()
+    restrict_umask()
     streams.errors_as_json = _asks_for_json(sys.argv[1:])
     try:
         try:

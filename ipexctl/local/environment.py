@@ -6,6 +6,21 @@ import os
 import resource
 from collections.abc import Mapping, Sequence
 
+SAFE_UMASK = 0o022
+_umask = -1  # of the user, for programs of the user; -1: never changed
+
+
+def restrict_umask() -> None:
+    """For a process that is ours: what it makes is not writable for others."""
+    global _umask  # noqa: PLW0603
+    _umask = os.umask(SAFE_UMASK)
+    os.umask(_umask | SAFE_UMASK)
+
+
+def user_umask() -> int:
+    """As subprocess takes it."""
+    return _umask
+
 
 def environment() -> Mapping[str, str]:
     return os.environ

@@ -19,7 +19,7 @@ from pathlib import Path
 from ipexctl.errors import InputError, NotHere
 from ipexctl.inventory.hostfile_formats import render
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.local.environment import environment
+from ipexctl.local.environment import environment, user_umask
 from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
@@ -132,6 +132,7 @@ def _started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**environment(), **_ENVIRONMENT},
+        umask=user_umask(),
         text=True,
         errors="replace",
     )

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+from ipexctl.remote import own_process
 from ipexctl.remote.failure import Failure
 
 BEAT = 5.0  # seconds between signs of life for the controller
@@ -96,6 +97,12 @@ def wait(call, process, deadline):
             call.emit({"event": "alive"})
     reader.join(BEAT)
     return b"".join(chunks)
+
+
+def start_user_program():
+    """As below, with the umask of the account."""
+    start_process_group()
+    own_process.restore_umask()
 
 
 def start_process_group():

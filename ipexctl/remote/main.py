@@ -18,6 +18,7 @@ import zlib
 
 from ipexctl.remote.failure import Failure, document, unexpected
 from ipexctl.remote.frame_stream import Frames
+from ipexctl.remote.own_process import restrict_umask
 
 
 class Call:
@@ -116,6 +117,7 @@ def operation(name, prefix="op_"):
 
 def start(sources, marker):
     """Called by boot.py. stdout belongs to frames alone; anything printed goes to stderr."""
+    restrict_umask()
     sink = os.fdopen(os.dup(1), "wb", 1 << 16)
     os.dup2(2, 1)
     sink.write(marker)

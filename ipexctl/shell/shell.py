@@ -14,6 +14,7 @@ from ipexctl.errors import HostFailed, InputError
 from ipexctl.facts.live_runs import read_live_runs
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.environment import user_umask
 from ipexctl.local.project_lock import choice_here
 from ipexctl.machines.fleet import Fleet, reading
 from ipexctl.machines.suggested_commands import installing, options
@@ -62,7 +63,7 @@ def at_host(fleet: Fleet, host: Host, line: str) -> int:
     """The exit code of `line` there, with our stdin, stdout and stderr."""
     if not host.local:
         return fleet.attend(host, line, pty=is_terminal())
-    code = subprocess.call(("/bin/sh", "-c", line))
+    code = subprocess.call(("/bin/sh", "-c", line), umask=user_umask())
     return code if code >= 0 else 128 - code
 
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.environment import user_umask
 
 _DRAIN = 16
 FILES_PER_HOST, FILES_BESIDE = 3, 64
@@ -96,6 +97,7 @@ class PipeChannel:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C in the terminal is the controller's to handle
+            umask=user_umask(),
         )
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._in_file = self._process.stdin

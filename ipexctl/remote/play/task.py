@@ -58,11 +58,11 @@ class Task:
         Returns (exit code, the end of its output)."""
         import subprocess
 
-        from ipexctl.remote.child_processes import start_process_group
+        from ipexctl.remote.child_processes import start_user_program
 
         process = subprocess.Popen(
             command, env=variables, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, preexec_fn=start_process_group,
+            stderr=subprocess.STDOUT, preexec_fn=start_user_program,
         )  # fmt: skip
 
         def kill():

@@ -162,6 +162,8 @@ def start(orders):
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.chdir(orders["cwd"])
+        if orders["umask"] is not None:
+            os.umask(orders["umask"])
         die_first_of_memory()
         if orders.get("cpus"):
             pin(orders["cpus"])

@@ -6,6 +6,7 @@ import stat
 import threading
 import time
 
+from ipexctl.remote import own_process
 from ipexctl.remote.hub.judge import failed
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -172,6 +173,7 @@ class Ranks:
             "cpus": place["cpus"],
             "node": place.get("node"),
             "flags": self.plan.get("flags"),
+            "umask": own_process.account_umask,
         }
 
     def signal(self, number):

@@ -56,7 +56,7 @@ def start(argv, environ):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=child_processes.start_process_group,
+            preexec_fn=child_processes.start_user_program,
         )
     except OSError as e:
         raise Failure("cannot run %s" % argv[0], e.strerror or str(e), slug="cannot-run") from None
