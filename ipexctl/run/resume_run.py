@@ -79,7 +79,11 @@ def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
 
 
 def layer(
-    fleet: Fleet, resumed: Resumed, nodes: Mapping[Host, Node], works: Mapping[Host, str]
+    fleet: Fleet,
+    resumed: Resumed,
+    nodes: Mapping[Host, Node],
+    works: Mapping[Host, str],
+    checkpoints: str,
 ) -> Callable[[Host], None]:
     """What lays it out on a host of `works`, in that folder; from host to host where it is not
     there."""
@@ -110,6 +114,7 @@ def layer(
             "root": fleet.root_of(host),
             "work": works[host],
             "name": resumed.checkpoint.name,
+            "patterns": list(listed_checkpoints.patterns_of(checkpoints)),
             "files": [list(row) for row in rows],
             "givers": givers,
             "keys": dict(keys),

@@ -197,7 +197,7 @@ class _Run:
 
         works = {host: sent[host].cwd for host in _apart(sent)}
         with trace.span("resume"):
-            lay_out = resume_run.layer(self.fleet, resumed, nodes, works)
+            lay_out = resume_run.layer(self.fleet, resumed, nodes, works, self.options.checkpoints)
             each(self.fleet, lay_out, list(works), typed=self.script.typed)
 
     def _networked(self, nodes: Mapping[Host, Node]) -> dict[Host, Node]:

@@ -374,7 +374,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 # --- what is sent --------------------------------------------------------------------------------
 
 SUPERVISOR = """
-    root_folder own_process scratch_folder shelf.shelf_link shelf.shelf_messages shelf.publication
+    root_folder scratch_folder shelf.shelf_link shelf.shelf_messages shelf.publication
     run.stand_by run.guardian run.last_minute run.supervisor run.health_sampler run.traffic
     run.rank_sockets run.rank_progress run.rank_look run.mpirun_bootstrap run.host_programs
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders
@@ -390,7 +390,7 @@ SUPERVISOR = """
     [
         (
             "run.run_watch.start",
-            {"own_process", "root_folder"}
+            {"root_folder"}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches

@@ -181,6 +181,7 @@ def lay_out(shelf, work, sha, giver, keys=None):
     rows = [[below, file, size, 0] for below, file, size in part["files"]]
     root = shelf.folder.partition("/runs/")[0]
     asked = {"root": root, "work": str(work), "name": part["name"], "files": rows}
+    asked["patterns"] = ["out/*", "c-*"]
     return shelf_reports.op_lay_out(Call(), dict(asked, givers=[giver], keys=keys))
 
 

@@ -11,7 +11,7 @@ N = "{n}"  # in mpirun's words: the number of ranks
 
 def run_id_of(base, attempt):
     """run/outcome/listed_runs.py reads it."""
-    return base if attempt == 1 else "%s-r%02d" % (base, attempt)
+    return base if attempt == 1 else "%s-r%02d" % (base, int(attempt))
 
 
 def compose(common, sheets, attempt, checkpoint=""):

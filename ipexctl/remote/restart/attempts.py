@@ -1,9 +1,8 @@
 """Keepers of runs with --restarts on this host, and what they wrote: for `run` and `stop`."""
 
 import json
-import os
 
-from ipexctl.remote import frame_stream, root_folder
+from ipexctl.remote import frame_stream
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.run import control, stand_by
@@ -28,7 +27,7 @@ def op_spare(call, h):
 def op_story(call, h):
     """{root, journal, run_id} -> {story: [{attempt, run_id, hosts, why, ...}, ...], alive}"""
     run = run_folders.run_id(h)
-    folder = os.path.join(root_folder.existing(h["root"]), "runs", run)
+    folder = run_folders.folder_of(h)
     found = []
     try:
         with open(keeper.attempts_of(folder, h["journal"])) as lines:

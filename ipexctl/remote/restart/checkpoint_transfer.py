@@ -64,7 +64,7 @@ class Shelves:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
         order = {"root": asked["root"], "work": asked["cwd"], "name": lay["name"]}
-        order["keys"] = self.keys
+        order.update(keys=self.keys, patterns=asked["checkpoints"])
         shelf_reports.op_lay_out(Silent(), dict(order, files=list(rows.values()), givers=givers))
 
     def giver(self, asked, sha, size, urls, attempts):

@@ -16,6 +16,7 @@ from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader
+from ipexctl.remote.restart.attempt_orders import run_id_of
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
 
@@ -69,8 +70,9 @@ class Keeper:
         self.night, self.name, self.keys = asked["night"], asked["host"], asked["keys"]
         self.asked, self.starter = asked, starter
         top = root_folder.checked(asked["root"])
+        self.base = run_folders.run_id(self.night)  # of the first attempt
         self.runs = os.path.join(top, "runs")
-        self.folder = root_folder.subfolder(top, "runs", self.night["run_id"])
+        self.folder = root_folder.subfolder(top, "runs", self.base)
         run_folders.hold(self.folder)
         self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
         self.places = self.night["places"]  # of the candidates: [name, address, port]
@@ -81,7 +83,7 @@ class Keeper:
         self.inbox = queue.Queue()  # type: queue.Queue
         self.hub = self.spoke = self.leader = None
         self.born = self.followed = time.monotonic()
-        first = {"attempt": 1, "hosts": self.night["first"], "run_id": self.night["run_id"]}
+        first = {"attempt": 1, "hosts": self.night["first"]}
         self.story = asked.get("story") or [first]
         self.part = None if asked["spare"] else Part(self, asked, 1)
         self.early = []  # type: list[tuple[str, dict]]  # said to a candidate that does not lead yet
@@ -89,10 +91,8 @@ class Keeper:
         self.over = False
 
     def keep(self):
-        self.note(self.story[-1])
-        control.serve(
-            self.night["run_id"], control.keeper_of(self.name), self.answer, lambda link: None
-        )
+        self.note_attempt(self.story[-1])
+        control.serve(self.base, control.keeper_of(self.name), self.answer, lambda link: None)
         names = [place[0] for place in self.places]
         others = [name for name in self.night["hosts"] if name != self.name]
         if self.name in names and others:
@@ -180,9 +180,14 @@ class Keeper:
 
     def turn(self):
         try:
-            self.hear(*self.inbox.get(timeout=LOOK))
+            said = self.inbox.get(timeout=LOOK)
         except queue.Empty:
             pass
+        else:
+            try:
+                self.hear(*said)
+            except (LookupError, TypeError, ValueError, Failure) as e:
+                self.note({"unread": "%s sent %.200r (%r)" % (said[0], said[1], e)})
         now = time.monotonic()
         if self.leader is not None:
             self.lead(self.leader, now)
@@ -244,14 +249,14 @@ class Keeper:
     def catch_up(self, leads, story):
         """With what another host knows, which the leader before may have told only to that one."""
         if story[-1]["attempt"] > self.story[-1]["attempt"]:
-            self.story = story
-            self.note(story[-1])
             leads.catch_up(story, time.monotonic())
+            self.story = story
+            self.note_attempt(story[-1])
 
     def obey(self, order):
         if "story" in order:
             self.story.append(order["story"])
-            self.note(order["story"])
+            self.note_attempt(order["story"])
         elif "clear" in order:
             self.clearing = order["clear"]
             self.end_part("the next attempt")
@@ -268,11 +273,13 @@ class Keeper:
             self.over = True
 
     def attempts(self):
-        return {one["run_id"]: one["attempt"] for one in self.story}
+        """Their ids, derived: a path below the root is made of each."""
+        return {run_id_of(self.base, one["attempt"]): one["attempt"] for one in self.story}
 
     def start(self, asked, attempt, lay):
-        asked = dict(asked, keys=self.keys, root=self.asked["root"])
-        run_folders.hold(root_folder.subfolder(os.path.dirname(self.runs), "runs", asked["run_id"]))
+        run_id = run_id_of(self.base, attempt)
+        asked = dict(asked, keys=self.keys, root=self.asked["root"], run_id=run_id)
+        run_folders.hold(root_folder.subfolder(os.path.dirname(self.runs), "runs", run_id))
         self.part = Part(self, asked, attempt)
         start_thread(self.begin_part, self.part, lay, self.attempts())
 
@@ -301,11 +308,14 @@ class Keeper:
 
     def is_left(self):
         """Whether the attempt goes on here: a keeper before this one may have started it."""
-        return control.is_alive(self.story[-1]["run_id"], self.name)
+        return control.is_alive(self.last_run_id(), self.name)
+
+    def last_run_id(self):
+        return run_id_of(self.base, self.story[-1]["attempt"])
 
     def end_part(self, why):
         if self.part is None or not self.part.ended:
-            run_id = self.story[-1]["run_id"] if self.part is None else self.part.run_id
+            run_id = self.last_run_id() if self.part is None else self.part.run_id
             control.ask(run_id, self.name, {"end": why})
 
     def give_up(self):
@@ -313,6 +323,9 @@ class Keeper:
         self.note({"end": why, "well": False})
         self.end_part(why)
         self.over = True
+
+    def note_attempt(self, line):
+        self.note(dict(line, run_id=run_id_of(self.base, line["attempt"])))
 
     def note(self, line):
         """To RUN/attempts."""

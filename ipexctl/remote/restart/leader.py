@@ -40,10 +40,10 @@ class Leader:
 
     def catch_up(self, story, now):
         """Of the attempts. Another host may know of one that the leader before began."""
-        self.attempt = story[-1]["attempt"]
-        self.hosts = list(story[-1]["hosts"])
+        lasted = [float(one["lasted"]) for one in story[1:]]
+        self.attempt, self.hosts = int(story[-1]["attempt"]), list(story[-1]["hosts"])
         self.errors = [(one.get("error", ""), one.get("checkpoint", "")) for one in story[1:]]
-        self.lasted = [one["lasted"] for one in story[1:]]
+        self.lasted = lasted
         used = [one["checkpoint"] for one in story[1:] if one.get("checkpoint")]
         self.complete = used[-1] if used else ""  # the last checkpoint that is known to be complete
         self.watch(now)
@@ -206,7 +206,6 @@ class Leader:
                 "checkpoint": name, "lasted": self.lasted[-1], "kept": self.night["kept"],
                 "age": found["age"] if found else None, "open": left,
                 "away": "" if found else self.complete,
-                "run_id": attempt_orders.run_id_of(self.night["run_id"], self.attempt + 1),
             }
         })  # fmt: skip
         lay = found and dict(

@@ -74,7 +74,7 @@ def name_in(run, folder, name):
 
 def op_plan(call, h):
     """{root, journal, run_id} -> {plan, age}: of a run that has begun; seconds."""
-    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    folder = run_folders.folder_of(h)
     plan, began = None, time.time()
     for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
         fact = record.get("fact")
@@ -86,7 +86,7 @@ def op_plan(call, h):
 def op_inputs(call, h):
     """{root, journal, run_id} -> {inputs, plan, whole}: what the run kept to be compared with
     others (run/outcome/run_inputs.py), and what its ranks did (last_minute.py); None: not known."""
-    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    folder = run_folders.folder_of(h)
     found = {"inputs": None, "plan": None, "whole": None}
     for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
         fact = record.get("fact")
@@ -102,8 +102,8 @@ def op_why(call, h):
     a rank here uses its CPUs for more than waiting; `look`: what its ranks do; `pace`: the same
     of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
     """
-    run, root = run_folders.run_id(h), root_folder.existing(h["root"])
-    path = journal.path_of(os.path.join(root, "runs", run), h["journal"])
+    run = run_folders.run_id(h)
+    path = journal.path_of(run_folders.folder_of(h), h["journal"])
     records = journal.parse(journal.contents(path))
     go = [r["fact"] for r in records if isinstance(r.get("fact"), dict) and "plan" in r["fact"]]
     said = control.ask(run, h["journal"], {"look": True}) or {}
@@ -121,7 +121,7 @@ def op_why(call, h):
 def op_tails(call, h):
     """{root, journal, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
     of ranks on those hosts, as far as this one was told them."""
-    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    folder = run_folders.folder_of(h)
     found = []
     for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
         fact = record.get("fact")

@@ -4,7 +4,6 @@ import json
 import os
 import time
 
-from ipexctl.remote import root_folder
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, log_follower, run_folders
@@ -23,7 +22,7 @@ def op_read(call, h):
     rows of [time, size].
     """
     run = run_folders.run_id(h)
-    folder = os.path.join(root_folder.existing(h["root"]), "runs", run)
+    folder = run_folders.folder_of(h)
     follower = log_follower.Follower(call, h["window"])
     start_thread(follower.loop)
     start_thread(hear, call, follower)

@@ -3,7 +3,6 @@
 import json
 import os
 
-from ipexctl.remote import root_folder
 from ipexctl.remote.run_files import journal, run_folders
 
 MOST = 4000  # records that are told, the first and the last ones
@@ -17,7 +16,7 @@ def op_read(call, h):
 
     `began`: when the run began, by this host's clock. `samples`: as Pace.keep writes them.
     """
-    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    folder = run_folders.folder_of(h)
     records = journal.parse(journal.contents(journal.path_of(folder, h["journal"])))
     began = next((r["began"] for r in records if "began" in r), 0.0)
     told = [shortened(r) for r in records if not any(name in r for name in LEFT_OUT)]

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 
-from ipexctl.remote import frame_stream, root_folder
+from ipexctl.remote import frame_stream
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.run_files import journal, log_follower, run_folders
@@ -45,7 +45,7 @@ def op_attach(call, h):
 
 def op_conclude(call, h):
     """{root, journal, run_id, result: {exit_code, ended_by, cause}} -> {}: how the run ended."""
-    folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+    folder = run_folders.folder_of(h)
     journal.append(journal.path_of(folder, h["journal"]), {"result": h["result"]})
     return {}
 
@@ -57,7 +57,7 @@ class Watch:
         self.asked = h
         self.socket = sock
         self.link = link
-        folder = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h))
+        folder = run_folders.folder_of(h)
         self.logs = os.path.join(folder, "logs")
         self.journal = journal.Reader(journal.path_of(folder, h["host"]))
         self.follower = log_follower.Follower(call, h["window"])

@@ -13,6 +13,7 @@ import re
 import shutil
 import time
 
+from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
@@ -27,6 +28,11 @@ def run_id(h):
     if not RUN_ID.match(h["run_id"]):
         raise Failure("%r is not a run id" % h["run_id"], slug="invalid-request")
     return h["run_id"]
+
+
+def folder_of(h):
+    """{root, run_id} -> the folder of that run, which may not be there."""
+    return os.path.join(root_folder.existing(h["root"]), "runs", run_id(h))
 
 
 def inside(folder, path):

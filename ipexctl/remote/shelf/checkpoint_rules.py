@@ -4,6 +4,7 @@ A checkpoint is a file or a folder, named by its path below the folder where ran
 host has of it is a part; most have one, written by rank 0.
 """
 
+import fnmatch
 import posixpath
 import re
 
@@ -23,6 +24,24 @@ ENDS = tuple(
 )
 STEP = re.compile(r"step[-_=]?([0-9]+)")
 NUMBER = re.compile(r"[0-9]+")
+
+
+def matches(name, pattern):
+    """As glob does it: ** is any number of folders, and only a dot in a pattern matches one in
+    front of a name."""
+    patterns = [part for part in pattern.split("/") if part not in ("", ".")]
+    return match_parts(name.split("/"), patterns)
+
+
+def match_parts(names, patterns):
+    if not (names and patterns):
+        return not names and set(patterns) <= {"**"}
+    fits = patterns[0].startswith(".") or not names[0].startswith(".")
+    if patterns[0] == "**":
+        return match_parts(names, patterns[1:]) or (fits and match_parts(names[1:], patterns))
+    return (
+        fits and fnmatch.fnmatchcase(names[0], patterns[0]) and match_parts(names[1:], patterns[1:])
+    )
 
 
 def partner(hosts, host):

@@ -11,7 +11,7 @@ from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run_files import run_folders
-from ipexctl.remote.shelf import checkpoint_files
+from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
 from ipexctl.remote.shelf.shelf_folder import Shelf, fetch_blob
 
 CHUNK = 1 << 20
@@ -26,7 +26,7 @@ def op_list(call, h):
     """
     if root_folder.is_absent(h["root"]):
         return {"shelves": []}
-    top = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h), "shelf")
+    top = os.path.join(run_folders.folder_of(h), "shelf")
     names = sorted(os.listdir(top)) if os.path.isdir(top) else []
     return {"shelves": [report(name, Shelf(os.path.join(top, name))) for name in names]}
 
@@ -49,7 +49,7 @@ def report(name, shelf):
 
 
 def shelf_of(h):
-    top = os.path.join(root_folder.existing(h["root"]), "runs", run_folders.run_id(h), "shelf")
+    top = os.path.join(run_folders.folder_of(h), "shelf")
     return Shelf(run_folders.inside(top, h["shelf"]))
 
 
@@ -81,20 +81,26 @@ def op_serve(call, h):
 
 
 def op_lay_out(call, h):
-    """{root, work, name, files: [[path below it, sha256, size, giver], ...], givers: [{run_id,
-    shelf} here, or {url}, ...], keys} -> {}: put a checkpoint into the folder of the ranks.
+    """{root, work, name, patterns, files: [[path below it, sha256, size, giver], ...], keys,
+    givers: [{run_id, shelf} here, or {url}, ...]} -> {}: put a checkpoint where the ranks start.
 
     It has its name once all of its files are there, verified and on the disk. What is in its place
-    already, as on the host that wrote it, takes no further space.
+    already, as on the host that wrote it, takes no further space. `patterns`: of the checkpoints of
+    this run; without any, nothing that was sent with the project is replaced.
     """
     top = os.path.realpath(h["work"])
     target = run_folders.inside(top, h["name"])
+    if not any(checkpoint_rules.matches(h["name"], p) for p in h["patterns"] or ["**"]):
+        why = "--checkpoints does not match it" if h["patterns"] else "a part of it is hidden"
+        raise not_a_checkpoint(h["name"], why)
     above = os.path.dirname(target)
     os.makedirs(above, exist_ok=True)
     if os.path.realpath(above) != above:
         raise Failure("%s is reached through a link" % target, slug="checkpoint-not-laid-out")
     if is_laid_out(call, target, h["files"]):
         return {}
+    if os.path.lexists(target) and not h["patterns"]:
+        raise not_a_checkpoint(h["name"], "it would replace what was sent with the project")
     fresh = os.path.join(top, FRESH + os.urandom(8).hex())
     size = sum(size for _, _, size, _ in h["files"])
     root_folder.need_space(top, size, len(h["files"]))
@@ -120,6 +126,15 @@ def op_lay_out(call, h):
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return {}
+
+
+def not_a_checkpoint(name, why):
+    return Failure(
+        "%s is not laid out as a checkpoint" % name,
+        why,
+        "--checkpoints GLOB   # one that matches it",
+        slug="checkpoint-name",
+    )
 
 
 def is_laid_out(call, target, files):
