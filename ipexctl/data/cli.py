@@ -74,12 +74,6 @@ def pull(
         list[str] | None,
         typer.Option("--leave-out", metavar="GLOB", help="Skip these files (repeatable)."),
     ] = None,
-    via: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="HOST", help="Fetch on this host; the others get the files from it."
-        ),
-    ] = "",
     no_relay: NoRelay = False,
     check: Annotated[
         bool, typer.Option("--check", help="Show what would be fetched; fetch nothing.")
@@ -100,7 +94,7 @@ def pull(
     with View(quiet=json) as view:
         ask = None if check else agreed(view.pause, yes=yes)
         asked = Pull(
-            source, name or "", tuple(include or ()), tuple(leave_out or ()), not no_relay, ask, via
+            source, name or "", tuple(include or ()), tuple(leave_out or ()), not no_relay, ask
         )
         pulled = verb(target, asked, view.progress(), root)
     end(pulled, pulled_document, lambda p: show_pulled(p, command(target, "run", root)), json=json)

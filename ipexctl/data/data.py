@@ -14,7 +14,6 @@ from ipexctl.base.sizes import human
 from ipexctl.blobs.blob_carriers import Carrier, Moved, Push, Tell
 from ipexctl.blobs.blob_relay import Relay
 from ipexctl.data.dataset_transfer import Round, Transfer
-from ipexctl.data.host_fetch import HostPush
 from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.errors import HostFailed, InputError
@@ -113,13 +112,11 @@ def push(
 
 
 def push_bundle(
-    fleet: Fleet, bundle: Bundle, asked: Mapping[str, str], progress: Progress, *, relay: bool,
-    via: HostPush | None = None,
-) -> Pushed:  # fmt: skip
-    """`asked`: {name, hub, source}, as the hosts read it. `via`: the host that fetches the files
-    that are not here."""
+    fleet: Fleet, bundle: Bundle, asked: Mapping[str, str], progress: Progress, *, relay: bool
+) -> Pushed:
+    """`asked`: {name, hub, source}, as the hosts read it."""
     with fleet:
-        work = _Push(fleet, Transfer(bundle, asked), progress, relay, via)
+        work = _Push(fleet, Transfer(bundle, asked), progress, relay)
         recaps = fleet.recaps(work.to_all())
     return _pushed(asked["name"], bundle.tree, sum(work.moved.values(), Moved()), recaps)
 
@@ -154,7 +151,6 @@ class _Push:
     transfer: Transfer
     progress: Progress
     relay: bool = True
-    via: HostPush | None = None
     moved: dict[Host, Moved] = field(default_factory=dict)
 
     def to_all(self) -> dict[Host, HostRecap]:
@@ -164,8 +160,6 @@ class _Push:
         rounds: Mapping[Host, Sequence[Round]] = self._on(
             todo, lambda h: transfer.rounds(*self._place(h), begun[h])
         )
-        if self.via and rounds:
-            rounds = self._with_source(self.via, rounds)
         addresses = self._addresses(rounds)
         for number in range(max(map(len, rounds.values()), default=0)):
             now = {h: found[number] for h, found in rounds.items() if len(found) > number}
@@ -175,17 +169,6 @@ class _Push:
         busy = [h for h, one in begun.items() if one.busy]
         done |= self._on(busy, self._after_another)
         return {h: self._recap(h, said) for h, said in done.items()}
-
-    def _with_source(
-        self, via: HostPush, rounds: Mapping[Host, Sequence[Round]]
-    ) -> Mapping[Host, Sequence[Round]]:
-        """The host that fetches comes first, also if it lacks nothing itself."""
-        blobs = tuple({b.sha256: b for r in rounds.values() for b in r[0].blobs}.values())
-        source = [h for h in self.fleet.alive if h.name == via.host]
-        via.over = not self._on(source, lambda h: via.lend(*self._place(h), blobs))
-        first = {h: rounds.get(h, (Round(),)) for h in source}
-        own = {h: (Round(blobs, r[0].packs), *r[1:]) for h, r in first.items()}
-        return {**own, **{h: r for h, r in rounds.items() if h not in own}}
 
     def _round(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
         carrier = self._carrier(now, addresses)
@@ -200,9 +183,8 @@ class _Push:
 
     def _addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
         """Where other hosts reach those that get much."""
-        least = 0 if self.via else LEAST
         much = [
-            h for h, found in rounds.items() if sum(b.size for r in found for b in r.blobs) >= least
+            h for h, found in rounds.items() if sum(b.size for r in found for b in r.blobs) >= LEAST
         ]
         if not self.relay or len(much) < 2:
             return {}
@@ -212,19 +194,13 @@ class _Push:
     def _carrier(self, now: Iterable[Host], addresses: Mapping[str, str]) -> Carrier:
         push = Push(self.transfer.bundle.read)
         known = {h.name: addresses.get(h.name, "") for h in now if h not in self.fleet.downs}
-        if self.via:
-            return self.via.relay(known, self.progress.say)
         if not addresses:
             return push
         return Relay(push, known, self.progress.say, least=LEAST)
 
     def _bring(self, host: Host, carrier: Carrier, one: Round) -> None:
         agent, root = self._place(host)
-        try:
-            moved = self.transfer.bring(carrier, agent, root, one, self._tell(host))
-        finally:
-            if self.via and host.name == self.via.host:
-                self.via.over = True
+        moved = self.transfer.bring(carrier, agent, root, one, self._tell(host))
         self.moved[host] = self.moved.get(host, Moved()) + moved
 
     def _tell(self, host: Host) -> Tell:

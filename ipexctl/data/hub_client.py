@@ -1,8 +1,8 @@
 """Repositories of the Hugging Face hub: which files they have, and their bytes.
 
 The library huggingface_hub is asked for the token and the place of the cache. The list and the
-bytes come by our own requests: a host can make them instead, a file is resumed where it stopped,
-and the token is passed to no other site.
+bytes come by our own requests: a file is resumed where it stopped, and the token is passed to no
+other site.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ipexctl.base.sizes import duration
 from ipexctl.data.file_fetch import AGAIN, OnBytes, PullFailed, next_step
 from ipexctl.data.rules.pull_source import DATASETS, MODELS, HubSource
 from ipexctl.data.rules.pulled_tree import RemoteFile, Repository, checked_repository
-from ipexctl.data.source_requests import HEADERS, Answered, Ask, Hub, asked_from_here
+from ipexctl.data.source_requests import HEADERS, Answered, ask
 from ipexctl.errors import InputError, NotHere
 from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment
@@ -36,11 +36,10 @@ LOGIN = "accept its terms on {url} if it has any; then: hf auth login   # or exp
 
 @dataclass
 class HubClient:
-    """`ask`: of a host, in place of this machine. `wait` is passed in by tests."""
+    """`wait` is passed in by tests."""
 
     progress: Progress
     wait: Callable[[float], None] = time.sleep
-    ask: Ask | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -59,7 +58,6 @@ class HubClient:
         # a login of .netrc for this site would replace the token
         self._opener = Opener(Indexes(), {**environ, "NETRC": os.devnull})
         self._token = huggingface_hub.get_token() or ""
-        self.hub = Hub(self._endpoint, self._token)
 
     @property
     def cache(self) -> Path:
@@ -128,15 +126,14 @@ class HubClient:
             info = json.loads(said.body)
             files = tuple(self._files(info, source, kind))
             return Repository(kind, source.repository, source.revision, str(info["sha"]), files)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise _failed(source, "it sent something else than a list of files") from None
 
     def _asked(self, source: HubSource, kind: str) -> Answered:
         revision = quote(source.revision, safe="")
         url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
-        ask = self.ask or asked_from_here(self._open)
         for left in reversed(range(TRIES)):
-            said = ask("GET", url, self.hub)
+            said = ask(self._open, "GET", url)
             if said.status != 429 or not left:
                 return said
             pause = asked_pause(said.headers)

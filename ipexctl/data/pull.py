@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from ipexctl.base.host_outcome import HostRecap, PerHost
-from ipexctl.data import host_fetch
 from ipexctl.data.data import Pushed, push_bundle
 from ipexctl.data.file_fetch import FileFetch
-from ipexctl.data.host_fetch import HostFetch, HostPush
 from ipexctl.data.hub_client import HubClient
 from ipexctl.data.rules import dataset_rules, pulled_tree
 from ipexctl.data.rules.pull_source import HubSource, read_source
@@ -19,11 +16,8 @@ from ipexctl.data.rules.pulled_tree import Contents, RemoteFile, Repository
 from ipexctl.data.url_client import UrlClient
 from ipexctl.errors import InputError
 from ipexctl.install.progress import Progress, Step
-from ipexctl.inventory.hostfile_text import fold
-from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
-from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.project.files.project_files import File, Tree
@@ -33,8 +27,8 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class PullPlan:
-    """`lacking`: bytes that this machine, or the host `via`, does not have yet, as far as sizes are
-    known. `repository`: its name on the hub, "" for an address."""
+    """`lacking`: bytes that are not here yet, as far as sizes are known. `repository`: its name on
+    the Hugging Face Hub, "" for an address."""
 
     name: str
     source: str
@@ -44,7 +38,6 @@ class PullPlan:
     lacking: int
     folder: str
     hosts: tuple[str, ...]
-    via: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,8 +53,7 @@ class Pulled(PerHost):
 
 @dataclass(frozen=True)
 class Pull:
-    """`name` "": that of the source. `agreed`: asked with the plan; None: only show it. `via`: the
-    host that fetches; "": this machine."""
+    """`name` "": that of the source. `agreed`: asked with the plan; None: only show it."""
 
     source: str
     name: str = ""
@@ -69,7 +61,6 @@ class Pull:
     leave_out: Sequence[str] = ()
     relay: bool = True
     agreed: Callable[[PullPlan], bool] | None = None
-    via: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ class _Found:
 
     source: str
     files: tuple[RemoteFile, ...]
-    fetch: FileFetch | HostFetch
+    fetch: FileFetch
     repository: Repository | None = None
 
     def tree(self, contents: Contents) -> Tree:
@@ -108,35 +99,14 @@ def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> P
     name = dataset_rules.checked_name(asked.name or source.name)
     fleet = Fleet(target, root)
     progress.step(Step("", f"looking at {asked.source}"))
-    if not asked.via:
-        return _pulled(fleet, asked, name, _look(asked, progress), progress)
-    host = _fetching_host(fleet, asked)
-    with Fleet(replace(target, limit=(host.name,), exclude=()), root) as one:
-        found = _look_from(asked, progress, one.connect(host), one.root_of(host))
-        return _pulled(fleet, asked, name, found, progress)
-
-
-def _fetching_host(fleet: Fleet, asked: Pull) -> Host:
-    names = [h.name for h in fleet.hosts.hosts]
-    if asked.via not in names:
-        raise InputError(
-            f"--from {asked.via}: not one of the hosts",
-            hint=f"available hosts: {fold(names)}",
-            slug="host-unknown",
-        )
-    if not asked.relay:
-        raise InputError("--from does not go with --no-relay", slug="options-conflict")
-    return fleet.hosts.hosts[names.index(asked.via)]
-
-
-def _pulled(fleet: Fleet, asked: Pull, name: str, found: _Found, progress: Progress) -> Pulled:
+    found = _look(asked, progress)
     hosts = tuple(host.name for host in fleet.hosts.hosts)
     size = sum(max(f.size, 0) for f in {f.local: f for f in found.files}.values())
     lacking = found.fetch.lacking(found.files)
     folder = str(found.fetch.folder)
     repository = found.repository.name if found.repository else ""
     count = len(found.files)
-    plan = PullPlan(name, found.source, repository, count, size, lacking, folder, hosts, asked.via)
+    plan = PullPlan(name, found.source, repository, count, size, lacking, folder, hosts)
     if asked.agreed is None or not asked.agreed(plan):
         return Pulled(plan, declined=asked.agreed is not None)
     contents = found.fetch.all(found.files)
@@ -145,18 +115,12 @@ def _pulled(fleet: Fleet, asked: Pull, name: str, found: _Found, progress: Progr
     if found.repository:
         made, hub = found.repository.refs(), "cache"
     asks = {"name": name, "hub": hub, "source": found.source}
-    tree, fetch = found.tree(contents), found.fetch
-    if isinstance(fetch, HostFetch):
-        away = {contents[f.local].sha256: f for f in found.files}
-        bundle = Bundle(tree, _LocalFiles({}, made), away)
-        via = HostPush(bundle.read, asked.via, away, fetch.hub)
-        pushed = push_bundle(fleet, bundle, asks, progress, relay=True, via=via)
-    else:
-        if found.repository:
-            _link(fetch.folder.parent.parent, found.repository)
-        paths = {one.sha256: fetch.folder / local for local, one in contents.items()}
-        bundle = Bundle(tree, _LocalFiles(paths, made))
-        pushed = push_bundle(fleet, bundle, asks, progress, relay=asked.relay)
+    fetch = found.fetch
+    if found.repository:
+        _link(fetch.folder.parent.parent, found.repository)
+    paths = {one.sha256: fetch.folder / local for local, one in contents.items()}
+    bundle = Bundle(found.tree(contents), _LocalFiles(paths, made))
+    pushed = push_bundle(fleet, bundle, asks, progress, relay=asked.relay)
     return Pulled(plan, pushed.recaps, fetch.fetched + pushed.fetched, pushed)
 
 
@@ -172,20 +136,6 @@ def _look(asked: Pull, progress: Progress) -> _Found:
     files = _chosen(other.look(), asked)
     folder = other.cache(files)
     fetch = FileFetch(folder, other.bring, progress, hashes_of(folder, environment()))
-    return _Found(source.url.partition("?")[0], files, fetch)
-
-
-def _look_from(asked: Pull, progress: Progress, agent: Agent, root: str) -> _Found:
-    """As `_look`, by the host of this agent."""
-    source = read_source(asked.source)
-    hashes = hashes_of(Path(asked.source), environment())
-    fetch = HostFetch(agent, root, progress, hashes)
-    ask = partial(host_fetch.ask, agent)
-    if isinstance(source, HubSource):
-        client = HubClient(progress, ask=ask)
-        repository, fetch.hub = _repository(client, source, asked), client.hub
-        return _Found(str(repository), repository.files, fetch, repository)
-    files = _chosen(UrlClient(source, ask).look(), asked)
     return _Found(source.url.partition("?")[0], files, fetch)
 
 

@@ -51,7 +51,6 @@ def pulled_document(pulled: Pulled) -> dict[str, Any]:
         "schema_version": 1,
         "name": plan.name,
         "source": plan.source,
-        "from": plan.via,
         "done": pulled.pushed is not None,
         "declined": pulled.declined,
         "plan": {"files": plan.files, "bytes": plan.bytes, "bytes_to_fetch": plan.lacking},

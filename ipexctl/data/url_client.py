@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from ipexctl.data.file_fetch import CHUNK, OnBytes, PullFailed, next_step
 from ipexctl.data.rules.pull_source import UrlSource
 from ipexctl.data.rules.pulled_tree import RemoteFile
-from ipexctl.data.source_requests import HEADERS, NO_HUB, Ask, asked_from_here
+from ipexctl.data.source_requests import HEADERS, ask
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import cache_dir
@@ -24,10 +24,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class UrlClient:
-    """`ask`: of a host, in place of this machine."""
-
     source: UrlSource
-    ask: Ask | None = None
 
     def cache(self, files: Sequence[RemoteFile]) -> Path:
         """A folder for these versions of the files."""
@@ -37,13 +34,6 @@ class UrlClient:
     def look(self) -> tuple[RemoteFile, ...]:
         if self._is_http:
             return (self._head(),)
-        if self.ask:
-            raise InputError(
-                f"{self.source.url.partition('?')[0]}: --from is for hf: and https:// sources",
-                why="hosts have no program that reads other addresses",
-                hint="leave --from out, so that this machine fetches",
-                slug="source-not-from-host",
-            )
         source, fs = self.source, self._filesystem()
         try:
             found = fs.find(source.url, detail=True)
@@ -84,8 +74,7 @@ class UrlClient:
 
     def _head(self) -> RemoteFile:
         """Its size and version, as far as the server tells them."""
-        ask = self.ask or asked_from_here(self._opener().open)
-        said = ask("HEAD", self.source.url, NO_HUB)
+        said = ask(self._opener().open, "HEAD", self.source.url)
         if said.status != 200:
             raise self._failed(f"HTTP {said.status}", said.status)
         headers = said.headers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import os
 import re
 import ssl
@@ -100,7 +101,7 @@ class Download:
         with answer:
             if have and answer.status != 206:
                 out.truncate(0)
-            self._body(answer, out, on_bytes, most, timeout)
+            copy_body(answer, out, on_bytes, most, timeout)
 
     def _answer(
         self, request: urllib.request.Request, timeout: float
@@ -125,34 +126,41 @@ class Download:
         except (http.client.HTTPException, OSError) as e:
             raise Broken(str(e) or type(e).__name__) from None
 
-    def _body(
-        self, answer: http.client.HTTPResponse, out: BinaryIO, on_bytes: Callable[[int], None],
-        most: int, timeout: float,
-    ) -> None:  # fmt: skip
-        left, room = answer.length, most - out.tell()
-        came, since = 0, time.monotonic()
-        while chunk := self._chunk(answer, timeout):
-            room -= len(chunk)
-            if room < 0:
-                raise TooLarge(f"it sends more than the {most:,} bytes that were expected")
-            out.write(chunk)
-            on_bytes(len(chunk))
-            left = None if left is None else left - len(chunk)
-            came += len(chunk)
-            if time.monotonic() - since > timeout:
-                if came < LEAST * timeout and left != 0:
-                    raise _stalled(timeout, came)
-                came, since = 0, time.monotonic()
-        if left:
-            raise Broken(f"the connection ended {left / 1e6:.1f} MB too early")
 
-    def _chunk(self, answer: http.client.HTTPResponse, timeout: float) -> bytes:
-        try:
-            return answer.read1(CHUNK)
-        except TimeoutError:
-            raise _stalled(timeout, 0) from None
-        except (http.client.HTTPException, OSError) as e:
-            raise Broken(str(e) or type(e).__name__) from None
+def copy_body(
+    answer: http.client.HTTPResponse, out: BinaryIO, on_bytes: Callable[[int], None],
+    most: int, timeout: float, longest: float = math.inf,
+) -> None:  # fmt: skip
+    """`most`: bytes of the file; `longest`: seconds. Raises Broken."""
+    left, room = answer.length, most - out.tell()
+    began = since = time.monotonic()
+    came = 0
+    while chunk := _chunk(answer, timeout):
+        room -= len(chunk)
+        if room < 0:
+            raise TooLarge(f"it sends more than the {most:,} bytes that were expected")
+        out.write(chunk)
+        on_bytes(len(chunk))
+        left = None if left is None else left - len(chunk)
+        came += len(chunk)
+        now = time.monotonic()
+        if now - began > longest:
+            raise Broken(f"it has not ended after {longest:.0f} s")
+        if now - since > timeout:
+            if came < LEAST * timeout and left != 0:
+                raise _stalled(timeout, came)
+            came, since = 0, now
+    if left:
+        raise Broken(f"the connection ended {left / 1e6:.1f} MB too early")
+
+
+def _chunk(answer: http.client.HTTPResponse, timeout: float) -> bytes:
+    try:
+        return answer.read1(CHUNK)
+    except TimeoutError:
+        raise _stalled(timeout, 0) from None
+    except (http.client.HTTPException, OSError) as e:
+        raise Broken(str(e) or type(e).__name__) from None
 
 
 def _stalled(timeout: float, came: int | None = None) -> Broken:

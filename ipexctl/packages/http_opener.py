@@ -24,7 +24,17 @@ class Opener:
     def __init__(self, indexes: Indexes, environ: Mapping[str, str]) -> None:
         self._logins = Logins(indexes, environ)
         https = _Https(_checked(environ.get("SSL_CERT_FILE") or indexes.cert), indexes)
-        self._director = urllib.request.build_opener(https, _Redirects())
+        self._director = urllib.request.OpenerDirector()  # a server refers to ftp: in vain
+        for handler in (
+            urllib.request.ProxyHandler(),
+            urllib.request.HTTPHandler(),
+            https,
+            _Redirects(),
+            urllib.request.HTTPErrorProcessor(),
+            urllib.request.HTTPDefaultErrorHandler(),
+            urllib.request.UnknownHandler(),
+        ):
+            self._director.add_handler(handler)
 
     def open(self, request: urllib.request.Request, timeout: float) -> http.client.HTTPResponse:
         """Raises what urllib does, in whose words there is no login."""

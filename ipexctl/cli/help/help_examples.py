@@ -140,7 +140,6 @@ EXAMPLES = {
     "data pull": (
         "ipexctl data pull hf:distilbert/distilbert-base-uncased",
         "ipexctl data pull hf:datasets/stanfordnlp/imdb --include '*.parquet'",
-        "ipexctl data pull hf:ORG/NAME --from login1",
     ),
     "data ls": ("ipexctl data ls -f hosts",),
     "data rm": (

@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ipexctl.data.rules.pull_source import MAIN
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, is_shown
 from ipexctl.project.files.project_files import File, Tree
 from ipexctl.quick_dataclass import dataclass
 
+MOST_FILES = 100_000
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONTENT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -71,7 +72,12 @@ class Repository:
 
 
 def checked_repository(found: Repository) -> Repository:
-    """Raises InputError if the hub's answer would leave the repository's folder."""
+    """Raises InputError if the Hub's answer is too large or would leave the repository's folder."""
+    if len(found.files) > MOST_FILES:
+        raise InputError(
+            f"{found.name} has {len(found.files):,} files: more than {MOST_FILES:,} are not taken",
+            slug="too-many-files",
+        )
     odd = [f.path for f in found.files if not _stays(f.path) or not _CONTENT.fullmatch(f.content)]
     if odd or not _COMMIT.fullmatch(found.commit):
         raise InputError(
@@ -83,8 +89,9 @@ def checked_repository(found: Repository) -> Repository:
 
 
 def _stays(path: str) -> bool:
-    inside = path and path == posixpath.normpath(path) and "\0" not in path
-    return bool(inside) and not path.startswith(("/", "../")) and path not in ("..", ".")
+    parts = path.split("/")
+    plain = all(map(is_shown, path)) and path == posixpath.normpath(path)
+    return plain and not {"", ".", "..", ".git"} & {part.lower() for part in parts}
 
 
 def chosen(

@@ -32,7 +32,6 @@ class Data(FleetStep):
     name: str = arg("Name of the dataset. Default: that of the folder or source.", "")
     include: tuple[str, ...] = arg("With pull: fetch only these files.", ())
     leave_out: tuple[str, ...] = arg("With pull: skip these files.", ())
-    via: str = arg("With pull: fetch on this host. Default: this machine.", "", name="from")
     relay: bool = arg("Let hosts pass files on to other hosts.", True)
 
     def check(self) -> None:
@@ -40,8 +39,8 @@ class Data(FleetStep):
             raise Bad("one of push, pull and rm is required", slug="arguments-conflict")
         if self.rm and self.name:
             raise Bad("name requires push or pull", slug="argument-missing")
-        if (self.include or self.leave_out or self.via) and not self.pull:
-            raise Bad("include, leave_out and from require pull", slug="argument-missing")
+        if (self.include or self.leave_out) and not self.pull:
+            raise Bad("include and leave_out require pull", slug="argument-missing")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.data.data import push, remove
@@ -70,9 +69,7 @@ class Data(FleetStep):
 
         target, root = target_of(on), on.fleet.root
         agreed = None if on.check else lambda plan: True
-        asked = Pull(
-            self.pull, self.name, self.include, self.leave_out, self.relay, agreed, self.via
-        )
+        asked = Pull(self.pull, self.name, self.include, self.leave_out, self.relay, agreed)
         pulled = pull(target, asked, progress_of(on), root)
         if not on.check:
             return results_of(on, pulled.recaps)

@@ -1,0 +1,165 @@
+"""A Hub or a server of files that does not keep to what it should: data pull ends soon, with words
+that name it, and nothing of its names reaches the disk or the terminal."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from ipexctl.data import source_requests
+from tests.cli import Ended, ipexctl
+
+pytest.importorskip("huggingface_hub")
+COMMIT = "1" * 40
+Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with suppress(OSError):
+                answer(self)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def pull(folder: Path, url: str, source: str = "hf:models/acme/tiny") -> Ended:
+    (folder / "home").mkdir(exist_ok=True)
+    env = {
+        "HOME": str(folder / "home"), "PATH": os.environ["PATH"], "HF_ENDPOINT": url,
+        "HF_HOME": str(folder / "hf"), "HF_HUB_CACHE": str(folder / "hf/hub"),
+    }  # fmt: skip
+    return ipexctl("data", "pull", source, "--yes", cwd=folder, env=env)
+
+
+def begin(request: http.server.BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.end_headers()
+
+
+def endless(request: http.server.BaseHTTPRequestHandler) -> None:
+    begin(request)
+    request.wfile.write(b'{"sha": "')
+    while True:
+        request.wfile.write(b"x" * 65536)
+
+
+def dripping(request: http.server.BaseHTTPRequestHandler) -> None:
+    begin(request)
+    while True:
+        request.wfile.write(b" " * 5000)
+        time.sleep(0.2)
+
+
+def nested(request: http.server.BaseHTTPRequestHandler) -> None:
+    begin(request)
+    request.wfile.write(b"[" * 100_000)
+
+
+def listing(*names: str) -> Answer:
+    rows = [{"rfilename": name, "size": 1, "blobId": "2" * 40} for name in names]
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        begin(request)
+        request.wfile.write(json.dumps({"sha": COMMIT, "siblings": rows}).encode())
+
+    return answer
+
+
+def redirecting(to: str) -> Answer:
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        request.send_response(302)
+        request.send_header("Location", to)
+        request.end_headers()
+
+    return answer
+
+
+@pytest.mark.parametrize("answer", [endless, dripping, nested], ids=lambda a: a.__name__)
+def test_a_description_without_end_is_given_up(
+    tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_requests, "LONGEST", 2.0, raising=False)
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with serving(answer) as url:
+        done = pull(tmp_path, url)
+    assert done.slug == "pull-failed", done
+    assert time.monotonic() - began < 15
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
+
+
+ODD = [
+    "a\x1b]0;PWN\x07", "a\nb", "a\u2028b", "a\u202eb", "../a", "/etc/a", "a/../../b", ".git/config",
+    "x/.GIT/hooks/post-checkout", "a//b", "./a", "", ".", "a\0b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD, ids=ascii)
+def test_a_name_that_is_not_a_plain_path_is_refused(tmp_path: Path, name: str) -> None:
+    with serving(listing("config.json", name)) as url:
+        done = pull(tmp_path, url)
+    assert done.slug == "hub-answer-invalid", done
+    assert not {"\x1b", "\x07", "\u2028", "\u202e"} & set(done.stdout + done.stderr)
+    assert not (tmp_path / "hf").exists()
+
+
+def test_more_files_than_anybody_needs_are_refused(tmp_path: Path) -> None:
+    with serving(listing(*map(str, range(300_000)))) as url:
+        done = pull(tmp_path, url)
+    assert done.slug == "too-many-files", done
+
+
+def hang_up(listener: socket.socket, came: list[int]) -> None:
+    with suppress(OSError):  # the listener is closed at the end of the test
+        while True:
+            listener.accept()[0].close()
+            came.append(1)
+
+
+@pytest.mark.parametrize("source", ["hf:models/acme/tiny", "{}/set.tar"])
+@pytest.mark.parametrize("scheme", ["ftp", "file", "data"])
+def test_a_reference_to_what_is_not_http_is_not_followed(
+    tmp_path: Path, scheme: str, source: str
+) -> None:
+    """The FTP server would be asked, and a file of this machine sent as data."""
+    asked: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        (tmp_path / "secret").write_text("secret")
+        to = {
+            "ftp": f"ftp://127.0.0.1:{other.getsockname()[1]}/set.tar",
+            "file": f"file://{tmp_path}/secret",
+            "data": "data:text/plain,secret",
+        }[scheme]
+        threading.Thread(target=hang_up, args=(other, asked), daemon=True).start()
+        with serving(redirecting(to)) as url:
+            done = pull(tmp_path, url, source.format(url))
+    assert done.returncode not in (0, 70), done
+    assert not asked
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "secret"]
+    assert not [path for path in kept if b"secret" in path.read_bytes()]
+
+
+def test_redirects_in_circles_end(tmp_path: Path) -> None:
+    with serving(redirecting("/again")) as url:
+        done = pull(tmp_path, url, f"{url}/set.tar")
+    assert done.returncode not in (0, 70), done
