@@ -30,6 +30,7 @@ class Cluster:
     def say(self, host: str, what: str, **more: Any) -> None:
         more = {"age": 0.0, **more} if what == "ready" else more
         self.hub.take(host, {"shelf": what, **more}, self.now)
+        self.hub.begin(self.now)
         self.orders += self.hub.orders
         self.facts += self.hub.facts
         self.hub.orders, self.hub.facts = [], []

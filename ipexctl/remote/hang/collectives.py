@@ -10,6 +10,7 @@ from ipexctl.remote.hang.process_state import NAME
 LAST, GROUPS, RANKS = 6, 32, 4096  # that are kept: of each group; of all; of a group
 SHAPES, SIZES = 8, 8  # tensors of a collective, dimensions of each
 LARGEST = 8 << 20
+MOST_WAITS = 1 << 20  # bytes that are evaluated: each takes up to 64 in memory
 TOO_OLD = b"torch too old"
 
 
@@ -49,6 +50,8 @@ class Question:
         data = read(self.path)
         self.size = len(data)
         trace, _, rest = data.partition(b"\n")
+        if len(rest) > MOST_WAITS:
+            return None, "silent", []
         waits = []  # type: list
         try:
             groups, waits, cpu = ast.literal_eval(rest.decode("utf-8", "replace"))

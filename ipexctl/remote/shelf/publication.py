@@ -26,7 +26,7 @@ class Publication:
         self.answers = {}  # name -> {host: its part as it was found; None: it has none}
         self.seen = {}  # (host, name) -> its stamp when it was found last
         self.since = {}  # name -> when its last part was written
-        self.order = []  # those names, the one that was found last at the end
+        self.order = {}  # type: dict[str, None]  # those names, the one found last at the end
         self.writers = {}  # name -> hosts with a part of it, for each time that it was published
         self.series = {}  # family of names -> hosts that wrote parts
         self.current = None  # an Attempt
@@ -37,9 +37,9 @@ class Publication:
         self.said = set()
 
     def take(self, host, said, now):
-        """What the shelf of a host says: one of on_...; an invalid message raises anything."""
+        """What the shelf of a host says: one of on_...; an invalid message raises anything. `begin`
+        follows once for all that came together."""
         getattr(self, "on_%s" % said["shelf"])(host, said, now)
-        self.begin(now)
 
     # -- what hosts say --
 
@@ -86,7 +86,8 @@ class Publication:
             "names": [str(one) for one in said["names"]],
             "needs": [str(one) for one in said["needs"]],
         }
-        self.order = [one for one in self.order if one != name] + [name]
+        self.order.pop(name, None)
+        self.order[name] = None
         written = now - max(0.0, float(said["age"]))
         self.since[name] = max(self.since.get(name, written), written)
         for other in self.hosts:
@@ -156,7 +157,8 @@ class Publication:
         """The newest that is finished everywhere; those that were found before it are skipped."""
         if self.current or self.ended or now < self.tried + AGAIN:
             return
-        for name in reversed(self.order):
+        names = list(self.order)
+        for name in reversed(names):
             found = self.answers[name]
             parts = {host: part for host, part in found.items() if part}
             lacks = lacking(parts.values())
@@ -164,11 +166,10 @@ class Publication:
                 self.wait(name, "%s is missing" % lacks[0])
             if lacks or len(found) < len(self.hosts):
                 continue
-            skipped = self.order[: self.order.index(name) + 1]
-            self.order = self.order[len(skipped) :]
+            skipped = names[: names.index(name) + 1]
             written = [self.since.pop(one) for one in skipped]
             for one in skipped:
-                del self.answers[one]
+                del self.answers[one], self.order[one]
             self.number += 1
             self.current = Attempt(self.number, name, found, written[-1])
             for host, part in sorted(parts.items()):
@@ -199,7 +200,7 @@ class Publication:
         self.current, self.tried = None, now
         if failed.name not in self.order:
             self.answers[failed.name] = failed.found
-            self.order.insert(0, failed.name)
+            self.order = dict.fromkeys([failed.name] + list(self.order))
             self.since[failed.name] = failed.written
 
     def wait(self, name, why):
