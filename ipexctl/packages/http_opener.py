@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Mapping
 from email.message import Message
 from typing import IO
+from urllib.parse import urlsplit
 
 from ipexctl.errors import InputError, reason_of
 from ipexctl.packages.index_logins import Logins, bare, origin
@@ -24,17 +25,7 @@ class Opener:
     def __init__(self, indexes: Indexes, environ: Mapping[str, str]) -> None:
         self._logins = Logins(indexes, environ)
         https = _Https(_checked(environ.get("SSL_CERT_FILE") or indexes.cert), indexes)
-        self._director = urllib.request.OpenerDirector()  # a server refers to ftp: in vain
-        for handler in (
-            urllib.request.ProxyHandler(),
-            urllib.request.HTTPHandler(),
-            https,
-            _Redirects(),
-            urllib.request.HTTPErrorProcessor(),
-            urllib.request.HTTPDefaultErrorHandler(),
-            urllib.request.UnknownHandler(),
-        ):
-            self._director.add_handler(handler)
+        self._director = urllib.request.build_opener(https, _Redirects())
 
     def open(self, request: urllib.request.Request, timeout: float) -> http.client.HTTPResponse:
         """Raises what urllib does, in whose words there is no login."""
@@ -74,6 +65,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: Message, newurl: str,
     ) -> urllib.request.Request | None:  # fmt: skip
         fp.close()  # urllib would read its body, however long that is
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            return None
         new = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
         said = req.get_header("Authorization")
         if new and said and origin(new.full_url) == origin(req.full_url):

@@ -45,25 +45,25 @@ def test_a_short_play_does_not_fill_the_memory(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.timeout(60)
 def test_thousands_of_checkpoints_do_not_keep_the_hub_busy() -> None:
-    hub, began = Publication(["a", "b"]), time.monotonic()
+    hub, began = Publication(["a", "b"]), time.process_time()
     for number in range(20_000):
         said = {"name": f"out/c-{number}", "stamp": "1", "names": ["m"], "needs": [], "age": 0.0}
         hub.take("a", {"shelf": "ready", **said}, 0.0)
         if number % 256 == 255:  # as the hub does after so many messages
             hub.begin(0.0)
     assert len(hub.order) == 20_000
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_what_a_rank_says_of_its_threads_is_evaluated_up_to_a_limit(tmp_path: Path) -> None:
     (tmp_path / "7.recorded").write_bytes(b"{}\n(" + b"[]," * (8 << 18) + b")")
     code = (
-        "import resource, sys\n"
+        "import sys\n"
         "from ipexctl.remote.hang.collectives import Question\n"
         "question = Question(sys.argv[1], 7, 'R')\n"
         "question.why = ''\n"
         "assert question.answer()[0] is None\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True

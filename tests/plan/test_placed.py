@@ -107,6 +107,7 @@ def test_the_script_is_on_the_cpus_that_its_wrapper_tells_of(tmp_path, monkeypat
         "log": str(tmp_path / "log"),
         "cwd": str(tmp_path),
         "cpus": [cpu],
+        "umask": None,
         "node": 0,
         "flags": ["no_such_flag"],
         "env": {"MASTER_ADDR": "127.0.0.1", "PATH": os.environ["PATH"]},
@@ -121,7 +122,7 @@ def test_the_script_is_on_the_cpus_that_its_wrapper_tells_of(tmp_path, monkeypat
 def test_a_script_that_cannot_start_says_so_in_its_log(tmp_path):
     orders = {
         "argv": ["/no/such/python"], "log": str(tmp_path / "log"), "cwd": str(tmp_path),
-        "cpus": [], "env": {},
+        "cpus": [], "umask": None, "env": {},
     }  # fmt: skip
     pid, where = rank_wrapper.start(orders)
     assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 127

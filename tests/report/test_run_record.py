@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from ipexctl.remote.run import run_record
 from ipexctl.remote.run.last_minute import Pace
-from ipexctl.remote.run_files import journal
+from ipexctl.remote.run_files import journal, run_folders
 from ipexctl.report import host_record
 
 SAMPLE = {"cpu": 0.51234, "used": 123456, "net": None, "ranks": {"3": 1.234}}
@@ -33,7 +33,7 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
         kept.add(record)
     assert journal.names(str(folder)) == ["n"]
     asked = {"root": str(tmp_path), "run_id": "r-1234", "journal": "n"}
-    monkeypatch.setattr(run_record.root_folder, "existing", lambda root: root)
+    monkeypatch.setattr(run_folders.root_folder, "existing", lambda root: root)
     told = run_record.op_read(None, asked)
     assert told["began"] == 5.0 and told["records"] == [{"inputs": {"environment": "abc"}}]
     found = host_record.read("n", json.loads(json.dumps(told)))
