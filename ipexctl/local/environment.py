@@ -11,14 +11,14 @@ _umask = -1  # of the user, for programs of the user; -1: never changed
 
 
 def restrict_umask() -> None:
-    """For a process that is ours: what it makes is not writable for others."""
+    """Make what this process creates not writable for others. The process must be ours."""
     global _umask  # noqa: PLW0603
     _umask = os.umask(SAFE_UMASK)
     os.umask(_umask | SAFE_UMASK)
 
 
 def user_umask() -> int:
-    """As subprocess takes it."""
+    """Return the umask for programs of the user, as subprocess takes it."""
     return _umask
 
 

@@ -100,7 +100,7 @@ def wait(call, process, deadline):
 
 
 def start_user_program():
-    """As below, with the umask of the account."""
+    """Start a process group with the umask of the account."""
     start_process_group()
     own_process.restore_umask()
 

@@ -27,8 +27,8 @@ NUMBER = re.compile(r"[0-9]+")
 
 
 def matches(name, pattern):
-    """As glob does it: ** is any number of folders, and only a dot in a pattern matches one in
-    front of a name."""
+    """Match a name as glob does: ** is any number of folders, and only a dot in a pattern matches
+    one in front of a name."""
     patterns = [part for part in pattern.split("/") if part not in ("", ".")]
     return match_parts(name.split("/"), patterns)
 
