@@ -16,8 +16,9 @@ from tests.pull.hub_server import Hub, served
 from tests.run.test_ps_local import Here
 
 TRAIN = """
-import os, torch
+import os, time, torch
 print("step 1 loss 0.5", flush=True)
+time.sleep(2)
 if os.environ["RANK"] == "0":
     os.makedirs("out/checkpoint-1")
     open("out/checkpoint-1/model.pt", "wb").write(b"weights" * 1000)
