@@ -65,6 +65,7 @@ def report(
         place = Path(to) if to else folder_for(Path.cwd(), run.id) / "report.html"
         path = None if to == "-" else free_place(place, "report", "-o")
         runs = [one for one in look(fleet) if one.first_id == run.first_id and one.id <= run.id]
+        runs = runs or [find(fleet, text)]  # `rm` may have removed it meanwhile: that says so
         attempts = [_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
         other = _attempt(fleet, against) if against else None
         held = checkpoints.look(fleet, run)

@@ -37,6 +37,7 @@ def state(n=3):
         ("a\x07b\x08c\x00d", "abcd"),
         ("[bold]not ours[/bold]", "[bold]not ours[/bold]"),
         ("\u202eevil", "evil"),
+        ("\u200eno\u200f mark\u061c", "no mark"),
         ("cut \x1b[3", "cut 3"),
     ],
 )

@@ -12,14 +12,14 @@ _ESCAPE = re.compile(
     r"\x1b\[[0-9;:]{0,64}m"  # kept below
     r"|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[P^_X][^\x1b]*(?:\x1b\\)?"
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]"
-    r"|[\u202a-\u202e\u2066-\u2069]"
+    r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 _LONGEST = 67  # of a colour
 _FINAL = re.compile(rb"[^0-9;:]")  # the end of a colour, or what shows that it is none
 _MARK = re.compile(r"^\[rank\d+\]: ")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 _PLAIN = bytes([0x0A, *range(0x20, 0x7F)])
-_UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 _UP = b"\x1b[A"
