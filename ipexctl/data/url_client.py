@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from ipexctl.data.file_fetch import CHUNK, OnBytes, PullFailed, next_step
 from ipexctl.data.rules.pull_source import UrlSource
-from ipexctl.data.rules.pulled_tree import RemoteFile
+from ipexctl.data.rules.pulled_tree import RemoteFile, is_plain
 from ipexctl.data.source_requests import HEADERS, ask
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
@@ -89,6 +89,11 @@ class UrlClient:
         return self._file(inside, path, int(info.get("size") or 0), " ".join(marks))
 
     def _file(self, path: str, url: str, size: int, mark: str) -> RemoteFile:
+        if not is_plain(path):
+            raise InputError(
+                f"{url} would become a file called {path[:200]!r}, which is not taken",
+                slug="source-invalid",
+            )
         local = hashlib.sha256(f"{path} {mark}".encode()).hexdigest()[:32]
         return RemoteFile(path, url, local, size, self.source.sha256)
 

@@ -29,6 +29,7 @@ def existing(text):
     above = os.path.dirname(root)
     while not os.path.lexists(above):
         above = os.path.dirname(above)
+    check_parents(root)
     if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
         raise cannot_make(root, "%s cannot be written to" % above)
     return root
@@ -75,6 +76,7 @@ def checked(text, marks=True):
     """The root as an absolute path that is ours alone; made and marked when it is not there."""
     root = named(text)
     try:
+        check_parents(root)  # before a folder is made where others could replace it
         make(root)
         found = os.stat(root)
     except OSError as e:
@@ -93,8 +95,8 @@ def checked(text, marks=True):
             "chmod go-w %s" % root,
             slug="root-writable-by-others",
         )
-    for path in sorted({root, os.path.realpath(root)}):
-        check_parents(path)
+    check_parents(root)
+    check_parents(os.path.realpath(root))
     if marks and not os.path.lexists(os.path.join(root, MARK)):
         try:
             write_mark(root, made_here(root))
@@ -149,6 +151,9 @@ def check_parents(root):
     home = os.path.expanduser("~")
     parent = os.path.dirname(root)
     while parent not in (home, os.path.realpath(home), os.path.dirname(parent)):
+        if not os.path.lexists(parent):
+            parent = os.path.dirname(parent)
+            continue
         found = os.stat(parent)
         owners = {found.st_uid, os.lstat(parent).st_uid}  # of a link, too
         foreign = sorted(u for u in owners - {os.geteuid()} if u >= FIRST_USER)

@@ -45,7 +45,13 @@ ACCOUNT_FILES = (  # of clouds, registries and other services; all in small lett
     ".gnupg", ".htpasswd", ".kube", ".my.cnf", ".netrc", ".npmrc", ".pgpass", ".pypirc", ".s3cfg",
     ".ssh", ".vault-token", "_netrc",
 )  # fmt: skip
-KEY_FILES = ("*.jks", "*.kdbx", "*.key", "*.keystore", "*.p12", "*.pem", "*.pfx", "*.ppk", "id_*")
+KEY_FILES = (
+    "*.gpg", "*.jks", "*.kdbx", "*.key", "*.keystore", "*.keytab", "*.kubeconfig", "*.ovpn",
+    "*.p12", "*.pem", "*.pfx", "*.ppk", "*.tfstate", "*.tfvars", "client_secret*.json",
+    "credentials.json", "id_*", "kubeconfig", "kubeconfig.y*ml", "secrets.json", "secrets.toml",
+    "secrets.y*ml", "service[-_]account*.json", "wallet.dat",
+)  # fmt: skip
+_COPY = re.compile(r"([.-]?(bak|backup|copy|old|orig|save|swp)|\.[0-9]+|~)+\Z")  # of an editor
 # of data, where names as id_0001.png are common; the last two are those of a Hugging Face cache
 DATA_SECRETS = (
     ".env*", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "token", "stored_tokens",
@@ -85,7 +91,7 @@ def _ends_so(word):
 def is_secret_file(name):
     # type: (str) -> bool
     """Whether a file or folder of this name holds keys or an account's login."""
-    name = name.lower()
+    name = _COPY.sub("", name.lower())
     return _is_one_of(name, (".env*",) + KEY_FILES + ACCOUNT_FILES) and not _is_one_of(
         name, (_CODE,)
     )

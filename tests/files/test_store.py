@@ -312,7 +312,7 @@ def test_the_agent_refuses_hostile_roots_hashes_and_sizes(
     ],
     ids=["ours", "sticky", "open", "open to a group", "of another user", "of an administrator"],
 )
-@pytest.mark.parametrize("between", ["", "deeper/still"])
+@pytest.mark.parametrize("between", ["", "deeper/still", "not/there"])
 def test_a_folder_above_the_root_that_others_could_replace_is_refused(
     agent: Agent, tmp_path: Path, mode: int, owner: int, group: int, said: str, between: str
 ) -> None:
@@ -320,8 +320,8 @@ def test_a_folder_above_the_root_that_others_could_replace_is_refused(
         pytest.skip("needs root, to give folders away")
     above = tmp_path / "above"
     root = above / between / "root"
-    root.mkdir(parents=True)
-    root.chmod(0o700)
+    (above if between == "not/there" else root).mkdir(parents=True, mode=0o700)
+    before = sorted(above.rglob("*"))
     os.chown(above, owner, group)
     above.chmod(mode)
     asked = {"root": str(root), "blobs": []}
@@ -332,6 +332,7 @@ def test_a_folder_above_the_root_that_others_could_replace_is_refused(
         agent.call("blobs.blobs.have", asked)
     assert refused.value.slug == "root-parent-unsafe"
     assert f"{above}," in refused.value.what and said in refused.value.what
+    assert sorted(above.rglob("*")) == before
 
 
 def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> None:

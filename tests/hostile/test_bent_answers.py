@@ -14,7 +14,7 @@ from tests.run.test_ps_local import Here
 
 BENT = """#!/usr/bin/python3 -IS
 import json, sys, zlib
-TAIL = "\\x1b]0;PWN\\x07\\x1b[31mPWN\\u202e\\x9b31m\\r\\nroot@pwn"
+TAIL = "\\x1b]0;PWN\\x07\\x1b[31mPWN\\u202e\\u2066\\x9b31m\\x85\\u2028\\r\\nroot@pwn"
 SEED, EVERY = map(int, open("SETTING").read().split())
 plain = json.dumps
 
@@ -43,7 +43,7 @@ def dumps(value, *args, **more):
 json.dumps = dumps
 exec(sys.argv[2] if len(sys.argv) > 2 else sys.argv[1][3:])
 """
-OBEYED = re.compile("\x07|\x1b\\]0|\u202e|\x9b|^root@pwn", re.MULTILINE)
+OBEYED = re.compile("[\x07\x85\x9b\u2028\u202e\u2066]|\x1b\\]0|^root@pwn", re.MULTILINE)
 COMMANDS = """
 doctor -v
 doctor --json
@@ -83,12 +83,13 @@ def test_what_a_host_bends_is_not_obeyed(tmp_path: Path, every: int, seed: int) 
     env = {**here.env, "PATH": f"{python.parent}:{here.env['PATH']}"}
     assert ipexctl("ps", "-a", cwd=here.code, env=env).returncode == 0
     setting.write_text(f"{seed} {every}")
-    codes = {}
+    codes, shown = {}, ""
     for command in COMMANDS:
         done = ipexctl(*command.split(), cwd=here.code, env=env)
-        codes[command] = done.returncode
+        codes[command], shown = done.returncode, shown + done.stdout + done.stderr
         assert not OBEYED.search(done.stdout + done.stderr), (command, done)
         assert done.returncode != 70, (command, done)
+    assert "root@pwn" in shown  # what was bent arrived, and was shown as text
     assert 0 in codes.values() and (every > 1 or any(codes.values())), codes
     for path in [*here.code.rglob("*.html"), *here.code.rglob("*.json")]:
         assert not OBEYED.search(path.read_text()), path

@@ -123,6 +123,16 @@ def test_a_name_that_is_not_a_plain_path_is_refused(tmp_path: Path, name: str) -
     assert not (tmp_path / "hf").exists()
 
 
+@pytest.mark.parametrize("name", ["%2e%2e", "%2E%2e/", ".git", "%2egit", ".GIT", "a%1b]0;x", "%0a"])
+def test_an_address_whose_file_would_have_such_a_name_is_refused(tmp_path: Path, name: str) -> None:
+    """Before anything is asked of a host, and with nothing kept."""
+    with serving(begin) as url:
+        done = pull(tmp_path, url, f"{url}/{name}")
+    assert done.slug == "source-invalid", done
+    assert "\x1b" not in done.stdout + done.stderr
+    assert not list((tmp_path / "home").rglob("pulled"))
+
+
 def test_more_files_than_anybody_needs_are_refused(tmp_path: Path) -> None:
     with serving(listing(*map(str, range(300_000)))) as url:
         done = pull(tmp_path, url)

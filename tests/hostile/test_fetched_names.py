@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ipexctl.run.watch.fetch_outputs import why_not_taken
+from tests.run.test_ps_local import Here
 
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".git/config", "out/.git/hooks/post-checkout", "out/.GIT", "out/.vscode/tasks.json",
-        ".envrc", ".bashrc", "out/.ssh/authorized_keys", "ipexctl.toml", "out/ipexctl.lock",
-        ".ipexctl/runs/x", "out/HEAD", "out/.dir-locals.el", "out/mise.toml", "out/.pdbrc",
-        "out/.Rprofile", "out/.RData", "out/.env.local", "out/.cargo/config.toml", "uv.toml",
-        "out/.nvim.lua", "out/.claude/settings.json", "out/.lldbinit", "out/.yarnrc.yml",
-    ],
+OBEYED = (
+    ".git/config", ".GIT", ".vscode/tasks.json", ".envrc", ".bashrc", ".ssh/authorized_keys",
+    ".gitattributes", ".bash_aliases", ".emacs.d/init.el", ".nanorc", ".helix/config.toml",
+    ".pdbrc", "HEAD", "ipexctl.toml", "ipexctl.lock", "uv.toml", "mise.toml", "sitecustomize.py",
+    "new/.kakrc", ".a-program-of-next-year",
 )  # fmt: skip
-@pytest.mark.parametrize("pattern", ["**", "*", "out"])
-def test_what_programs_here_obey_is_not_fetched(path: str, pattern: str) -> None:
-    assert why_not_taken(path, (pattern,))
+TAKEN = ("loss.csv", "ckpt/.metadata", ".hydra/config.yaml")
+
+
+@pytest.mark.parametrize("words", [["out"], ["**"], ["*"], ["out", "--merge"], ["out", "-o", "."]])
+def test_what_programs_here_obey_is_not_fetched(tmp_path: Path, words: list[str]) -> None:
+    here = Here(tmp_path)
+    (here.code / "train.py").write_text(
+        "from pathlib import Path\n"
+        f"for name in {OBEYED + TAKEN}:\n"
+        "    path = Path('out', name)\n"
+        "    path.parent.mkdir(parents=True, exist_ok=True)\n"
+        "    path.write_text('run me')\n"
+    )
+    assert here.call("run", "-n", "1", "--force", "train.py").returncode == 0
+    there = {path for path in here.code.rglob("*") if path.is_file()}
+    done = here.call("fetch", "@last", *words)
+    assert done.returncode == 1, done  # not all that matched came
+    came = [path for path in here.code.rglob("*") if path.is_file() and path not in there]
+    came = [path for path in came if path.read_text() == "run me"]
+    assert sorted(path.name for path in came) == sorted(Path(name).name for name in TAKEN)
+    assert "out/.gitattributes was not taken" in done.stderr + done.stdout
 
 
 @pytest.mark.parametrize(
@@ -38,8 +54,10 @@ def test_what_programs_here_obey_is_not_fetched(path: str, pattern: str) -> None
         ("a[1]/x", "a[[]1]/*", True),
         ("ckpt/.metadata", "ckpt", True),
         ("out/.hydra/config.yaml", "**", True),
-        (".metadata", "**", False),
-        (".metadata", ".metadata", True),
+        (".metadata", "**", True),
+        (".cache/x", "**", False),
+        (".cache/x", ".cache", True),
+        (".cache/.git/config", ".cache", False),
     ],
 )
 def test_only_what_was_asked_for_is_fetched(path: str, pattern: str, taken: bool) -> None:

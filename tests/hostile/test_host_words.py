@@ -43,7 +43,22 @@ def test_what_is_shown_of_a_host_has_no_other_end_of_a_line(end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "run", ["../../x", "/tmp/x", "a/b", "x; rm -rf ~", "-rf", "$(id)", "A1", "x\u2028y", "", "."]
+    "run",
+    [
+        "../../x",
+        "/tmp/x",
+        "a/b",
+        "x; rm -rf ~",
+        "-rf",
+        "x",
+        "rm",
+        "all",
+        "$(id)",
+        "A1",
+        "x\u2028y",
+        "",
+        ".",
+    ],
 )
 def test_a_run_id_that_ipexctl_never_made_is_no_run(run: str) -> None:
     """It becomes the name of a folder here, and a word of commands to paste."""
@@ -52,7 +67,12 @@ def test_a_run_id_that_ipexctl_never_made_is_no_run(run: str) -> None:
 
 
 def test_a_name_that_no_run_can_have_is_none() -> None:
-    raw = {"run": "r1", "alive": True, "begun": True, "about": {"name": "$(id)"}}
+    raw = {
+        "run": "20260101-000000-000001",
+        "alive": True,
+        "begun": True,
+        "about": {"name": "$(id)"},
+    }
     assert listed_runs.read_on_host("n0", raw).about.name == ""
 
 

@@ -3,23 +3,40 @@ ignores."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ipexctl.project.files.project_files import ignored_data, is_never_sent
+from ipexctl.project.files.project_files import ignored_data
 from ipexctl.remote.secret_names import is_secret_in_data
+from tests.run.test_ps_local import Here
 
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        ".env", ".ENV", ".env.local", "ID_RSA", "id_ed25519", "server.PEM", "SERVER.KEY", "_netrc",
-        ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".gnupg", ".kube", ".docker", ".azure",
-        ".htpasswd", ".vault-token", ".s3cfg", ".boto", ".databrickscfg", "a.p12", "a.pfx",
-        "a.kdbx", "a.jks", "a.ppk",
-    ],
+SECRET = (
+    ".env", ".ENV", ".env.local", "ID_RSA", "id_ed25519", "server.PEM", "SERVER.KEY", "_netrc",
+    ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".gnupg/ring", ".kube/config", ".azure/x",
+    ".docker/config.json", ".htpasswd", ".vault-token", ".s3cfg", ".boto", ".databrickscfg",
+    "a.p12", "a.pfx", "a.kdbx", "a.jks", "a.ppk", "kubeconfig", "kubeconfig.yaml", "wallet.dat",
+    "service-account.json", "my/terraform.tfstate", "terraform.tfstate.backup", "prod.tfvars",
+    "key.pem.bak", "key.pem~", "id_rsa.old", "a.gpg", "client_secret_7.json", "credentials.json",
 )  # fmt: skip
-def test_a_name_of_secrets_is_never_sent(name: str) -> None:
-    assert is_never_sent(name)
+CODE = ("train.py", "id_tools.py", "kubeconfig.py", "secrets.py", "data.1", "model.bak")
+
+
+@pytest.mark.parametrize("ignoring", ["", "*\n"])
+def test_a_name_of_secrets_is_never_sent(tmp_path: Path, ignoring: str) -> None:
+    """In the folder of a run, from a project with and without Git's rules."""
+    here = Here(tmp_path)
+    for name in SECRET + CODE:
+        path = here.code / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("print()")
+    (here.code / ".gitignore").write_text(ignoring)
+    (here.code / ".ipexctlignore").write_text("!*\n")  # send what Git's rules leave out
+    done = here.call("run", "-n", "1", "--force", "train.py")
+    assert done.returncode == 0, done
+    (work,) = Path(here.env["HOME"]).glob(".ipexctl/runs/*/work")
+    sent = {str(path.relative_to(work)) for path in work.rglob("*") if path.is_file()}
+    assert sent - {".gitignore", ".ipexctlignore"} == set(CODE)
 
 
 @pytest.mark.parametrize(

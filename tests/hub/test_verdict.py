@@ -60,7 +60,7 @@ def live(facts: list[dict[str, Any]]) -> Verdict | None:
 
 def part(name: str, *records: dict[str, Any], alive: bool = False, target: str = "") -> OnHost:
     said = run_list.summary([ABOUT, {"fact": {"event": "go"}}, *records])
-    raw = {**said, "run": "r1", "host": name, "alive": alive}
+    raw = {**said, "run": "20260101-000000-000001", "host": name, "alive": alive}
     return listed_runs.read_on_host(target or name, raw, failures)
 
 

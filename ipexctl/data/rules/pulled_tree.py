@@ -78,7 +78,7 @@ def checked_repository(found: Repository) -> Repository:
             f"{found.name} has {len(found.files):,} files: more than {MOST_FILES:,} are not taken",
             slug="too-many-files",
         )
-    odd = [f.path for f in found.files if not _stays(f.path) or not _CONTENT.fullmatch(f.content)]
+    odd = [f.path for f in found.files if not is_plain(f.path) or not _CONTENT.fullmatch(f.content)]
     if odd or not _COMMIT.fullmatch(found.commit):
         raise InputError(
             f"the hub sent an invalid description of {found.name}",
@@ -88,7 +88,8 @@ def checked_repository(found: Repository) -> Repository:
     return found
 
 
-def _stays(path: str) -> bool:
+def is_plain(path: str) -> bool:
+    """It stays in its folder, can be shown, and Git does not obey it."""
     parts = path.split("/")
     plain = all(map(is_shown, path)) and path == posixpath.normpath(path)
     return plain and not {"", ".", "..", ".git"} & {part.lower() for part in parts}

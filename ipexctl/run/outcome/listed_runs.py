@@ -24,7 +24,8 @@ from ipexctl.run.output.rank_lines import without_colour
 LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
-_RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")  # also the name of a folder here
+# all that ipexctl makes: it becomes a folder here, and a word of commands
+_RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
 _ATTEMPT = re.compile(r"-r(\d{2,})$")  # remote/restart/attempt_orders.py writes it
 _HUGE = 1 << 60
 AT_ONE_TIME = 3.0  # seconds between notes of one event on several hosts

@@ -42,20 +42,19 @@ LONGEST_PATH, DEEPEST = 1024, 64
 ENTRIES = 500_000  # files and folders, from all hosts together
 SHOWN = 20  # of what was not taken
 FETCH_LIMIT = 100 << 30  # bytes, from all hosts together
-# what programs on this machine obey when it is in a folder, in small letters
+# what programs on this machine obey when it is in a folder, in small letters; HEAD makes a folder a
+# repository of Git
 OBEYED = frozenset(
     (
-        ".git", ".gitconfig", ".gitmodules", ".hg", ".jj", ".svn", ".ipexctl", "ipexctl.toml",
-        "ipexctl.lock", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".config", ".local", ".netrc",
-        ".npmrc", ".pypirc", ".vscode", ".idea", ".devcontainer", ".github", ".husky", ".envrc",
-        ".env", ".direnv", ".mise.toml", ".tool-versions", ".pre-commit-config.yaml", ".bashrc",
-        ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
-        ".zprofile", ".zlogin", ".vimrc", ".exrc", ".nvimrc", ".gdbinit", "sitecustomize.py",
-        "usercustomize.py", ".mise", ".mise.local.toml", "mise.toml", "mise.local.toml", "uv.toml",
-        ".python-version", ".cshrc", ".tcshrc", ".kshrc", ".login", ".zlogout", ".inputrc",
-        ".dir-locals.el", ".dir-locals-2.el", ".nvim.lua", ".lvimrc", ".vim", ".zed", ".cursor",
-        ".claude", ".pdbrc", ".lldbinit", ".rprofile", ".renviron", ".rdata", ".cargo", ".bazelrc",
-        ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs",
+        "ipexctl.toml", "ipexctl.lock", "sitecustomize.py", "usercustomize.py", "mise.toml",
+        "mise.local.toml", "uv.toml",
+    )
+)  # fmt: skip
+# hidden files and folders that belong to results: DCP, Hydra, Zarr, Ray
+HIDDEN = frozenset(
+    (
+        ".metadata", ".hydra", ".zarray", ".zattrs", ".zgroup", ".zmetadata", ".is_checkpoint",
+        ".tune_metadata", ".validate_storage_marker",
     )
 )  # fmt: skip
 Note = Callable[[str], None]
@@ -348,14 +347,16 @@ def is_inside(path: str) -> bool:
 
 
 def why_not_taken(path: str, patterns: Sequence[str]) -> str:
-    """A host may list any path: only those that were asked for come, and none that git, a shell or
-    an editor obeys here. HEAD makes a folder a repository of Git."""
+    """A host may list any path: only those that were asked for come, and none that programs obey
+    here: most of those are hidden."""
     names = path.split("/")
-    if not any(_is_asked(names, pattern.split("/")) for pattern in patterns):
+    split = [pattern.split("/") for pattern in patterns]
+    if not any(_is_asked(names, parts) for parts in split):
         return "it was not asked for"
-    if names[0].startswith(".") and not any(pattern.startswith(".") for pattern in patterns):
+    named = HIDDEN.union(*split)
+    if any(name.startswith(".") and name not in named for name in names):
         return "hidden files are fetched by their names"
-    obeyed = [name for name in names if name.casefold() in OBEYED or name.startswith(".env.")]
+    obeyed = [name for name in names if name.casefold() in OBEYED]
     obeyed += names[-1:] if names[-1].casefold() == "head" else []
     return f"programs on this machine obey {obeyed[0]}" if obeyed else ""
 
