@@ -1,4 +1,5 @@
-"""What of remote/ goes to a host: only the modules that an operation needs, each once.
+"""What of remote/ goes to a host: only the modules that an operation needs, each once. With it goes
+PySyncObj, where one of them uses that.
 
 As source, which any Python from 3.6 on compiles when it imports it. A host that had the bytecode of
 this Python when it was asked last gets that: to compile takes its CPU 0.1 to 0.3 s per command.
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, wraps
 from importlib.resources import files
-from importlib.util import MAGIC_NUMBER
+from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from threading import RLock
 from typing import ParamSpec, TypeVar
@@ -26,9 +27,12 @@ from ipexctl.local.ownership import untrusted_above
 from ipexctl.local.user_dirs import cache_dir, make_private
 
 _PACKAGE = "ipexctl.remote"
+_LIBRARY = "pysyncobj"
 _WIRE = 2  # the version of marshal's format: every Python 3 reads it
 # Where an import is. What it imports, `ast` says; for it to read whole modules takes 30 ms more.
 _IMPORT = re.compile(rf"^[ \t]*((?:from|import) {_PACKAGE}\b[^(\n]*(?:\([^)]*\))?)", re.MULTILINE)
+
+_USES_LIBRARY = re.compile(rf"^from {_LIBRARY}\b", re.MULTILINE)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -71,16 +75,36 @@ def texts() -> dict[str, str]:
 
 
 @_once
+def library() -> dict[str, str]:
+    """The source of each module of PySyncObj, by its full name."""
+    paths = _library_folder().glob("*.py")
+    found = {f"{_LIBRARY}.{path.stem}": path.read_text("utf-8") for path in paths}
+    return {name: text for name, text in found.items() if not name.endswith("__")}
+
+
+def _library_folder() -> Path:
+    """It is not imported for that."""
+    spec = find_spec(_LIBRARY)
+    assert spec and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+@_once
 def imports(name: str) -> frozenset[str]:
-    """The modules of remote/ that a module imports, at its start or in a function."""
+    """The modules of remote/ that a module imports, at its start or in a function, and all of
+    PySyncObj if it uses that."""
+    if name not in texts():
+        return frozenset()
     found: set[str] = set()
+    if _USES_LIBRARY.search(texts()[name]):
+        found |= library().keys()
     for statement in _IMPORT.findall(texts()[name]):
         for node in ast.parse(statement).body:
             aliases = [alias.name for alias in node.names] if hasattr(node, "names") else []
             if isinstance(node, ast.ImportFrom):
                 aliases = [f"{node.module}.{alias}" for alias in aliases] + [node.module or ""]
             found.update(alias.removeprefix(f"{_PACKAGE}.") for alias in aliases)
-    return frozenset(found & texts().keys())
+    return frozenset(one for one in found if one in texts() or one.startswith(f"{_LIBRARY}."))
 
 
 @_once
@@ -108,9 +132,17 @@ def _with_imports(name: str) -> frozenset[str]:
 @_once
 def packed(names: frozenset[str], *, bytecode: bool = False) -> bytes:
     """As remote/main.py and the boot line read them: by full name a text, or marshalled code."""
-    known: dict[str, str] | dict[str, bytes] = (bytecode and compiled()) or texts()
-    chosen = {f"{_PACKAGE}.{name}": known[name] for name in sorted(names)}
+    code = compiled() if bytecode else {}
+    chosen = {_full(name): code.get(name) or _text(name) for name in sorted(names)}
     return zlib.compress(marshal.dumps(chosen, _WIRE), 1 if bytecode else 6)
+
+
+def _full(name: str) -> str:
+    return name if name.startswith(f"{_LIBRARY}.") else f"{_PACKAGE}.{name}"
+
+
+def _text(name: str) -> str:
+    return library()[name] if name.startswith(f"{_LIBRARY}.") else texts()[name]
 
 
 def boot_payload(marker: str, names: frozenset[str], *, bytecode: bool = False) -> bytes:
@@ -149,7 +181,7 @@ def compiled() -> dict[str, bytes]:
             before, found = marshal.loads(path.read_bytes())
             if before == stamp:
                 return dict(found)
-        made = {name: _code(name, text) for name, text in texts().items()}
+        made = {name: _code(name, text) for name, text in (texts() | library()).items()}
         make_private(path.parent)
         write_atomic(path, marshal.dumps((stamp, made)))
         return made
@@ -157,7 +189,7 @@ def compiled() -> dict[str, bytes]:
 
 
 def _code(name: str, text: str) -> bytes:
-    file = f"{_PACKAGE}.{name}".replace(".", "/") + ".py"
+    file = _full(name).replace(".", "/") + ".py"
     return marshal.dumps(compile(text, file, "exec", dont_inherit=True, optimize=0))
 
 
@@ -165,8 +197,10 @@ def _stamp() -> list[object]:
     """Of the files whose code is kept; [] where they are not in a folder, as in a zip file."""
     top = Path(str(files("ipexctl").joinpath("remote")))
     found: list[object] = []
-    for folder, _, names in sorted(os.walk(top)):
+    if not top.is_dir():
+        return []
+    for folder, _, names in [*sorted(os.walk(top)), *os.walk(_library_folder())]:
         for name in sorted(n for n in names if n.endswith(".py")):
             about = Path(folder, name).stat()
             found.append([folder, name, about.st_mtime_ns, about.st_size])
-    return [MAGIC_NUMBER, *found] if found else []
+    return [MAGIC_NUMBER, *found]

@@ -1,7 +1,8 @@
 """What the boot line runs on a host: modules that came over stdin can be imported from here on.
 
 Nothing of the host's own can take their place: this finder comes first, and `ipexctl` is a package
-without a folder here. Python's import system has the locks, so any thread may import.
+without a folder here, as is PySyncObj. Python's import system has the locks, so any thread may
+import.
 """
 
 import marshal
@@ -18,7 +19,7 @@ class SourceImporter:
         self.sources = sources
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] != "ipexctl":
+        if name.partition(".")[0] not in ("ipexctl", "pysyncobj"):
             return None
         if name in self.sources:
             return ModuleSpec(name, self, origin=file_name(name))  # type: ignore[arg-type]

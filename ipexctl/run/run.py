@@ -35,7 +35,7 @@ from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node
-from ipexctl.run.plan.run_options import STALL_ACTIONS, RunOptions
+from ipexctl.run.plan.run_options import STALL_ACTIONS, WITHOUT_CHECKPOINT, RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on
 from ipexctl.run.run_plan import networked, plan_of, request_of, with_shares
 from ipexctl.run.run_script import Script, script_of
@@ -437,6 +437,8 @@ def checked(options: RunOptions) -> RunOptions:
     mpi.check_launcher(options.launcher)
     if options.stall_action not in STALL_ACTIONS:
         raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
+    if options.without_checkpoint not in WITHOUT_CHECKPOINT:
+        raise unknown_value("--without-checkpoint", options.without_checkpoint, WITHOUT_CHECKPOINT)
     start_keepers.check(options)
     gradient_compression.check_mode(options.compress)
     checked_name(options.name)

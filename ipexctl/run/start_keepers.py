@@ -30,6 +30,7 @@ def check(options: RunOptions) -> None:
         ("--spares", options.spares),
         ("--min-hosts", options.min_hosts),
         ("--stall-action restart", options.stall_action == "restart"),
+        ("--without-checkpoint", options.without_checkpoint != "wait"),
     ):
         if given:
             raise InputError(f"{option} needs --restarts", hint="--restarts 3", slug=NEEDED)

@@ -50,7 +50,7 @@ def test_a_python_like_ours_gets_what_we_have_compiled(cache) -> None:
     file = cache / f"{sys.implementation.cache_tag}.marshal"
     assert file.stat().st_mode & 0o777 == 0o600
     stamp, code = marshal.loads(file.read_bytes())
-    assert code.keys() == agent_sources.texts().keys()
+    assert code.keys() == (agent_sources.texts() | agent_sources.library()).keys()
     assert agent_sources.compiled.__wrapped__() == code  # read again, not made again
 
 
@@ -105,3 +105,9 @@ def test_many_hosts_at_once_read_the_sources_once(cache, monkeypatch) -> None:
         needed = list(hosts.map(agent_sources.needed, ["facts.probe.facts"] * 8))
     assert len(read) == 1
     assert needed[0] and set(needed) == {needed[0]}
+
+
+def test_pysyncobj_goes_only_to_hosts_of_runs_that_may_start_again() -> None:
+    assert agent_sources.library().keys() <= agent_sources.needed("restart.attempts.begin")
+    for op in ("run.stand_by.begin", "facts.probe.facts", "run.run_list.list"):
+        assert not agent_sources.library().keys() & agent_sources.needed(op)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,55 +13,75 @@ from typing import Any
 import pytest
 
 from ipexctl.remote.restart.keeper import Keeper
+from tests.link.links import KEYS
 
 BASE = "20261127-100000-abcdef"
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Keeper:
+def keeper(tmp_path: Path) -> Iterator[Keeper]:
     """It leads; no host but this one has a keeper."""
     night = {
         "run_id": BASE, "hosts": ["a", "b"], "first": ["a", "b"], "places": [["a", "127.0.0.1", 0]],
-        "restarts": 3, "least": 1, "lease": 30.0, "kept": True, "common": {}, "sheets": {},
+        "restarts": 3, "least": 1, "lease": 30.0, "kept": True, "without": "wait", "common": {},
+        "sheets": {},
     }  # fmt: skip
     asked = {
-        "night": night, "host": "a", "keys": {}, "root": str(tmp_path / "root"), "spare": True,
-        "secret": False,
+        "night": night, "host": "a", "keys": KEYS, "root": str(tmp_path / "root"),
+        "spare": True, "secret": False,
     }  # fmt: skip
     made = Keeper(asked, SimpleNamespace(has_ended=lambda: False))
-    made.follow(0)
-    assert made.leader is not None
-    return made
+    until = time.monotonic() + 10
+    while not made.record.leader and time.monotonic() < until:
+        made.turn()
+    assert made.record.leader == "a"
+    yield made
+    if made.hub:
+        made.hub.close()
 
 
-@pytest.mark.parametrize("run_id", ["../../victim", "{}/victim"])
-def test_a_run_id_in_a_message_is_not_used(keeper: Keeper, tmp_path: Path, run_id: str) -> None:
+def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: Path) -> None:
     kept = tmp_path / "victim/shelf/kept"
     kept.parent.mkdir(parents=True)
     kept.write_text("kept")
-    run_id = run_id.format(tmp_path)
-    first = {"attempt": 1, "hosts": ["a", "b"], "run_id": BASE}
-    second = {"attempt": 2, "hosts": ["a"], "run_id": run_id, "lasted": 1.0}
-    keeper.take("b", {"story": [first, second]})
-    keeper.turn()
-    assert list(keeper.attempts().values()) == [1, 2]  # it was taken
-    keeper.shelves.forget(keeper.attempts(), 9)
+    for run_id in ("../../victim", f"{tmp_path}/victim"):
+        keeper.record.fold({"attempt": 2, "hosts": ["a"], "run_id": run_id})
+        assert set(keeper.attempts()) == {BASE, f"{BASE}-r02"}
+        keeper.shelves.forget(keeper.attempts(), 9)
     assert kept.read_text() == "kept"
 
 
+OVER = {
+    "attempt": 1, "well": False, "facts": [], "seconds": 1.0, "ago": 0.0, "complete": "",
+}  # fmt: skip
+ODD = [
+    None, 7, [], "", {"over": 7}, {"over": {"attempt": 1}}, {"over": {**OVER, "facts": [7]}},
+    {"over": {**OVER, "facts": 7}}, {"over": {**OVER, "ago": []}}, {"cleared": {"attempt": 1}},
+    {"cleared": {"attempt": 1, "port": 1, "open": 7, "checkpoints": []}},
+    {"cleared": {"attempt": 1, "port": 1, "open": [], "checkpoints": [{"name": "x"}]}},
+    {"ready": {"attempt": 1}}, {"ready": []}, {"failed": {"attempt": "x", "why": 1}},
+]  # fmt: skip
+
+
+def vote(what: Any) -> str:
+    return base64.b64encode(what if isinstance(what, bytes) else pickle.dumps(what)).decode()
+
+
+VOTES = [7, "?", vote(b"no pickle"), vote(7), vote({}), vote({"type": "append_entries"})]
+
+
 @pytest.mark.parametrize(
-    "story",
-    [
-        None, 7, [], [7], [{}], [{"attempt": "2"}], [{"attempt": 2}], [{"attempt": None}],
-        [{"attempt": 1, "hosts": ["a"]}, {"attempt": 2, "hosts": ["a"]}],
-        [{"attempt": 1, "hosts": ["a"]}, {"attempt": 2, "hosts": 7, "lasted": 1.0}],
-        [{"attempt": 1, "hosts": ["a"]}, {"attempt": 2, "hosts": ["a"], "lasted": []}],
-    ],
-)  # fmt: skip
-def test_a_story_that_cannot_be_read_does_not_end_a_keeper(keeper: Keeper, story: Any) -> None:
-    keeper.take("b", {"story": story})
+    "message",
+    [{"mine": odd} for odd in ODD]
+    + [{"vote": odd} for odd in VOTES]
+    + [{"order": odd, "term": 99} for odd in (None, 7, {})]
+    + [{"order": {"clear": 0, "number": 1}, "term": "x"}, {}, {"part": 1}, {"stop": "b"}],
+)
+def test_a_message_that_cannot_be_read_does_not_end_a_keeper(keeper: Keeper, message: Any) -> None:
+    keeper.take("b", message)
     keeper.turn()
-    assert [one["attempt"] for one in keeper.story] == [1]
-    keeper.take("b", {"story": [*keeper.story, {"attempt": 2, "hosts": ["a"], "lasted": 1.0}]})
+    assert not keeper.over and not keeper.stop
+    keeper.take("b", {"mine": {"over": OVER}})
     keeper.turn()
-    assert [one["attempt"] for one in keeper.story] == [1, 2]
+    assert keeper.said["b"]["over"]["attempt"] == 1
+    assert not keeper.over

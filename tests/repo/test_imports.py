@@ -158,7 +158,9 @@ def _remote_is_for(i: Import) -> bool:
 
 
 def _remote_may(i: Import) -> bool:
-    return i.is_of("ipexctl.remote") or i.target.partition(".")[0] in sys.stdlib_module_names
+    shipped = i.importer == "ipexctl.remote.restart.voters" and _inside(i.target, "pysyncobj")
+    ours = i.is_of("ipexctl.remote") or i.target.partition(".")[0] in sys.stdlib_module_names
+    return ours or shipped
 
 
 def _cycles(imports: list[Import], sources: dict[str, str]) -> Iterator[list[str]]:

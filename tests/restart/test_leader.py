@@ -1,4 +1,5 @@
-"""The keeper that leads: what it orders, and when. Time is a number."""
+"""The keeper that leads: what it puts into the record, what it orders, and when. Time is a number,
+and what it puts into the record is agreed on at once."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from ipexctl.remote.restart.leader import ALONE, AWAY, CLEAR, FENCE, MEET, Leader
+from ipexctl.remote.restart.leader import AWAY, BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader, read
+from ipexctl.remote.restart.record import Record
 from tests.restart.test_restart_policy import LOST, rank
 
 LEASE = 15.0
+CLOSED = rank("RuntimeError: closed")
 
 
 def sheet(name: str) -> dict[str, Any]:
@@ -26,344 +29,335 @@ def sheet(name: str) -> dict[str, Any]:
     }
 
 
-def leader(first: str = "abc", every: str = "abcx", **more: Any) -> Leader:
-    night = {
-        "run_id": "run-1",
-        "hosts": [*every],
-        "first": [*first],
-        "restarts": 3,
-        "least": len(first),
-        "lease": LEASE,
-        "kept": False,
-        "common": {
-            "run_id": "run-1", "about": {}, "of_all": {}, "shown": {}, "varies": {"RANK": "rank"},
-            "resume": [], "resumed": "",
-        },
-        "sheets": {name: sheet(name) for name in every},
-        **more,
-    }  # fmt: skip
-    return Leader(night, "a", [{"attempt": 1, "hosts": [*first], "run_id": "run-1"}], 0.0)
+class Night:
+    """A run: `a` leads it. `at(now, there)` is a look of the leader's."""
+
+    def __init__(self, first: str = "abc", every: str = "abcx", **more: Any) -> None:
+        self.told = {
+            "run_id": "20260101-000000-000001", "hosts": [*every], "first": [*first],
+            "restarts": 3, "least": len(first), "lease": LEASE, "kept": False, "without": "wait",
+            "common": {
+                "run_id": "20260101-000000-000001", "about": {}, "of_all": {}, "shown": {},
+                "varies": {"RANK": "rank"}, "resume": [], "resumed": "",
+            },
+            "sheets": {name: sheet(name) for name in every},
+            **more,
+        }  # fmt: skip
+        self.record = Record([*first])
+        self.mine: dict[str, dict[str, Any]] = {}
+        self.record.add({"leads": "a", "term": 1})
+        self.leader = Leader(self.told, "a", self.record, 0.0)
+
+    def says(self, names: str, **what: Any) -> None:
+        for name in names:
+            self.mine[name] = read({**self.mine.get(name, {}), **what})
+
+    def at(self, now: float, there: str) -> dict[str, Any] | None:
+        line: dict[str, Any] | None = self.leader.tick(now, {*there}, self.mine)
+        if line:
+            self.record.add({**line, "term": 1})
+        return line
+
+    def ends(self, names: str, facts: list[dict[str, Any]], **more: Any) -> None:
+        over = {
+            "attempt": self.record.number, "well": False, "facts": facts, "seconds": 100.0,
+            "ago": 0.0, "complete": "",
+        }  # fmt: skip
+        self.says(names, over={**over, **more})
+
+    def clears(self, names: str, checkpoints: Any = ()) -> None:
+        cleared = {"attempt": self.record.cleared(), "port": 40000, "open": []}
+        self.says(names, cleared={**cleared, "checkpoints": checkpoints})
+
+    def begins(self, names: str) -> None:
+        self.says(names, ready={"attempt": self.record.number, "port": 40000})
+
+    def ordered(self, kind: str) -> str:
+        orders = self.leader.orders(self.mine)
+        return "".join(name for name, order in orders.items() if order.get(kind))
 
 
-def tick(leads: Leader, now: float, there: set[str]) -> None:
-    """As if it had looked all the time."""
-    leads.ticked = now
-    leads.tick(now, there)
-
-
-def taken(leads: Leader) -> list[tuple[str, dict[str, Any]]]:
-    """But that it leads."""
-    orders, leads.orders = leads.orders, []
-    return [(name, order) for name, order in orders if "leads" not in order]
-
-
-def hosts(orders: list[tuple[str, dict[str, Any]]], kind: str) -> str:
-    return "".join(name for name, order in orders if kind in order)
-
-
-def over(facts: list[dict[str, Any]], *, well: bool = False, attempt: int = 1) -> dict[str, Any]:
-    return {"over": attempt, "well": well, "facts": facts, "seconds": 100.0, "ago": 0.0}
-
-
-def cleared(leads: Leader, names: str, now: float, attempt: int = 1) -> None:
-    for name in names:
-        leads.take(name, {"cleared": attempt, "checkpoints": [], "open": []}, now)
-
-
-def ended(facts: list[dict[str, Any]], there: str = "abcx", reports: str = "abc") -> Leader:
-    leads = leader()
-    for name in reports:
-        leads.take(name, over(facts), 100.0)
-    tick(leads, 100.0, {*there})
-    tick(leads, 104.0, {*there})
-    return leads
+def ended(
+    facts: list[dict[str, Any]], there: str = "abcx", told: str = "abc", **more: Any
+) -> Night:
+    """At 104 s."""
+    night = Night(**more)
+    night.ends(told, facts)
+    night.at(100.0, there)
+    night.at(104.0, there)
+    assert night.record.phase() == "clear"
+    return night
 
 
 def test_a_run_that_ended_well_is_done() -> None:
-    leads = leader()
-    leads.take("b", over([], well=True), 100.0)
-    tick(leads, 100.0, {*"bcx"})
-    tick(leads, 100.3, {*"bcx"})
-    assert leads.over and leads.well
-    assert hosts(taken(leads), "done") == "abcx"
+    night = Night()
+    night.ends("b", [], well=True)
+    assert night.at(100.0, "bcx") == {"end": "done", "well": True}
+    assert night.ordered("end") == "abcx"
+    assert night.at(101.0, "bcx") is None
 
 
 def test_all_hosts_end_what_is_left_before_the_next_attempt_begins() -> None:
-    leads = ended([rank("RuntimeError: closed")])
-    assert hosts(taken(leads), "clear") == "abcx"
-    cleared(leads, "abc", 105.0)
-    tick(leads, 105.0, {*"bcx"})
-    assert taken(leads) == []  # x has not said so
-    cleared(leads, "x", 106.0)
-    tick(leads, 106.0, {*"bcx"})
-    orders = taken(leads)
-    assert (hosts(orders, "story"), hosts(orders, "start")) == ("abcx", "abc")
-    for name in "abc":
-        leads.take(name, {"ready": 2, "port": 40000}, 108.0)
-    assert taken(leads) == [(name, {"hub": ["10.0.0.97", 40000]}) for name in "abc"]
-    assert (leads.state, leads.attempt) == ("watch", 2)
+    night = ended([CLOSED])
+    assert night.ordered("clear") == "abcx"
+    night.clears("abc")
+    assert night.at(105.0, "bcx") is None  # x has not said so
+    night.clears("x")
+    line = night.at(106.0, "bcx")
+    assert line and (line["attempt"], line["hosts"]) == (2, ["a", "b", "c"])
+    assert (night.ordered("begin"), night.ordered("hub")) == ("abc", "")
+    night.begins("ab")
+    assert night.at(107.0, "bcx") is None
+    night.begins("c")
+    assert night.at(108.0, "bcx") == {"running": 2}
+    assert (night.ordered("begin"), night.ordered("hub")) == ("", "abc")
+    assert night.leader.orders(night.mine)["b"]["hub"] == ["10.0.0.97", 40000]
+
+
+def test_a_leader_that_follows_another_begins_with_the_record_alone() -> None:
+    night = ended([CLOSED])
+    night.clears("abcx")
+    night.at(106.0, "bcx")
+    before = night.leader.orders(night.mine)
+    night.leader = Leader(night.told, "b", night.record, 200.0)
+    assert night.leader.orders(night.mine) == before
+    night.begins("abc")
+    assert night.at(200.1, "acx") == {"running": 2}
 
 
 def test_a_spare_takes_the_place_of_a_lost_host_once_that_must_have_ended_its_ranks() -> None:
-    leads = ended([LOST], there="acx", reports="ac")
-    taken(leads)
-    cleared(leads, "acx", 105.0)
-    tick(leads, 106.0, {*"cx"})
-    assert taken(leads) == []
-    tick(leads, 104.0 + FENCE, {*"cx"})
-    orders = taken(leads)
-    assert hosts(orders, "start") == "axc"
-    story = next(order["story"] for _, order in orders if "story" in order)
-    assert (story["attempt"], story["hosts"]) == (2, ["a", "x", "c"])
+    night = ended([LOST], there="acx", told="ac")
+    night.clears("acx")
+    assert night.at(106.0, "cx") is None
+    line = night.at(104.0 + FENCE, "cx")
+    assert line and (line["attempt"], line["hosts"]) == (2, ["a", "x", "c"])
+    assert night.ordered("begin") == "acx"
+
+
+CHECKPOINT = {
+    "name": "out/c-5", "order": [1, 1], "age": 4.0, "parts": {"a": {"sha": "5a", "list": 90}},
+    "held": ["5a"],
+}  # fmt: skip
 
 
 def test_of_hosts_that_share_a_folder_one_lays_out_the_checkpoint() -> None:
-    leads = ended([rank("RuntimeError: closed")])
-    leads.night["sheets"]["b"]["work"] = leads.night["sheets"]["a"]["work"]
-    parts = {"a": {"sha": "5a", "list": 90}}
-    told = {"name": "out/c-5", "order": [1, 1], "age": 3.0, "parts": parts, "held": ["5a"]}
-    for name in "abcx":
-        said = {"cleared": 1, "checkpoints": [told], "open": [], "port": 40000}
-        leads.take(name, said, 105.0)
-    taken(leads)
-    tick(leads, 106.0, {*"bcx"})
-    orders = taken(leads)
-    lays = {name: order["lay"] for name, order in orders if "start" in order}
+    night = ended([CLOSED])
+    night.told["sheets"]["b"]["work"] = night.told["sheets"]["a"]["work"]
+    night.clears("abcx", [CHECKPOINT])
+    line = night.at(106.0, "bcx")
+    orders = night.leader.orders(night.mine)
+    lays = {name: one["begin"]["lay"] for name, one in orders.items() if "begin" in one}
     assert [name for name, lay in lays.items() if lay] == ["a", "c"] and "b" in lays
-    story = next(order["story"] for _, order in orders if "story" in order)
-    assert story["age"] == 4.0  # as old as it is when the attempt starts
+    assert line and (line["checkpoint"], line["age"]) == ("out/c-5", 4.0)
+
+
+def test_nothing_begins_from_a_checkpoint_before_its_holders_have_told_this_leader() -> None:
+    night = ended([CLOSED])
+    night.clears("abcx", [CHECKPOINT])
+    night.at(106.0, "bcx")
+    night.leader = Leader(night.told, "b", night.record, 200.0)
+    told, night.mine = night.mine, {}
+    assert night.ordered("begin") == ""
+    night.mine = told
+    assert night.ordered("begin") == "abc"
 
 
 def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:
-    leads = ended([], there="acx", reports="ac")
-    assert hosts(taken(leads), "clear") == "abcx"
-    leads = ended([])
-    assert leads.over and not leads.well
+    assert ended([], there="acx", told="ac").record.endings[-1]["lost"] == ["b"]
+    night = ended([])
+    assert night.record.end and not night.record.end["well"]
+
+
+def test_an_attempt_whose_hosts_have_all_gone_has_ended() -> None:
+    night = Night(first="b", every="abxy")
+    assert night.at(10.0, "bxy") is None
+    assert night.at(10.0 + LEASE + FENCE, "xy") is None
+    line = night.at(10.1 + LEASE + FENCE, "xy")
+    assert line and line["ended"] == 1 and line["lost"] == ["b"]
 
 
 def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
-    leads = ended([rank("RuntimeError: closed")], there="acx", reports="ac")
-    taken(leads)
-    cleared(leads, "acx", 105.0)
-    tick(leads, 104.0 + FENCE, {*"cx"})
-    assert taken(leads) == []
-    tick(leads, 104.1 + FENCE + LEASE, {*"cx"})
-    assert hosts(taken(leads), "start") == "axc"
+    night = ended([CLOSED], there="acx", told="ac")
+    night.clears("acx")
+    assert night.at(104.0 + FENCE, "cx") is None
+    line = night.at(104.1 + FENCE + LEASE, "cx")
+    assert line and line["hosts"] == ["a", "x", "c"]
 
 
-def test_the_lease_of_silent_hosts_began_when_the_attempt_ended_on_another() -> None:
-    leads = leader(every="abcxy")
-    leads.take("a", over([LOST]) | {"ago": LEASE}, 100.0)
-    tick(leads, 100.0, {*"xy"})
-    tick(leads, 104.0, {*"xy"})
-    cleared(leads, "axy", 105.0)
-    tick(leads, 103.9 + FENCE, {*"xy"})
-    assert hosts(taken(leads), "start") == ""
-    tick(leads, 104.0 + FENCE, {*"xy"})
-    orders = taken(leads)
-    assert hosts(orders, "start") == "axy"
-    assert next(o["story"]["why"] for _, o in orders if "story" in o) == "b, c: lost"
+def test_the_lease_of_a_second_lost_host_began_when_it_was_heard_last() -> None:
+    night = Night(every="abcxy")
+    night.at(85.0, "bcxy")
+    night.at(89.0, "cxy")  # b is lost, and 4 s later c
+    night.ends("a", [LOST], ago=0.0)
+    night.at(100.0, "xy")
+    night.at(104.0, "xy")
+    night.clears("axy")
+    since = 104.0
+    assert night.at(since + FENCE - 0.1, "xy") is None
+    heard = 100.0  # the attempt ended then
+    line = night.at(heard + FENCE + LEASE, "xy")
+    assert line and line["hosts"] == ["a", "x", "y"]
 
 
-@pytest.mark.parametrize("there", ["acx", "abcx"])
-def test_a_host_that_is_back_while_the_others_clear_is_told_to_and_takes_part(there: str) -> None:
-    """`there`: at the decision; the connection of its process before may not have ended."""
-    leads = ended([LOST], there=there, reports="ac")
-    taken(leads)
-    cleared(leads, "acx", 105.0)
-    leads.follows("b")
-    tick(leads, 106.0, {*"bcx"})
-    assert hosts(taken(leads), "clear") == "b"
-    cleared(leads, "b", 106.5)
-    tick(leads, 106.6, {*"bcx"})
-    assert hosts(taken(leads), "start") == "abc"
+def test_a_host_that_is_back_while_the_others_clear_takes_part() -> None:
+    night = ended([LOST], there="acx", told="ac")
+    night.clears("acx")
+    assert night.at(106.0, "bcx") is None
+    night.clears("b")
+    line = night.at(106.6, "bcx")
+    assert line and line["hosts"] == ["a", "b", "c"]
 
 
-def test_a_checkpoint_on_hosts_that_are_away_is_waited_for_a_while() -> None:
-    leads = leader()
-    for name in "ac":
-        leads.take(name, over([LOST]) | {"complete": "out/c-5"}, 100.0)
+def lost_with_checkpoint(**more: Any) -> Night:
+    night = Night(**more)
+    night.ends("ac", [LOST], complete="out/c-5")
     for now in (100.0, 104.0):
-        tick(leads, now, {*"cx"})
-    cleared(leads, "acx", 105.0)
-    tick(leads, 104.0 + AWAY - 1.0, {*"cx"})
-    assert hosts(taken(leads), "start") == ""
-    tick(leads, 104.0 + AWAY, {*"cx"})
-    orders = taken(leads)
-    assert hosts(orders, "start") == "axc"
-    assert next(o["story"]["away"] for _, o in orders if "story" in o) == "out/c-5"
+        night.at(now, "cx")
+    night.clears("acx")
+    return night
+
+
+def test_a_checkpoint_on_a_host_that_is_away_is_waited_for_and_never_forgotten() -> None:
+    night = lost_with_checkpoint()
+    assert night.at(104.0 + HOLDER - 1.0, "cx") is None
+    line = night.at(104.0 + HOLDER, "cx")
+    assert line and "out/c-5" in line["end"] and not line["well"]
+    night = lost_with_checkpoint()
+    assert night.at(150.0, "cx") is None
+    night.clears("b", [CHECKPOINT])
+    line = night.at(150.3, "bcx")
+    assert line and line["checkpoint"] == "out/c-5"
+
+
+def test_with_without_checkpoint_begin_it_begins_again() -> None:
+    line = lost_with_checkpoint(without="begin").at(104.0 + FENCE, "cx")
+    assert line and (line["checkpoint"], line["away"]) == ("", "out/c-5")
+
+
+def test_a_checkpoint_that_no_host_has_any_more_is_not_waited_for() -> None:
+    night = lost_with_checkpoint()
+    night.clears("b")
+    line = night.at(115.0, "bcx")
+    assert line and "out/c-5" in line["end"]
 
 
 def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
-    leads = ended([LOST], there="acx", reports="ac")
-    taken(leads)
-    cleared(leads, "ac", 105.0)
-    tick(leads, 104.0 + AWAY - 1.0, {*"cx"})
-    assert taken(leads) == [] and not leads.over
-    cleared(leads, "x", 104.0 + AWAY - 1.0)
-    tick(leads, 104.0 + AWAY - 0.5, {*"cx"})
-    assert hosts(taken(leads), "start") == "axc"
+    night = ended([LOST], there="acx", told="ac")
+    night.clears("ac")
+    assert night.at(104.0 + AWAY - 1.0, "cx") is None
+    night.clears("x")
+    line = night.at(104.0 + AWAY - 0.5, "cx")
+    assert line and line["hosts"] == ["a", "x", "c"]
 
 
 def test_too_few_hosts_end_the_run_after_a_while() -> None:
-    leads = ended([LOST], there="acx", reports="ac")
-    leads.weak = {"x"}
-    leads.night["least"] = 4
-    cleared(leads, "acx", 105.0)
-    tick(leads, 104.0 + AWAY, {*"cx"})
-    assert leads.over and not leads.well
+    night = ended([LOST], there="acx", told="ac", least=4)
+    night.clears("acx")
+    line = night.at(104.0 + AWAY, "cx")
+    assert line and "too few" in line["end"]
 
 
-def test_nothing_is_started_by_half_of_the_hosts() -> None:
-    leads = ended([LOST], there="acx", reports="ac")
-    taken(leads)
-    cleared(leads, "acx", 105.0)
-    tick(leads, 104.0 + FENCE, {*"c"})
-    assert taken(leads) == []  # two of four
-    tick(leads, 300.0, {*"c"})
-    assert leads.resigned and taken(leads) == []
+def begun() -> Night:
+    night = ended([CLOSED])
+    night.clears("abcx")
+    night.at(106.0, "bcx")
+    assert night.record.phase() == "begin"
+    return night
 
 
-def test_a_leader_waits_for_keepers_that_never_met_the_one_before() -> None:
-    leads = leader()
-    tick(leads, MEET + ALONE, set())
-    assert not leads.resigned
-    tick(leads, MEET + ALONE + 0.1, set())
-    assert leads.resigned
+def test_an_attempt_that_never_had_a_rank_uses_up_no_restart() -> None:
+    night = begun()
+    night.says("b", failed={"attempt": 2, "why": "a full disk"})
+    line = night.at(107.0, "bcx")
+    assert line and (line["ended"], line["ran"], line["lost"]) == (2, False, ["b"])
+    assert night.record.used() == 0 and "a full disk" in line["why"]
 
 
-def test_a_leader_without_majority_for_a_while_resigns() -> None:
-    leads = leader()
-    tick(leads, MEET, {*"bcx"})
-    tick(leads, MEET + LEASE + ALONE, set())
-    assert not leads.resigned
-    tick(leads, MEET + LEASE + ALONE + 0.1, set())
-    assert leads.resigned
-
-
-def test_a_leader_says_so_unless_it_has_lost_the_majority() -> None:
-    leads = leader()
-    tick(leads, 1.0, {*"b"})
-    assert hosts(leads.orders, "leads") == "ab"
-    tick(leads, 2.0, {*"bcx"})
-    assert hosts(leads.orders, "leads") == "abcx"
-    leads.led.discard("b")  # which followed another one meanwhile
-    leads.majority_at = 99.0
-    leads.orders.clear()
-    tick(leads, 100.0, {*"b"})
-    assert leads.orders == []
-    tick(leads, 102.0, {*"bx"})
-    assert leads.orders == [("b", {"leads": True})]
-
-
-def test_a_host_that_cannot_begin_is_lost_and_the_attempt_counts() -> None:
-    leads = ended([rank("RuntimeError: closed")])
-    cleared(leads, "abcx", 105.0)
-    tick(leads, 106.0, {*"bcx"})
-    taken(leads)
-    leads.take("b", {"failed": 2, "why": "a full disk"}, 107.0)
-    tick(leads, 107.0, {*"acx"})
-    tick(leads, 111.0, {*"acx"})
-    assert hosts(taken(leads), "clear") == "abcx" and leads.attempt == 2
+@pytest.mark.parametrize(("there", "now"), [("acx", 107.0), ("bcx", 106.1 + BEGIN)])
+def test_a_host_that_goes_or_is_late_before_it_begins_is_lost(there: str, now: float) -> None:
+    night = begun()
+    assert night.at(106.05, "bcx") is None
+    night.begins("ac")
+    line = night.at(now, there)
+    assert line and (line["ran"], line["lost"]) == (False, ["b"])
 
 
 def test_a_host_that_could_not_begin_is_chosen_only_where_there_is_no_other() -> None:
-    leads = ended([rank("RuntimeError: closed")])
-    cleared(leads, "abcx", 105.0)
-    tick(leads, 106.0, {*"bcx"})
-    leads.take("b", {"failed": 2, "why": "no guardian"}, 107.0)
-    tick(leads, 107.0, {*"bcx"})
-    tick(leads, 111.0, {*"bcx"})
-    cleared(leads, "abcx", 112.0, attempt=2)
-    taken(leads)
-    tick(leads, 160.0, {*"bcx"})
-    assert hosts(taken(leads), "start") == "axc"
-    leads.take("x", {"failed": 3, "why": "a full disk"}, 161.0)
-    tick(leads, 161.0, {*"bcx"})
-    tick(leads, 165.0, {*"bcx"})
-    cleared(leads, "abcx", 166.0, attempt=3)
-    taken(leads)
-    tick(leads, 260.0, {*"bcx"})
-    orders = taken(leads)
-    assert hosts(orders, "start") == "axc"
-    assert "a full disk" in next(o["story"]["why"] for _, o in orders if "story" in o)
+    night = begun()
+    night.says("b", failed={"attempt": 2, "why": "no guardian"})
+    night.at(107.0, "bcx")
+    night.clears("abcx")
+    line = night.at(160.0, "bcx")
+    assert line and line["hosts"] == ["a", "x", "c"]
+    night.says("x", failed={"attempt": 3, "why": "a full disk"})
+    night.at(161.0, "bcx")
+    night.clears("abcx")
+    line = night.at(260.0, "bcx")
+    assert line and line["hosts"] == ["a", "x", "c"] and "a full disk" in line["why"]
+
+
+def test_attempts_that_never_begin_have_an_end() -> None:
+    night = begun()
+    for attempt in range(2, 20):
+        night.says("a", failed={"attempt": attempt, "why": "a full disk"})
+        night.at(1000.0 * attempt, "bcx")
+        night.clears("abcx")
+        night.at(1000.0 * attempt + 100.0, "bcx")
+        night.at(1000.0 * attempt + 101.0, "bcx")
+        if night.record.end:
+            break
+    assert night.record.end and "no attempt began" in night.record.end["end"]
 
 
 def test_the_number_of_restarts_is_limited() -> None:
-    leads = leader(restarts=0)
-    leads.take("a", over([rank("RuntimeError: closed")]), 100.0)
-    tick(leads, 100.0, {*"bcx"})
-    tick(leads, 104.0, {*"bcx"})
-    cleared(leads, "abcx", 105.0)
-    tick(leads, 105.0, {*"bcx"})
-    assert leads.over and not leads.well
+    night = ended([CLOSED], restarts=0)
+    night.clears("abcx")
+    line = night.at(105.0, "bcx")
+    assert line and "--restarts 0" in line["end"]
 
 
 def test_a_run_that_a_user_stops_is_not_started_again() -> None:
-    leads = leader()
-    leads.take("b", {"stop": "me"}, 10.0)
-    tick(leads, 10.0, {*"bcx"})
-    assert not leads.over  # its hub ends what runs
-    leads.take("a", over([rank("RuntimeError: closed")]), 11.0)
-    tick(leads, 11.0, {*"bcx"})
-    tick(leads, 15.0, {*"bcx"})
-    assert leads.over and not leads.well
-    between = ended([rank("RuntimeError: closed")])
-    between.take("x", {"stop": "me"}, 104.5)
-    between.tick(105.0, {*"bcx"})
-    assert between.over and not between.well
-
-
-def test_another_host_may_know_of_an_attempt_that_the_leader_before_began() -> None:
-    leads = ended([rank("RuntimeError: closed")])
-    taken(leads)
-    known = {"attempt": 2, "hosts": [*"axc"], "run_id": "run-1-r02", "lasted": 100.0}
-    leads.catch_up([{"attempt": 1, "hosts": [*"abc"], "run_id": "run-1"}, known], 105.0)
-    assert (leads.state, leads.attempt, leads.hosts) == ("watch", 2, [*"axc"])
-    leads.take("c", over([rank("RuntimeError: closed")]), 106.0)
-    assert not leads.reports  # that was the first attempt
-    leads.take("c", over([rank("RuntimeError: closed")], attempt=2), 106.0)
-    tick(leads, 106.0, {*"bcx"})
-    tick(leads, 110.0, {*"bcx"})
-    assert [order for _, order in taken(leads)] == [{"clear": 2}] * 4
-
-
-def test_a_leader_that_was_frozen_first_sees_which_hosts_have_gone() -> None:
-    leads = leader()
-    leads.take("b", over([], well=True), 1.0)
-    leads.tick(1.0, {*"bcx"})
-    for now in (60.0, 60.3, 60.9):  # it seems that all are there
-        leads.tick(now, {*"bcx"})
-    assert leads.state == "gather"
-    for now in (61.1, 61.4):
-        leads.tick(now, set())
-    assert leads.resigned and not leads.over
-    assert [order for _, order in leads.orders][-3:] == [{"leads": False}] * 3
+    night = Night()
+    night.says("b", stop="me")
+    assert night.at(10.0, "bcx") == {"stop": "me"}
+    assert night.at(10.3, "bcx") is None  # its hub ends what runs
+    night.ends("abc", [CLOSED])
+    night.at(11.0, "bcx")
+    assert night.at(11.3, "bcx") == {"end": "stopped by me", "well": False}
+    between = ended([CLOSED])
+    between.says("x", stop="me")
+    between.at(104.5, "bcx")
+    assert between.at(104.8, "bcx") == {"end": "stopped by me", "well": False}
 
 
 def test_the_orders_of_a_host_that_is_back() -> None:
-    leads = leader(places=[["a", "10.0.0.97", 1], ["b", "10.0.0.98", 2]])
-    found = {name: leads.orders_of_returned(name) for name in "bcz"}
-    assert found["b"]["night"] == leads.night
-    assert found["c"]["spare"] is True
+    night = Night(places=[["a", "10.0.0.97", 1], ["b", "10.0.0.98", 2]])
+    found = {name: night.leader.orders_of_returned(name) for name in "bcz"}
+    assert found["b"]["night"] == night.told
+    assert found["c"]["spare"] is True and found["c"]["returned"] is True
     assert not {"sheets", "common"} & found["c"]["night"].keys()
     assert found["z"] == {}
 
 
 def test_a_host_that_comes_late_has_time_to_end_what_is_left() -> None:
-    leads = leader(every="abcxy")
-    for name in "ac":
-        leads.take(name, over([LOST]), 100.0)
+    night = Night(every="abcxy")
+    night.ends("ac", [LOST])
     for now in (100.0, 104.0):
-        tick(leads, now, {*"cy"})
-    cleared(leads, "acy", 105.0)
-    taken(leads)
+        night.at(now, "cy")
+    night.clears("ac")
     late = 104.0 + CLEAR + 1.0
-    leads.cleared.pop("y")  # it is slow
-    tick(leads, late - 2.0, {*"cy"})
-    tick(leads, late, {*"cxy"})
-    assert not leads.over
-    assert taken(leads) == [("x", {"clear": 1})]
-    cleared(leads, "xy", late + 0.2)
-    tick(leads, late + 0.3, {*"cxy"})
-    assert hosts(taken(leads), "start") == "axc"
+    night.at(late - 2.0, "cy")
+    assert night.at(late, "cxy") is None  # y is slow, and x has just come
+    night.clears("xy")
+    line = night.at(late + 0.3, "cxy")
+    assert line and line["hosts"] == ["a", "x", "c"]
+
+
+def test_reports_are_gathered_for_a_while() -> None:
+    night = Night()
+    night.ends("a", [])
+    night.at(100.0, "bcx")
+    assert night.at(100.0 + GATHER, "bcx") is None
+    night.ends("c", [CLOSED])
+    line = night.at(100.1 + GATHER, "bcx")
+    assert line and "closed" in line["why"]

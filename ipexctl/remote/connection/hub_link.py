@@ -126,12 +126,13 @@ class Hub(Link):
 
 
 class Spoke(Link):
-    """take(message)"""
+    """take(message). `renews`: the hub's process may end, and a new one take its place."""
 
-    def __init__(self, name, hub, keys, take):
+    def __init__(self, name, hub, keys, take, renews=False):
         Link.__init__(self, [hub], keys, False, lambda end, message: take(message))
         self.name = name
         self.hub = self.ends[hub]
+        self.renews = renews
         self.trouble = NOT_YET
         self.tries = 0
         self.retry = RETRY
@@ -225,7 +226,11 @@ class Spoke(Link):
         self.retry = RETRY
 
     def drop(self, channel, why):
+        greeted = channel.end is not None and channel not in self.unfinished
         Link.drop(self, channel, why)
+        if self.renews and channel.shaken and not greeted and self.met():
+            with self.changed:  # a process that knows nothing of the one before
+                self.hub.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
         self.failed(why)
 
     # A spoke replies to the hub's beats. They come at one time, and so do the replies: that costs

@@ -1,12 +1,10 @@
 """Keepers of runs with --restarts on this host, and what they wrote: for `run` and `stop`."""
 
-import json
-
 from ipexctl.remote import frame_stream
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.run import control, stand_by
-from ipexctl.remote.run_files import run_folders
+from ipexctl.remote.run_files import journal, run_folders
 
 
 def op_begin(agent):
@@ -28,12 +26,7 @@ def op_story(call, h):
     """{root, journal, run_id} -> {story: [{attempt, run_id, hosts, why, ...}, ...], alive}"""
     run = run_folders.run_id(h)
     folder = run_folders.folder_of(h)
-    found = []
-    try:
-        with open(keeper.attempts_of(folder, h["journal"])) as lines:
-            found = [json.loads(line) for line in lines if line.endswith("\n")]
-    except (OSError, ValueError):
-        pass  # it stands by no more, or has not begun
+    found = journal.read_lines(keeper.attempts_of(folder, h["journal"]))
     return {"story": found, "alive": control.is_alive(run, control.keeper_of(h["journal"]))}
 
 

@@ -1,8 +1,9 @@
 """The keeper of a run with --restarts on one host: it lives from the first attempt to the last.
 
-It watches this host's part of each attempt by its journal, reports its end to the keeper that
-leads (leader.py), and starts the part of the next one. `RUN/attempts` has a line for each attempt.
-Without the leader it follows the next candidate, and ends if none has more than half of the hosts.
+It watches this host's part of each attempt by its journal, tells the voters how it is (`mine`), and
+obeys the orders of the one that leads. The first hosts are voters: they keep the record of the run
+(record.py, voters.py), and one of them leads (leader.py). `RUN/attempts` has the lines of the
+record. A host that no leader reaches ends its ranks, and looks for one.
 """
 
 import os
@@ -15,17 +16,22 @@ from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader
+from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader, voters
 from ipexctl.remote.restart.attempt_orders import run_id_of
+from ipexctl.remote.restart.record import Record
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
 
 NAME = "ipexctl-keeper"
 LOOK = 0.25
-GONE = 2.0  # seconds until a leader whose process has ended is given up
 BEGINS = 60.0  # seconds for a supervisor to appear
 FACTS, TAIL = 8, 2000  # that are reported, and characters of what a rank printed
 LAST_WORDS = 2.0
+LINGERS = 5.0  # seconds of the one that leads, until the others know of the end
+SAYS = 2.0  # seconds until what is so is said again
+ALONE = 5.0  # beyond the lease, without one that leads
+LOST = 600.0  # seconds without one, until this keeper ends
+COMMIT = 10.0  # for a line to become part of the record
 SMALLER = "not more than half of the hosts are reached from %s"
 NO_PROCESS = -1  # whose descendants are to be killed: those that carry the run's id are enough
 
@@ -75,46 +81,75 @@ class Keeper:
         self.folder = root_folder.subfolder(top, "runs", self.base)
         run_folders.hold(self.folder)
         self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
-        self.places = self.night["places"]  # of the candidates: [name, address, port]
-        self.term = 0  # the candidates lead in turn: in this term places[term % len(places)] does
-        self.unmet = 0  # candidates in a row that were not reached
-        self.alone = 0  # candidates in a row that had not more than half of the hosts
-        self.led = False  # the candidate that it follows has said that it leads
         self.inbox = queue.Queue()  # type: queue.Queue
-        self.hub = self.spoke = self.leader = None
-        self.born = self.followed = time.monotonic()
-        first = {"attempt": 1, "hosts": self.night["first"]}
-        self.story = asked.get("story") or [first]
+        self.record, self.noted = Record(self.night["first"]), 0
         self.part = None if asked["spare"] else Part(self, asked, 1)
-        self.early = []  # type: list[tuple[str, dict]]  # said to a candidate that does not lead yet
-        self.clearing = None  # the attempt that has to end here
+        self.events = {}  # type: dict[str, dict]  # of this host's part, as the leader has to know
+        self.stop = ""  # by whom
+        self.clearing = 0  # the attempt that has to end here
+        self.said = {}  # type: dict[str, dict]  # by host, what it said last
+        self.next_word = self.next_order = 0.0
+        self.term, self.led, self.alone = 0, time.monotonic(), False
         self.over = False
+        self.ending = 0.0  # since when it is known that the run is over
+        self.orders = {}  # type: dict[str, dict]  # the last ones
+        self.led_term = self.ordered = 0
+        self.wanted = 0.0
+        self.connect_voters()
+
+    def connect_voters(self):
+        """Each host connects to the voters before it."""
+        places = self.night["places"]
+        names, hosts = [place[0] for place in places], self.night["hosts"]
+        before = names[: names.index(self.name)] if self.name in names else names
+        self.member = self.leader = self.hub = None
+        self.spokes = {}  # type: dict[str, hub_link.Spoke]
+        if self.name in names:
+            returned = bool(self.asked.get("returned"))
+            self.member = voters.Member(self.name, names, self.send_vote, self.record.add, returned)
+            others = [host for host in hosts if host not in before and host != self.name]
+            if others:
+                _, address, port = places[names.index(self.name)]
+                self.hub = hub_link.Hub(others, self.keys, self.take, renews=True)
+                self.hub.listen(address, (port, port))
+        for name, address, port in places[: len(before)]:
+            spoke = hub_link.Spoke(self.name, name, self.keys, self.from_voter(name), renews=True)
+            spoke.connect(address, port)
+            self.spokes[name] = spoke
 
     def keep(self):
-        self.note_attempt(self.story[-1])
         control.serve(self.base, control.keeper_of(self.name), self.answer, lambda link: None)
-        names = [place[0] for place in self.places]
-        others = [name for name in self.night["hosts"] if name != self.name]
-        if self.name in names and others:
-            place = self.places[names.index(self.name)]
-            self.hub = hub_link.Hub(others, self.keys, self.take, renews=True)
-            self.hub.listen(place[1], (place[2], place[2]))
-        self.follow(self.asked.get("term", 0))
         while not self.over:
             self.turn()
-        for link in (self.hub, self.spoke):
+        for link in [self.hub, *self.spokes.values()]:
             if link is not None:
                 link.flush(LAST_WORDS)
                 link.close()
 
-    def take(self, name, message, ordered=False):
-        """`ordered`: of the candidate that it follows."""
-        self.inbox.put((name, message if isinstance(message, dict) else {}, ordered))
+    def take(self, name, message):
+        self.inbox.put((name, message if isinstance(message, dict) else {}))
+
+    def from_voter(self, name):
+        return lambda message: self.take(name, message)
+
+    def send_vote(self, name, text):
+        self.send(name, {"vote": text})
+
+    def send(self, name, message):
+        """To a host that is connected now; what is still so is said again."""
+        if name in self.spokes:
+            self.spokes[name].send(message)
+        elif self.hub is not None:
+            self.hub.send(name, message)
+
+    def connected(self):
+        there = {name for name, spoke in self.spokes.items() if spoke.connected()}
+        return there | (self.hub.connected() if self.hub is not None else set())
 
     def answer(self, message):
         """A question or an order from this host (control.py)."""
         if "stop" in message:
-            self.report({"stop": str(message["stop"])})
+            self.take(self.name, {"stop": str(message["stop"])})
         if "returned" in message:
             return {"alive": True, "orders": self.orders_of_returned(str(message["returned"]))}
         if "away" in message:
@@ -123,158 +158,169 @@ class Keeper:
 
     def away(self):
         """Hosts that are not connected; None where another one leads."""
-        if self.leader is None or self.hub is None:
+        if self.leader is None:
             return None
-        there = self.hub.connected() | {self.name}
+        there = self.connected() | {self.name}
         return [name for name in self.night["hosts"] if name not in there]
 
     def orders_of_returned(self, name):
         """{} where another host leads, or that one is here already."""
-        if self.leader is None or self.hub is None or name in self.hub.connected():
+        leads = self.leader
+        if leads is None or name in self.connected():
             return {}
-        found = self.leader.orders_of_returned(name)
-        return found and dict(found, term=self.term, story=list(self.story), keys=self.keys)
-
-    def leads(self):
-        """The candidate that it follows."""
-        return self.places[self.term % len(self.places)]
-
-    def follow(self, term):
-        """A candidate leads; if it is this one, it leads itself."""
-        before, now = self.followed, time.monotonic()
-        if now - before > 2 * self.night["lease"] + leader.MEET:
-            self.alone = 0  # it has followed one that led
-        self.term, self.followed, self.led = term, now, False
-        if self.spoke is not None:
-            self.spoke.close()
-            self.spoke = None
-        if self.unmet == len(self.places):
-            self.give_up()
-        if self.over:
-            return
-        self.unmet += 1
-        name, address, port = self.leads()
-        if name == self.name:
-            meet = max(leader.NEXT, leader.MEET - (self.followed - self.born))
-            self.leader = leader.Leader(self.night, name, self.story, self.followed, meet)
-            early, self.early = self.early, []
-            for known, message in early:
-                self.hear(known, message)
-        else:
-            hears = self.heard_from(name)
-            self.spoke = hub_link.Spoke(self.name, name, self.keys, hears)
-            self.spoke.connect(address, port)
-            self.report({"story": self.story})
-        if self.part is not None:
-            self.part.reported = False
-
-    def heard_from(self, name):
-        return lambda message: self.take(name, message, ordered=True)
-
-    def report(self, message):
-        """To the leader."""
-        if self.leader is not None:
-            self.take(self.name, message)
-        elif self.spoke is not None:
-            self.spoke.send(message)
+        found = leads.orders_of_returned(name)
+        return found and dict(found, keys=self.keys)
 
     def turn(self):
+        wait = LOOK
         try:
-            said = self.inbox.get(timeout=LOOK)
+            while True:
+                name, message = self.inbox.get(timeout=wait)
+                wait = 0.0
+                try:
+                    self.hear(name, message)
+                except Exception as e:  # of whatever it was made
+                    self.note({"unread": "%s sent %.200r (%r)" % (name, message, e)})
         except queue.Empty:
             pass
-        else:
-            try:
-                self.hear(*said)
-            except (LookupError, TypeError, ValueError, Failure) as e:
-                self.note({"unread": "%s sent %.200r (%r)" % (said[0], said[1], e)})
-        now = time.monotonic()
-        if self.leader is not None:
-            self.lead(self.leader, now)
-        elif self.spoke is not None:
-            self.look_at_leader(self.spoke, now)
+        now, there = time.monotonic(), self.connected()
+        if self.member is not None:
+            self.member.tick(there & set(self.member.nodes))
+            self.lead(self.member, now, there)
+        self.note_record()
         self.look_at_part(now)
+        self.speak(now, there)
+        self.look_for_leader(now)
         if self.starter.has_ended():  # the ranks go on; without this keeper the host is lost
             self.note({"broken": "the process that starts guardians has ended"})
             self.over = True
 
-    def lead(self, leads, now):
-        leads.tick(now, self.hub.connected() if self.hub else set())
-        orders, leads.orders = leads.orders, []
-        for name, order in orders:
-            if name == self.name:
-                self.obey(order)
-            elif self.hub is not None:
-                self.hub.send(name, order)
-        if leads.resigned:
-            self.leader = None
-            self.without_majority()
-
-    def without_majority(self):
-        """In the smaller part of a divided network: what runs ends, and the larger part is looked
-        for, which may be reached again."""
-        self.alone += 1
-        self.end_part(SMALLER % self.name)
-        if self.alone == len(self.places):
-            self.give_up()
-        else:
-            self.follow(self.term + 1)
-
-    def look_at_leader(self, spoke, now):
-        met = spoke.met() and self.led  # it may be reached, and follow another one itself
-        silence = now - spoke.heard() if met else now - self.followed
-        limit = leader.NEXT if self.term else leader.MEET
-        limit = self.night["lease"] if met else limit
-        self.unmet = 0 if spoke.met() else self.unmet
-        if silence > limit or (met and spoke.absent() > GONE):
-            self.follow(self.term + 1)
-
-    def hear(self, name, message, ordered=False):
-        if "part" in message and name == self.name:
+    def hear(self, name, message):
+        if "vote" in message:
+            if self.member is not None:
+                self.member.take(name, message["vote"])
+        elif "mine" in message:
+            self.said[name] = leader.read(message["mine"])
+        elif "order" in message:
+            self.obey(message["order"], message["term"], message.get("lines", ()))
+        elif "part" in message and name == self.name:
             attempt, why = message["part"], message.get("failed")
-            failed = {"failed": attempt, "why": why}
-            self.report(failed if why else {"ready": attempt, "port": message["port"]})
-        elif ordered:
-            if name == self.leads()[0]:
-                self.led = message.get("leads", True)
-                self.obey(message)
-        elif self.leader is not None and "story" in message:
-            self.leader.follows(name)
-            self.catch_up(self.leader, message["story"])
-        elif self.leader is not None:
-            self.leader.take(name, message, time.monotonic())
-        else:  # it follows this candidate already
-            self.early.append((name, message))
+            kind, more = ("failed", {"why": why}) if why else ("ready", {"port": message["port"]})
+            self.happened(kind, dict(more, attempt=attempt))
+        elif "stop" in message and name == self.name:
+            self.stop, self.next_word = message["stop"], 0.0
+            if self.alone:
+                self.end_here("stopped by %s" % self.stop)
 
-    def catch_up(self, leads, story):
-        """With what another host knows, which the leader before may have told only to that one."""
-        if story[-1]["attempt"] > self.story[-1]["attempt"]:
-            leads.catch_up(story, time.monotonic())
-            self.story = story
-            self.note_attempt(story[-1])
+    def happened(self, kind, what):
+        self.events[kind] = dict(what, at=time.monotonic())
+        self.next_word = 0.0
 
-    def obey(self, order):
-        if "story" in order:
-            self.story.append(order["story"])
-            self.note_attempt(order["story"])
-        elif "clear" in order:
-            self.clearing = order["clear"]
-            self.end_part("the next attempt")
-        elif "start" in order:
-            self.start(order["asked"], order["start"], order["lay"])
-        elif "hub" in order:
-            if self.part is not None:
-                self.part.write({"hub": order["hub"]})
-        elif order.get("leads") is False:
-            self.without_majority()
-        elif "done" in order:
-            self.note({"end": order["done"]["why"], "well": order["done"]["well"]})
+    def mine(self, now):
+        """What is so on this host; the times are those until now."""
+        told = {"stop": self.stop}  # type: dict
+        for kind, what in self.events.items():
+            ago = now - what["at"]
+            told[kind] = {key: value for key, value in what.items() if key != "at"}
+            if kind == "over":
+                told[kind]["ago"] = ago
+            elif kind == "cleared":
+                rows = [dict(one, age=one["age"] + ago) for one in what["checkpoints"]]
+                told[kind]["checkpoints"] = rows
+        return told
+
+    def speak(self, now, there):
+        """To the voters."""
+        if now < self.next_word:
+            return
+        self.next_word = now + SAYS
+        told = self.mine(now)
+        self.said[self.name] = leader.read(told)
+        for name in there & {place[0] for place in self.night["places"]}:
+            self.send(name, {"mine": told})
+
+    def lead(self, member, now, there):
+        term = member.term()
+        if not member.leads():
+            self.leader = None
+            return
+        if self.leader is None or self.led_term != term:
+            self.leader, self.led_term = (
+                leader.Leader(self.night, self.name, self.record, now),
+                term,
+            )
+            self.wanted, self.ordered = 0.0, -1
+            member.add({"leads": self.name, "term": term})
+        if self.record.term != term:
+            return  # the others have not agreed yet that it leads
+        lines = len(self.record.lines)
+        if lines != self.ordered:
+            self.ordered, self.wanted, self.next_order = lines, 0.0, 0.0
+        line = self.leader.tick(now, there, self.said)
+        if line and now > self.wanted:
+            self.wanted = now + COMMIT  # until then it may become part of the record
+            member.add(dict(line, term=term))
+        orders = self.leader.orders(self.said)
+        if now > self.next_order or orders != self.orders:
+            self.next_order, self.orders = now + SAYS, orders
+            self.give_orders(member, orders, term, there)
+
+    def give_orders(self, member, orders, term, there):
+        for name, order in orders.items():
+            message = {"order": order, "term": term}
+            if name not in member.nodes:
+                message["lines"] = self.record.lines
+            if name == self.name:
+                self.obey(order, term)
+            elif name in there:
+                self.send(name, message)
+
+    def obey(self, order, term, lines=()):
+        """Of no leader before the last one that was heard."""
+        number, clear = int(order["number"]), int(order["clear"])
+        if term < self.term:
+            return
+        self.term, self.led, self.alone = term, time.monotonic(), False
+        for line in lines[len(self.record.lines) :]:
+            self.record.fold(line)
+        part = self.part
+        if "end" in order:
+            self.end_part("the run has ended")
+            self.over = self.leader is None or self.others_know()
+            return
+        if clear and self.events.get("cleared", {}).get("attempt", 0) < clear:
+            if self.clearing != clear:
+                self.clearing = clear
+                self.end_part("the next attempt")
+        elif "begin" in order and (part is None or part.attempt < number):
+            self.start(order["begin"]["asked"], number, order["begin"]["lay"])
+        elif "hub" in order and part is not None and not part.joined:
+            part.joined = part.attempt == number
+            if part.joined:
+                part.write({"hub": order["hub"]})
+
+    def others_know(self):
+        """Of the end: those that do have gone. Not all may be reached."""
+        self.ending = self.ending or time.monotonic()
+        return not self.connected() or time.monotonic() - self.ending > LINGERS
+
+    def look_for_leader(self, now):
+        """In the smaller part of a divided network what runs ends: the larger one may go on."""
+        if self.over:
+            return
+        if self.record.end is not None and self.leader is None:  # as a voter knows
             self.end_part("the run has ended")
             self.over = True
+        if not self.alone and now - self.led > self.night["lease"] + ALONE:
+            self.alone = True
+            self.end_part(SMALLER % self.name)
+        if self.alone and (self.stop or now - self.led > LOST):
+            self.end_here("stopped by %s" % self.stop if self.stop else SMALLER % self.name)
 
     def attempts(self):
         """Their ids, derived: a path below the root is made of each."""
-        return {run_id_of(self.base, one["attempt"]): one["attempt"] for one in self.story}
+        numbers = [one["attempt"] for one in self.record.attempts]
+        return {run_id_of(self.base, number): number for number in numbers}
 
     def start(self, asked, attempt, lay):
         run_id = run_id_of(self.base, attempt)
@@ -301,43 +347,49 @@ class Keeper:
             part.look(now)
         if part is not None and part.ended and not part.reported:
             part.reported = True
-            self.report(part.end(now))
-        if self.clearing is not None and (part.ended if part else not self.is_left()):
-            self.report(dict(self.shelves.report(self.attempts()), cleared=self.clearing))
-            self.clearing = None
+            self.happened("over", part.end())
+        if self.clearing and (part.ended if part else not self.is_left()):
+            found = self.shelves.report(self.attempts())
+            self.happened("cleared", dict(found, attempt=self.clearing))
+            self.clearing = 0
 
     def is_left(self):
         """Whether the attempt goes on here: a keeper before this one may have started it."""
         return control.is_alive(self.last_run_id(), self.name)
 
     def last_run_id(self):
-        return run_id_of(self.base, self.story[-1]["attempt"])
+        return run_id_of(self.base, self.record.number)
 
     def end_part(self, why):
         if self.part is None or not self.part.ended:
             run_id = self.last_run_id() if self.part is None else self.part.run_id
             control.ask(run_id, self.name, {"end": why})
 
-    def give_up(self):
-        why = SMALLER % self.name if self.alone else "no host that could lead the run is reached"
+    def end_here(self, why):
+        """Without a leader."""
         self.note({"end": why, "well": False})
         self.end_part(why)
         self.over = True
 
-    def note_attempt(self, line):
-        self.note(dict(line, run_id=run_id_of(self.base, line["attempt"])))
+    def note_record(self):
+        for line in self.record.lines[self.noted :]:
+            if "attempt" in line:
+                line = dict(line, run_id=run_id_of(self.base, line["attempt"]))
+            self.note(line)
+            self.noted += 1
 
     def note(self, line):
         """To RUN/attempts."""
         try:
             line = dict(line, at=round(time.time(), 1))
-            journal.write_lines(attempts_of(self.folder, self.name), os.O_APPEND, [line])
+            how = os.O_APPEND if self.noted else os.O_TRUNC
+            journal.write_lines(attempts_of(self.folder, self.name), how, [line])
         except OSError:
             pass  # a full disk
 
 
 def attempts_of(folder, host):
-    return os.path.join(folder, "attempts." + os.path.basename(host))
+    return os.path.join(folder, journal.ATTEMPTS + os.path.basename(host))
 
 
 class Part:
@@ -355,7 +407,7 @@ class Part:
         self.complete = ""  # the last checkpoint that was complete
         self.seen = False  # its supervisor was there
         self.ended = self.reported = False
-        self.ended_at = 0.0
+        self.joined = False  # it knows its hub
         self.link = None
         self.next_look = 0.0
 
@@ -387,8 +439,6 @@ class Part:
 
     def look(self, now):
         self.read()
-        if not self.ended:
-            self.ended_at = now
         if now < self.next_look or self.ended:
             return
         self.next_look = now + 1.0
@@ -423,12 +473,11 @@ class Part:
             why = "its supervisor and its guardian have disappeared"
             self.facts.append({"event": "lost", "host": self.asked["host"], "why": why})
 
-    def end(self, now):
+    def end(self):
         return {
-            "over": self.attempt,
+            "attempt": self.attempt,
             "well": self.well,
             "facts": self.facts,
             "seconds": self.seconds,
-            "ago": now - self.ended_at,
             "complete": self.complete,
         }

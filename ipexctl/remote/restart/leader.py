@@ -1,7 +1,7 @@
 """Decides when a run is started again. No I/O, no clock: `now` is given.
 
-One keeper leads: the first of the candidates that sees more than half of all hosts. The others
-report to it how their part of an attempt ended. `orders` are (host, message), to be sent.
+One of the voters leads. Each host tells it how its part of the run is (`mine`, keeper.py). What the
+leader wants, it puts into the record; what is in the record, it orders.
 """
 
 from ipexctl.remote.connection.peer_url import peer_url
@@ -10,236 +10,261 @@ from ipexctl.remote.restart import attempt_orders, restart_policy
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
 CLEAR = 25.0  # for the hosts to end what is left
 AWAY = 60.0  # for hosts to come back, if there are too few
+HOLDER = 300.0  # for a host that holds a checkpoint to come back, where no other does
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
 BEGIN = 90.0  # for all hosts of an attempt to be ready
-ALONE = 5.0  # beyond the lease, without more than half of the hosts
-LEADERS_ONLY = ("common", "sheets")  # of what keepers get: run/restart/host_sheets.py
-MEET = 30.0  # seconds for the first connection to the first leader
-NEXT = 10.0  # and to one that follows it, whose keeper is there for long
-FROZEN, AWAKE = 2.0, 1.0  # seconds without a tick; then, until it is known which hosts have gone
+VOTERS_ONLY = ("common", "sheets")  # of what keepers get: run/restart/host_sheets.py
+
+
+def read(mine):
+    """What a host said of itself. Raises LookupError, TypeError, ValueError, AttributeError."""
+    found = {"stop": str(mine.get("stop") or "")}  # type: dict
+    over, cleared = mine.get("over"), mine.get("cleared")
+    if over:
+        found["over"] = {
+            "attempt": int(over["attempt"]), "well": over["well"] is True,
+            "facts": [dict(fact) for fact in over["facts"]], "seconds": float(over["seconds"]),
+            "ago": float(over["ago"]), "complete": str(over["complete"]),
+        }  # fmt: skip
+    if cleared:
+        found["cleared"] = {
+            "attempt": int(cleared["attempt"]), "port": int(cleared["port"]),
+            "open": [str(name) for name in cleared["open"]],
+            "checkpoints": [read_checkpoint(one) for one in cleared["checkpoints"]],
+        }  # fmt: skip
+    for kind, more, of in (("ready", "port", int), ("failed", "why", str)):
+        if mine.get(kind):
+            found[kind] = {"attempt": int(mine[kind]["attempt"]), more: of(mine[kind][more])}
+    return found
+
+
+def read_checkpoint(one):
+    parts = {
+        str(writer): {"sha": str(part["sha"]), "list": int(part["list"])}
+        for writer, part in one["parts"].items()
+    }
+    attempt, number = one["order"]
+    return {
+        "name": str(one["name"]), "order": [int(attempt), int(number)], "age": float(one["age"]),
+        "parts": parts, "held": [str(sha) for sha in one["held"]],
+    }  # fmt: skip
 
 
 class Leader:
-    def __init__(self, night, name, story, now, meet=MEET):
-        """`story`: what is known of the attempts so far, the last one last. `meet`: seconds for
-        keepers that look for the leader before this one."""
-        self.night, self.name = night, name
+    def __init__(self, night, name, record, now):
+        self.night, self.name, self.record = night, name, record
         self.names = night["hosts"]
-        self.orders = []  # type: list[tuple[str, dict]]
-        self.over = ""  # why there is no further attempt
-        self.well = False
-        self.stopped = ""  # the user who stopped it; what runs is ended by its own hub
-        self.met_by = now + meet
-        self.majority_at, self.majority = self.met_by - night["lease"], False
-        self.resigned = False
-        self.ticked = self.asleep_until = now
-        self.most = len(story[0]["hosts"])
-        self.led = set()  # hosts that know that it leads
-        self.weak = set()  # hosts that could not begin an attempt, since the last that began
-        self.catch_up(story, now)
+        self.heard = dict.fromkeys(self.names, now)  # when each was there last
+        self.at = None  # the phase of the record that it has seen
+        self.watch(now, set())
 
-    def catch_up(self, story, now):
-        """Of the attempts. Another host may know of one that the leader before began."""
-        lasted = [float(one["lasted"]) for one in story[1:]]
-        self.attempt, self.hosts = int(story[-1]["attempt"]), list(story[-1]["hosts"])
-        self.errors = [(one.get("error", ""), one.get("checkpoint", "")) for one in story[1:]]
-        self.lasted = lasted
-        used = [one["checkpoint"] for one in story[1:] if one.get("checkpoint")]
-        self.complete = used[-1] if used else ""  # the last checkpoint that is known to be complete
-        self.watch(now)
+    def watch(self, now, there):
+        self.since = self.came = self.ended = now
+        self.known = set(there)  # hosts that were there at the last look
+        self.first_report = None
 
-    def follows(self, name):
-        """Since now: a new process, perhaps, whose predecessor's connection has not ended."""
-        self.led.discard(name)
-        self.known.discard(name)
-
-    def watch(self, now):
-        self.state, self.since = "watch", now
-        self.reports, self.cleared, self.ready = {}, {}, {}
-        self.known, self.came = set(), now  # hosts that were there at the last look
-        self.ended = now  # when the attempt had ended on one host
-        self.end, self.next, self.pause = restart_policy.Ending(False, ""), [], 0.0
-
-    def tell(self, message, names=None):
-        self.orders += [(name, message) for name in (self.names if names is None else names)]
-
-    # -- what comes --
-
-    def take(self, name, message, now):
-        if "stop" in message:
-            self.stopped = "stopped by %s" % message["stop"]
-        elif message.get("over") == self.attempt and self.state in ("watch", "gather"):
-            self.reports.setdefault(name, message)
-        elif message.get("cleared") == self.attempt and self.state == "clear":
-            self.cleared[name] = dict(message, at=now)
-        elif message.get("ready") == self.attempt + 1 and self.state == "begin":
-            self.ready[name] = message
-            if len(self.ready) == len(self.next):
-                self.tell({"hub": self.port()}, self.next)
-                self.weak.clear()
-                self.begun(now)
-        elif message.get("failed") == self.attempt + 1 and self.state == "begin":
-            self.lost_again(name, str(message.get("why")), now)
-
-    def port(self):
-        first = self.next[0]
-        address = self.night["sheets"][first]["address"]
-        return [address, self.ready[first]["port"]]
-
-    def begun(self, now):
-        self.attempt, self.hosts = self.attempt + 1, self.next
-        self.watch(now)
-
-    def lost_again(self, host, why, now):
-        """An attempt that did not become one counts like any other."""
-        self.weak.add(host)
-        self.begun(now)
-        self.reports[self.name] = {
-            "facts": [{"event": "lost", "host": host, "unready": why}],
-            "seconds": 0.0,
-            "ago": 0.0,
-        }
-
-    def tick(self, now, there):
-        """`there`: hosts with a connection."""
-        if now - self.ticked > FROZEN:
-            self.asleep_until = now + AWAKE
-        self.ticked = now
-        if now < self.asleep_until:
-            return
+    def tick(self, now, there, mine):
+        """The next line of the record, None where there is none. `there`: hosts with a connection;
+        `mine`: what each host said last."""
         there = there | {self.name}
-        self.majority = 2 * len(there) > len(self.names)
-        if self.majority:
-            self.majority_at = now
-        elif now - self.majority_at > self.night["lease"] + ALONE:
-            self.resigned = True
-            self.tell({"leads": False}, sorted(self.led - {self.name}))
-            return
-        if self.majority or now < self.met_by:
-            self.tell({"leads": True}, [name for name in self.names if name in there - self.led])
-            self.led = set(there)
-        if self.stopped and self.state in ("clear", "begin"):
-            self.finish(False, self.stopped)
-        if self.over:
-            return
-        getattr(self, "in_%s" % self.state)(now, there)
-
-    # -- what follows --
-
-    def in_watch(self, now, there):
-        if self.reports:
-            self.state, self.since = "gather", now
-
-    def in_gather(self, now, there):
-        if any(report.get("well") for report in self.reports.values()):
-            self.finish(True, "done")
-        elif set(self.hosts) & there <= set(self.reports) or now - self.since > GATHER:
-            self.decide(now, there)
-
-    def decide(self, now, there):
-        reports = [self.reports[name] for name in self.names if name in self.reports]
-        most = max(reports, key=lambda report: len(report["facts"]))
-        lasted = max(report["seconds"] for report in reports)
-        complete = [report["complete"] for report in reports if report.get("complete")]
-        self.complete = complete[0] if complete else self.complete
-        self.ended = now - max(report["ago"] for report in reports)
-        self.lasted.append(lasted)
-        # those who watched the run may have ended the rest of it before that was noted
-        lost = [{"event": "lost", "host": name} for name in self.hosts if name not in there]
-        self.end = restart_policy.ending(most["facts"] or lost, lasted)
-        if self.stopped or not self.end.again:
-            self.finish(False, self.stopped or self.end.why)
-            return
-        self.pause = restart_policy.pause(self.lasted)
-        self.state, self.since = "clear", now
-        self.known, self.came = set(there), now
-        self.tell({"clear": self.attempt})
-
-    def in_clear(self, now, there):
-        silent = set(self.hosts) - set(self.cleared)
-        fenced = now - self.since >= FENCE if silent else True
-        if not silent <= self.end.lost:  # those that the hub has lost were silent for so long
-            fenced = now - self.ended >= FENCE + self.night["lease"]
-        if not there <= self.known:  # what was told to a process before does not reach a new one
-            self.tell({"clear": self.attempt}, sorted(there - self.known))
+        self.heard.update(dict.fromkeys(there, now))
+        at = self.record.phase(), self.record.number
+        if at != self.at:
+            self.at, ended = at, self.ended
+            self.watch(now, there)
+            if at[0] == "clear":
+                self.ended = ended  # when the attempt had ended on a host
+        if not there <= self.known:
             self.came = now
         self.known = set(there)
-        done = there <= set(self.cleared) or now - self.came > CLEAR
-        if not (self.majority and done and fenced and now - self.since >= self.pause):
-            return
-        usable = set(self.cleared) & there
-        chosen = self.choose(usable - self.weak) or self.choose(usable)
-        if not chosen and now - self.since < AWAY:
-            return
-        told = {
-            name: [dict(c, age=c["age"] + now - one["at"]) for c in one.get("checkpoints", [])]
-            for name, one in self.cleared.items()
+        if self.record.end is not None:
+            return None
+        stop = [said["stop"] for said in mine.values() if said.get("stop")]
+        if stop and not self.record.stopped:
+            return {"stop": stop[0]}
+        return getattr(self, "in_%s" % at[0])(now, there, mine)
+
+    # -- an attempt runs --
+
+    def in_watch(self, now, there, mine):
+        record, lease = self.record, self.night["lease"]
+        told = {host: said["over"] for host, said in mine.items() if said.get("over")}
+        told = {h: over for h, over in told.items() if over["attempt"] == record.number}
+        reports = [told[host] for host in self.names if host in told]
+        if any(report["well"] for report in reports):
+            return {"end": "done", "well": True}
+        if not reports:  # of an attempt whose hosts have all gone nobody can
+            left = max(self.heard[host] for host in record.hosts)
+            return self.over([], now, there) if now - left > lease + FENCE else None
+        if self.first_report is None:
+            self.first_report = now
+        if set(record.hosts) & there <= set(told) or now - self.first_report > GATHER:
+            return self.over(reports, now, there)
+        return None
+
+    def over(self, reports, now, there):
+        most = max([[]] + [report["facts"] for report in reports], key=len)
+        lasted = max((report["seconds"] for report in reports), default=0.0)
+        complete = [report["complete"] for report in reports if report.get("complete")]
+        self.ended = now - max((report["ago"] for report in reports), default=0.0)
+        # those who watched the run may have ended the rest of it before that was noted
+        lost = [{"event": "lost", "host": h} for h in self.record.hosts if h not in there]
+        end = restart_policy.ending(most or lost, lasted)
+        return self.ending(end, lasted, complete[0] if complete else "", ran=True)
+
+    def ending(self, end, lasted, complete, ran):
+        return {
+            "ended": self.record.number, "ran": ran, "why": end.why, "again": end.again,
+            "error": end.error, "lost": sorted(end.lost), "lasted": lasted, "complete": complete,
+        }  # fmt: skip
+
+    # -- it has ended --
+
+    def in_clear(self, now, there, mine):
+        record, last = self.record, self.record.endings[-1]
+        if record.stopped:
+            return {"end": "stopped by %s" % record.stopped, "well": False}
+        if not last["again"]:
+            return {"end": last["why"], "well": False}
+        cleared = {
+            host: mine[host]["cleared"]
+            for host in there
+            if (mine.get(host, {}).get("cleared") or {}).get("attempt") == record.cleared()
         }
+        done = there <= set(cleared) or now - self.came > CLEAR
+        pause = restart_policy.pause([one["lasted"] for one in record.endings if one["ran"]])
+        if not (done and self.fenced(now, cleared) and now - self.since >= pause):
+            return None
+        usable = set(cleared)
+        weak = record.weak()
+        chosen = self.choose(usable - weak) or self.choose(usable)
+        if not chosen and now - self.since < AWAY:
+            return None
+        told = {host: said["checkpoints"] for host, said in cleared.items()}
         found = restart_policy.newest(told)
-        if self.complete and not found and now - self.since < AWAY:
-            return  # for a host that has it
-        self.errors.append((self.end.error, found["name"] if found else ""))
-        made, limit = self.attempt - 1, self.night["restarts"]
-        why = restart_policy.refusal(self.end, self.errors[-2:], made, limit)
-        if self.end.lost:  # also hosts that those of them that noted it did not miss
-            lost = [name for name in self.hosts if name in self.end.lost or name not in there]
-            if set(lost) != self.end.lost:
-                self.end.why = "%s: lost" % ", ".join(lost)
+        if record.complete and not found:
+            waited = self.for_checkpoint(now, there)
+            if waited is not True:
+                return waited
+        name = found["name"] if found else ""
+        errors = [(one["error"], one["checkpoint"]) for one in record.attempts[1:]]
+        errors.append((last["error"], name))
+        end = restart_policy.Ending(True, last["why"], last["error"], last["lost"])
+        why = restart_policy.refusal(end, errors[-2:], record.used(), self.night["restarts"])
+        if record.in_vain() > len(self.names):
+            why = "%s; no attempt began" % last["why"]
         if why or not chosen:
-            self.finish(False, why or "%s; %d hosts are too few" % (self.end.why, len(usable)))
-            return
-        self.start(chosen, found, now)
+            few = "%s; %d hosts are too few" % (last["why"], len(usable))
+            return {"end": why or few, "well": False}
+        left = {one for said in cleared.values() for one in said["open"]} - {name}
+        return {
+            "attempt": record.number + 1, "hosts": chosen, "why": last["why"],
+            "error": last["error"], "checkpoint": name, "lasted": last["lasted"],
+            "kept": self.night["kept"], "age": found["age"] if found else None,
+            "open": sorted(left), "away": "" if found else record.complete,
+        }  # fmt: skip
+
+    def fenced(self, now, cleared):
+        """Has each host of the attempt that is not heard ended its ranks?"""
+        record, lease = self.record, self.night["lease"]
+        for host in set(record.hosts) - set(cleared):
+            if now - self.since < FENCE:
+                return False
+            lost = host in record.endings[-1]["lost"]  # so it was silent for as long
+            if not lost and now - max(self.heard[host], self.ended) < FENCE + lease:
+                return False
+        return True
+
+    def for_checkpoint(self, now, there):
+        """None: a host that is away may have it; True: it begins without; or the end."""
+        if self.night["without"] == "begin":
+            return True
+        away = set(self.names) - there
+        if away and now - self.since < max(HOLDER, self.night["lease"]):
+            return None
+        last = self.record.complete
+        return {
+            "end": "no host that is reached has %s (--without-checkpoint)" % last,
+            "well": False,
+        }
 
     def choose(self, there):
-        least = self.night["least"]
-        return restart_policy.chosen(self.hosts, self.names, there, least, self.most)
+        first, least = self.record.attempts[0]["hosts"], self.night["least"]
+        return restart_policy.chosen(self.record.hosts, self.names, there, least, len(first))
 
-    def start(self, chosen, found, now):
-        self.state, self.since, self.next = "begin", now, chosen
-        sheets = [self.night["sheets"][name] for name in chosen]
-        name = found["name"] if found else ""
-        left = sorted({one for said in self.cleared.values() for one in said["open"]} - {name})
-        error = self.errors[-1][0]
-        self.tell({
-            "story": {
-                "attempt": self.attempt + 1, "hosts": chosen, "why": self.end.why, "error": error,
-                "checkpoint": name, "lasted": self.lasted[-1], "kept": self.night["kept"],
-                "age": found["age"] if found else None, "open": left,
-                "away": "" if found else self.complete,
-            }
-        })  # fmt: skip
-        lay = found and dict(
-            found, parts=[part[:3] + [self.urls(part[3])] for part in found["parts"]]
+    # -- it begins --
+
+    def in_begin(self, now, there, mine):
+        record = self.record
+        for host in record.hosts:
+            failed = mine.get(host, {}).get("failed") or {}
+            if failed.get("attempt") == record.number:
+                return self.in_vain(host, str(failed["why"]))
+            if host not in there:
+                return self.in_vain(host, "the connection ended")
+        late = [host for host in record.hosts if self.port_of(mine, host) is None]
+        if not late:
+            return {"running": record.number}
+        if now - self.since > BEGIN:
+            return self.in_vain(late[0], "it was not ready after %d s" % BEGIN)
+        return None
+
+    def in_vain(self, host, why):
+        end = restart_policy.ending([{"event": "lost", "host": host, "unready": why}], 0.0)
+        return self.ending(end, 0.0, "", ran=False)
+
+    def port_of(self, mine, host):
+        ready = mine.get(host, {}).get("ready") or {}
+        return ready["port"] if ready.get("attempt") == self.record.number else None
+
+    # -- what the hosts are to do --
+
+    def orders(self, mine):
+        """host -> what is to be, whatever was before"""
+        record = self.record
+        same = {"number": record.number, "clear": record.cleared()}
+        if record.end is not None:
+            same["end"] = record.end
+        orders = {host: dict(same) for host in self.names}
+        if record.phase() == "begin":
+            for host, begin in self.begins(mine):
+                orders[host]["begin"] = begin
+        elif record.phase() == "watch" and self.port_of(mine, record.hosts[0]) is not None:
+            address = self.night["sheets"][record.hosts[0]]["address"]
+            for host in record.hosts:
+                orders[host]["hub"] = [address, self.port_of(mine, record.hosts[0])]
+        return orders
+
+    def begins(self, mine):
+        """(host, {asked, lay})"""
+        line, sheets = self.record.attempts[-1], self.night["sheets"]
+        name = line["checkpoint"]
+        told = {host: said["cleared"] for host, said in mine.items() if said.get("cleared")}
+        found = name and restart_policy.newest(
+            {host: said["checkpoints"] for host, said in told.items()}, name
         )
-        made = attempt_orders.compose(self.night["common"], sheets, self.attempt + 1, name)
+        if name and not found:
+            return  # the hosts have not told this leader yet
+        lay = found and dict(
+            found, parts=[part[:3] + [self.urls(told, part[3])] for part in found["parts"]]
+        )
+        chosen = [sheets[host] for host in line["hosts"]]
         laid = set()
-        for host, asked in made:
-            work = self.night["sheets"][host]["work"]
-            own = None if work in laid else lay  # hosts that share the folder: the first of them
-            laid.add(work)
-            self.tell({"start": self.attempt + 1, "asked": asked, "lay": own}, [host])
+        for host, asked in attempt_orders.compose(
+            self.night["common"], chosen, line["attempt"], name
+        ):
+            own = None if sheets[host]["work"] in laid else lay or None
+            laid.add(sheets[host]["work"])  # hosts that share the folder: the first of them
+            yield host, {"asked": asked, "lay": own}
 
-    def urls(self, hosts):
+    def urls(self, told, hosts):
         """Where they give files."""
-        sheets, said = self.night["sheets"], self.cleared
-        return [peer_url(sheets[host]["address"], said[host]["port"]) for host in hosts]
+        return [peer_url(self.night["sheets"][h]["address"], told[h]["port"]) for h in hosts]
 
     def orders_of_returned(self, name):
         """For the keeper of a host that was away; {} for one that knows no such run."""
         if name not in self.night["sheets"]:
             return {}
-        leads = name in [place[0] for place in self.night["places"]]
-        night = {k: v for k, v in self.night.items() if leads or k not in LEADERS_ONLY}
-        return dict(self.night["sheets"][name]["asked"], night=night, spare=True)
-
-    def in_begin(self, now, there):
-        gone = [name for name in self.next if name not in there]
-        if gone:
-            self.lost_again(gone[0], "the connection ended", now)
-        elif now - self.since > BEGIN:
-            late = [name for name in self.next if name not in self.ready]
-            self.lost_again(late[0], "it was not ready after %d s" % BEGIN, now)
-
-    def finish(self, well, why, names=None):
-        self.over, self.well = why, well
-        self.tell({"done": {"why": why, "well": well}}, names)
+        votes = name in [place[0] for place in self.night["places"]]
+        night = {k: v for k, v in self.night.items() if votes or k not in VOTERS_ONLY}
+        return dict(self.night["sheets"][name]["asked"], night=night, spare=True, returned=True)

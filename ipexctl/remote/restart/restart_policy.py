@@ -104,15 +104,17 @@ def chosen(last, every, there, least, most):
     return found if len(found) >= least else []
 
 
-def newest(told):
-    """The newest checkpoint of which every part is on a host that is there; None: there is none.
+def newest(told, name=""):
+    """The newest checkpoint, or the one of that name, of which every part is on a host that is
+    there; None: there is none.
 
     `told`: host -> what checkpoint_transfer.py reports of it. Returns {name, order, age, parts:
     [[writer, sha, size of its list, hosts], ...]}.
     """
     known = {}  # type: dict[tuple, dict]
     for one in (one for each in told.values() for one in each):
-        known.setdefault(tuple(one["order"]), one)
+        if not name or one["name"] == name:
+            known.setdefault(tuple(one["order"]), one)
     for order in sorted(known, reverse=True):
         one, parts = known[order], []
         for writer, part in sorted(one["parts"].items()):

@@ -48,6 +48,7 @@ def op_list(call, h):
         )
         row["unreadable"] = not records
         row["kept"] = control.is_alive(first, control.keeper_of(name))
+        row["stopped"] = stopped(os.path.join(root, "runs", first), name, run)
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
             row["seconds"] = max(row["seconds"], until)
@@ -61,6 +62,15 @@ def op_list(call, h):
         row["cut"] = [[what, max(0.0, lasts - since)] for what, since in row["cut"] if lasts]
         found.append(row)
     return {"runs": found}
+
+
+def stopped(folder, name, run):
+    """Why there is no attempt after this one, if a user wanted that; else ""."""
+    story = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
+    last = [line.get("run_id") for line in story if "attempt" in line][-1:]
+    ends = [str(line.get("end")) for line in story if "end" in line]
+    by_user = ends and any("stop" in line for line in story)
+    return ends[-1] if by_user and last == [run] else ""
 
 
 def name_in(run, folder, name):

@@ -19,6 +19,7 @@ ROOM = 256 * 1024
 MOST = 16 << 20  # bytes; what is said after that is lost
 LONGEST = 1 << 20  # bytes of one record
 USUAL = 1 << 14  # bytes of some
+ATTEMPTS = "attempts."  # before a host's name: a file of lines (restart/keeper.py)
 SIZES_EVERY = 2.5  # seconds
 SIZES, SAMPLES = ".sizes", ".samples"  # at the end of the names of histories
 MOST_ROWS = 2000  # of a history; then every second one of the older half goes
@@ -140,6 +141,16 @@ class SizeHistory:
         if self.last != sizes:
             self.last = sizes
             self.kept.add({"at": round(at, 1), "sizes": sizes})
+
+
+def read_lines(path):
+    """[] where there are none."""
+    try:
+        with open(path) as lines:
+            found = [json.loads(line) for line in lines if line.endswith("\n")]
+    except (OSError, ValueError):
+        return []
+    return [line for line in found if isinstance(line, dict)]
 
 
 def write_lines(path, how, rows):

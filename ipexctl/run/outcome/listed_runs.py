@@ -12,7 +12,7 @@ from typing import Any
 
 from ipexctl.base.located_errors import nearest
 from ipexctl.base.values import count_or_none, listed, plain, texts
-from ipexctl.errors import EXIT_OK, InputError
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events, verdict
@@ -84,6 +84,7 @@ class OnHost:
     look: Any = field(default=None, repr=False)  # at its ranks then, as it came
     ends: tuple[tuple[int, str, str], ...] = ()  # of its ranks then: rank, host, how
     kept: bool = False  # a keeper of the run lives (--restarts)
+    stopped: str = ""  # why there is no further attempt, if a user wanted that
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,7 @@ def read_on_host(
         look=raw.get("look"),
         ends=tuple(read_ends(raw.get("ends"))),
         kept=raw.get("kept") is True,
+        stopped=plain(raw.get("stopped"), 400),
     )
 
 
@@ -332,6 +334,9 @@ def _verdict(
     seen: Sequence[OnHost], about: About, ok: int, deciding: Sequence[OnHost]
 ) -> Verdict | None:
     """None: nothing has ended it yet."""
+    stopped = next((part.stopped for part in seen if part.stopped), "")
+    if stopped and not any(part.alive for part in seen):
+        return Verdict(EXIT_INTERRUPTED, verdict.INTERRUPTED, stopped)
     told = next((part.result for part in seen if part.result), None)  # by who watched the run
     fact = deciding[0].verdict if deciding else None
     hub_first = sorted(seen, key=lambda part: part.host not in about.hosts[:1])

@@ -13,6 +13,7 @@ from ipexctl.quick_dataclass import dataclass
 
 Ports = tuple[int, int]  # first and last
 STALL_ACTIONS = ("note", "stop", "restart")
+WITHOUT_CHECKPOINT = ("wait", "begin")
 BUCKET = "IPEXCTL_BUCKET_MB"  # a variable that ipexctl/in_ranks/ddp_bucket.py reads
 ranks_option = partial(option, group="Ranks")
 run_option = partial(option, group="Run")
@@ -125,6 +126,12 @@ class RunOptions:
         least=1,
         show_default=False,
         in_plays="Fewest hosts to continue with.",
+    )
+    without_checkpoint: str = run_option(
+        "--without-checkpoint wait|begin",
+        "If no host in reach has the last checkpoint: wait for one, or begin again.",
+        "wait",
+        in_plays="If no host in reach has the last checkpoint: wait for one, or begin again.",
     )
     compress: str = run_option(
         "--compress off|fp16|bf16",

@@ -17,7 +17,7 @@ from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 from ipexctl.run.plan.plan_request import Node
 from ipexctl.run.watch.start_request import Orders
 
-LEADERS = 3  # hosts that may lead the run, one after the other
+VOTERS = 7  # hosts that keep the record of the run, and of which one leads
 N = "{n}"  # as attempt_orders.py has it
 
 
@@ -44,7 +44,7 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
     leads = {node.host.name: _as_first(cast, node) for node in cast.nodes}
     places = [
         [node.host.name, leads[node.host.name].master_addr, node.prepared.keeper_port]
-        for node in cast.nodes[:LEADERS]
+        for node in cast.nodes[:VOTERS]
     ]
     night = {
         "run_id": orders.run_id,
@@ -55,6 +55,7 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
         "least": least,
         "lease": options.host_timeout,
         "kept": bool(options.checkpoints),
+        "without": options.without_checkpoint,
     }
     more = {
         "common": _common(of_all, orders, cast.resumed),
@@ -63,8 +64,8 @@ def nights(cast: Cast) -> dict[str, dict[str, Any]]:
             for host in of_all.hosts
         },
     }
-    leaders = [place[0] for place in places]
-    return {name: night | (more if name in leaders else {}) for name in cast.work}
+    voters = [place[0] for place in places]
+    return {name: night | (more if name in voters else {}) for name in cast.work}
 
 
 def _as_first(cast: Cast, node: Node) -> LaunchPlan:

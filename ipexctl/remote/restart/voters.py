@@ -1,0 +1,107 @@
+"""The record of a run, replicated by Raft (PySyncObj) among its first hosts, over their links.
+
+What Raft needs of the disk is not kept: a member whose process is new has forgotten its vote and
+its log, so it neither votes nor stands before the one that leads has written to it.
+"""
+
+import base64
+import pickle
+import socket
+import time
+
+inet_ntop = socket.inet_ntop
+from pysyncobj.config import SyncObjConf  # noqa: E402
+from pysyncobj.node import Node  # noqa: E402
+from pysyncobj.syncobj import SyncObj, replicated  # noqa: E402
+from pysyncobj.transport import Transport  # noqa: E402
+
+socket.inet_ntop = inet_ntop  # PySyncObj has put there what works on Windows alone
+
+SHORTEST, LONGEST = 6.0, 12.0  # seconds without a leader until a member stands
+BEATS = 1.5  # of the one that leads
+FALLBACK = 8.0  # seconds without answers of most members, until the one that leads does no more
+AT_FIRST = 0.5  # seconds until the first member stands at the start of a run; the next ones later
+NEVER = 10**9
+
+
+class Member(SyncObj):  # type: ignore[misc]
+    """`send(name, message)` brings a message to `take` of another member's; `tick` is to be called
+    a few times per second. `apply(line)`: what the members agreed on, in order."""
+
+    def __init__(self, name, names, send, apply, returned=False):
+        self.name, self.apply = name, apply
+        self.returned = returned  # and no leader has written yet
+        self.links = Links(send)
+        self.nodes = {one: Node(one) for one in names}
+        self.connected = set()  # type: set[str]
+        self.heard_at = 0.0  # of the leader that it follows
+        first = AT_FIRST * (1 + names.index(name))
+        conf = SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=False,
+            appendEntriesPeriod=AT_FIRST / 4,
+            raftMinTimeout=first,
+            raftMaxTimeout=1.5 * first,
+            leaderFallbackTimeout=FALLBACK,
+            connectionTimeout=LONGEST,
+            logCompactionMinEntries=NEVER,
+            logCompactionMinTime=NEVER,
+        )
+        others = [node for one, node in self.nodes.items() if one != name]
+        SyncObj.__init__(self, self.nodes[name], others, conf, transport=self.links)
+        conf.raftMinTimeout, conf.raftMaxTimeout = SHORTEST, LONGEST
+        conf.appendEntriesPeriod = BEATS
+
+    @replicated
+    def add(self, line):
+        """Also what an earlier leader wanted: lines have the term of theirs (record.py)."""
+        self.apply(line)
+
+    def tick(self, connected):
+        """`connected`: names of members."""
+        for name in connected - self.connected:
+            self.links._onNodeConnected(self.nodes[name])
+        for name in self.connected - connected:
+            self.links._onNodeDisconnected(self.nodes[name])
+        self.connected = set(connected)
+        if not self.returned:
+            self.doTick(0)
+
+    def take(self, name, text):
+        message = pickle.loads(base64.b64decode(text))
+        kind = message["type"]
+        if kind == "append_entries" and message["term"] >= self._getTerm():
+            self.returned, self.heard_at = False, time.monotonic()
+        elif kind == "request_vote" and (self.returned or self.follows()):
+            return  # who was away must not end the work of one that leads
+        self.links._onMessageReceived(self.nodes[name], message)
+        self.tick(self.connected)
+
+    def follows(self):
+        """Another one that leads and is heard."""
+        leads = self._getLeader()
+        recent = time.monotonic() - self.heard_at < SHORTEST
+        return leads is not None and leads.id in self.connected and recent
+
+    def leads(self):
+        return self._isLeader()
+
+    def term(self):
+        return self._getTerm()
+
+
+class Links(Transport):  # type: ignore[misc]
+    """Of PySyncObj, over links that are there already."""
+
+    ready = True
+
+    def __init__(self, send):
+        Transport.__init__(self, None, None, None)
+        self.to = send
+
+    def send(self, node, message):
+        text = base64.b64encode(pickle.dumps(message, 2)).decode("ascii")
+        self.to(node.id, text)
+
+    def destroy(self):
+        pass

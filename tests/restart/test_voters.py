@@ -1,0 +1,160 @@
+"""The record of a run on several members, whose connections are cut and healed, and whose processes
+are replaced. PySyncObj is real; its times are a tenth of what they are in a run."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from ipexctl.remote.restart import voters
+from ipexctl.remote.restart.record import Record
+from ipexctl.remote.restart.voters import Member
+
+NAMES = "abcde"
+
+
+class Net:
+    def __init__(self) -> None:
+        self.cut: set[frozenset[str]] = set()
+        self.under_way: deque[tuple[str, str, str]] = deque()
+        self.applied: defaultdict[str, list[Any]] = defaultdict(list)
+        self.members: dict[str, Member] = {}
+        for name in NAMES:
+            self.start(name)
+
+    def start(self, name: str, *, returned: bool = False) -> None:
+        def send(to: str, text: str) -> None:
+            self.under_way.append((name, to, text))
+
+        self.applied[name] = []
+        apply = self.applied[name].append
+        self.members[name] = Member(name, [*NAMES], send, apply, returned)
+
+    def there(self, name: str) -> set[str]:
+        cut = (one for one in self.members if frozenset((one, name)) in self.cut)
+        return self.members.keys() - {name} - set(cut)
+
+    def divide(self, part: str) -> None:
+        others = set(NAMES) - set(part)
+        self.cut = {frozenset((one, other)) for one in part for other in others}
+
+    def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+        end = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < end, (self.leaders(), dict(self.applied))
+            for name, member in self.members.items():
+                member.tick(self.there(name))
+            while self.under_way:
+                one, other, text = self.under_way.popleft()
+                if other in self.there(one) and other in self.members:
+                    self.members[other].take(one, text)
+            time.sleep(0.005)
+        return found
+
+    def passes(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() > end, seconds + 5)
+
+    def leaders(self, of: Iterable[str] = NAMES) -> str:
+        return "".join(one for one in of if one in self.members and self.members[one].leads())
+
+    def agree(self, lines: list[Any], of: str = NAMES) -> None:
+        self.until(lambda: all(self.applied[one] == lines for one in of))
+
+
+@pytest.fixture
+def net(monkeypatch: pytest.MonkeyPatch) -> Net:
+    for name in ("SHORTEST", "LONGEST", "BEATS", "FALLBACK", "AT_FIRST"):
+        monkeypatch.setattr(voters, name, getattr(voters, name) / 10)
+    return Net()
+
+
+def test_the_first_host_leads_and_all_agree(net: Net) -> None:
+    leads = net.until(net.leaders)
+    net.members[leads].add({"x": 1})
+    net.agree([{"x": 1}])
+
+
+@pytest.mark.parametrize("with_leader", [True, False])
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_larger_part_goes_on_and_the_other_agrees_later(
+    net: Net, with_leader: bool, size: int
+) -> None:
+    before = net.until(net.leaders)
+    rest = [one for one in NAMES if one != before]
+    small = "".join([before, *rest][:size] if with_leader else rest[:size])
+    large = [one for one in NAMES if one not in small]
+    net.divide(small)
+    if with_leader:
+        net.members[before].add({"never": True})  # it has no majority any more
+    leads = net.until(lambda: net.leaders(large))
+    net.members[leads].add({"x": 1})
+    net.agree([{"x": 1}], "".join(large))
+    net.until(lambda: not net.leaders(small))
+    net.passes(2.0)
+    assert not any(net.applied[one] for one in small)
+    net.cut = set()
+    net.agree([{"x": 1}])
+    leads = net.until(net.leaders)
+    assert len(leads) == 1
+    net.members[leads].add({"x": 2})
+    net.agree([{"x": 1}, {"x": 2}])
+
+
+def test_who_was_cut_off_does_not_end_the_work_of_one_that_leads(net: Net) -> None:
+    """It stood again and again meanwhile. The leader itself takes its request, to get its term."""
+    leads = net.until(net.leaders)
+    other = next(one for one in NAMES if one != leads)
+    net.cut = {frozenset((one, other)) for one in NAMES if one not in (leads, other)}
+    net.passes(3.0)
+    assert net.leaders() == leads
+
+
+def test_a_process_that_is_new_neither_votes_nor_stands_before_it_has_the_record(net: Net) -> None:
+    leads = net.until(net.leaders)
+    net.members[leads].add({"x": 1})
+    net.agree([{"x": 1}])
+    for name in "abc":
+        net.members.pop(name)
+    for name in "abc":
+        net.start(name, returned=True)
+    if leads in "abc":  # two are left that know the record, which is no majority
+        net.passes(3.0)
+        assert not net.leaders() and not net.applied["a"]
+    else:
+        net.agree([{"x": 1}])
+
+
+def test_two_of_five_that_return_get_the_record(net: Net) -> None:
+    leads = net.until(net.leaders)
+    net.members[leads].add({"x": 1})
+    net.agree([{"x": 1}])
+    gone = [one for one in NAMES if one != leads][:2]
+    for name in gone:
+        net.members.pop(name)
+    net.passes(0.5)
+    for name in gone:
+        net.start(name, returned=True)
+    net.agree([{"x": 1}])
+    assert net.leaders() == leads
+
+
+def test_lines_of_an_earlier_leader_are_no_part_of_the_record() -> None:
+    record = Record(["a"])
+    record.add({"leads": "a", "term": 1})
+    record.add({"leads": "b", "term": 2})
+    record.add({"ended": 1, "ran": True, "term": 1})
+    assert record.phase() == "watch"
+    record.add({"ended": 1, "ran": True, "term": 2})
+    record.add({"ended": 1, "ran": True, "term": 2})
+    assert record.phase() == "clear" and len(record.endings) == 1
+    record.add({"running": 2, "term": 2})
+    record.add({"attempt": 3, "hosts": ["a"], "term": 2})
+    assert record.number == 1
+    record.add({"end": "done", "well": True, "term": 2})
+    record.add({"attempt": 2, "hosts": ["a"], "term": 2})
+    assert record.number == 1 and record.end
