@@ -395,10 +395,7 @@ SUPERVISOR = """
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches
         ),
-        (
-            "run.stand_by.begin",
-            set(SUPERVISOR.split()),
-        ),
+        ("run.stand_by.begin", set(SUPERVISOR.split())),
         (
             "facts.benchmark.memory",
             {"facts.benchmark", "child_processes", "root_folder"}
