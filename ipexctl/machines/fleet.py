@@ -131,6 +131,12 @@ class Fleet:
         hosts = self.alive if hosts is None else hosts
         return self.record(fan_out(hosts, work, forks=self.target.forks))
 
+    def leave_out(self, host: Host) -> None:
+        """One that failed, and that the command goes on without."""
+        del self.downs[host]
+        rest = tuple(one for one in self.hosts.hosts if one is not host)
+        self.hosts = replace(self.hosts, hosts=rest)
+
     def record(self, outcomes: Mapping[Host, T | HostDown]) -> dict[Host, T]:
         """Add failed hosts to `downs`. Returns the results of the others."""
         found: dict[Host, T] = {}

@@ -56,13 +56,15 @@ def planned(target: Target, options: RunOptions) -> Planned:
     held: dict[str, tuple[Held, ...]] = {}
     run_id = new_run_id()
     with fleet:
+        spares = start_keepers.spares_of(options, fleet.hosts)
         nodes = each(
             fleet,
             lambda host: prepare_on(fleet, host, options, script, run_id, held),
             typed=script.typed,
+            spares=spares,
         )
         on_network, networks = networked(fleet, [*nodes.values()], options, script, target.note)
-        spares = start_keepers.spares_of(options, fleet.hosts)
+        spares = tuple(host for host in spares if host in nodes)
         first = [node for node in on_network if node.host not in spares]
         shared = with_shares(fleet, first, options, script, target.note)
         plan = plan_of(shared, options, script, held, run_id)

@@ -87,11 +87,17 @@ def each(
     hosts: Sequence[Host] | None = None,
     *,
     typed: Typed,
+    spares: Sequence[Host] = (),
 ) -> dict[Host, T]:
-    """The same on all hosts, and all must succeed: a training needs every one of them."""
+    """The same on all hosts, and all must succeed: a training needs every one of them. A spare that
+    is not reached is left out."""
     from ipexctl.hosts.trust import unknown_keys
 
     found = fleet.each(work, hosts)
+    for host in spares if found else ():
+        if (down := fleet.downs.get(host)) and down.state is Recap.UNREACHABLE:
+            fleet.target.note(f"{host.name} does not stand by as a spare: {down.what}")
+            fleet.leave_out(host)
     if downs := list(fleet.downs.values()):
         if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
             raise no_hosts(downs[0], typed)

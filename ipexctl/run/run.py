@@ -78,11 +78,12 @@ def run(
         return prepare_on(fleet, host, options, script, run_id, held)
 
     with fleet:
-        connecting = beside(lambda: each(fleet, prepare, typed=script.typed))
+        spares = start_keepers.spares_of(options, fleet.hosts)
+        connecting = beside(lambda: each(fleet, prepare, typed=script.typed, spares=spares))
         with trace.span("project"):  # while the hosts start their Pythons
             files = script.files(_asking_after(connecting, options), target.note)
         painter = Painter(view, target.note, chosen)
-        this = _Run(fleet, options, script, files, painter, interrupts, run_id, held)
+        this = _Run(fleet, options, script, files, painter, interrupts, run_id, held, spares)
         try:
             return this.whole(chosen, connecting)
         finally:
@@ -112,6 +113,7 @@ class _Run:
     interrupts: Interrupts
     run_id: str
     held: dict[str, tuple[Held, ...]]  # data sets of each host
+    spares: Sequence[Host]
     limits: Limits = field(default_factory=lambda: read_limits(load()))
     findings: Sequence[tuple[str, str, str]] = ()  # of the preflight
 
@@ -125,7 +127,7 @@ class _Run:
         threading.Thread(target=_load, args=(several,), daemon=True).start()
         with trace.span("hosts"):
             nodes = connecting()
-        spares = start_keepers.spares_of(self.options, self.fleet.hosts)
+        spares = [host for host in self.spares if host in nodes]
         for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):

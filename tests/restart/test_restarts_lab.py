@@ -126,6 +126,16 @@ def test_a_host_that_is_back_takes_the_place_of_the_next_one_that_is_lost(runner
     assert (last["host"], last["text"]) == ("node01", "up 0 of 2 attempt 2")
 
 
+def test_a_spare_that_is_not_reached_at_the_start_is_left_out(runner):
+    options = ("-ppn", "1", "--restarts", "2", "--spares", "node03")
+    with powered_off(runner, "node03"):
+        run = runner.start(*options, str(runner.script(TRAIN)), "5")
+        result = run.until(event="result", seconds=120)
+    assert (result["exit_code"], result["ended_by"]) == (0, "ranks")
+    assert run.process.wait(30) == 0
+    assert "node03 does not stand by" in run.process.stderr.read()
+
+
 def test_an_error_that_a_restart_does_not_change_ends_the_run(runner):
     run = runner.start("-ppn", "1", "--restarts", "2", str(runner.script(TRAIN)), "10", "wrong")
     result = run.finish()
