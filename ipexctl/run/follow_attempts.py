@@ -41,7 +41,7 @@ class Line:
     """Of RUN/attempts. `why`, `lasted`: how the attempt before ended, after how many seconds.
     `age`: of the checkpoint then. `open`: those that were not complete. `kept`: they are copied.
     `away`: the last one, if it is only on hosts that are not reached.
-    `end`: why there is no further attempt."""
+    `end`: why there is no further attempt; `by_user`: one stopped the run."""
 
     attempt: int = 0
     run_id: str = ""
@@ -54,6 +54,7 @@ class Line:
     open: tuple[str, ...] = ()
     kept: bool = False
     away: str = ""
+    by_user: bool = False
 
     @property
     def told(self) -> str:
@@ -81,6 +82,7 @@ def read_story(raw: Any) -> tuple[Line, ...]:
             texts(one.get("open")),
             one.get("kept") is True,
             plain(one.get("away"), 400),
+            one.get("by_user") is True,
         )
         for one in listed(raw)
         if isinstance(one, dict)
@@ -176,7 +178,8 @@ class Attempts:
                     self.painter.note(f"no further attempt: {line.end}")
                 back = [host for host in self.silent if result.reachable(host.name)]
                 fan_out(back, self._reach)
-                return _stopped(result, line) if self.interrupts.count > pressed else result
+                by_user = self.interrupts.count > pressed or (line and line.by_user)
+                return _stopped(result, line) if by_user else result
             at = last_step(result.tails)
             then = "" if at is None else f"; the ranks were at step {at:,}"
             self.painter.note(f"{line.why}; {line.told}{then}")

@@ -18,7 +18,11 @@ MIB = 1 << 20
 )
 def test_the_partner_is_the_next_host(hosts, host, expected):
     assert rules.partner(hosts, host) == expected
-    assert rules.holders(hosts, host) == [host] + [expected] * bool(expected)
+
+
+def test_a_host_that_is_not_fit_to_keep_copies_is_a_partner_only_where_none_is():
+    assert rules.partner(THREE, "a", {"b"}) == "c"
+    assert rules.partner(THREE, "a", {"b", "c"}) == "b"
 
 
 @pytest.mark.parametrize(

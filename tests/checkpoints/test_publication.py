@@ -279,3 +279,45 @@ def test_in_any_order_nothing_incomplete_is_published(seed):
             for writer, part in manifest["parts"].items():
                 for holder in manifest["holders"][writer]:
                     assert part["sha"] in made.disk[holder]
+
+
+def test_a_partner_that_cannot_keep_a_copy_is_replaced_at_once() -> None:
+    """And not asked again, unless all others cannot either."""
+    hub = Publication(["a", "b", "c"])
+    for host in HOSTS:
+        hub.take(host, {"shelf": "serves", "address": host, "port": 1}, 0.0)
+
+    def copied_to() -> list[str]:
+        orders, hub.orders = hub.orders, []
+        return [host for host, order in orders if "copy" in order["shelf"]]
+
+    def written(name: str, now: float) -> None:
+        ready = {"name": name, "stamp": name, "names": ["m.pt"], "needs": [], "age": 0.0}
+        hub.take("a", {"shelf": "ready", **ready}, now)
+        for host in "bc":
+            hub.take(host, {"shelf": "none", "name": name}, now)
+        hub.begin(now)
+        kept = {"number": hub.number, "sha": "5a", "list": 1, "bytes": 5, "stamp": name}
+        hub.take("a", {"shelf": "kept", **kept}, now)
+
+    def failed(host: str, now: float) -> None:
+        said = {"number": hub.number, "why": "not enough disk space", "of": "a"}
+        hub.take(host, {"shelf": "failed", **said}, now)
+
+    written("c-1", 1.0)
+    assert copied_to() == ["b"]
+    failed("b", 2.0)
+    assert copied_to() == ["c"]
+    assert any("not enough disk space" in fact["text"] for fact in hub.facts)
+    hub.take("c", {"shelf": "copied", "number": hub.number, "of": "a"}, 3.0)
+    assert hub.current and hub.current.manifest
+    assert hub.current.manifest["holders"] == {"a": ["a", "c"]}
+    for host in "ac":
+        hub.take(host, {"shelf": "published", "number": hub.number}, 4.0)
+    written("c-2", 5.0)
+    assert copied_to() == ["c"]
+    failed("c", 6.0)
+    hub.begin(6.0 + AGAIN)
+    kept = {"number": hub.number, "sha": "5a", "list": 1, "bytes": 5, "stamp": "c-2"}
+    hub.take("a", {"shelf": "kept", **kept}, 6.0 + AGAIN)
+    assert copied_to() == ["b"]

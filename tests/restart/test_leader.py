@@ -323,11 +323,11 @@ def test_a_run_that_a_user_stops_is_not_started_again() -> None:
     assert night.at(10.3, "bcx") is None  # its hub ends what runs
     night.ends("abc", [CLOSED])
     night.at(11.0, "bcx")
-    assert night.at(11.3, "bcx") == {"end": "stopped by me", "well": False}
+    assert night.at(11.3, "bcx") == {"end": "stopped by me", "well": False, "by_user": True}
     between = ended([CLOSED])
     between.says("x", stop="me")
     between.at(104.5, "bcx")
-    assert between.at(104.8, "bcx") == {"end": "stopped by me", "well": False}
+    assert between.at(104.8, "bcx") == {"end": "stopped by me", "well": False, "by_user": True}
 
 
 def test_the_orders_of_a_host_that_is_back() -> None:

@@ -158,7 +158,8 @@ def test_a_run_is_stopped_between_two_attempts_and_its_story_is_shown_later(runn
     (row,) = rows_of(runner, home, run_id)
     assert (row["state"], row["exit_code"]) == ("stopped", 130)
     assert row["cause"].startswith("stopped by ")
-    assert second(runner, home, "wait", run_id).returncode == 130
+    for command in (("wait",), ("attach", "--ui", "plain")):
+        assert second(runner, home, *command, run_id).returncode == 130
     assert runner.gone(f"{run_id}-r02", seconds=5) == {}
     alive = [row for row in rows_of(runner, home, run_id) if row["hosts_alive"]]
     assert alive == [] and keepers(runner) == {}

@@ -209,8 +209,7 @@ class Keeper:
             self.happened(kind, dict(more, attempt=attempt))
         elif "stop" in message and name == self.name:
             self.stop, self.next_word = message["stop"], 0.0
-            if self.alone:
-                self.end_here("stopped by %s" % self.stop)
+            self.look_for_leader(time.monotonic())
 
     def happened(self, kind, what):
         self.events[kind] = dict(what, at=time.monotonic())
@@ -315,7 +314,10 @@ class Keeper:
             self.alone = True
             self.end_part(SMALLER % self.name)
         if self.alone and (self.stop or now - self.led > LOST):
-            self.end_here("stopped by %s" % self.stop if self.stop else SMALLER % self.name)
+            why = "stopped by %s" % self.stop if self.stop else SMALLER % self.name
+            self.note({"end": why, "well": False, "by_user": bool(self.stop)})
+            self.end_part(why)
+            self.over = True
 
     def attempts(self):
         """Their ids, derived: a path below the root is made of each."""
@@ -364,12 +366,6 @@ class Keeper:
         if self.part is None or not self.part.ended:
             run_id = self.last_run_id() if self.part is None else self.part.run_id
             control.ask(run_id, self.name, {"end": why})
-
-    def end_here(self, why):
-        """Without a leader."""
-        self.note({"end": why, "well": False})
-        self.end_part(why)
-        self.over = True
 
     def note_record(self):
         for line in self.record.lines[self.noted :]:

@@ -123,7 +123,7 @@ class Leader:
     def in_clear(self, now, there, mine):
         record, last = self.record, self.record.endings[-1]
         if record.stopped:
-            return {"end": "stopped by %s" % record.stopped, "well": False}
+            return {"end": "stopped by %s" % record.stopped, "well": False, "by_user": True}
         if not last["again"]:
             return {"end": last["why"], "well": False}
         cleared = {

@@ -68,9 +68,8 @@ def stopped(folder, name, run):
     """Why there is no attempt after this one, if a user wanted that; else ""."""
     story = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
     last = [line.get("run_id") for line in story if "attempt" in line][-1:]
-    ends = [str(line.get("end")) for line in story if "end" in line]
-    by_user = ends and any("stop" in line for line in story)
-    return ends[-1] if by_user and last == [run] else ""
+    ends = [str(line.get("end")) for line in story if line.get("by_user")]
+    return ends[-1] if ends and last == [run] else ""
 
 
 def name_in(run, folder, name):

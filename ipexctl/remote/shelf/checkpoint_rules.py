@@ -44,13 +44,12 @@ def match_parts(names, patterns):
     )
 
 
-def partner(hosts, host):
-    """Who keeps a second copy of what this host writes: the next one. None: there is no other."""
-    return hosts[(hosts.index(host) + 1) % len(hosts)] if len(hosts) > 1 else None
-
-
-def holders(hosts, host):
-    return [host] + [name for name in [partner(hosts, host)] if name]
+def partner(hosts, host, unfit=()):
+    """Who keeps a second copy of what this host writes: the next one that is fit for it, else the
+    next one. None: there is no other."""
+    at = hosts.index(host) + 1
+    others = (hosts[at:] + hosts[:at])[:-1]
+    return next((name for name in others if name not in unfit), others[0] if others else None)
 
 
 def step_of(name):

@@ -7,7 +7,7 @@ these. Whatever fails before leaves what was complete before.
 The caller takes `orders` for hosts and `facts` for all journals, and empties both.
 """
 
-from ipexctl.remote.shelf.checkpoint_rules import family, holders, lacking, partner, step_of
+from ipexctl.remote.shelf.checkpoint_rules import family, lacking, partner, step_of
 
 AGAIN = 15.0  # seconds after which what failed is tried again
 ENDED = "the process that copies them has ended: in this attempt no further one is copied"
@@ -32,6 +32,7 @@ class Publication:
         self.current = None  # an Attempt
         self.number = 0
         self.tried = -AGAIN  # when the last copy failed
+        self.unfit = set()  # hosts that failed to keep a copy of another one's part
         self.ended = False  # on some host nothing is copied any more
         self.waits = {}  # name -> why it is not copied yet, as its hosts were told
         self.said = set()
@@ -107,10 +108,7 @@ class Publication:
         if self.current and said["number"] == self.current.number:
             part = {key: said[key] for key in ("sha", "list", "bytes", "stamp")}
             self.current.parts[host] = part
-            to = partner(self.hosts, host)
-            if to:
-                self.tell(to, {"copy": self.current.number, "of": host, "part": part,
-                               "at": self.places[host]})  # fmt: skip
+            self.copy(self.current, host)
             self.publish(self.current, now)
 
     def on_copied(self, host, said, now):
@@ -123,7 +121,7 @@ class Publication:
         if not current or said["number"] != current.number:
             return
         current.published.add(host)
-        if current.published < current.holders(self.hosts):
+        if current.published < current.holders():
             return
         self.current = None
         self.writers.setdefault(current.name, []).append(set(current.parts))
@@ -136,6 +134,15 @@ class Publication:
         """`why` is empty where the script has written to it meanwhile."""
         if self.current and said["number"] == self.current.number:
             why = str(said["why"])[:300]
+            of = said.get("of")
+            if why and of in self.current.parts and not self.current.manifest:
+                self.unfit.add(host)
+                other = partner(self.hosts, of, self.unfit)
+                if other not in self.unfit:
+                    self.note("%s keeps no copies now (%s): %s does" % (host, why, other))
+                    self.copy(self.current, of)
+                    return
+                self.unfit.clear()  # all are as bad: the next one again
             if why:
                 self.note("%s is not copied: %s: %s" % (self.current.name, host, why))
             if why and not self.current.manifest:
@@ -177,6 +184,14 @@ class Publication:
                 self.tell(host, order)
             return
 
+    def copy(self, current, host):
+        """Of its part, on another host."""
+        to = partner(self.hosts, host, self.unfit)
+        current.partners[host] = [to] if to else []
+        if to:
+            order = {"copy": current.number, "of": host, "part": current.parts[host]}
+            self.tell(to, dict(order, at=self.places[host]))
+
     def publish(self, current, now):
         """Once every part is on two hosts."""
         alone = len(self.hosts) == 1
@@ -187,9 +202,9 @@ class Publication:
             "name": current.name,
             "step": step_of(current.name),
             "parts": current.parts,
-            "holders": {host: holders(self.hosts, host) for host in current.parts},
+            "holders": {host: [host] + current.partners[host] for host in current.parts},
         }
-        for host in sorted(current.holders(self.hosts)):
+        for host in sorted(current.holders()):
             self.tell_publish(host, current, now)
 
     def tell_publish(self, host, current, now):
@@ -212,7 +227,7 @@ class Publication:
 
     def withdraw(self, name, writers):
         """It was published without a part that was found later."""
-        for host in sorted({holder for one in writers for holder in holders(self.hosts, one)}):
+        for host in self.hosts if writers else ():
             self.tell(host, {"withdraw": name})
         self.facts.append({"event": "checkpoint", "name": name, "withdrawn": True})
 
@@ -235,6 +250,7 @@ class Attempt:
     def __init__(self, number, name, found, written):
         self.number, self.name, self.found, self.written = number, name, found, written
         self.parts = {}  # host -> its part, on its disk
+        self.partners = {}  # host -> where its part is copied to
         self.copied = set()  # hosts whose part is on the disk of their partner
         self.published = set()
         self.manifest = None  # once all parts are on two disks: from then on it is complete
@@ -245,5 +261,5 @@ class Attempt:
     def is_copied(self):
         return self.copied == self.wanted()
 
-    def holders(self, hosts):
-        return {holder for host in self.wanted() for holder in holders(hosts, host)}
+    def holders(self):
+        return {holder for host in self.wanted() for holder in [host] + self.partners[host]}

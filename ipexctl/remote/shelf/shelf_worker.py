@@ -144,7 +144,7 @@ class Worker:
         except (Changed, FileNotFoundError):  # the script has removed it
             self.say("failed", number=self.number, why="")
         except (Failure, OSError) as e:
-            self.say("failed", number=self.number, why=in_words(e))
+            self.say("failed", number=self.number, why=in_words(e), of=order.get("of"))
 
     def seek(self, order):
         """What is here of that name? It is told at a later look, once it is finished."""
