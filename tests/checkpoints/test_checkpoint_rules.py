@@ -25,6 +25,14 @@ def test_a_host_that_is_not_fit_to_keep_copies_is_a_partner_only_where_none_is()
     assert rules.partner(THREE, "a", {"b", "c"}) == "b"
 
 
+def test_a_copy_is_on_a_host_of_another_group_where_there_is_one():
+    groups = {"a": ["all", "rack1"], "b": ["all", "rack1"], "c": ["all", "rack2"]}
+    assert rules.partner(THREE, "a", (), groups) == "c"
+    assert rules.partner(THREE, "c", (), groups) == "a"
+    assert rules.partner(THREE, "a", {"c"}, groups) == "b"  # better than on one host alone
+    assert rules.partner(THREE, "a", (), {"a": ["x"], "b": ["x"], "c": ["x"]}) == "b"
+
+
 @pytest.mark.parametrize(
     ("name", "step"),
     [

@@ -41,7 +41,8 @@ class Hub:
         self.name = run["hosts"][0]["host"]
         self.others = [h["host"] for h in run["hosts"][1:]]
         self.judge = judge.Judge(run, time.monotonic())
-        self.checkpoints = publication.Publication([self.name] + self.others)
+        groups = {row["host"]: row.get("groups", []) for row in run["hosts"]}
+        self.checkpoints = publication.Publication([self.name] + self.others, groups)
         self.inbox = queue.Queue()  # type: queue.Queue
         self.link = None
         self.next_look = 0.0

@@ -44,12 +44,18 @@ def match_parts(names, patterns):
     )
 
 
-def partner(hosts, host, unfit=()):
-    """Who keeps a second copy of what this host writes: the next one that is fit for it, else the
-    next one. None: there is no other."""
+def partner(hosts, host, unfit=(), groups=None):
+    """Who keeps a second copy of what this host writes: of the hosts that are fit for it the next
+    one, of another group if there is one (a rack may lose its power). None: there is no other."""
     at = hosts.index(host) + 1
     others = (hosts[at:] + hosts[:at])[:-1]
-    return next((name for name in others if name not in unfit), others[0] if others else None)
+    of = {name: set((groups or {}).get(name, ())) for name in hosts}
+    all_have = set.intersection(*of.values())
+
+    def worth(name):
+        return name not in unfit, not of[name] & of[host] - all_have
+
+    return max(others, key=worth, default=None)
 
 
 def step_of(name):

@@ -18,8 +18,9 @@ OVERWRITTEN = (
 
 
 class Publication:
-    def __init__(self, hosts):
-        self.hosts = hosts
+    def __init__(self, hosts, groups=None):
+        """`groups`: names of those in the hostfile, for each host."""
+        self.hosts, self.groups = hosts, groups
         self.orders = []
         self.facts = []
         self.places = {}  # host -> [address, port] where it gives its parts
@@ -137,7 +138,7 @@ class Publication:
             of = said.get("of")
             if why and of in self.current.parts and not self.current.manifest:
                 self.unfit.add(host)
-                other = partner(self.hosts, of, self.unfit)
+                other = partner(self.hosts, of, self.unfit, self.groups)
                 if other not in self.unfit:
                     self.note("%s keeps no copies now (%s): %s does" % (host, why, other))
                     self.copy(self.current, of)
@@ -186,7 +187,7 @@ class Publication:
 
     def copy(self, current, host):
         """Of its part, on another host."""
-        to = partner(self.hosts, host, self.unfit)
+        to = partner(self.hosts, host, self.unfit, self.groups)
         current.partners[host] = [to] if to else []
         if to:
             order = {"copy": current.number, "of": host, "part": current.parts[host]}

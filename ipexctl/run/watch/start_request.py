@@ -121,6 +121,7 @@ class Orders:
             "address": to.address or to.name,
             "port": to.port,
             "user": to.user,
+            "groups": list(to.groups),
         }
 
     def _rank(self, host: HostPlan, place: RankPlace, work: str) -> dict[str, object]:
