@@ -21,6 +21,7 @@ from typing import Any
 
 from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
+from ipexctl.local.ownership import untrusted_above
 
 FILE = environment().get("IPEXCTL_TRACE", "")
 HERE = "this command"
@@ -76,6 +77,8 @@ def _write() -> None:
         events.append({**at, **kind, "args": more})
     path = Path(FILE)
     try:
+        if why := untrusted_above(path):
+            raise PermissionError(errno.EPERM, why)
         if os.path.lexists(path):
             there = path.lstat()
             if not stat.S_ISREG(there.st_mode) or there.st_uid != os.getuid():

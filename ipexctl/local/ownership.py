@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ipexctl.errors import reason_of
+from ipexctl.remote.passed_folders import passed_folders
 
 MOST_LINKS = 40  # one after the other, as in the kernel
 
@@ -38,14 +39,15 @@ def closing(path: Path, why: str) -> str:
 
 
 def untrusted_above(path: Path) -> str:
-    """Why another user could have replaced a folder above it, up to the user's home or /."""
-    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111  it may be nowhere
-    for folder in path.resolve().parents:
-        if str(folder) == home:
-            break
-        with suppress(FileNotFoundError):
-            if why := _reason(folder, f"{folder} is "):
-                return why
+    """Why another user could have replaced a folder or link on the way to it, but for the user's
+    home and what is above that."""
+    try:
+        for folder in reversed(passed_folders(os.path.abspath(path))):  # noqa: PTH100  not resolved
+            with suppress(FileNotFoundError):
+                if why := _reason(Path(folder), f"{folder} is "):
+                    return why
+    except OSError as e:
+        return reason_of(e)
     return ""
 
 

@@ -8,6 +8,7 @@ import shutil
 import stat
 
 from ipexctl.remote.failure import FULL, Failure, disk_full, human_size
+from ipexctl.remote.passed_folders import passed_folders
 
 SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
@@ -96,7 +97,6 @@ def checked(text, marks=True):
             slug="root-writable-by-others",
         )
     check_parents(root)
-    check_parents(os.path.realpath(root))
     if marks and not os.path.lexists(os.path.join(root, MARK)):
         try:
             write_mark(root, made_here(root))
@@ -148,12 +148,7 @@ def made_here(root):
 
 def check_parents(root):
     """Who can rename a folder above could put another one in its place. As sshd's StrictModes."""
-    home = os.path.expanduser("~")
-    parent = os.path.dirname(root)
-    while parent not in (home, os.path.realpath(home), os.path.dirname(parent)):
-        if not os.path.lexists(parent):
-            parent = os.path.dirname(parent)
-            continue
+    for parent in reversed(passed_folders(root)):
         found = os.stat(parent)
         owners = {found.st_uid, os.lstat(parent).st_uid}  # of a link, too
         foreign = sorted(u for u in owners - {os.geteuid()} if u >= FIRST_USER)
@@ -166,7 +161,6 @@ def check_parents(root):
         elif open_to_others and not found.st_mode & stat.S_ISVTX:
             what, hint = "is writable by other users", "or: chmod go-w %s" % parent
         else:
-            parent = os.path.dirname(parent)
             continue
         raise Failure(
             "%s, above the root folder, %s" % (parent, what),

@@ -48,10 +48,16 @@ ACCOUNT_FILES = (  # of clouds, registries and other services; all in small lett
 KEY_FILES = (
     "*.gpg", "*.jks", "*.kdbx", "*.key", "*.keystore", "*.keytab", "*.kubeconfig", "*.ovpn",
     "*.p12", "*.pem", "*.pfx", "*.ppk", "*.tfstate", "*.tfvars", "client_secret*.json",
-    "credentials.json", "id_*", "kubeconfig", "kubeconfig.y*ml", "secrets.json", "secrets.toml",
-    "secrets.y*ml", "service[-_]account*.json", "wallet.dat",
+    "credentials.json", "id_*", "kubeconfig", "kubeconfig.y*ml", "*.p8", "*.pk8", "*.der",
+    "secret.json", "secret.toml", "secret.y*ml", "secrets.json", "secrets.toml", "secrets.y*ml",
+    ".secrets.*", "service[-_]account*.json", "wallet.dat",
 )  # fmt: skip
-_COPY = re.compile(r"([.-]?(bak|backup|copy|old|orig|save|swp)|\.[0-9]+|~)+\Z")  # of an editor
+# copies of editors, programs and people: key.pem~, .key.pem.swp, "key.pem (copy)", Copy of x
+_COPY = re.compile(
+    r"([ ._-]+\(?(bak|backup|copy|old|orig|save|new|tmp|sw[a-p]|un|dpkg-\w+|rpm\w+)[0-9]*\)?"
+    r"|\.[0-9]+| ?\([0-9]+\)|~|#|\.(gz|xz|bz2|zip|zst))+\Z"
+)
+_COPY_OF = re.compile(r"(copy[ _-]+(of[ _-]+)?|#|\.#|\._)")
 # of data, where names as id_0001.png are common; the last two are those of a Hugging Face cache
 DATA_SECRETS = (
     ".env*", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "token", "stored_tokens",
@@ -91,16 +97,24 @@ def _ends_so(word):
 def is_secret_file(name):
     # type: (str) -> bool
     """Whether a file or folder of this name holds keys or an account's login."""
-    name = _COPY.sub("", name.lower())
-    return _is_one_of(name, (".env*",) + KEY_FILES + ACCOUNT_FILES) and not _is_one_of(
-        name, (_CODE,)
+    return any(
+        _is_one_of(one, (".env*",) + KEY_FILES + ACCOUNT_FILES) and not _is_one_of(one, (_CODE,))
+        for one in _originals(name.lower())
     )
+
+
+def _originals(name):
+    # type: (str) -> set[str]
+    """What it may be a copy of: itself, too."""
+    own = _COPY.sub("", _COPY_OF.sub("", name, 1) if _COPY_OF.match(name) else name)
+    stem, dot, end = own.rpartition(".")
+    return {name, own, own.lstrip("."), _COPY.sub("", stem) + dot + end}
 
 
 def is_secret_in_data(name):
     # type: (str) -> bool
     """The same in a dataset, where id_0001.png is data."""
-    return _is_one_of(name.lower(), DATA_SECRETS)
+    return any(_is_one_of(one, DATA_SECRETS) for one in _originals(name.lower()))
 
 
 def is_private_path(path):

@@ -374,14 +374,14 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 # --- what is sent --------------------------------------------------------------------------------
 
 SUPERVISOR = """
-    root_folder scratch_folder shelf.shelf_link shelf.shelf_messages shelf.publication
+    root_folder passed_folders shelf.shelf_link shelf.shelf_messages shelf.publication
     run.stand_by run.guardian run.last_minute run.supervisor run.health_sampler run.traffic
     run.rank_sockets run.rank_progress run.rank_look run.mpirun_bootstrap run.host_programs
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders
     run_files.journal hub.host_paths hub.stall hub.hub hub.judge hub.mpi_launch
     connection.tcp_retries connection.hub_link connection.link_stream connection.link_thread
     connection.peer_tls connection.tls_channel shelf.checkpoint_rules hang.look hang.collectives
-    hang.process_state hang.python_stacks hang.waiting_loop
+    scratch_folder hang.process_state hang.python_stacks hang.waiting_loop
 """  # hang: not imported before a run stands still
 
 
@@ -390,7 +390,7 @@ SUPERVISOR = """
     [
         (
             "run.run_watch.start",
-            {"root_folder"}
+            {"root_folder", "passed_folders"}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches
@@ -398,7 +398,7 @@ SUPERVISOR = """
         ("run.stand_by.begin", set(SUPERVISOR.split())),
         (
             "facts.benchmark.memory",
-            {"facts.benchmark", "child_processes", "root_folder"}
+            {"facts.benchmark", "child_processes", "root_folder", "passed_folders"}
             | {"facts.host_network", "facts.packet_sizes"},
         ),
         ("nothing.known", set()),

@@ -156,3 +156,14 @@ def test_resume_arguments():
         with pytest.raises(InputError) as e:
             listed.resume_words(text, "/w/c")
         assert e.value.slug == "resume-arg-invalid"
+
+
+@pytest.mark.parametrize(
+    "bent", [{"number": "x"}, {"age": None}, {"parts": []}, {"parts": {"h": 3}}, {"number": None}]
+)
+def test_a_manifest_that_is_none_is_an_odd_answer_of_its_host(bent):
+    manifest = {"name": "c-1", "number": 1, "age": 1.0, "parts": {}}
+    row = {"host": "a", "manifests": [manifest], "held": [], "pending": []}
+    listed.read_on_host("a", row)
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        listed.read_on_host("a", {**row, "manifests": [{**manifest, **bent}]})

@@ -149,3 +149,21 @@ def test_a_link_of_another_user_above_the_root_is_seen_on_hosts(tmp_path: Path) 
         root_folder.checked(str(tmp_path / "team" / "root"))
     assert told.value.slug == "root-parent-unsafe"
     assert f"{tmp_path}/team," in told.value.what and "uid 65534" in told.value.what
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+def test_a_link_in_the_middle_that_others_could_replace_is_seen(tmp_path: Path, below: str) -> None:
+    """Here and on hosts: R/r1 -> R/mid/x -> R/final, with R/mid writable for all."""
+    (tmp_path / "mid").mkdir()
+    (tmp_path / "mid").chmod(0o777)
+    (tmp_path / "final/sub").mkdir(parents=True, mode=0o700)
+    (tmp_path / "mid/x").symlink_to(tmp_path / "final")
+    (tmp_path / "r1").symlink_to(tmp_path / "mid/x")
+    path = tmp_path / "r1" / below / "file"
+    assert str(tmp_path / "mid") in untrusted_above(path)
+    with pytest.raises(Failure) as failed:
+        root_folder.check_parents(str(path))
+    assert failed.value.slug == "root-parent-unsafe"
+    (tmp_path / "mid").chmod(0o755)
+    assert untrusted_above(path) == ""
+    root_folder.check_parents(str(path))

@@ -133,6 +133,12 @@ def test_an_address_whose_file_would_have_such_a_name_is_refused(tmp_path: Path,
     assert not list((tmp_path / "home").rglob("pulled"))
 
 
+@pytest.mark.parametrize("revision", ["/tmp/x", "../../x", "a/../../b", "a//b", "."])
+def test_a_revision_that_leads_out_of_the_cache_is_refused(tmp_path: Path, revision: str) -> None:
+    done = pull(tmp_path, "http://127.0.0.1:9", f"hf:models/acme/tiny@{revision}")
+    assert done.slug == "source-invalid", done
+
+
 def test_more_files_than_anybody_needs_are_refused(tmp_path: Path) -> None:
     with serving(listing(*map(str, range(300_000)))) as url:
         done = pull(tmp_path, url)

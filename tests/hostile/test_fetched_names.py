@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.run.watch.fetch_outputs import why_not_taken
+from ipexctl.run.watch.fetch_outputs import from_the_top, why_not_taken
 from tests.run.test_ps_local import Here
 
 OBEYED = (
@@ -36,6 +36,14 @@ def test_what_programs_here_obey_is_not_fetched(tmp_path: Path, words: list[str]
     came = [path for path in came if path.read_text() == "run me"]
     assert sorted(path.name for path in came) == sorted(Path(name).name for name in TAKEN)
     assert "out/.gitattributes was not taken" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("where", [".git", ".git/hooks", "src/.vscode"])
+def test_a_hidden_folder_that_a_host_says_the_ranks_started_in_is_not_named(where: str) -> None:
+    typed = ("*",)
+    wanted = from_the_top(where, typed)
+    assert why_not_taken(f"{where}/config", wanted, typed)
+    assert not why_not_taken("src/config", from_the_top("src", typed), typed)
 
 
 @pytest.mark.parametrize(

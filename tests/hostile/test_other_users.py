@@ -93,6 +93,10 @@ def test_a_trace_is_written_through_no_link_and_over_nothing_else(here: Here) ->
         assert done.returncode == 0
         assert f"cannot write IPEXCTL_TRACE={place}" in done.stderr
     assert (kept.read_text(), link.is_symlink()) == ("kept", True)
+    (here.code / "open").mkdir()
+    (here.code / "open").chmod(0o777)
+    done = run(here, "ps -a", IPEXCTL_TRACE=str(here.code / "open/trace.json"))
+    assert "writable by everyone" in done.stderr and not list((here.code / "open").iterdir())
     trace = here.code / "trace.json"
     run(here, "ps -a", IPEXCTL_TRACE=str(trace))
     assert json.loads(trace.read_text())["traceEvents"]

@@ -17,9 +17,16 @@ SECRET = (
     ".docker/config.json", ".htpasswd", ".vault-token", ".s3cfg", ".boto", ".databrickscfg",
     "a.p12", "a.pfx", "a.kdbx", "a.jks", "a.ppk", "kubeconfig", "kubeconfig.yaml", "wallet.dat",
     "service-account.json", "my/terraform.tfstate", "terraform.tfstate.backup", "prod.tfvars",
-    "key.pem.bak", "key.pem~", "id_rsa.old", "a.gpg", "client_secret_7.json", "credentials.json",
+    "#id_rsa#", ".id_rsa.swp", ".key.pem.un~", "Copy of id_rsa", "copy-id_rsa", "key.pem (copy)",
+    "credentials (1).json", "credentials copy.json", "credentials.bak.json", "key.pem.BAK2",
+    "key.pem_bak", "key.pem.bak.gz", ".netrc_old", "key.pem.new", "key.pem.dpkg-old", "key.p8",
+    ".secrets.toml", "secret.yaml", "key.pem.bak", "key.pem~", "id_rsa.old", "a.gpg",
+    "client_secret_7.json", "credentials.json",
 )  # fmt: skip
-CODE = ("train.py", "id_tools.py", "kubeconfig.py", "secrets.py", "data.1", "model.bak")
+CODE = (
+    "train.py", "id_tools.py", "kubeconfig.py", "secrets.py", "data.1", "model.bak", "copy.py",
+    "newest.py", "token_copy.py", "old.json", "model (1).pt", "key_new.py",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("ignoring", ["", "*\n"])
@@ -41,7 +48,22 @@ def test_a_name_of_secrets_is_never_sent(tmp_path: Path, ignoring: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [".npmrc", ".pgpass", ".gnupg", ".kube", ".docker", "id_rsa", "id_ed25519", ".Netrc", ".AWS"],
+    [
+        ".npmrc",
+        ".pgpass",
+        ".gnupg",
+        ".kube",
+        ".docker",
+        "id_rsa",
+        "id_ed25519",
+        ".Netrc",
+        ".AWS",
+        ".netrc~",
+        ".ssh.bak",
+        "id_rsa.old",
+        "token.bak",
+        ".git-credentials.bak",
+    ],
 )
 def test_nor_in_a_dataset(name: str) -> None:
     assert is_secret_in_data(name)

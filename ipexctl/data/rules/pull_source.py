@@ -51,7 +51,8 @@ class UrlSource:
 
 def read_source(text: str) -> HubSource | UrlSource:
     """Raises InputError."""
-    if found := _HUB.fullmatch(text):
+    found = _HUB.fullmatch(text)
+    if found and not {"", ".", ".."} & {*(found[3] or MAIN).split("/")}:
         return HubSource(found[1] or "", found[2], found[3] or MAIN)
     url, _, fragment = text.partition("#")
     sha = _SHA256.fullmatch(fragment)

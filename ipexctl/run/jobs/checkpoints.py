@@ -88,11 +88,18 @@ def fetch_checkpoint(
                 slug="checkpoint-over-limit",
             )
         top = (dest or folder_for(Path.cwd(), run.id) / "checkpoints").absolute()
+        if why := fetch_outputs.why_not_taken(one.name, ("**",)):
+            raise HostFailed(
+                f"a checkpoint called {one.name[:200]} is not taken",
+                why=why,
+                slug="checkpoint-refused",
+            )
         path = _free_place(top, one.name)
+        budget = fetch_outputs.Budget(limit, fetch_outputs.ENTRIES)
         fresh, seen = top / f".{secrets.token_hex(8)}.part", dict[str, str]()
         try:
             for part in one.parts:
-                _bring_part(fleet, run.id, (one, part), fresh, seen)
+                _bring_part(fleet, run.id, (one, part), (fresh, budget), seen)
             sync_disk(fresh)
             fresh.rename(path)
         finally:
@@ -114,11 +121,12 @@ def _free_place(top: Path, name: str) -> Path:
 
 
 def _bring_part(
-    fleet: Fleet, run_id: str, what: tuple[Checkpoint, Part], fresh: Path, seen: dict[str, str]
-) -> None:
+    fleet: Fleet, run_id: str, what: tuple[Checkpoint, Part], to: tuple[Path, fetch_outputs.Budget],
+    seen: dict[str, str],
+) -> None:  # fmt: skip
     """From the first of its holders that gives it. What another host has written otherwise goes to
     a folder of its own. `seen`: path -> sha256."""
-    checkpoint, part = what
+    (checkpoint, part), (fresh, budget) = what, to
     error: IpexctlError | None = None
     for holder in part.holders:
         host = next(h for h in fleet.alive if h.name == holder.target)
@@ -133,6 +141,11 @@ def _bring_part(
                 if why or not fetch_outputs.is_inside(path):
                     refused = f"{host.name}: {path[:200]} was not taken"
                     raise HostFailed(refused, why=why, slug="checkpoint-refused")
+                if not budget.take(size, 1 + path.count("/")):
+                    raise HostFailed(
+                        f"{host.name}: {checkpoint.name} is larger than --fetch-limit",
+                        slug="too-much-data",
+                    )
                 asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "sha256": sha}
                 _read(agent, asked, size, fresh / place if place else fresh)
                 seen[place] = sha

@@ -73,6 +73,7 @@ def fetch(
             limit=limit,
             merge=merge,
             dest=dest,
+            named=tuple(patterns),
         )
         agents = {host: fleet.agents[host] for host in there.values()}
         done = fetch_outputs.fetch_outputs(

@@ -76,10 +76,14 @@ class OnHost:
 
 def read_on_host(target: str, row: Mapping[str, Any]) -> OnHost:
     """Raises ValueError, TypeError or KeyError for what is not a report."""
+    for manifest in listed(row["manifests"]):
+        if not isinstance(manifest["parts"], dict):
+            raise ValueError("a manifest without parts")
+        _complete(manifest, ())
     return OnHost(
         target,
         plain(row["host"]),
-        tuple(m for m in listed(row["manifests"]) if isinstance(m, dict)),
+        tuple(listed(row["manifests"])),
         frozenset(texts(row["held"])),
         tuple(
             Checkpoint(plain(name), plain(why), int(size), float(age), count_or_none(step))

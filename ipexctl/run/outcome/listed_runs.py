@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 # all that ipexctl makes: it becomes a folder here, and a word of commands
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
 _ATTEMPT = re.compile(r"-r(\d{2,})$")  # remote/restart/attempt_orders.py writes it
-_HUGE = 1 << 60
+_HUGE = 1 << 37  # seconds: the calendar of Python ends later
 AT_ONE_TIME = 3.0  # seconds between notes of one event on several hosts
 _ID = "use a run ID"
 

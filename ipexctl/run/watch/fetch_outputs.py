@@ -62,7 +62,8 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wish:
-    """What to bring, and from which run."""
+    """What to bring, and from which run. `named`: the patterns as the user typed them, where a host
+    said in which folder they are."""
 
     patterns: tuple[str, ...]
     run_id: str
@@ -71,6 +72,7 @@ class Wish:
     limit: int = FETCH_LIMIT
     merge: bool = False  # the files of all hosts in one folder
     dest: Path | None = None  # where they go
+    named: tuple[str, ...] | None = None
 
 
 class Budget:
@@ -299,7 +301,7 @@ def _bring(
         if not is_inside(path):
             refused.append(f"{agent.host.name}: a file called {path[:80]!r} was not taken")
             continue
-        if why := why_not_taken(path, wish.patterns):
+        if why := why_not_taken(path, wish.patterns, wish.named):
             refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
             continue
         on_top = owners.get(path) == agent.host.name
@@ -346,15 +348,16 @@ def is_inside(path: str) -> bool:
     return path.isprintable() and not any(part in ("", ".", "..") for part in parts)
 
 
-def why_not_taken(path: str, patterns: Sequence[str]) -> str:
+def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | None = None) -> str:
     """A host may list any path: only those that were asked for come, and none that programs obey
-    here: most of those are hidden."""
+    here: most of those are hidden. `named`: what the user typed, if that is not `patterns`."""
     names = path.split("/")
     split = [pattern.split("/") for pattern in patterns]
     if not any(_is_asked(names, parts) for parts in split):
         return "it was not asked for"
-    named = HIDDEN.union(*split)
-    if any(name.startswith(".") and name not in named for name in names):
+    typed = split if named is None else [pattern.split("/") for pattern in named]
+    may = HIDDEN.union(*typed)
+    if any(name.startswith(".") and name not in may for name in names):
         return "hidden files are fetched by their names"
     obeyed = [name for name in names if name.casefold() in OBEYED]
     obeyed += names[-1:] if names[-1].casefold() == "head" else []

@@ -17,7 +17,7 @@ from typing import Any
 
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.local.ownership import untrusted_here
+from ipexctl.local.ownership import untrusted_above, untrusted_here
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.result_document import kept_plan, result_document
@@ -141,7 +141,7 @@ def _below_private(here: Path, run_id: str) -> Path:
     """Not made yet; all above it is there, and ours. In the user's own folder of states where
     others could put another `.ipexctl` in place of this one."""
     top = here / FOLDER
-    if untrusted_here(here):
+    if untrusted_here(here) or untrusted_above(here):
         top = state_dir()
         make_private(top)
     _private(top)
