@@ -359,4 +359,4 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_that_folder(tmp_path):
         "config", "--accept", cwd=tmp_path, env={**os.environ, "XDG_STATE_HOME": "/dev/null/x"}
     )
     assert (done.returncode, done.slug) == (2, "file-failed")
-    assert done.errors[0].what.startswith("/dev/null/x/ipexctl: ")
+    assert done.errors[0].what.startswith("/dev/null/x: ")
