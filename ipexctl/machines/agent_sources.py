@@ -1,5 +1,5 @@
-"""What of remote/ goes to a host: only the modules that an operation needs, each once. With it goes
-PySyncObj, where one of them uses that.
+"""What of remote/ goes to a host: only the modules that an operation needs, each once.
+PySyncObj is sent too, where one of them uses it.
 
 As source, which any Python from 3.6 on compiles when it imports it. A host that had the bytecode of
 this Python when it was asked last gets that: to compile takes its CPU 0.1 to 0.3 s per command.

@@ -275,7 +275,7 @@ class Keeper:
                 self.send(name, message)
 
     def obey(self, order, term, lines=()):
-        """Of no leader before the last one that was heard."""
+        """The orders of a leader before the last one that was heard do not count."""
         number, clear = int(order["number"]), int(order["clear"])
         if term < self.term:
             return
@@ -299,7 +299,7 @@ class Keeper:
                 part.write({"hub": order["hub"]})
 
     def others_know(self):
-        """Of the end: those that do have gone. Not all may be reached."""
+        """Hosts that know of the end have gone. Not all may be reached."""
         self.ending = self.ending or time.monotonic()
         return not self.connected() or time.monotonic() - self.ending > LINGERS
 

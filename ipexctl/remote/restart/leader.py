@@ -93,7 +93,7 @@ class Leader:
         reports = [told[host] for host in self.names if host in told]
         if any(report["well"] for report in reports):
             return {"end": "done", "well": True}
-        if not reports:  # of an attempt whose hosts have all gone nobody can
+        if not reports:  # all hosts of the attempt have gone
             left = max(self.heard[host] for host in record.hosts)
             return self.over([], now, there) if now - left > lease + FENCE else None
         if self.first_report is None:

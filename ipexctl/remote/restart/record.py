@@ -55,7 +55,7 @@ class Record:
 
     @property
     def number(self):
-        """Of the last attempt."""
+        """The last attempt has this number."""
         return self.attempts[-1]["attempt"]
 
     @property

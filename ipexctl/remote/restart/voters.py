@@ -91,7 +91,7 @@ class Member(SyncObj):  # type: ignore[misc]
 
 
 class Links(Transport):  # type: ignore[misc]
-    """Of PySyncObj, over links that are there already."""
+    """PySyncObj's transport, over links that are there already."""
 
     ready = True
 
