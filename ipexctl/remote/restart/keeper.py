@@ -85,7 +85,7 @@ class Keeper:
         self.record, self.noted = Record(self.night["first"]), 0
         self.part = None if asked["spare"] else Part(self, asked, 1)
         self.events = {}  # type: dict[str, dict]  # of this host's part, as the leader has to know
-        self.stop = ""  # by whom
+        self.stop = ""  # the user who stopped the run
         self.clearing = 0  # the attempt that has to end here
         self.said = {}  # type: dict[str, dict]  # by host, what it said last
         self.next_word = self.next_order = 0.0
@@ -244,10 +244,8 @@ class Keeper:
             self.leader = None
             return
         if self.leader is None or self.led_term != term:
-            self.leader, self.led_term = (
-                leader.Leader(self.night, self.name, self.record, now),
-                term,
-            )
+            self.leader = leader.Leader(self.night, self.name, self.record, now)
+            self.led_term = term
             self.wanted, self.ordered = 0.0, -1
             member.add({"leads": self.name, "term": term})
         if self.record.term != term:

@@ -186,7 +186,7 @@ class Publication:
             return
 
     def copy(self, current, host):
-        """Of its part, on another host."""
+        """Let another host keep a second copy of its part."""
         to = partner(self.hosts, host, self.unfit, self.groups)
         current.partners[host] = [to] if to else []
         if to:
