@@ -29,13 +29,19 @@ _KEY_MARK = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,8}-
 _URL = re.compile(r"://([^\s\"'<>]+)")
 _SCHEME = re.compile(r"(?<![A-Za-z])(?:bearer|basic)[ \t]{1,8}([\w.~+/=-]{16,})", re.I)
 _NAME = re.compile(
-    r"(?<![\w.-])(?P<dash>--?)?(?P<name>\w[\w.-]*)(?P<close>\\*[\"'`]?)\]?"
-    r"(?:[ \t]*(?P<is>[:：](?!//)|[-=]>|:=|==?|%3[dD])[ \t]*"
+    r"(?<![\w.-])(?P<dash>--?)?(?P<name>\w[\w.-]*)(?P<close>\\*[\"'`]?)\]?(?:\[[^\[\]\n]{0,40}\])?"
+    r"(?:[ \t]*(?:,?[ \t\n]{0,40}(?<!\w)(?:\\*[\"'`])?value(?:\\*[\"'`])?[ \t]*)?"
+    r"(?P<is>[:：](?!//)|[-=]>|:=|==?|%3[dD])[ \t]*"
     r"|(?P<gap>(?(dash)[ \t]+|(?!))|(?<=[\"'`]),[ \t\n]*))"
+)
+_BESIDE = (  # <token>...</token>, and the line of a .netrc
+    re.compile(r"<(?P<name>[\w.:-]{1,64})(?: [^<>]{0,200})?>(?P<value>[^<]+)"),
+    re.compile(r"\slogin\s{1,9}\S{1,200}\s{1,9}(?P<name>password)\s{1,9}(?P<value>\S+)"),
 )
 _QUOTE = re.compile(r"[bBrRuUfF]{0,2}(\\*[\"'`])")
 _SHELL_WORD = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|\S)+")
 _LONGEST = 8000  # characters of a value in quotes
+_BRACKETS = re.compile(r"[\[({]|(?P<close>[\])}])|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'", re.S)
 _GLUED = re.compile(r"[^\s,;)\]}&|<>]")  # after a quote: a shell's word continues
 _NOTHING = re.compile(
     r"(?:(?i:none|null|true|false)|\*+|\$\{?[A-Z_][A-Z0-9_]*\}?)(?=[\s,;)\]}\"']|\Z)"
@@ -101,7 +107,7 @@ def secret_arguments(command: str) -> frozenset[str]:
         name, _, value = word.partition("=")
         if is_secret_name(name):
             found.add(value)
-        elif _names_next(before) and word[:1] != "-":
+        elif _names_next(before):
             found.add(word)
         found |= {word[a:b].strip("\"'") for a, b in _named(word)}  # --config '{"api_key": "..."}'
         found |= {scheme[1] for scheme in _SCHEME.finditer(word)}
@@ -140,7 +146,7 @@ class SecretMask:
         """--api-key, HF_TOKEN: what follows it in a list is the secret."""
         if not isinstance(value, str):
             return self.document(value)
-        if isinstance(before, str) and value[:1] not in ("", "-") and _is_name(before):
+        if isinstance(before, str) and value and _is_name(before):
             return MASK
         name, sign, _ = value.partition("=")
         return f"{name}={MASK}" if sign and _is_name(name) else self.text(value)
@@ -187,6 +193,8 @@ def _logins(text: str) -> Iterator[tuple[int, int]]:
             yield url.start(1), url.start(1) + at
     for scheme in _SCHEME.finditer(text):
         yield scheme.span(1)
+    for form in _BESIDE:
+        yield from (f.span("value") for f in form.finditer(text) if is_secret_name(f["name"]))
 
 
 def _named(text: str) -> Iterator[tuple[int, int]]:
@@ -198,7 +206,7 @@ def _named(text: str) -> Iterator[tuple[int, int]]:
         gap = found["gap"] or ""
         if gap[:1] == "," and not _QUOTE.match(text, start):  # a list that is no list of texts
             continue
-        if gap and text[start : start + 1] == "-" or _NOTHING.match(text, start):
+        if _NOTHING.match(text, start):
             continue
         end = _value_end(text, found, start)
         if end > start:
@@ -212,6 +220,8 @@ def _value_end(text: str, name: re.Match[str], at: int) -> int:
     if opening is None and around in ("'", '"') and not name["close"]:  # '--token=two words'
         end = text.find(around, at, at + _LONGEST)
         return _shell_word(text, end) if end >= 0 else _rest(text, at)
+    if opening is None and text[at : at + 1] in ("[", "(", "{"):
+        return _list_end(text, at)
     if opening is None:
         return _rest(text, at) if name["is"] in (":", "：") else _shell_word(text, at)
     end = _closing(text, opening[1], opening.end())
@@ -225,6 +235,15 @@ def _closing(text: str, mark: str, at: int) -> int:
     while end > 0 and mark[0] != "\\" and text[end - 1] == "\\":
         end = text.find(mark, end + 1, at + _LONGEST)
     return end + len(mark) if end >= 0 else -1
+
+
+def _list_end(text: str, at: int) -> int:
+    open_ones = 0
+    for found in _BRACKETS.finditer(text, at, at + _LONGEST):
+        open_ones += -1 if found["close"] else found[0] in "[({"
+        if not open_ones:
+            return found.end()
+    return _rest(text, at)
 
 
 def _shell_word(text: str, at: int) -> int:

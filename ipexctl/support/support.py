@@ -237,9 +237,11 @@ def _facts(host: str, inputs: HostInputs) -> dict[str, Any]:
 
 def _arguments(words: Sequence[str]) -> list[str]:
     """Options that have long names, and their numbers; any other word may be a secret."""
-    shown, option = [], ""
+    shown: list[str] = []
+    option = ""
     for word in words:
-        named = _OPTION.fullmatch(word)
+        secret = is_secret_name(option)  # it may begin with --
+        named = None if secret else _OPTION.fullmatch(word)
         value = named[2] if named else word
         option = named[1] if named else option
         number = value and _SMALL_NUMBER.fullmatch(value) and option and not is_secret_name(option)

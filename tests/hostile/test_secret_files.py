@@ -21,6 +21,7 @@ SECRET = (
     "credentials (1).json", "credentials copy.json", "credentials.bak.json", "key.pem.BAK2",
     "key.pem_bak", "key.pem.bak.gz", ".netrc_old", "key.pem.new", "key.pem.dpkg-old", "key.p8",
     ".secrets.toml", "secret.yaml", "key.pem.bak", "key.pem~", "id_rsa.old", "a.gpg",
+    "key.pem - Kopie", ".netrc - copia", "Kopie von id_rsa", "copie de key.pem",
     "client_secret_7.json", "credentials.json",
 )  # fmt: skip
 CODE = (

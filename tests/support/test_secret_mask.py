@@ -36,7 +36,15 @@ IN_TEXTS = (
     ("-----BEGIN OPENSSH PRIVATE KEY-----\n§\n-----END OPENSSH PRIVATE KEY-----", BASE64),
     ("KEY='-----BEGIN RSA PRIVATE KEY-----\\n§\\n-----END RSA PRIVATE KEY-----'", BASE64),
     ("cut\n§\n-----END PRIVATE KEY-----", BASE64), ("-----BEGIN PRIVATE KEY-----\n§\n", BASE64),
-    ("token='§", TWO), ("token=$§", "ecret1"), ("A" * 5000 + "_TOKEN=§", WORD),
+    ("token='§", TWO), ("token=$§", "ecret1"),
+    ("t.py --password § --lr 1", "--hunter2long"), ("t.py --api-key § x", "-hunter3"),
+    ('{"name": "HF_TOKEN", "value": "§"}', TWO), ("- name: HF_TOKEN\n  value: §\n", WORD),
+    ("{name: HF_TOKEN, value: §}", WORD),
+    ("password=['a', '§']", "it]s"), ("password={'x': '§'}, lr=1", TWO),
+    ('api_keys: [\n  "§"\n]', TWO), ("credentials=('ann', '§')", TWO),
+    ("<password>§</password>", TWO), ('<token type="x">§</token>', WORD),
+    ("machine x login y password §", WORD), ("token['x'] = '§'", TWO), ("token[0]=§", WORD),
+    ("A" * 5000 + "_TOKEN=§", WORD),
 )  # fmt: skip
 KEPT = (
     "step 7 loss 0.5 lr 1e-4 tokens/s 5123.4", "train.py --max-tokens 512 --pad-token-id 0 -p 8080",
@@ -44,6 +52,7 @@ KEPT = (
     "TOKENIZERS_PARALLELISM=false PWD=/home/ann", "tokens: 512, num_tokens=7",
     "url=http://10.0.0.1:29500/x?lr=1", "the password is not valid", "HF_TOKEN=$HF_TOKEN",
     "--secret-env HF_TOKEN", "eos_token_id: 2", "sort_key=name", "monkey=1 bypass=2 public_key=x",
+    "Config(lr=[1, 2], betas=(0.9, 0.99))", "name: RANKS, value: 8", "login as ann: password",
 )  # fmt: skip
 
 
@@ -107,6 +116,7 @@ def test_files_with_secrets_are_in_the_same_list() -> None:
 
 HOSTILE = (
     "a=", "a", "=", '"', "'", "'\"", " ", "\n", "\\", '\\"', "-", "@", ":", "token", "token=",
+    "token[", "token=[", "token=['", "<token ", "<", "token value", "token,", " login ",
     "token= ", "token ", "--token ", 'token="', 'token=\\"', "key='", "'key', ", "://", "a:b@c",
     "http://a", "http://a@", "-----BEGIN", "-----BEGIN PRIVATE KEY-----", "Bearer ", "password:",
     "_", "--", "token='\\'", "'token=", "token:\\\\\\'",
