@@ -78,7 +78,8 @@ def fail(here: Here) -> None:
         f"MIRROR=https://ann:{S['url in a variable']}@mirror.example/x", "--secret-env", "FLAVOUR",
     )  # fmt: skip
     arguments = (
-        "--auth-token", S["option with dashes"], "--api-key", S["option"], f"--hf_token={S['joined']}", "--passphrase", S["two words"],
+        "--auth-token", S["option with dashes"],
+        "--api-key", S["option"], f"--hf_token={S['joined']}", "--passphrase", S["two words"],
         f"--password={S['in quotes']}", f"DB_SECRET={S['assigned']}", "--lr", "0.125",
         f"https://ann:{S['url']}@idx.example/x",
         f"postgres://ann:{S['percent-encoded']}@db.example/x",
