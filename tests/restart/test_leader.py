@@ -220,13 +220,15 @@ def lost_with_checkpoint(**more: Any) -> Night:
 def test_a_checkpoint_on_a_host_that_is_away_is_waited_for_and_never_forgotten() -> None:
     night = lost_with_checkpoint()
     assert night.at(104.0 + HOLDER - 1.0, "cx") is None
+    waits = "no host in reach has out/c-5; b may come back (1 s left)"
+    assert night.leader.waits == waits
     line = night.at(104.0 + HOLDER, "cx")
     assert line and "out/c-5" in line["end"] and not line["well"]
     night = lost_with_checkpoint()
     assert night.at(150.0, "cx") is None
     night.clears("b", [CHECKPOINT])
     line = night.at(150.3, "bcx")
-    assert line and line["checkpoint"] == "out/c-5"
+    assert line and line["checkpoint"] == "out/c-5" and not night.leader.waits
 
 
 def test_with_without_checkpoint_begin_it_begins_again() -> None:
@@ -245,6 +247,7 @@ def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
     night = ended([LOST], there="acx", told="ac")
     night.clears("ac")
     assert night.at(104.0 + AWAY - 1.0, "cx") is None
+    assert night.leader.waits == "2 hosts are too few"
     night.clears("x")
     line = night.at(104.0 + AWAY - 0.5, "cx")
     assert line and line["hosts"] == ["a", "x", "c"]

@@ -21,6 +21,7 @@ from ipexctl.remote.restart.attempt_orders import run_id_of
 from ipexctl.remote.restart.record import Record
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
+from ipexctl.remote.shelf.shelf_folder import Changed
 
 NAME = "ipexctl-keeper"
 LOOK = 0.25
@@ -154,6 +155,8 @@ class Keeper:
             return {"alive": True, "orders": self.orders_of_returned(str(message["returned"]))}
         if "away" in message:
             return {"alive": True, "away": self.away()}
+        if "waits" in message:
+            return {"alive": True, "waits": self.waits()}
         return {"alive": True}
 
     def away(self):
@@ -162,6 +165,13 @@ class Keeper:
             return None
         there = self.connected() | {self.name}
         return [name for name in self.night["hosts"] if name not in there]
+
+    def waits(self):
+        """For what there is no attempt yet, as the one that leads knows."""
+        leads = self.leader
+        if leads is None:
+            return "" if not self.alone else SMALLER % self.name
+        return leads.waits
 
     def orders_of_returned(self, name):
         """{} where another host leads, or that one is here already."""
@@ -340,6 +350,11 @@ class Keeper:
             self.take(self.name, {"part": part.attempt, "failed": what})
             return
         part.begin(self.starter)
+        try:
+            if lay:
+                self.shelves.hold(part.asked, lay)
+        except (Failure, OSError, Changed) as e:
+            self.note({"holds_no_copy": "%s: %s" % (lay["name"], e)})
 
     def look_at_part(self, now):
         part = self.part

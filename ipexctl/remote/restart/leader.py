@@ -56,6 +56,7 @@ class Leader:
         self.names = night["hosts"]
         self.heard = dict.fromkeys(self.names, now)  # when each was there last
         self.at = None  # the phase of the record that it has seen
+        self.waits = ""  # for what, as ps shows
         self.watch(now, set())
 
     def watch(self, now, there):
@@ -77,6 +78,7 @@ class Leader:
         if not there <= self.known:
             self.came = now
         self.known = set(there)
+        self.waits = ""
         if self.record.end is not None:
             return None
         stop = [said["stop"] for said in mine.values() if said.get("stop")]
@@ -139,6 +141,7 @@ class Leader:
         weak = record.weak()
         chosen = self.choose(usable - weak) or self.choose(usable)
         if not chosen and now - self.since < AWAY:
+            self.waits = "%d hosts are too few" % len(usable)
             return None
         told = {host: said["checkpoints"] for host, said in cleared.items()}
         found = restart_policy.newest(told)
@@ -179,10 +182,12 @@ class Leader:
         """None: a host that is away may have it; True: it begins without; or the end."""
         if self.night["without"] == "begin":
             return True
-        away = set(self.names) - there
-        if away and now - self.since < max(HOLDER, self.night["lease"]):
+        last, left = self.record.complete, max(HOLDER, self.night["lease"]) - now + self.since
+        away = [name for name in self.names if name not in there]
+        if away and left > 0:
+            of = ", ".join(away)
+            self.waits = "no host in reach has %s; %s may come back (%d s left)" % (last, of, left)
             return None
-        last = self.record.complete
         return {
             "end": "no host that is reached has %s (--without-checkpoint)" % last,
             "well": False,

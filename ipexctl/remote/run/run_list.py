@@ -47,7 +47,10 @@ def op_list(call, h):
             summary(records), run=run, host=name, alive=alive, last=last_line(folder, records)
         )
         row["unreadable"] = not records
-        row["kept"] = control.is_alive(first, control.keeper_of(name))
+        keeper = control.keeper_of(name)
+        row["kept"] = control.is_alive(first, keeper)
+        waits = control.ask(first, keeper, {"waits": True}) if row["kept"] and not alive else None
+        row["waits"] = (waits or {}).get("waits", "")
         row["stopped"] = stopped(os.path.join(root, "runs", first), name, run)
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end

@@ -65,7 +65,8 @@ def run_lines(run: Run, now: float) -> list[Text]:
         size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
     lines += [Text(f"  {printable(what)}, for {duration(s)}", "yellow") for what, s in run.cut]
-    for text, style in ((run.cause, ""), (_stall(run), "yellow"), (run.last, "")):
+    texts = ((run.cause, ""), (run.waits, "yellow"), (_stall(run), "yellow"), (run.last, ""))
+    for text, style in texts:
         if text:
             lines.append(Text(f"  {printable(str(text))}", style))
     return lines
@@ -107,6 +108,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "hosts_alive": list(run.alive),
         "cut": [{"what": what, "seconds": round(s, 1)} for what, s in run.cut],
         "stalled": stall.document() if (stall := _stall(run)) else None,
+        "waits": run.waits or None,
         "command": run.about.command,
         "started_by": run.about.by or None,
         "folder": run.about.folder or None,

@@ -26,8 +26,8 @@ def show_why(found: Why, stacks: bool = False) -> None:
 
 def why_lines(found: Why, width: int) -> Iterator[str]:
     yield printable(_first_line(found))
-    if found.run.cause:
-        yield from map(printable, wrapped(f"  {found.run.cause}", width, "  "))
+    for text in filter(None, (found.run.cause, found.run.waits)):
+        yield from map(printable, wrapped(f"  {text}", width, "  "))
     if found.situation and found.diagnosis:
         yield from map(printable, diagnosis_text.screen(found.diagnosis, found.situation, width))
     yield from map(printable, _steps(found, width))

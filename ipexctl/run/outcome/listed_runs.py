@@ -85,6 +85,7 @@ class OnHost:
     ends: tuple[tuple[int, str, str], ...] = ()  # of its ranks then: rank, host, how
     kept: bool = False  # a keeper of the run lives (--restarts)
     stopped: str = ""  # why there is no further attempt, if a user wanted that
+    waits: str = ""  # for what its keeper waits with the next one
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,12 @@ class Run:
         return max((p.stall for p in self.seen if p.stall is not None), default=None)
 
     @property
+    def waits(self) -> str:
+        """For what its hosts wait before they start it again."""
+        told = (part.waits for part in self.seen if part.waits)
+        return next(told, "") if self.state is State.RESTARTING else ""
+
+    @property
     def ends(self) -> dict[int, tuple[str, str]]:
         """Of the ranks of a run that is stalled: host and how."""
         return {rank: (host, how) for part in self.seen for rank, host, how in part.ends}
@@ -222,6 +229,7 @@ def read_on_host(
         ends=tuple(read_ends(raw.get("ends"))),
         kept=raw.get("kept") is True,
         stopped=plain(raw.get("stopped"), 400),
+        waits=plain(raw.get("waits"), 400),
     )
 
 

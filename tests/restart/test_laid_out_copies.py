@@ -1,0 +1,89 @@
+"""A checkpoint that was laid out for an attempt is a copy of it on each host of that attempt."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipexctl.remote.restart.checkpoint_transfer import Shelves
+from ipexctl.remote.restart.restart_policy import newest
+from ipexctl.remote.shelf.shelf_folder import Shelf
+
+FIRST = "20260101-000000-000001"
+ATTEMPTS = {FIRST: 1, f"{FIRST}-r02": 2}
+FILES = {"model.pt": b"weights", "rank0/state.bin": b"state"}
+
+
+class Host:
+    """`parts`: those of out/c-7 that its first attempt left on it."""
+
+    def __init__(self, root: Path, name: str, parts: dict[str, dict[str, bytes]]) -> None:
+        self.root, self.name, self.work = root / name, name, root / name / "work"
+        (self.work / "out").mkdir(parents=True)
+        self.shelves = Shelves(str(self.root / "runs"), {})
+        self.rows: list[list[Any]] = []
+        shelf = Shelf(str(self.root / "runs" / FIRST / "shelf" / name))
+        (self.root / "runs" / FIRST).mkdir(parents=True)
+        (self.root / "runs" / f"{FIRST}-r02").mkdir()
+        shelf.make()
+        for writer, files in parts.items():
+            made = root / "made" / writer / "out/c-7"
+            for below, data in files.items():
+                (made / below).parent.mkdir(parents=True, exist_ok=True)
+                (made / below).write_bytes(data)
+            infos = {b: (made / b).stat() for b in files}
+            seen = {b: (i.st_size, i.st_mtime_ns, i.st_ino) for b, i in infos.items()}
+            sha = shelf.keep(str(root / "made" / writer), "out/c-7", seen)
+            self.rows.append([writer, sha, Path(shelf.path(sha)).stat().st_size, []])
+
+    def lays_out(self) -> None:
+        lay = {"name": "out/c-7", "order": [1, 3], "age": 5.0, "parts": self.rows}
+        asked = {
+            "root": str(self.root), "cwd": str(self.work), "checkpoints": ["out/c-*"],
+            "host": self.name, "run_id": f"{FIRST}-r02",
+        }  # fmt: skip
+        self.shelves.lay_out(asked, lay, ATTEMPTS)
+        self.shelves.hold(asked, lay)
+        self.shelves.forget(ATTEMPTS, 2)
+
+    def tells(self) -> Any:
+        return self.shelves.report(ATTEMPTS)["checkpoints"]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> list[Host]:
+    (tmp_path / "a").mkdir()
+    parts = {"a": {"model.pt": b"weights"}, "b": {"rank0/state.bin": b"state"}}
+    return [Host(tmp_path, name, parts) for name in ("a", "b", "c")]
+
+
+def test_any_host_that_laid_it_out_can_give_it(hosts: list[Host]) -> None:
+    for host in hosts:
+        host.lays_out()
+        assert {b: (host.work / "out/c-7" / b).read_bytes() for b in FILES} == FILES
+    found = newest({host.name: host.tells() for host in hosts})
+    assert found and found["order"] == [2, 0] and found["age"] >= 5.0
+    (part,) = found["parts"]
+    assert part[3] == ["a", "b", "c"]
+    alone = newest({"c": hosts[2].tells()})
+    assert alone and alone["parts"][0][1] == part[1]
+    document = Shelf(str(hosts[2].root / f"runs/{FIRST}-r02/shelf/c")).part(part[1])
+    assert document and sorted(row[0] for row in document["files"]) == sorted(FILES)
+
+
+def test_what_the_ranks_do_with_their_files_changes_no_copy(hosts: list[Host]) -> None:
+    hosts[0].lays_out()
+    (hosts[0].work / "out/c-7/model.pt").write_bytes(b"other  ")
+    shutil.rmtree(hosts[0].work / "out/c-7")
+    (one,) = hosts[0].tells()
+    assert one["held"] == [part["sha"] for part in one["parts"].values()]
+    asked = {
+        "root": str(hosts[0].root), "cwd": str(hosts[0].work), "checkpoints": ["out/c-*"],
+        "host": "a", "run_id": f"{FIRST}-r02",
+    }  # fmt: skip
+    rows = [[w, part["sha"], part["list"], []] for w, part in one["parts"].items()]
+    hosts[0].shelves.lay_out(asked, {"name": "out/c-7", "parts": rows}, ATTEMPTS)
+    assert (hosts[0].work / "out/c-7/model.pt").read_bytes() == b"weights"
