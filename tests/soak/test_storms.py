@@ -59,11 +59,13 @@ class Training:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.lines: list[str] = []
+        self.times: list[float] = []
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
+            self.times.append(time.monotonic())
             self.lines.append(line.rstrip())
 
     @property
@@ -73,6 +75,18 @@ class Training:
     def until(self, pattern: str) -> None:
         while self.goes_on and not any(re.search(pattern, line) for line in self.lines):
             time.sleep(0.2)
+
+    def restarts(self, hits: list[float]) -> list[float]:
+        """Seconds from a hit to the first step of the next attempt, where there was one."""
+        found = []
+        for hit, after in zip(hits, [*hits[1:], float("inf")], strict=True):
+            rows = [x for t, x in zip(self.times, self.lines, strict=False) if hit < t < after]
+            if not any("; attempt " in x for x in rows):
+                continue  # of a spare, or the one before went on
+            steps = zip(self.times, self.lines, strict=False)
+            began = [t for t, x in steps if t > hit and re.search(r"rank 0 step \d+$", x)]
+            found += [t - hit for t in began[:1]]
+        return found
 
     def weights(self) -> float:
         """At its end."""
@@ -90,8 +104,10 @@ def test_a_training_ends_as_it_would_have_without_the_storm(lab: Lab, tmp_path: 
     storm = Training(lab, tmp_path, *STORM, "--checkpoints", "out/checkpoint-*")
     storm.until("saved")
     until = time.monotonic() + 60 * MINUTES
+    hits = []
     while storm.goes_on and time.monotonic() < until:
         hit = chance.sample([*lab.hosts], 2 if chance.random() < 0.2 else 1)
+        hits.append(time.monotonic())
         for host in hit:
             lab.fault(host, "kill")
         time.sleep(chance.uniform(5, 25))
@@ -99,3 +115,4 @@ def test_a_training_ends_as_it_would_have_without_the_storm(lab: Lab, tmp_path: 
             lab.heal(host)
         time.sleep(chance.uniform(35, 50))
     assert storm.weights() == pytest.approx(quiet, abs=1e-4)
+    print(f"storm {seed}: {len(hits)} hits, restarts after {storm.restarts(hits)} s")
