@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,14 @@ def test_a_run_goes_on_though_its_hosts_were_divided(
         time.sleep(seconds)
         hosts.cut("del", part, both)
         time.sleep(4)
+    told, rows, firsts = ended(hosts, run_id, STEPS)
+    print(json.dumps(told["node03"]), [(row["run_id"], row["state"]) for row in rows], firsts)
+    assert rows[0]["state"] == "done", rows
+
+
+def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int]]:
+    """The stories that hosts tell of the run, the rows of `ps`, and the first step of each attempt:
+    once it has ended, on one story, with no step of two attempts at a time."""
     until = time.monotonic() + 600
     while True:
         rows = json.loads(hosts.call("ps", "-a", "--json").stdout)["runs"]
@@ -141,9 +150,7 @@ def test_a_run_goes_on_though_its_hosts_were_divided(
         ]
         for name, story in stories.items()
     }
-    print(json.dumps(told["node03"]), [(row["run_id"], row["state"]) for row in rows])
     assert len({json.dumps(one) for one in told.values()}) == 1, told
-    assert rows[0]["state"] == "done", rows
     steps = [
         (int(attempt), int(step), float(at))
         for name in hosts.names
@@ -155,6 +162,6 @@ def test_a_run_goes_on_though_its_hosts_were_divided(
     for before, after in itertools.pairwise(sorted(spans)):
         assert max(spans[before]) < min(spans[after])
     firsts = {n: min(step for attempt, step, _ in steps if attempt == n) for n in spans}
-    print(firsts, {n: round(max(s) - min(s)) for n, s in spans.items()})
     assert all(first > 0 for n, first in firsts.items() if n), firsts
-    assert max(step for _, step, _ in steps) == STEPS - 1
+    assert max(step for _, step, _ in steps) == last - 1
+    return told, rows, firsts
