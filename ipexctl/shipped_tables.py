@@ -25,7 +25,7 @@ def table() -> tuple[Row, ...]:
 
 @cache
 def failures() -> tuple[Cause, ...]:
-    """In the order of docs/failures.md."""
+    """In the order of their page."""
     from ipexctl.explain.causes.causes import parse
 
     return parse(_text("explain/causes/causes.toml"))

@@ -2,7 +2,7 @@
 """The documentation as a static site in build/site; a broken link or anchor ends it with an error.
 
 The Markdown files stay as they are on GitHub: they are copied with their folders, so every relative
-link means the same here and there.
+link means the same here and there. Pages of all errors and known failures are on the site alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import error_catalogue  # noqa: E402  beside this file
+import table_pages  # noqa: E402
+
+from ipexctl.shipped_tables import failures  # noqa: E402
+
 SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
 FOLDERS = ("docs", "examples", "playbooks")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -72,6 +79,9 @@ def stage() -> None:
             shutil.copy(ROOT / name, SOURCE / name)
     for name in PAGES:
         shutil.copy(ROOT / name, SOURCE / name)
+    found = error_catalogue.catalogue(ROOT / "ipexctl")
+    (SOURCE / "docs/errors.md").write_text(error_catalogue.page(*found), "utf-8")
+    (SOURCE / "docs/failures.md").write_text(table_pages.failures(failures()), "utf-8")
     (SOURCE / "conf.py").write_text(CONF)
     trees = []
     for caption, pages in CONTENTS.items():

@@ -14,7 +14,7 @@ HEAD = """\
 # Command reference
 
 The `--help` output of every command. Written by `make docs`; do not edit it.
-[Screens](screens.md) shows what the commands print, [errors](errors.md) lists every error.
+[Screens](screens.md) shows what the commands print.
 """
 
 

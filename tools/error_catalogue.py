@@ -1,4 +1,4 @@
-"""docs/errors.md: every error that the source raises, read from the source.
+"""The page of the site with every error that the source raises, read from the source.
 
 Words in capitals stand for values. An error whose words come whole from a host or another program
 is counted and not listed.
@@ -17,8 +17,7 @@ from ipexctl import errors
 START = """\
 # Errors
 
-Every error that ipexctl raises, with what it suggests. Written by tools/gen_docs.py from the
-source.
+Every error that ipexctl raises, with what it suggests. Written from the source.
 
 An error has up to three parts: what failed, why, and what to type next. Its slug is its name for
 programs: with `--json`, a command that fails prints `{"errors": [{"slug": ...}]}` on stdout. Words

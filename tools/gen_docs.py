@@ -12,7 +12,6 @@ sys.path.insert(0, str(ROOT))
 
 import checks_tables  # noqa: E402  beside this file
 import cli_reference  # noqa: E402
-import error_catalogue  # noqa: E402
 import play_docs  # noqa: E402
 import settings_schema  # noqa: E402
 import table_pages  # noqa: E402
@@ -22,7 +21,6 @@ from ipexctl.install.command import stacks_text  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
 from ipexctl.shipped_tables import (  # noqa: E402
     accelerate_keys,
-    failures,
     launchers,
     migration_rules,
     table,
@@ -31,12 +29,9 @@ from ipexctl.shipped_tables import (  # noqa: E402
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
     file.write_text(checks_tables.updated(file.read_text("utf-8"), catalogue()), "utf-8")
-    (ROOT / "docs" / "failures.md").write_text(table_pages.failures(failures()), "utf-8")
     lines = table_pages.pasted_lines(launchers(), accelerate_keys())
     (ROOT / "docs" / "pasted-lines.md").write_text(lines, "utf-8")
     (ROOT / "docs" / "cli.md").write_text(cli_reference.page(), "utf-8")
-    found = error_catalogue.catalogue(ROOT / "ipexctl")
-    (ROOT / "docs" / "errors.md").write_text(error_catalogue.page(*found), "utf-8")
     file = ROOT / "docs" / "migrate.md"
     file.write_text(table_pages.with_rules(file.read_text("utf-8"), migration_rules().all), "utf-8")
     file = ROOT / "docs" / "run.md"

@@ -160,12 +160,12 @@ def with_variables(text: str) -> str:
     return _between(text, VARIABLES, [head, "|---|---|---|", *rows])
 
 
-# --- docs/failures.md ----------------------------------------------------------------------------
+# --- known failures, on the site -----------------------------------------------------------------
 
 _FAILURES = """\
 # Known failures
 
-Generated from `ipexctl/explain/causes/causes.toml` by `make docs`.
+Generated from `ipexctl/explain/causes/causes.toml`.
 `ipexctl explain LOGFILE` finds these in a log, `ipexctl explain NAME` explains one and says what to
 type, and a failed run ends by naming the failure that its last lines show.
 """
@@ -186,7 +186,7 @@ _UNSEEN = """\
 
 
 def failures(causes: Iterable[Cause]) -> str:
-    """docs/failures.md."""
+    """A page of the site."""
     found = list(causes)
     seen = (_failure(c, ", ".join(c.checks)) for c in found if c.checks)
     unseen = (_failure(c, c.unseen) for c in found if not c.checks)

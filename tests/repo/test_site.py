@@ -64,6 +64,7 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
         page.write_text("# Title\n")
     links = "[there](run.md#title), [gone](run.md#no-such-heading)"
     (copy / "docs/faq.md").write_text(f"# Title\n\n{links}\n")
+    (copy / "docs/run.md").write_text("# Title\n\n## Exit codes\n")  # errors link to these
     done = build(copy)
     (warning,) = (line for line in done.stderr.splitlines() if "WARNING" in line)
     assert done.returncode != 0 and "no-such-heading" in warning

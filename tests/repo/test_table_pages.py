@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.doctor.checks import catalogue
-from ipexctl.shipped_tables import accelerate_keys, failures, launchers, migration_rules
+from ipexctl.shipped_tables import accelerate_keys, launchers, migration_rules
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -26,7 +26,6 @@ def test_the_page_of_checks_is_what_the_code_declares():
     ("name", "made"),
     [
         ("pasted-lines", lambda _: table_pages.pasted_lines(launchers(), accelerate_keys())),
-        ("failures", lambda _: table_pages.failures(failures())),
         ("migrate", lambda page: table_pages.with_rules(page, migration_rules().all)),
         ("run", table_pages.with_variables),
     ],
