@@ -36,8 +36,7 @@ docs: setup ## Write the generated tables of docs/ again, build the site in buil
 	$(PY) tools/gen_docs.py
 	$(PY) tools/build_site.py
 
-pictures: setup ## Record all pictures and screens of docs/ again (root, ten minutes)
-	$(PY) tools/make_screens.py
+pictures: setup ## Record all pictures of docs/ again (root, ten minutes)
 	$(PY) tools/make_recordings.py
 
 lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts

@@ -39,7 +39,7 @@ CONTENTS = {  # caption -> pages, in order
         "docs/support",
     ),
     "Reference": (
-        "docs/cli", "docs/screens", "docs/play-steps", "docs/checks", "docs/failures",
+        "docs/cli", "docs/play-steps", "docs/checks", "docs/failures",
         "docs/errors", "docs/stacks", "docs/faults", "docs/benchmarks", "CHANGELOG",
     ),
     "How it works": ("ARCHITECTURE", "docs/security", "CONTRIBUTING", "docs/decisions/*"),

@@ -14,7 +14,6 @@ HEAD = """\
 # Command reference
 
 The `--help` output of every command. Written by `make docs`; do not edit it.
-[Screens](screens.md) shows what the commands print.
 """
 
 

@@ -14,6 +14,7 @@ import argparse
 import fcntl
 import os
 import pty
+import random
 import re
 import select
 import shutil
@@ -22,14 +23,15 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import make_screens  # noqa: E402  beside this file
-import record_svg  # noqa: E402
+import record_svg  # noqa: E402  beside this file
 
 IMAGES = ROOT / "docs" / "images"
 LAB = "recordings"
@@ -258,6 +260,30 @@ def keep(name: str, drawing: str) -> bool:
     return True
 
 
+@contextmanager
+def project() -> Iterator[tuple[Path, Path]]:
+    """A folder with the example, in a home of its own, whose name is as long as /home/ann."""
+    home = Path("/tmp") / "".join(random.choices("abcdefghij", k=4))
+    home.mkdir(mode=0o700)
+    try:
+        folder = home / "mnist"
+        folder.mkdir()
+        shutil.copy(ROOT / "examples" / "train_ddp.py", folder)
+        yield home, folder
+    finally:
+        shutil.rmtree(home)
+
+
+def prepare(line: str, folder: Path, home: Path) -> None:
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8",
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", ""),
+        **{key: value for key, value in os.environ.items() if key.startswith("PIP_")},
+    }  # fmt: skip
+    words = [sys.executable, "-m", "ipexctl", *line.split()]
+    subprocess.run(words, cwd=folder, env=env, stdin=subprocess.DEVNULL, timeout=600, check=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SESSIONS)}")
@@ -265,7 +291,7 @@ def main() -> int:
     lab = [sys.executable, "-m", "ipexctl", "lab"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     flawed = False
-    with make_screens.project() as (home, folder):
+    with project() as (home, folder):
         (folder / "train.py").write_text(TRAIN)
         (folder / "train.yaml").write_text(PLAY)
         (folder / "bars.py").write_text(BARS)
@@ -275,10 +301,9 @@ def main() -> int:
             subprocess.run([*up, "--owner", str(os.getpid())], env=env, check=True)
             state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
             shutil.copy(state / "ipexctl" / "labs" / LAB / "ssh_config", folder)
-            prepared = ["init", "-F", "ssh_config", "node01", "node02", "node03", "--yes"]
-            make_screens.in_terminal(" ".join(["ipexctl", *prepared]), folder, home)
+            prepare("init -F ssh_config node01 node02 node03 --yes", folder, home)
             if "install" not in names:
-                make_screens.in_terminal("ipexctl install --yes", folder, home)
+                prepare("install --yes", folder, home)
             for name in names:
                 flawed |= not keep(name, recorded(SESSIONS[name], folder, home))
         finally:

@@ -31,7 +31,7 @@ PAGES = sorted(
     path
     for pattern in ("*.md", "docs/*.md", "docs/guides/*.md", "examples/*.md", "playbooks/*.md")
     for path in ROOT.glob(pattern)
-    if path.name not in ("CHANGELOG.md", "screens.md", "lines.md")
+    if path.name not in ("CHANGELOG.md", "lines.md")
 )
 CODE = re.compile(r"^(?: {4}|\t)(.*)|^```(\w*)")
 COMMAND = re.compile(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(ipexctl(?: .*)?)$")

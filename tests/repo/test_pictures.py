@@ -46,7 +46,7 @@ def words_of_this_version() -> set[tuple[str, str]]:
     """Return the neighbouring words in the source, its tests and the recorded scripts."""
     modules = [p for room in ("ipexctl", "tests") for p in (ROOT / room).rglob("*.py")]
     modules.remove(Path(__file__))
-    pairs = word_pairs((ROOT / "docs" / "screens.md").read_text("utf-8") + _OF_TORCH)
+    pairs = word_pairs(_OF_TORCH)
     for module in [*modules, ROOT / "tools" / "make_recordings.py"]:
         for text in texts_of(module):
             pairs |= word_pairs(text)
