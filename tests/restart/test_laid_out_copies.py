@@ -87,3 +87,5 @@ def test_what_the_ranks_do_with_their_files_changes_no_copy(hosts: list[Host]) -
     rows = [[w, part["sha"], part["list"], []] for w, part in one["parts"].items()]
     hosts[0].shelves.lay_out(asked, {"name": "out/c-7", "parts": rows}, ATTEMPTS)
     assert (hosts[0].work / "out/c-7/model.pt").read_bytes() == b"weights"
+    hosts[0].shelves.release(asked)
+    assert hosts[0].tells() == []

@@ -5,12 +5,14 @@ import os
 import shutil
 import time
 
-from ipexctl.remote.blobs import blob_server
+from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_reports
 from ipexctl.remote.shelf.shelf_folder import Shelf, Silent, fetch_blob
+
+LAID_OUT = 0  # the number of a checkpoint from which an attempt began; those of its own are higher
 
 
 class Shelves:
@@ -90,16 +92,23 @@ class Shelves:
         """A checkpoint that was laid out here counts as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
         name, work = lay["name"], asked["cwd"]
-        shelf = Shelf(os.path.join(self.runs, asked["run_id"], "shelf", asked["host"]))
+        shelf = self.shelf_of(asked)
         shelf.make()
         files = checkpoint_files.entries(os.path.join(work, name))
         sha = shelf.keep(work, name, files)
         size = sum(size for size, _, _ in files.values())
         part = {"sha": sha, "list": os.path.getsize(shelf.path(sha)), "bytes": size}
         shelf.publish({
-            "number": 0, "name": name, "step": checkpoint_rules.step_of(name),
+            "number": LAID_OUT, "name": name, "step": checkpoint_rules.step_of(name),
             "time": time.time() - lay["age"], "parts": {lay["parts"][0][0]: part},
         })  # fmt: skip
+
+    def shelf_of(self, asked):
+        return Shelf(os.path.join(self.runs, asked["run_id"], "shelf", asked["host"]))
+
+    def release(self, asked):
+        """A newer one is complete: who begins from this one would lose what was done since."""
+        blobs.unlink(self.shelf_of(asked).manifest_path(LAID_OUT))
 
     def forget(self, attempts, used):
         """Remove the shelves of attempts before `used`, whose checkpoint is used."""

@@ -167,11 +167,11 @@ class Keeper:
         return [name for name in self.night["hosts"] if name not in there]
 
     def waits(self):
-        """For what there is no attempt yet, as the one that leads knows."""
+        """For what there is no attempt yet, as the one that leads knows, and whether it is it."""
         leads = self.leader
         if leads is None:
-            return "" if not self.alone else SMALLER % self.name
-        return leads.waits
+            return [SMALLER % self.name if self.alone else "", False]
+        return [leads.waits, True]
 
     def orders_of_returned(self, name):
         """{} where another host leads, or that one is here already."""
@@ -351,8 +351,10 @@ class Keeper:
             return
         part.begin(self.starter)
         try:
-            if lay:
+            if lay and not part.complete:
                 self.shelves.hold(part.asked, lay)
+            if part.complete:  # meanwhile
+                self.shelves.release(part.asked)
         except (Failure, OSError, Changed) as e:
             self.note({"holds_no_copy": "%s: %s" % (lay["name"], e)})
 
@@ -469,6 +471,7 @@ class Part:
                 self.well = fact.get("well") is True
             elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
                 self.complete = "" if fact.get("withdrawn") else str(fact.get("name"))
+                self.keeper.shelves.release(self.asked)
             elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
                 self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
             if "over" in record:

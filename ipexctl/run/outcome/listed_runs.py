@@ -86,6 +86,7 @@ class OnHost:
     kept: bool = False  # a keeper of the run lives (--restarts)
     stopped: str = ""  # why there is no further attempt, if a user wanted that
     waits: str = ""  # for what its keeper waits with the next one
+    leads: bool = False  # that keeper leads
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,8 @@ class Run:
     @property
     def waits(self) -> str:
         """For what its hosts wait before they start it again."""
-        told = (part.waits for part in self.seen if part.waits)
-        return next(told, "") if self.state is State.RESTARTING else ""
+        told = sorted(self.seen, key=lambda part: not part.leads)
+        return told[0].waits if self.state is State.RESTARTING else ""
 
     @property
     def ends(self) -> dict[int, tuple[str, str]]:
@@ -230,6 +231,7 @@ def read_on_host(
         kept=raw.get("kept") is True,
         stopped=plain(raw.get("stopped"), 400),
         waits=plain(raw.get("waits"), 400),
+        leads=raw.get("leads") is True,
     )
 
 
