@@ -234,14 +234,32 @@ def test_a_process_that_was_killed_begins_again():
     assert made.complete == ["c-1"]
 
 
-def test_nothing_is_waited_for_once_a_host_copies_no_more():
+def test_without_a_host_that_never_wrote_a_part_the_others_go_on():
+    made = Cluster()
+    made.write("a", "c-1")
+    made.run()
+    made.write("a", "c-2")
+    made.say("b", "ended")
+    made.say("b", "ended")
+    made.now += AGAIN
+    made.write("a", "c-3")
+    made.run()
+    assert made.complete == ["c-1", "c-2", "c-3"] and made.hub.is_idle()
+    assert made.published["holders"] == {"a": ["a", "c"]}
+    made.write("a", "c-4")
+    made.say("c", "ended")
+    made.run()
+    assert made.complete == ["c-1", "c-2", "c-3"] and made.hub.is_idle()
+
+
+def test_nothing_is_waited_for_once_a_host_that_writes_copies_no_more():
     made = Cluster()
     made.write("a", "c-1")
     made.run()
     made.write("a", "c-2")
     assert not made.hub.is_idle()
-    made.say("b", "ended")
-    made.say("b", "ended")
+    made.say("a", "ended")
+    made.say("a", "ended")
     assert made.hub.is_idle()
     assert [fact["event"] for fact in made.facts] == ["checkpoint", "note"]
     made.run()

@@ -11,6 +11,7 @@ from ipexctl.remote.shelf.checkpoint_rules import family, lacking, partner, step
 
 AGAIN = 15.0  # seconds after which what failed is tried again
 ENDED = "the process that copies them has ended: in this attempt no further one is copied"
+LEFT = "the process that copies them has ended: the other hosts keep the copies now"
 OVERWRITTEN = (
     "%s was written again, by several hosts: which parts belong together is not known, so the new "
     "ones are not copied; write each checkpoint under a name of its own"
@@ -61,9 +62,20 @@ class Publication:
         self.note("checkpoints on %s: %s" % (host, str(said["text"])[:300]))
 
     def on_ended(self, host, said, now):
-        """Its processes were killed; what is complete stays."""
-        self.ended = True
-        self.note("checkpoints on %s: %s" % (host, ENDED))
+        """Its processes were killed; what is complete stays. Without a host that has never written
+        a part, the others go on."""
+        if host not in self.hosts:
+            return
+        writes = not self.series or any(host in writers for writers in self.series.values())
+        found = any(answers.pop(host, None) for answers in self.answers.values())
+        if writes or found or len(self.hosts) < 3:
+            self.ended = True
+            self.note("checkpoints on %s: %s" % (host, ENDED))
+            return
+        self.hosts = [other for other in self.hosts if other != host]
+        self.note("checkpoints on %s: %s" % (host, LEFT))
+        if self.current:
+            self.try_again(self.current, now)
 
     def on_ready(self, host, said, now):
         name, stamp = str(said["name"]), str(said["stamp"])
