@@ -3,11 +3,11 @@
     python benchmarks/guide_lines.py [--mpi intel,mpich,openmpi] [--only NUMBER,...]
                                      [--results FILE] [--write FILE]
 
-Each line of guide_lines/lines.toml is typed as it is: after `ipexctl run`, and inside
-`ipexctl shell --mpi node01`. "works" means that the script's ranks saw one world of the size in the
-table, and that the command ended with 0. --results keeps what was found, a line for each, and the
-table has all of it. Needs root, for the hosts' namespaces, and installs torch,
-Accelerate and transformers for each MPI. Ranks outnumber the CPUs of these hosts: --force.
+Each line of guide_lines/lines.toml is typed as it is, after `ipexctl run`. "works" means that the
+script's ranks saw one world of the size in the table, and that the command ended with 0. --results
+keeps what was found, a line for each, and the table has all of it. Needs root, for the hosts'
+namespaces, and installs torch, Accelerate and transformers for each MPI. Ranks
+outnumber the CPUs of these hosts: --force.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PACKAGES = {
     OLD: "accelerate==1.12.0\ntransformers==4.57.3\ndatasets\n",
 }
 PATIENCE = 600.0  # 16 ranks on two CPUs
-Found = dict[tuple[int, str], dict[str, str]]  # line, mode -> MPI -> what it did
+Found = dict[int, dict[str, str]]  # line -> MPI -> what it did
 CONFIG = ".cache/huggingface/accelerate/default_config.yaml"  # where Accelerate looks, at home
 
 
@@ -45,14 +45,8 @@ CONFIG = ".cache/huggingface/accelerate/default_config.yaml"  # where Accelerate
 class Line:
     guide: str
     line: str
-    before: str = ""
     config: str = ""
-    only: str = ""
     packages: str = TODAY
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        return (self.only,) if self.only else ("run", "shell")
 
 
 @dataclass(frozen=True)
@@ -96,8 +90,8 @@ def main() -> None:
     results = asked.results or Path(os.devnull)
     found: Found = {}
     for text in results.read_text().splitlines() if results.exists() else ():
-        number, mode, mpi, said = json.loads(text)
-        found.setdefault((number, mode), {})[mpi] = said
+        number, mpi, said = json.loads(text)
+        found.setdefault(number, {})[mpi] = said
     with tempfile.TemporaryDirectory(prefix="guide-lines-") as folder:
         hosts = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec(), HostSpec())
         spec = LabSpec(name="guides", hosts=hosts)
@@ -110,12 +104,11 @@ def main() -> None:
                         continue
                     project = install(lab, mpi, packages, Path(folder))
                     for number in wanted:
-                        for mode in lines[number - 1].modes:
-                            said = tried(project, lines[number - 1], mode)
-                            found.setdefault((number, mode), {})[mpi] = said
-                            print(number, mode, mpi, said, flush=True)
-                            with results.open("a") as file:
-                                file.write(json.dumps([number, mode, mpi, said]) + "\n")
+                        said = tried(project, lines[number - 1])
+                        found.setdefault(number, {})[mpi] = said
+                        print(number, mpi, said, flush=True)
+                        with results.open("a") as file:
+                            file.write(json.dumps([number, mpi, said]) + "\n")
         finally:
             lab.down()
     text = table(found, lines)
@@ -128,16 +121,13 @@ def table(found: Found, lines: list[Line]) -> str:
     mpis = [mpi for mpi in MPIS if any(mpi in of_mpi for of_mpi in found.values())]
     rows = ["| | guide | line | with | " + " | ".join(mpis) + " |"]
     rows.append("|---|---|---|---|" + "---|" * len(mpis))
-    for (number, mode), of_mpi in sorted(found.items()):
-        rows.append(row(number, mode, lines[number - 1], of_mpi, mpis))
+    for number, of_mpi in sorted(found.items()):
+        rows.append(row(number, lines[number - 1], of_mpi, mpis))
     return "\n".join(rows)
 
 
 def read(raw: dict[str, str]) -> Line:
-    return Line(
-        raw["guide"], raw["line"], raw.get("before", ""), raw.get("config", ""),
-        raw.get("only", ""), raw.get("with", TODAY),
-    )  # fmt: skip
+    return Line(raw["guide"], raw["line"], raw.get("config", ""), raw.get("with", TODAY))
 
 
 def install(lab: Lab, mpi: str, packages: str, top: Path) -> Project:
@@ -160,32 +150,22 @@ def install(lab: Lab, mpi: str, packages: str, top: Path) -> Project:
     return project
 
 
-def tried(project: Project, line: Line, mode: str) -> str:
+def tried(project: Project, line: Line) -> str:
     home = project.folder / "home"
     shutil.rmtree(home, ignore_errors=True)
     config = home / CONFIG
     config.parent.mkdir(parents=True)
-    at_home = ""
     if line.config:
         text = (HERE / line.config).read_text().replace("/home/user/hostfile", "hostfile")
         node0 = next(iter(project.lab.hosts.values()))
         text = text.replace("36.112.23.24", node0.address)  # the guide's own main_process_ip
         config.write_text(text)
-        at_home = f"mkdir -p ~/{Path(CONFIG).parent}; printf %s '{quoted(text)}' > ~/{CONFIG}\n"
-    if mode == "run":
-        words = ["run", *project.reach, "--force", *split(line.line)]
-    else:
-        typed = f"rm -f ~/{CONFIG}\n{at_home}{line.before}\n{line.line}\n"
-        words = ["shell", "--mpi", "node01", *project.reach, "--", "bash", "-c", typed]
+    words = ["run", *project.reach, "--force", *split(line.line)]
     try:
         code, said = project.run(words, home)
     except subprocess.TimeoutExpired:
         return f"**hangs** ({PATIENCE:.0f} s)"
     return outcome(code, said)
-
-
-def quoted(text: str) -> str:
-    return text.replace("'", "'\\''")
 
 
 def split(line: str) -> list[str]:
@@ -210,7 +190,6 @@ def outcome(code: int, said: str) -> str:
 
 def last_words(said: str) -> Iterator[str]:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    lines = [line for line in lines if "ranks on node" not in line]  # the shell's greeting
     ours = [i for i, line in enumerate(lines) if re.match(r"ipexctl: (?!note:)", line)]
     if ours:
         yield from lines[ours[-1] : ours[-1] + 4]
@@ -225,12 +204,12 @@ def short(said: str) -> str:
     return said if len(said) <= 400 else f"{said[:200]} ... {said[-180:]}"
 
 
-def row(number: int, mode: str, line: Line, found: dict[str, str], mpis: list[str]) -> str:
+def row(number: int, line: Line, found: dict[str, str], mpis: list[str]) -> str:
     text = " ".join(line.line.replace("\\\n", " ").split())
-    where = f"ipexctl run {text}" if mode == "run" else f"in the shell: {text}"
     cells = [short(found.get(mpi, "")).replace("|", "\\|") for mpi in mpis]
     cells = [cells[0], *("the same" if c == cells[0] else c for c in cells[1:])]
-    return f"| {number} | {line.guide} | `{where}` | {line.packages} | {' | '.join(cells)} |"
+    typed = f"`ipexctl run {text}`"
+    return f"| {number} | {line.guide} | {typed} | {line.packages} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

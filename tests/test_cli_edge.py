@@ -166,15 +166,6 @@ WRONG = [
     pytest.param(("run", "--ports", "", "setup.py"), "--ports : expected a range", id="no ports"),
     pytest.param(("run", "--ui", "foo", "--json", "x.py"), "--ui foo", id="no such view, or JSON"),
     pytest.param(("run", "--ui", "foo", "--explain", "x.py"), "--ui foo", id="no such view"),
-    pytest.param(
-        ("run", "--print-cmd", "--json", "x.py"), "prints a shell script", id="a script as JSON"
-    ),
-    pytest.param(
-        ("run", "--print-cmd", "--ui", "json", "x.py"), "not JSON", id="a script as the view JSON"
-    ),
-    pytest.param(
-        ("run", "--explain", "--print-cmd", "x.py"), "cannot be combined", id="two ways to print"
-    ),
     pytest.param(("data", "push", "x" * 300), "x is not a folder", id="data of too long a name"),
     pytest.param(("install", "-f", "no-such-file"), "no-such-file", id="install without hosts"),
 ]

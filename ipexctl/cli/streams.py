@@ -7,8 +7,6 @@ import io
 import os
 import sys
 
-from ipexctl.errors import InputError
-
 errors_as_json = False  # `--json` was given
 
 
@@ -27,18 +25,6 @@ def prepare() -> None:
         sys.stdout = _Stream.instead_of(sys.stdout, "replace")
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr = _Stderr.instead_of(sys.stderr, "backslashreplace")
-
-
-def check_spells(text: str) -> None:
-    """Raises InputError if stdout cannot encode the text, which a program will read."""
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError as e:
-        raise InputError(
-            f"stdout cannot encode {e.object[e.start : e.end]!a}",
-            why=f"it is {e.encoding}",
-            slug="stdout-encoding",
-        ) from None
 
 
 def fitted(text: str, indent: str) -> list[str]:

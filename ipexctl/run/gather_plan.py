@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.facts.facts import Facts
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.target import Target, inventory
+from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter
-from ipexctl.run.plan import launch_script
 from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
@@ -24,15 +23,6 @@ from ipexctl.run.run_script import script_of
 
 if TYPE_CHECKING:
     from ipexctl.run.network.network_choice import NetworkChoice
-
-
-def as_script(target: Target, options: RunOptions, passed: tuple[str, ...]) -> str:
-    """The plan for people who do without us. `passed`: variables whose values stay out of it."""
-    found = planned(target, options)
-    hosts = {host.name: host for host in inventory(target).hosts}
-    return launch_script.script(
-        launch_script.Printed(found.plan, hosts, str(script_of(options).project.start), passed)
-    )
 
 
 @dataclass(frozen=True)

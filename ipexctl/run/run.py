@@ -32,7 +32,6 @@ from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.run_result import Kept, Left, LeftOut, RunResult
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node
 from ipexctl.run.plan.run_options import STALL_ACTIONS, WITHOUT_CHECKPOINT, RunOptions
@@ -436,7 +435,6 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
 
 def checked(options: RunOptions) -> RunOptions:
     """Raises InputError for a value that no run can have."""
-    mpi.check_launcher(options.launcher)
     if options.stall_action not in STALL_ACTIONS:
         raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
     if options.without_checkpoint not in WITHOUT_CHECKPOINT:

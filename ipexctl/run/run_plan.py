@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.machines.fleet import Fleet
 from ipexctl.run.network import rate_cache
-from ipexctl.run.plan import interface_choice, launch_plan, mpi
+from ipexctl.run.plan import interface_choice, launch_plan
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
@@ -75,7 +75,6 @@ def plan_of(
         from ipexctl.data import data
 
         plan = data.planned(plan, held, options.data, options.env)
-    mpi.check_launcher(options.launcher, plan.mpi)
     return plan
 
 

@@ -10,10 +10,6 @@ from ipexctl.local.environment import environment
 from ipexctl.run.plan.run_options import Ports
 
 
-class Forwarded(str):
-    """The value of a variable on this machine."""
-
-
 def _variables(items: list[str] | None) -> dict[str, str]:
     """Of the settings and of --env, which goes before them."""
     from ipexctl.local.settings import configured_env
@@ -31,7 +27,7 @@ def _variables(items: list[str] | None) -> dict[str, str]:
                 hint=f"--env {key}=VALUE",
                 slug="variable-not-set",
             )
-        found[key] = value if sign else Forwarded(environment()[key])
+        found[key] = value if sign else environment()[key]
     return found
 
 

@@ -45,12 +45,12 @@ def run_shell(
         return at_host(fleet, host, line)
 
 
-def check_terminal(target: Target, name: str, command: tuple[str, ...], *more: str) -> None:
+def check_terminal(target: Target, name: str, command: tuple[str, ...]) -> None:
     """Raises InputError for a shell without one."""
     if not (command or is_terminal()):
         raise InputError(
             "a shell needs a terminal, but stdin or stdout is not one",
-            hint=f"{quoting.quote(('ipexctl', 'shell', *more, name, *_way(target)))} -- COMMAND",
+            hint=f"{quoting.quote(('ipexctl', 'shell', name, *_way(target)))} -- COMMAND",
             slug="no-terminal",
         )
 
@@ -124,13 +124,12 @@ def installed(
         fleet.disconnect(host)
 
 
-def remote_line(env: Env, command: tuple[str, ...], cwd: str = "") -> str:
+def remote_line(env: Env, command: tuple[str, ...]) -> str:
     """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
-    start_in = [f"cd {_word(cwd)} || exit"] if cwd else []
     if command:
-        inner = "; ".join([*start_in, *map(_set, env), " ".join(("exec", *map(_word, command)))])
+        inner = "; ".join([*map(_set, env), " ".join(("exec", *map(_word, command)))])
         return quoting.quote(("exec", "/bin/sh", "-c", inner))
-    run = quoting.quote(("-c", "; ".join([*start_in, _interactive(env)])))
+    run = quoting.quote(("-c", _interactive(env)))
     start = (
         f'case "$SHELL" in {_LOGIN_SHELLS}) exec "$SHELL" -l {run};; *) exec /bin/sh {run};; esac'
     )

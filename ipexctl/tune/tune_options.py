@@ -12,7 +12,7 @@ from ipexctl.run.plan.run_options import RunOptions
 
 OF_RUN = (
     "script", "args", "n", "ppn", "module", "env", "accelerate", "secret_env", "compress", "data",
-    "force", "no_sync", "ports", "launcher",
+    "force", "no_sync", "ports",
 )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def facts(judge: Judge) -> list[str]:
 
 def ready(judge: Judge, now: float = 0.0) -> None:
     for host in RANKS:
-        judge.take(host, {"event": "ready", "env_file": f"/{host}"}, now)
+        judge.take(host, {"event": "ready"}, now)
 
 
 def started(judge: Judge, now: float = 1.0) -> None:
@@ -67,10 +67,10 @@ def up(**more: Any) -> Judge:
 
 def test_nothing_starts_before_every_host_is_ready() -> None:
     judge = Judge(run(), 0.0)
-    judge.take("a", {"event": "ready", "env_file": ""}, 0.0)
-    judge.take("b", {"event": "ready", "env_file": ""}, 0.0)
+    judge.take("a", {"event": "ready"}, 0.0)
+    judge.take("b", {"event": "ready"}, 0.0)
     assert taken(judge) == []
-    judge.take("c", {"event": "ready", "env_file": ""}, 0.0)
+    judge.take("c", {"event": "ready"}, 0.0)
     assert [(host, order["spawn"]) for host, order in taken(judge)] == [
         ("a", "daemon1"), ("b", "daemon2"), ("c", "daemon3"),
     ]  # fmt: skip
@@ -145,11 +145,11 @@ def test_ipexctl_stop_asks_on_every_host_and_that_is_one_wish() -> None:
 
 def test_a_run_that_was_stopped_before_all_were_ready_does_not_start() -> None:
     judge = Judge(run(), 0.0)
-    judge.take("a", {"event": "ready", "env_file": ""}, 0.0)
+    judge.take("a", {"event": "ready"}, 0.0)
     judge.ask_to_end("Ctrl-C", 10.0, 1.0)
     taken(judge)
     for host in ("b", "c"):
-        judge.take(host, {"event": "ready", "env_file": ""}, 1.0)
+        judge.take(host, {"event": "ready"}, 1.0)
     judge.tick(1.0)
     assert (taken(judge), judge.over) == ([], "ended")
 

@@ -145,7 +145,7 @@ def test_a_run_with_progress_gets_its_signal_at_once() -> None:
 def test_stall_action_stop_ends_the_run() -> None:
     judge = Judge({**run(), "stall_action": "stop"}, 0.0)
     for host in "abc":
-        judge.take(host, {"event": "ready", "env_file": "/"}, 0.0)
+        judge.take(host, {"event": "ready"}, 0.0)
     for host, rank in (("a", 0), ("a", 1), ("b", 2), ("c", 3)):
         judge.take(host, {"event": "rank", "rank": rank, "started": 7, "where": None}, 1.0)
     quiet(judge, 47.0)

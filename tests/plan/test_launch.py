@@ -1,16 +1,12 @@
-import os
-import subprocess
 from dataclasses import replace
 
 import pytest
 
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts.facts import Nic
-from ipexctl.facts.software_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan, share_out
-from ipexctl.run.plan.launch_script import Printed, left_out, script
 from tests.made import cpu, facts, host, prepared
 from tests.plan.asked import read_launch
 
@@ -131,55 +127,6 @@ def test_the_users_environment_wins_over_ours_but_not_over_the_ranks_numbers():
     made = plan(THREE, request(3, env=(("OMP_NUM_THREADS", "7"), ("RANK", "99"))), "r1")
     env = rank_variables.environment(made, made.hosts[0], made.hosts[0].ranks[0])
     assert (env["OMP_NUM_THREADS"], env["RANK"]) == ("7", "0")
-
-
-def test_numbers_of_ranks_that_the_user_gives_are_in_no_printed_script():
-    given = (("LOCAL_RANK", "99"), ("RANK", "99"), ("WORLD_SIZE", "99"), ("X", "99"))
-    made = plan(THREE, request(3, env=given), "r1")
-    passed = left_out(["RANK", "LOCAL_RANK=99", "X"])
-    text = script(Printed(made, {h.host: host(h.host) for h in made.hosts}, "/t", passed))
-    assert passed == ("X",)
-    assert "99" not in text
-    assert "export RANK=2; export WORLD_SIZE=3; export LOCAL_RANK=0;" in text
-
-
-# passes on what Hydra or Open MPI would: of the variables of others, only those that are named
-MPIRUN = """#!/bin/sh
-set -- "$@"
-for word in "$@"; do
-    [ "$before" != -genvlist ] || names="$names $(echo "$word" | tr , ' ')"
-    [ "$before" != -x ] || names="$names $word"
-    before=$word
-done
-while [ "$1" != /bin/sh ]; do shift; done
-set -- PMI_RANK=0 PATH=/usr/bin:/bin LD_LIBRARY_PATH=plan "$@"
-for name in $names; do eval "value=\\$$name"; set -- "$name=$value" "$@"; done
-exec env -i "$@"
-"""
-
-
-@pytest.mark.parametrize(("flavour", "version"), [("intel", "2021.18.1"), ("openmpi", "5.0.11")])
-def test_a_printed_script_gives_ranks_the_users_word_where_the_plan_has_another(
-    tmp_path, flavour, version
-):
-    prefix = str(tmp_path / "env")
-    (tmp_path / "env/bin").mkdir(parents=True)
-    for name, text in (
-        ("mpirun", MPIRUN),
-        ("python3", '#!/bin/sh\necho "$LD_LIBRARY_PATH $I_MPI_PIN $WORDS"; env | grep -c GIVEN\n'),
-    ):
-        (tmp_path / "env/bin" / name).write_text(text)
-        (tmp_path / "env/bin" / name).chmod(0o755)
-    ours = (("PATH", f"{prefix}/bin"), ("LD_LIBRARY_PATH", f"{prefix}/lib"))
-    there = replace(
-        prepared(prefix), mpi_env=ours, mpi=Mpi(flavour, version, f"{prefix}/bin", None)
-    )
-    given = {"LD_LIBRARY_PATH": "/mine/lib", "I_MPI_PIN": "1", "WORDS": "it's  $x"}
-    made = plan([Node(host("node01"), facts("node01"), there)], request(1), "r1")
-    text = script(Printed(made, {"node01": host("node01")}, str(tmp_path), left_out(list(given))))
-    env = {**os.environ, **given}
-    done = subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True)
-    assert done.stdout == "/mine/lib 1 it's  $x\n0\n", done.stderr
 
 
 def test_an_address_that_no_interface_has_is_refused():

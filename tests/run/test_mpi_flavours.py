@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 
 import pytest
@@ -10,12 +9,11 @@ import pytest
 from ipexctl.errors import RunFailed
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
-from ipexctl.remote.hub.judge import Judge
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from tests.made import facts, host, prepared
-from tests.plan.asked import of_all, read_launch
+from tests.plan.asked import read_launch
 
 P = "/home/trainer/.ipexctl/envs/abc"
 OTHER = "/data/trainer/.ipexctl/envs/abc"
@@ -173,20 +171,6 @@ def test_a_daemon_is_started_by_its_words_with_its_own_hosts_settings(found, arg
     assert asked == ("node02", (f"{OTHER}/bin/{program}", *rest))
 
 
-def test_by_ssh_a_daemon_reads_the_file_that_its_own_host_has_named():
-    run = {**of_all(planned(MPICH)), "launcher": "ssh"}
-    judge = Judge(run, 0.0)
-    for name, path in (("node01", "/tmp/a/env.sh"), ("node02", "/tmp/it's/env.sh")):
-        judge.take(name, {"event": "ready", "env_file": path}, 0.0)
-    judge.orders.clear()
-    judge.take("node01", {"event": "launch", "key": 1, "argv": list(FROM_MPICH)}, 0.0)
-    ((name, order),) = judge.orders
-    *ssh, line = order["argv"]
-    assert (name, order["ssh"], ssh[0], ssh[-1]) == ("node01", 1, "ssh", "node02")
-    inner = shlex.split(shlex.split(line)[-1])
-    assert inner[:5] == [".", "/tmp/it's/env.sh", "&&", "exec", f"{OTHER}/bin/hydra_pmi_proxy"]
-
-
 @pytest.mark.parametrize(
     ("found", "argv", "words"),
     [
@@ -247,14 +231,3 @@ def test_the_variables_of_a_moved_prefix_and_of_the_hosts_own_mpi(found, variabl
 @pytest.mark.parametrize("word", mpi.WORDS)
 def test_the_lock_remembers_what_was_asked_for(word):
     assert mpi.word_of(mpi.mpi_requirement(word, "impi-rt<2021.19")) == word
-
-
-def test_what_ssh_said_first_is_kept_above_the_last_lines():
-    said = [
-        "ssh: connect to host node02 port 22: refused",
-        "t@node03: Permission denied (publickey)",
-    ]
-    tail: list[str] = []
-    for line in [*said, *(f"page {i}" for i in range(50)), ""]:
-        tail = mpi.output_tail(tail, [line])
-    assert tail == [*said, *(f"page {i}" for i in range(30, 50))]

@@ -105,16 +105,6 @@ def test_a_folder_with_an_escape_code_in_its_name_does_not_reach_the_terminal(he
     (here / "code").rename(here / folder)
     done = run(here, "train.py", "0", active=env, folder=folder)
     assert (done.returncode, "\x1b" in done.stdout + done.stderr) == (0, False)
-    printed = run(here, "--print-cmd", "train.py", "0", active=env, folder=folder)
-    assert (printed.returncode, printed.stdout, "\x1b" in printed.stderr) == (2, "", False)
-    assert "control characters" in printed.stderr
-
-
-def test_a_script_is_printed_as_it_is_or_not_at_all(here):
-    words = ("--print-cmd", "--env", "NAME=\udcff", "train.py", "0")
-    done = run(here, *words, active=str(here / "env"))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert r"'\udcff'" in done.stderr
 
 
 def test_a_terminal_without_escape_codes_is_shown_none(here):
@@ -150,26 +140,22 @@ def test_a_plan_is_json_where_the_run_would_be(here, word):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--launcher bogus", "--launcher bogus"),
-        ("--launcher ssh", "--launcher ssh"),
         ("--ranks 9", "--ranks"),
         ("-i (", "-i '('"),
         ("--fetch /etc/*", "--fetch '/etc/*'"),
     ],
 )
-@pytest.mark.parametrize("how", ["--explain", "--print-cmd"])
-def test_what_a_run_refuses_is_refused_by_its_plan(here, how, words, said):
-    done = run(here, how, *words.split(), "train.py", "0", active=str(here / "env"))
+def test_what_a_run_refuses_is_refused_by_its_plan(here, words, said):
+    done = run(here, "--explain", *words.split(), "train.py", "0", active=str(here / "env"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"ipexctl: {said}")
 
 
-@pytest.mark.parametrize("how", ["--explain", "--print-cmd"])
-def test_what_a_run_warns_about_in_the_script_its_plan_does_too(here, how):
+def test_what_a_run_warns_about_in_the_script_its_plan_does_too(here):
     (here / "code/.gitignore").write_text("mine.py\n")
     (here / "code/mine.py").write_text("")
     (here / "code/imports.py").write_text("import mine\n")
-    done = run(here, how, "imports.py", active=str(here / "env"))
+    done = run(here, "--explain", "imports.py", active=str(here / "env"))
     assert done.returncode == 0
     assert "imports.py:1: module mine" in done.stderr
     assert "preflight" not in done.stdout
@@ -298,27 +284,6 @@ def test_a_folder_that_cannot_be_made_is_said_to_cost_what_is_fetched(here):
     done = run(here, "--fetch", "out", "train.py", "0", active=str(here / "env"))
     assert done.returncode == 0, done.stderr
     assert "outputs: not fetched" in done.stderr
-
-
-def test_the_script_for_one_machine_runs_the_ranks(here):
-    printed = run(here, "--print-cmd", "train.py", "0", active=str(here / "env"))
-    (here / "go.sh").write_text(printed.stdout)
-    done = subprocess.run(["sh", "go.sh"], cwd=here, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, sorted(done.stdout.splitlines())) == (
-        0,
-        [f"{r} 2 127.0.0.1 {here}/env" for r in (0, 1)],
-    )
-
-
-def test_the_script_gives_ranks_the_users_word_where_the_plan_has_another(here):
-    (here / "code/says.py").write_text("import os\nprint(os.environ['PATH'], *os.environ)\n")
-    words = ("--print-cmd", "-n", "1", "--env", "PATH", "says.py")
-    printed = run(here, *words, active=str(here / "env"), PATH="/usr/bin:/bin:/mine")
-    (here / "go.sh").write_text(printed.stdout)
-    env = {**os.environ, "PATH": "/yours:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "go.sh"], cwd=here, env=env, capture_output=True, text=True)
-    assert done.stdout.split()[0] == "/yours:/usr/bin:/bin", done.stderr
-    assert "IPEXCTL_GIVEN_" not in done.stdout
 
 
 @pytest.mark.parametrize(

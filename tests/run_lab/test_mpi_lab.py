@@ -1,4 +1,4 @@
-"""MPICH, Open MPI, no MPI, and the classic way by ssh: real programs on the hosts of a lab."""
+"""MPICH, Open MPI and no MPI: real programs on the hosts of a lab."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.lab import Lab
-from tests.practice_hosts import Homes, Installed, give_to_account, home_with
-from tests.run_lab.conftest import Runner, errors
+from tests.practice_hosts import Homes, Installed, home_with
+from tests.run_lab.conftest import Runner
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
 UP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
@@ -204,87 +204,6 @@ def test_a_small_range_of_ports_serves_run_after_run(fleet, tmp_path):
     assert [run.returncode for run in runs] == [0] * 3, runs[-1].stderr
 
 
-def keys(fleet: Fleet) -> None:
-    """node01 may log in to the others, and knows their host keys."""
-    lab, ssh = fleet.lab, fleet.home("node01") / ".ssh"
-    ssh.mkdir(mode=0o700, exist_ok=True)
-    names = "".join(f"Host {n}\n  HostName {h.address}\n" for n, h in lab.hosts.items())
-    for name, text in (
-        ("id_ed25519", Path(lab.identity).read_text()),
-        ("known_hosts", Path(lab.known_hosts).read_text()),
-        ("config", names),
-    ):
-        (ssh / name).write_text(text)
-        (ssh / name).chmod(0o600)
-    give_to_account(lab, "node01", f"{HOME}/.ssh")
-
-
-@pytest.fixture
-def with_keys(fleet: Fleet) -> Iterator[Fleet]:
-    keys(fleet)
-    yield fleet
-    for name in ("id_ed25519", "known_hosts", "config"):
-        (fleet.home("node01") / ".ssh" / name).unlink()
-
-
-SAYS = (
-    "import os, sys\n"
-    "said = os.environ['RANK'], os.environ['WORDS'], os.environ['SECRET'][::-1], sys.argv[1:]\n"
-    "sys.stdout.write(' '.join(map(str, said)) + '\\n')\n"  # in one write: ranks share the pipe
-)
-
-
-def test_print_cmd_and_launcher_ssh_do_the_same_by_keys(with_keys, tmp_path):
-    runner = with_keys.runner(tmp_path)
-    words = ["-n", "3", "--ports", "31000-31015", "--env", "WORDS=it's $x", "--env", "SECRET"]
-    script = [str(runner.script(SAYS)), "a b", "$(id)"]
-    printed = runner.plain("--print-cmd", *words, *script, SECRET="hush")
-    text = printed.stdout
-    assert text and "hush" not in text, printed.stderr
-    for host in runner.lab.hosts:
-        (with_keys.home(host) / "a b").mkdir(exist_ok=True)
-        shutil.copy(script[0], with_keys.home(host) / "a b")
-    (with_keys.home("node01") / "go.sh").write_text(text)
-    (tmp_path / "jobs").mkdir()
-    by_hand = ["env", "SECRET=hush", "sh", f"{HOME}/go.sh", f"{HOME}/a b"]
-    done = runner.lab.run_in("node01", by_hand, user="trainer", timeout=60)
-    expected = [f"{r} it's $x hsuh ['a b', '$(id)']" for r in range(3)]
-    assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
-
-    (tmp_path / ".git").mkdir()  # so ranks start below the top of what is sent
-    below = shutil.move(script[0], tmp_path / "jobs" / "a.py")
-    in_place = ["--no-sync", *words, f"{HOME}/a b/script.py"]
-    for more in ([*words, str(below)], in_place):
-        done = runner.plain("--launcher", "ssh", *more, *script[1:], SECRET="hush")
-        assert sorted(re.findall(r"\d it's.*?\]", done.stdout)) == expected, done.stderr
-    sshd = Path(runner.lab.hosts["node02"].sshd_log).read_text()
-    assert f"from {runner.lab.hosts['node01'].address}" in sshd
-
-
-@of_each_mpi
-def test_launcher_ssh_without_keys_says_what_ssh_said(fleet, tmp_path):
-    runner = fleet.runner(tmp_path)
-    done = runner.plain("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
-    assert done.returncode == 122
-    # of the two, which fails first; the other may be ended before it says so
-    assert re.search(r"ssh: Could not resolve hostname node0[23]", done.stderr), done.stderr
-
-
-@of_each_mpi
-def test_a_rank_that_mpirun_ends_as_ssh_failed_is_not_the_cause(fleet, tmp_path):
-    """By the time ssh fails rank 0 is up, under some MPIs, and is killed for it."""
-    runner, ssh = fleet.runner(tmp_path), fleet.home("node01") / ".ssh"
-    ssh.mkdir(mode=0o700, exist_ok=True)
-    (ssh / "config").write_text("Host *\n  ProxyCommand sleep 6\n")
-    give_to_account(runner.lab, "node01", f"{HOME}/.ssh")
-    run = runner.start("--launcher", "ssh", "-n", "3", str(runner.script(UP)))
-    result = run.finish()
-    (ssh / "config").unlink()
-    assert (result["exit_code"], result["ended_by"]) == (122, "mpirun"), result
-    assert re.match(r"node01's ssh to node0[23] ended with code 255 when", result["cause"])
-    assert all(host["survivors"] == 0 for host in result["hosts"])
-
-
 def test_without_mpi_our_agents_start_the_ranks(without, tmp_path):
     runner = without.runner(tmp_path)
     run = runner.start("-n", "6", str(runner.script("import os\nprint(os.environ['RANK'])\n")))
@@ -311,11 +230,3 @@ def test_without_mpi_a_run_ends_like_any_other(without, tmp_path, how, code, end
     assert (result["exit_code"], result["ended_by"]) == (code, ended_by)
     assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
     assert runner.left(run.run_id) == {}
-
-
-def test_without_mpi_there_are_no_daemons_to_start_by_ssh(without, tmp_path):
-    runner = without.runner(tmp_path)
-    done = runner.plain("--json", "--launcher", "ssh", "-n", "3", str(runner.script(UP)))
-    (error,) = errors(done)
-    assert (done.returncode, error["exit_code"]) == (2, 2)
-    assert "--launcher ssh" in error["what"] and "--mpi" in error["hint"]

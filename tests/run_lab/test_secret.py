@@ -100,8 +100,7 @@ def test_a_secret_is_in_the_ranks_and_nowhere_else(
 def test_what_is_shown_of_a_plan_has_the_name_of_a_secret_and_not_its_value(runner):
     script = str(runner.script("print('never started')\n"))
     words = ["-n", "3", "--secret-env", "CANARY"]
-    for how in (["--explain", "--json"], ["--print-cmd"]):
-        done = runner.plain(*how, *words, script, CANARY=SECRET)
-        assert done.returncode == 0, done.stderr
-        assert "CANARY" in done.stdout
-        assert SECRET not in done.stdout + done.stderr
+    done = runner.plain("--explain", "--json", *words, script, CANARY=SECRET)
+    assert done.returncode == 0, done.stderr
+    assert "CANARY" in done.stdout
+    assert SECRET not in done.stdout + done.stderr

@@ -116,16 +116,6 @@ def test_scripts_that_may_use_ddp_are_not_refused(source, tmp_path, monkeypatch)
     assert script_of(RunOptions("t.py", compress="bf16")).notes == ()
 
 
-def test_a_printed_script_cannot_do_it(tmp_path):
-    (tmp_path / "t.py").write_text("")
-    words = ["run", "--print-cmd", "-H", "h1", "--compress", "fp16", "t.py"]
-    done = ipexctl(*words, cwd=tmp_path)
-    assert done.returncode == 2 and "--print-cmd" in done.stderr
-    with refused("compress-not-for-a-shell-script", "fp16"):
-        gradient_compression.check_printed("fp16")
-    gradient_compression.check_printed("off")
-
-
 def test_a_settings_file_can_set_it(tmp_path):
     (tmp_path / "t.py").write_text(FSDP)
     (tmp_path / "ipexctl.toml").write_text('[run]\ncompress = "bf16"\n')

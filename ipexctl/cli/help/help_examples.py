@@ -56,7 +56,6 @@ EXAMPLES = {
     "shell": (
         "ipexctl shell node1",
         "ipexctl shell node1 -- python -c 'import torch; print(torch.__version__)'",
-        "ipexctl shell --mpi node1 -- mpirun -n 4 -ppn 2 hostname",
     ),
     "stacks": (
         "ipexctl stacks",

@@ -163,7 +163,7 @@ class Hub:
         if self.link is not None and not settled:
             there = self.link.connected() | {host, self.name}
             for other in self.others:
-                if other not in there and other in self.judge.env_files:
+                if other not in there and other in self.judge.ready:
                     why = ENDED if self.link.absent(other) else CUT
                     self.judge.host_lost(other, why, now)
 
@@ -185,7 +185,7 @@ class Hub:
         for host in self.others:
             silence = now - self.link.heard(host)
             since, why = self.doubts.get(host, (now, ""))
-            if host not in self.judge.lost and host in self.judge.env_files:
+            if host not in self.judge.lost and host in self.judge.ready:
                 self.judge.paths.listen(host, silence, now)
             if silence > self.supervisor.lease:
                 self.judge.host_lost(host, "no message from it for %.0f s" % silence, now)

@@ -29,7 +29,7 @@ class Judge:
         self.over = ""
         self.deadline = None  # when the remaining processes are killed
         self.begun = False  # all hosts were ready, and the ranks are started
-        self.env_files = {}  # host -> the file with its programs' environment: it is ready
+        self.ready = set()  # hosts that can start the run's programs
         self.started = set()
         self.ended = {}  # rank -> whether it ended well
         self.vanished = False  # a wrapper did, perhaps as mpirun was killed: that is to come
@@ -43,7 +43,6 @@ class Judge:
         self.code = None  # of mpirun, when it has ended
         self.gone = set()  # programs whose end is known
         self.spawned = {}  # key -> host of that daemon
-        self.by_ssh = {}  # the same, of those started by ssh
 
     # -- what comes --
 
@@ -112,9 +111,9 @@ class Judge:
     # -- events of hosts --
 
     def on_ready(self, host, event, now):
-        if host not in self.env_files:
-            self.env_files[host] = event["env_file"]
-            if len(self.env_files) == len(self.hosts) and not self.decided:
+        if host not in self.ready:
+            self.ready.add(host)
+            if len(self.ready) == len(self.hosts) and not self.decided:
                 self.start()
 
     def start(self):
@@ -142,12 +141,6 @@ class Judge:
             self.order(host, {"refused": key, "why": str(e)})
             return
         to = target["host"]
-        if self.run["launcher"] == "ssh" and to != self.first:
-            self.by_ssh[key] = to
-            self.order(
-                host, {"ssh": key, "argv": mpi_launch.over_ssh(target, argv, self.env_files[to])}
-            )
-            return
         self.spawned[key] = to
         self.order(to, {"spawn": "daemon%d" % key, "argv": argv})
 
@@ -166,7 +159,7 @@ class Judge:
         if key is None:
             self.code = code
             self.program_ended("mpirun", host, code, error, now + MPIRUN_GRACE)
-        elif key in self.spawned:
+        else:
             if not self.ranks[host] <= set(self.ended):
                 who = "MPI's daemon on %s" if self.run["mpi"] else "what started %s's ranks"
                 with_mpirun = host == self.first and self.code is not None
@@ -174,13 +167,6 @@ class Judge:
                 deadline = now + DAEMON_GRACE
                 self.program_ended(who % host, host, code, error, deadline, asked=asked)
             self.order(self.first, {"exited": key, "code": code})
-        else:
-            to = self.by_ssh[key]
-            if not self.ranks[to] <= set(self.ended):
-                who = "%s's ssh to %s" % (host, to)
-                asked = self.code is not None
-                self.program_ended(who, host, code, error, now + DAEMON_GRACE, asked=asked)
-            self.order(host, {"exited": key, "code": code})
 
     def program_ended(self, who, host, code, error, deadline, asked=False):
         """`asked`: killed because mpirun gave up, for a reason that will still be reported."""

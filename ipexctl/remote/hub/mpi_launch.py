@@ -36,22 +36,6 @@ def read(run, argv):
     return target, [program] + list(of_host(run["mpi"], target, moved))
 
 
-def over_ssh(target, argv, env_file):
-    """The same daemon by node0's own ssh. Its environment is in a file that the supervisor there
-    wrote. The account's shell may be any.
-    """
-    line = ". %s && exec %s" % (shlex.quote(env_file), quoted(argv))
-    options = ["-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
-    options += ["-o", "ConnectTimeout=15"]
-    options += ["-p", str(target["port"])] if target["port"] else []
-    options += ["-l", target["user"]] if target["user"] else []
-    return ["ssh"] + options + ["--", target["address"], quoted(["exec", "/bin/sh", "-c", line])]
-
-
-def quoted(words):
-    return " ".join(shlex.quote(word) for word in words)
-
-
 def daemon(run, words):
     """The daemon's name and arguments."""
     mpi = run["mpi"]

@@ -3,7 +3,6 @@
 import marshal
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -111,12 +110,6 @@ class Programs:
         write_file(os.path.join(self.dir, "bootstrap"), text, 0o700)
         write_file(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""), 0o600)
         self.write_site()
-        if self.plan["launcher"] == "ssh":  # what comes in by ssh has no environment from us
-            text = "".join(
-                "export %s=%s\n" % (name, shlex.quote(value))
-                for name, value in sorted(self.program_env().items())
-            )
-            write_file(self.env_file(), text, 0o600)
 
     def write_site(self):
         """The modules that each rank's Python imports first (ipexctl/in_ranks)."""
@@ -127,9 +120,6 @@ class Programs:
 
     def site(self):
         return os.path.join(self.scratch, "site")
-
-    def env_file(self):
-        return os.path.join(self.scratch, "env.sh")
 
 
 def compiled(module):

@@ -23,7 +23,6 @@ KEPT_OF_RANKS = (
 )
 LATER = {"sitecustomize", "thread_waits"}  # modules that Python or rank_site.py runs by itself
 LAST_WORDS = 8192  # bytes of a rank's output that the journal keeps
-SSH_FAILED = 255  # ssh could not log in, or what it ran was killed
 CRASHES = (4, 5, 6, 7, 8, 11)  # signals by which a process ends itself, unlike SIGKILL
 
 
@@ -188,21 +187,13 @@ class Ranks:
             key = len(self.launches) + 1
             self.launches[key] = link
         self.supervisor.report({"event": "launch", "key": key, "argv": hello["argv"]})
-        ended = reader.next()  # returns when the program is gone, be it done or killed
-        if ended is not None:  # or when ssh, which it runs, has failed
-            if ended["code"] != SSH_FAILED:
-                time.sleep(HESITATION)  # MPI's daemon there gave up: maybe as a rank was killed
-            event = {"event": "exited", "key": "daemon%d" % key, "code": ended["code"]}
-            self.supervisor.report(event)
-            reader.next()
+        reader.next()  # returns when the program is gone, be it done or killed
         self.supervisor.report({"event": "unlaunch", "key": key})
 
     def answer_launch(self, order):
         """What became of what mpirun asked for."""
         if "exited" in order:
             tell(self.launches.get(order["exited"]), {"exit": order["code"]})
-        elif "ssh" in order:
-            tell(self.launches.get(order["ssh"]), {"run": order["argv"]})
         elif "refused" in order:
             tell(self.launches.get(order["refused"]), {"refused": order["why"]})
 

@@ -107,8 +107,7 @@ class Supervisor:
             sizes = journal.SizeHistory(journal.sizes_path(self.dir, self.plan["host"]))
             logs = {p["rank"]: run_folders.log_of(self.dir, p["rank"]) for p in self.plan["ranks"]}
             start_thread(sizes.loop, logs, lambda: self.over)
-            ready = {"event": "ready", "env_file": self.programs.env_file()}
-            self.report(ready)
+            self.report({"event": "ready"})
             self.emit({"event": "ready", "port": port})
             survivors = len(self.end(self.orders()))
             found = self.part.finish(survivors)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ipexctl.base.typed_command import Typed
-from ipexctl.cli import streams
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import NoFold, Root, Verbose, json_option, on_hosts
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
 from ipexctl.project.send_agreed import send_agreed
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.typed_values import READERS, Forwarded
+from ipexctl.run.typed_values import READERS
 
 if TYPE_CHECKING:
     from ipexctl.run.watch.run_watchers import View
@@ -44,22 +43,18 @@ def run(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the plan and the reasons for it; start nothing.")
     ] = False,
-    print_cmd: Annotated[
-        bool,
-        typer.Option("--print-cmd", help="Print an equivalent shell script; start nothing."),
-    ] = False,
     json: Annotated[bool, json_option("Same as --ui json.")] = False,
 ) -> None:
     """Run a PyTorch script on every host with mpirun; show the output of all ranks live."""
     from ipexctl.local.environment import hide
-    from ipexctl.run.command.views import view
+    from ipexctl.run.command.views import check, view
     from ipexctl.run.outcome.run_result import Left
     from ipexctl.run.run import run as verb
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
     _refuse_exports(target.exclude)
     _refuse_open_secrets(options)
-    _check_output(ui, explain=explain, print_cmd=print_cmd, json=json or ui == "json")
+    check(ui)
     ui = "json" if json else ui
     if options.module and not options.script:
         raise InputError(
@@ -79,24 +74,6 @@ def run(
         typed=typed,
     )
     hide(list(options.secret_env))  # before ssh or a program of its settings starts
-    if print_cmd:
-        from ipexctl.run.gather_plan import as_script
-        from ipexctl.run.plan.launch_script import left_out
-        from ipexctl.run.script.gradient_compression import check_printed
-
-        check_printed(options.compress)
-        for option, given in (("--restarts", options.restarts), ("--resume", options.resume)):
-            if given:
-                raise InputError(
-                    f"{option} cannot be combined with --print-cmd",
-                    why="the printed script knows nothing of other attempts",
-                    hint="leave one of them out",
-                    slug="options-conflict",
-                )
-        made = as_script(target, options, left_out(_forwarded(options)))
-        streams.check_spells(made)
-        print(made, end="")
-        return
     if explain:
         from ipexctl.run.command.plan_text import show
         from ipexctl.run.gather_plan import planned
@@ -128,11 +105,6 @@ def _note_configured(options: RunOptions) -> None:
         note(f"variables from {setting.origin}: {', '.join(shown)}")
 
 
-def _forwarded(options: RunOptions) -> list[str]:
-    """The variables whose values stay out of what is printed."""
-    return [name for name, value in options.env.items() if isinstance(value, Forwarded)]
-
-
 def _lives_on(options: RunOptions) -> bool:
     """Whether the run continues when this command ends. Without a terminal, only with -d."""
     from ipexctl.run.watch.fetch_outputs import typed_words
@@ -160,25 +132,6 @@ def _lives_on(options: RunOptions) -> bool:
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
     return options.detach or options.restarts > 0 or (terminal and not options.die_with_me)
-
-
-def _check_output(ui: str, *, explain: bool, print_cmd: bool, json: bool) -> None:
-    """Raises InputError where one of these options would be ignored."""
-    from ipexctl.run.command.views import check
-
-    check(ui)
-    if print_cmd and explain:
-        raise InputError(
-            "--explain and --print-cmd cannot be combined",
-            hint="use one of them",
-            slug="options-conflict",
-        )
-    if print_cmd and json:
-        raise InputError(
-            "--print-cmd prints a shell script, not JSON",
-            hint="leave out --json",
-            slug="options-conflict",
-        )
 
 
 def _typed(words: list[str], own: tuple[str, ...]) -> Typed:

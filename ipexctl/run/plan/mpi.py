@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from packaging.version import Version
 
-from ipexctl.errors import HostFailed, InputError, unknown_value
+from ipexctl.errors import HostFailed
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import HostPlan
 
 RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc"')
 SYSTEM = "system"
-AGENTS, SSH = "agents", "ssh"  # who starts mpirun's daemons: --launcher
 NONE = ""  # the name of no MPI: our own agents start the ranks
 WORDS = ("intel", "mpich", "openmpi", "system", "none")  # of --mpi
 Pairs = tuple[tuple[str, str], ...]
@@ -35,7 +34,6 @@ class Flavour:
     variables: Pairs = ()  # for its programs and for the ranks
     nic: Pairs = ()  # the same, for the host's own interface
     single: Pairs = ()  # the same, for processes on one machine that need no network
-    by_hand: Pairs = ()  # of a person's shell, where mpirun is typed by hand
     dropped: frozenset[str] = frozenset()  # node0's settings that other hosts must not get
     own_names: bool = True  # False: names of hosts mean something else to it
     ipv6: tuple[str, ...] | None = None  # more flags for hosts without IPv4; None: it needs IPv4
@@ -60,11 +58,6 @@ INTEL = Flavour(
         ("I_MPI_HYDRA_BOOTSTRAP", "fork"), ("I_MPI_HYDRA_IFACE", "lo"),
         ("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "0"),
     ),
-    by_hand=(
-        ("I_MPI_HYDRA_BOOTSTRAP", "ssh"), ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "{bootstrap}"),
-        ("I_MPI_HYDRA_BOOTSTRAP_AUTOFORK", "0"), ("I_MPI_HYDRA_IFACE", "{nic}"),
-        ("I_MPI_HYDRA_HOST_FILE", "{hosts}"),
-    ),
     ipv6=("-v6",),
 )  # fmt: skip
 MPICH = Flavour(
@@ -81,10 +74,6 @@ MPICH = Flavour(
     daemons=frozenset({"hydra_pmi_proxy"}),
     variables=(("LD_LIBRARY_PATH", "{prefix}/lib"),),
     nic=(("UCX_NET_DEVICES", "{nic}"),),  # else it takes all, and hangs if one reaches nobody
-    by_hand=(
-        ("HYDRA_LAUNCHER", "ssh"), ("HYDRA_LAUNCHER_EXEC", "{bootstrap}"),
-        ("HYDRA_LAUNCHER_AUTOFORK", "0"), ("HYDRA_IFACE", "{nic}"), ("HYDRA_HOST_FILE", "{hosts}"),
-    ),
 )  # fmt: skip
 _OWN_PORTS = frozenset({"oob_tcp_dynamic_ipv4_ports", "oob_tcp_dynamic_ipv6_ports"})
 OPENMPI = Flavour(
@@ -108,12 +97,6 @@ OPENMPI = Flavour(
         ("PRTE_PREFIX", "{prefix}"), ("PMIX_PREFIX", "{prefix}"),
     ),
     nic=(("PRTE_MCA_prte_if_include", "{nic}"), ("OMPI_MCA_btl_tcp_if_include", "{nic}")),
-    by_hand=(
-        ("PRTE_MCA_plm", "ssh"), ("PRTE_MCA_plm_ssh_agent", "{bootstrap}"),
-        ("PRTE_MCA_plm_ssh_no_tree_spawn", "1"), ("PRTE_MCA_prte_leave_session_attached", "1"),
-        ("PRTE_MCA_prte_default_hostfile", "{hosts}"),
-        ("PRTE_ALLOW_RUN_AS_ROOT", "1"), ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ),
     dropped=_OWN_PORTS | {"prte_if_include", "prte_tmpdir_base"},
     own_names=False,
     ipv6=(),
@@ -134,12 +117,6 @@ OPENMPI_4 = Flavour(
     daemons=frozenset({"orted"}),
     variables=(("LD_LIBRARY_PATH", "{prefix}/lib"), ("OPAL_PREFIX", "{prefix}")),
     nic=(("OMPI_MCA_oob_tcp_if_include", "{nic}"), ("OMPI_MCA_btl_tcp_if_include", "{nic}")),
-    by_hand=(
-        ("OMPI_MCA_plm", "rsh"), ("OMPI_MCA_plm_rsh_agent", "{bootstrap}"),
-        ("OMPI_MCA_plm_rsh_no_tree_spawn", "1"), ("OMPI_MCA_orte_leave_session_attached", "1"),
-        ("OMPI_MCA_orte_default_hostfile", "{hosts}"),
-        ("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ),
     dropped=_OWN_PORTS | {"oob_tcp_if_include", "orte_tmpdir_base"},
     own_names=False,
 )  # fmt: skip
@@ -264,18 +241,6 @@ def starter(host: HostPlan) -> tuple[str, ...]:
     return (*RANK[:2], RANK[2] + ' "$@"', "sh", *(f"{p.rank}:{p.local_rank}" for p in host.ranks))
 
 
-def check_launcher(launcher: str, name: str | None = None) -> None:
-    """`name`: the MPI on the hosts; None before it is known."""
-    if launcher not in (AGENTS, SSH):
-        raise unknown_value("--launcher", launcher, (AGENTS, SSH))
-    if launcher == SSH and name == NONE:
-        raise InputError(
-            "--launcher ssh is a way to start mpirun's daemons, and there is no MPI on the hosts",
-            hint="leave it out, or: ipexctl install --mpi openmpi",
-            slug="launcher-needs-mpi",
-        )
-
-
 def machinefile(hosts: Sequence[HostPlan], name: str) -> str:
     if name == NONE:
         return ""
@@ -333,26 +298,3 @@ def nic_vars(name: str, nic: str) -> Pairs:
     if name == NONE or nic == "lo":
         return ()
     return tuple((n, v.format(nic=nic)) for n, v in FLAVOURS[name].nic)
-
-
-def shell_vars(name: str, bootstrap: str, nic: str, hosts: str) -> Pairs:
-    """With them plain mpirun reaches all hosts. `bootstrap`: what it starts instead of ssh."""
-    values = {"bootstrap": bootstrap, "nic": nic, "hosts": hosts}
-    return tuple((n, v.format_map(values)) for n, v in FLAVOURS[name].by_hand)
-
-
-# --- what it says ---------------------------------------------------------------------------------
-
-_SSH_SAYS = re.compile(
-    r"ssh: |Host key verification failed|No \S+ host key is known for |.*: Permission denied \("
-)
-_KEPT, _KEPT_OF_SSH = 20, 4
-
-
-def output_tail(before: list[str], lines: Sequence[str]) -> list[str]:
-    """The last lines of mpirun and its daemons, and above them the first that ssh has said: Open
-    MPI prints a page for every host on which a daemon did not start.
-    """
-    told = before + [line for line in lines if line.strip()]
-    of_ssh = [line for line in told if _SSH_SAYS.match(line)][:_KEPT_OF_SSH]
-    return of_ssh + [line for line in told if line not in of_ssh][-_KEPT:]

@@ -234,11 +234,6 @@ class RunOptions:
         "--log-limit MB", "Maximum size of each log kept on this machine.", None, least=1
     )
     ports: Ports | None = ports_option()
-    launcher: str = ranks_option(
-        "--launcher NAME",
-        "How MPI daemons start: agents, or ssh (needs SSH between the hosts).",
-        "agents",
-    )
 
     # what the command or the play adds
     root: str = "~/.ipexctl"

@@ -37,17 +37,6 @@ def check_script(mode: str, used: Frameworks | None, *, force: bool) -> tuple[st
     )
 
 
-def check_printed(mode: str) -> None:
-    """For --print-cmd."""
-    if mode != OFF:
-        raise InputError(
-            f"--compress {mode} cannot be combined with --print-cmd",
-            why="the printed script starts ranks without the module that compresses",
-            hint="ipexctl run, without --print-cmd; or leave out --compress",
-            slug="compress-not-for-a-shell-script",
-        )
-
-
 def notes(mode: str, plan: LaunchPlan) -> Iterator[str]:
     if mode != OFF and plan.world_size == 1:
         yield f"--compress {mode} has no effect: a single rank exchanges no gradients"

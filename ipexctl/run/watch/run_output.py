@@ -11,7 +11,6 @@ from ipexctl.run.outcome.run_events import Output
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import SHOWN_AFTER, Health
 from ipexctl.run.output.rank_lines import Lines
-from ipexctl.run.plan import mpi
 from ipexctl.run.plan.placement_check import Placed, Where
 from ipexctl.run.watch.host_link import WatchedRun
 from ipexctl.run.watch.run_folder import Record
@@ -19,6 +18,8 @@ from ipexctl.run.watch.run_notices import Teller
 from ipexctl.run.watch.run_watchers import Painter
 from ipexctl.run.watch.stall_notes import StallNotes
 from ipexctl.user_code.frameworks import Frameworks
+
+MPI_TAIL = 20  # lines of mpirun and its daemons that a failed run shows
 
 
 @dataclass
@@ -60,7 +61,8 @@ class RunOutput:
         self.record.log(host, event.rank, event.data)
         if event.rank is None:
             lines = self._mpi_lines.setdefault(host, Lines()).feed(event.data)
-            self.mpi_tail = mpi.output_tail(self.mpi_tail, lines)
+            said = [line for line in lines if line.strip()]
+            self.mpi_tail = [*self.mpi_tail, *said][-MPI_TAIL:]
             self.painter.output(host, -1, (), size)
             return
         if self.painter.full:

@@ -29,7 +29,7 @@ class Orders:
     options: RunOptions
     about: Mapping[str, object] = field(default_factory=dict)  # for those who list runs
     before: Mapping[str, float] = field(default_factory=dict)  # seconds of what came before
-    reached: Mapping[str, Host] = field(default_factory=dict)  # how: for --launcher ssh
+    reached: Mapping[str, Host] = field(default_factory=dict)  # where
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
     resumed: str = ""  # the checkpoint that ranks start with, below their folder
@@ -49,7 +49,6 @@ class Orders:
             "ranks": [self._rank(host, place, work) for place in host.ranks],
             "checkpoints": list(patterns_of(self.options.checkpoints)),
             "machinefile": self.plan.machinefile,
-            "launcher": self.options.launcher,
             "flags": list(host.flags),
             "store_port": self.plan.master_port,
             "secret": bool(self.options.secret_env),
@@ -92,7 +91,6 @@ class Orders:
                 "dropped": sorted(row.dropped),
                 "own_names": row.own_names,
             } if row else None,
-            "launcher": self.options.launcher,
             "timeout": self.options.timeout,
             "stall": self.options.stall,
             "stall_action": self.options.stall_action,
@@ -119,8 +117,6 @@ class Orders:
             "ranks": [place.rank for place in host.ranks],
             "starter": list(mpi.starter(host)) if not self.plan.mpi else [],
             "address": to.address or to.name,
-            "port": to.port,
-            "user": to.user,
             "groups": list(to.groups),
         }
 
