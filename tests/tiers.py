@@ -23,7 +23,7 @@ TIERS = {
 }
 LONGEST = "tests/run_lab/test_mpi_lab.py"  # makes the homes that other files wait for
 # their tests wait more than they compute, one after the other for minutes
-APART = frozenset({"tests/run_lab/test_attach_lab.py", "tests/packages/test_index_stall.py"})
+APART = frozenset({"tests/run_lab/test_attach_lab.py"})
 INSTALLS = frozenset({"shop", "builder", "world", "here", "dist"})
 STARTS = frozenset({"agent", "sshd", "site", "port", "server"})
 STARTERS = {"subprocess", "LocalTransport", "PipeChannel"}  # names in the test's module

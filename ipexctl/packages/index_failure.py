@@ -9,7 +9,7 @@ from ipexctl.packages.indexes import CERT_HINT
 
 _ANSWERED = re.compile(r"https?://([^/\s:]+)\S* answered (401|403)")
 _STATUS = re.compile(r"\((5\d\d|429) [^)]*\) for url \(https?://([^/\s)]+)")
-_NO_ANSWER = re.compile(r"timed out|gave no answer|https?://\S+ stalls: ")
+_NO_ANSWER = re.compile(r"timed out|gave no answer")
 _HIDDEN = re.compile(r"`([a-z0-9-]+)` was found on \S+, but not at the requested version")
 _UNREACHED = re.compile(r"Failed to fetch: \S*?//([^/\s`]+)")
 

@@ -18,6 +18,9 @@ from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
 CERT_HINT = "PIP_CERT=FILE   # the certificate of {0}'s CA; or PIP_TRUSTED_HOST={0}"
+_VARIABLES = (
+    "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
+)  # fmt: skip
 _SECTIONS = ("global", "install")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
@@ -60,6 +63,14 @@ def plain(url: str) -> str:
     """Without what does not make it another index."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
+def in_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """The addresses in uv's variables; uv takes NAME=URL, too."""
+    for variable in _VARIABLES:
+        for word in environ.get(variable, "").replace(",", " ").split():
+            name, equals, url = word.partition("=")
+            yield url if equals and ":" not in name else word
 
 
 def _is_at(url: str, host: str) -> bool:

@@ -189,10 +189,8 @@ class _Search:
                     return _one(uv, intel, way, extra)
                 except Unresolved as e:
                     self._note(way.text, uv, str(e))
-                    if e.own_index:
+                    if e.network and not way.index:  # the user's own indexes are in every way
                         raise self._cannot_be_had() from None
-                    if e.network and not way.index:
-                        return None  # the user's own indexes are in every way
                     if e.network:
                         break
         return None
@@ -236,8 +234,6 @@ class _Search:
                 yield uv, intel_pins(uv, self._silent if of_intel(uv.stack.row) else ())
             except Unresolved as e:
                 self._note("", uv, str(e))
-                if e.own_index:
-                    raise self._cannot_be_had() from None
 
     def _note(self, asked: str, uv: Uv, why: str) -> None:
         self._reasons.setdefault((asked, why), []).append(uv.stack.python_text)
@@ -374,8 +370,6 @@ def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None
             uv.compile((f"{name}=={version}",), {name: place} if place else {}, ALONE)
             return place
         except Unresolved as e:
-            if e.own_index:
-                raise
             reasons.append(f"{where}: {e}")
     raise Unresolved(f"{name} {version} is not available: {'; '.join(reasons)}")
 
@@ -436,8 +430,6 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
                 there |= {f.package.sha256: f for f in _offered(asked, lacking, pins, options)}
             except Unresolved as e:
                 reasons.append(str(e))
-                if e.own_index:
-                    raise _not_located(lock, there, reasons) from None
                 if e.network:
                     break  # the other files are asked for at the next place
         if all(p.sha256 in there for p in lock.files):

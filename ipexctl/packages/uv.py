@@ -8,30 +8,25 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ipexctl.base import toml
-from ipexctl.errors import NotHere, reason_of
+from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.selection import Stack
 from ipexctl.local.user_dirs import cache_dir, make_private
-from ipexctl.packages import index_stall
-from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.index_pins import Pin, Pins, project
-from ipexctl.packages.index_stall import StallWatch
-from ipexctl.packages.indexes import Indexes, plain
+from ipexctl.packages.indexes import Indexes, in_variables, plain
 from ipexctl.quick_dataclass import dataclass
 
-TIMEOUT = 600
+TIMEOUT = 600.0  # seconds of one resolution; UV_HTTP_TIMEOUT limits each wait for an answer
+SHORT = 30.0
 ANY_INDEX = ("--index-strategy", "unsafe-first-match")
 ALONE = "--no-deps"
-_NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer| stalls: ")
+_NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer")
 _LOGIN = re.compile(r"://[^\s/]*@")
 _REFUSED = re.compile(r"An index[^(\n]* \(([^)\s]+)\).*\b(401 Unauthorized|403 Forbidden)")
 _OPTIONS = re.compile(
@@ -62,12 +57,11 @@ class Origins:
 
 
 class Unresolved(Exception):
-    """`hidden`: packages that an index has, but none that fits; then uv asks no further index.
-    `own_index`: one of the user's stalls, and every resolution would ask it."""
+    """`hidden`: packages that an index has, but none that fits; then uv asks no further index."""
 
-    def __init__(self, why: str, hidden: Sequence[str] = (), *, own_index: bool = False) -> None:
+    def __init__(self, why: str, hidden: Sequence[str] = ()) -> None:
         super().__init__(why)
-        self.hidden, self.own_index = tuple(hidden), own_index
+        self.hidden = tuple(hidden)
 
     @property
     def network(self) -> bool:
@@ -132,9 +126,11 @@ class Uv:
         trusted = Indexes(trusted=self.indexes.trusted).arguments()
         try:
             options = (ALONE, *place, pin.url, *trusted)
-            self._run(project(("torch",), {}), "out.txt", options, environ, lambda: [pin])
+            self._run(project(("torch",), {}), "out.txt", options, environ, [pin], SHORT)
         except Unresolved as e:
             return not e.network
+        except InputError:
+            return False
         return True
 
     def _resolved(self, text: str, pins: Pins, options: Sequence[str]) -> list[list[Found]]:
@@ -143,22 +139,13 @@ class Uv:
 
     def _compile(self, text: str, pins: Pins, out: str, *options: str) -> str:
         arguments = (*self.indexes.arguments(), *options)
-        return self._run(
-            text, out, arguments, self._environ, lambda: [*pins.values(), *self._own_indexes]
-        )
-
-    @cached_property
-    def _own_indexes(self) -> tuple[Pin, ...]:
-        """As uv has them from its configuration, too."""
-        links = (Pin(place, flat=True) for place in self.indexes.find_links if "://" in place)
-        known = self.origins((), {}).indexes
-        return (*(Pin(self.indexes.with_login(url)) for url in known), *links)
+        return self._run(text, out, arguments, self._environ, tuple(pins.values()), TIMEOUT)
 
     def _run(
         self, text: str, out: str, options: Sequence[str], environ: Mapping[str, str],
-        asks: Callable[[], Sequence[Pin]],
+        pins: Sequence[Pin], timeout: float,
     ) -> str:  # fmt: skip
-        """`asks`: where uv looks for packages."""
+        """Raises Unresolved, and InputError where an index keeps uv waiting for longer."""
         # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
         above = cache_dir(self._environ) / "resolve"
         make_private(above)
@@ -176,49 +163,30 @@ class Uv:
                 *options,
             )  # fmt: skip
             try:
-                process = subprocess.Popen(
+                done = subprocess.run(
                     command, cwd=folder, env=environ, text=True, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout, check=False,
                 )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                raise self._no_answer(pins, timeout) from None
             except OSError as e:
                 raise NotHere(
                     f"cannot run {self._binary}", why=reason_of(e), slug="uv-failed"
                 ) from None
-            with process:
-                try:
-                    stderr = self._last_said(process, environ, asks)
-                finally:
-                    process.kill()
-            if process.returncode:
-                hidden = _HIDDEN.findall(" ".join(stderr.split()))
-                raise Unresolved(_last_words(stderr), hidden)
+            if done.returncode:
+                hidden = _HIDDEN.findall(" ".join(done.stderr.split()))
+                raise Unresolved(_last_words(done.stderr), hidden)
             return Path(folder, out).read_text("utf-8")
 
-    def _last_said(
-        self, process: subprocess.Popen[str], environ: Mapping[str, str],
-        asks: Callable[[], Sequence[Pin]],
-    ) -> str:  # fmt: skip
-        """What uv said when it has ended. Raises Unresolved where an index holds it up."""
-        with suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=index_stall.SLOW)[1]
-        late, patience = time.monotonic(), max(index_stall.PATIENCE, _patience(environ))
-        pages = [pin.url if pin.flat else f"{pin.url.rstrip('/')}/torch/" for pin in asks()]
-        watch = StallWatch(pages, Opener(self.indexes, environ), patience)
-        while time.monotonic() - late < TIMEOUT:
-            with suppress(subprocess.TimeoutExpired):
-                return process.communicate(timeout=0.5)[1]
-            if stall := watch.found():
-                own = any(stall.page.startswith(plain(pin.url)) for pin in self._own_indexes)
-                raise Unresolved(str(stall), own_index=own)
-        raise Unresolved(f"uv did not answer within {TIMEOUT} s")
-
-
-def _patience(environ: Mapping[str, str]) -> float:
-    """What the user grants a slow index."""
-    try:
-        return float(environ.get("UV_HTTP_TIMEOUT", 0))
-    except ValueError:
-        return 0.0
+    def _no_answer(self, pins: Sequence[Pin], timeout: float) -> InputError:
+        urls = (*(pin.url for pin in pins), *in_variables(self._environ))
+        asked = dict.fromkeys(plain(url) for url in urls if "://" in url)
+        return InputError(
+            f"uv did not resolve the packages within {timeout:.0f} s",
+            why=f"it asked {', '.join(asked) or 'the default index'}; a package index may stall",
+            hint="run the same command again; or --index-url URL   # another index",
+            slug="index-no-answer",
+        )
 
 
 def _earlier(out: str, versions: Mapping[str, str]) -> str:
