@@ -46,7 +46,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
     lock = replace(lock, requirement_files=files)
     stack = _told_python(found.stack, candidates)
-    found = replace(found, lock=lock, stack=stack, notes=(*found.notes, *notes))
+    found = replace(found, lock=lock, stack=stack, notes=notes)
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
         raise _only_cuda(found, sum(blob.size for blob in not_here(lock)))
     return found, True

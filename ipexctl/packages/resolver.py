@@ -21,11 +21,10 @@ from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.requirements import NOTHING, Extra
 from ipexctl.install.stack.selection import Stack, requirements
 from ipexctl.install.stack.version_table import of_intel
-from ipexctl.packages import index_failure, step_backs
-from ipexctl.packages.http_opener import Opener
+from ipexctl.packages import index_failure
 from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, unpinned_reserved
 from ipexctl.packages.indexes import Indexes, plain
-from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Origins, Unresolved, Uv
+from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
 from ipexctl.quick_dataclass import dataclass
 
 Urls = Mapping[str, str]
@@ -87,8 +86,7 @@ def resolve(
     stack = solved.uv.stack
     with ThreadPoolExecutor(1) as pool:
         tools = pool.submit(lambda: _labelled(_tool(stack, indexes, environ)))
-        homes = _origins(solved)
-        found, (tool,) = _labelled(solved, homes), tools.result()
+        found, (tool,) = _labelled(solved), tools.result()
     lock = Lock(
         row=stack.row.name,
         torch=stack.row.torch,
@@ -102,29 +100,7 @@ def resolve(
     )
     urls = {f.package.sha256: f.url for f in (*found, tool)}
     no_cpu_build = search.no_cpu_build() if lock.cuda else ""
-    return Resolved(stack, lock, urls, no_cpu_build, _step_backs(solved, homes, environ, extra))
-
-
-def _step_backs(
-    solved: _Solved, homes: Origins, environ: Mapping[str, str], extra: Extra
-) -> tuple[str, ...]:
-    uv = solved.uv
-    if not extra.requirements or uv.indexes.no_index:
-        return ()
-
-    def why_not(requirement: str) -> str:
-        try:
-            wanted = (*solved.wanted, requirement)
-            uv.compile(wanted, solved.pins, constraints=solved.constraints)
-        except Unresolved as e:
-            return str(e)
-        return "it fits, too: ipexctl install --upgrade takes it"
-
-    chosen = {f.package.name: f.package.version for f in solved.found}
-    indexes = {name: url for name, url in homes.each.items() if url in homes.indexes}
-    opener = Opener(uv.indexes, environ)
-    found = step_backs.notes(chosen, extra, indexes, uv.stack.python_text, opener, why_not)
-    return tuple(found)
+    return Resolved(stack, lock, urls, no_cpu_build)
 
 
 def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> _Solved:
@@ -142,13 +118,9 @@ def _for_tools(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Uv
     return Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON), patch=None), indexes, environ)
 
 
-def _origins(solved: _Solved) -> Origins:
-    return solved.uv.origins(solved.wanted, solved.pins, constraints=solved.constraints)
-
-
-def _labelled(solved: _Solved, origins: Origins | None = None) -> list[Found]:
+def _labelled(solved: _Solved) -> list[Found]:
     """Each package with the kind of index that it came from."""
-    origins = origins or _origins(solved)
+    origins = solved.uv.origins(solved.wanted, solved.pins, constraints=solved.constraints)
     row = solved.uv.stack.row
     known = {plain(row.torch_index): "pytorch", plain(row.links): "intel"}
 
