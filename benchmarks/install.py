@@ -1,12 +1,11 @@
 """Stock torch and Intel MPI onto four lab hosts: ipexctl beside Ansible with pip and with uv.
 
-    python benchmarks/install.py --tools DIR [--hosts 4] [--rounds 1] [--only install,each,pip,uv]
+    python benchmarks/install.py --tools DIR [--hosts 4] [--rounds 1] [--only install,pip,uv]
     python benchmarks/install.py --tools DIR --hosts 8 --uplink 100mbit --only install,node01
 
 Needs root (for the lab); DIR is the `bin` of an environment with ansible-core. All sides take the
-same wheels of the same versions from one HTTP server on this machine: ipexctl once, and with
---fetch each from each host, as pip and uv do. All end with the same proof: two ranks under mpirun
-train a step and add up.
+same wheels of the same versions from one HTTP server on this machine: ipexctl once, pip and uv
+from each host. All end with the same proof: two ranks under mpirun train a step and add up.
 
 cold: nothing on the hosts, empty stores and caches. warm: the environment is gone, what each tool
 keeps of its wheels is there. unchanged: once more, with nothing to do. built: when the proof of the
@@ -250,7 +249,6 @@ def main() -> None:
                 tools = [
                     ipexctl(work, lab, index.index),
                     ipexctl(work, lab, index.index, "--limit", next(iter(lab.hosts))),
-                    ipexctl(work, lab, index.index, "--fetch", "each"),
                     ansible("ansible with pip", PIP, work, lab, index.index),
                     ansible("ansible with uv", UV, work, lab, index.index),
                 ]

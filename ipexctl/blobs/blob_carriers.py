@@ -1,37 +1,22 @@
 """How blobs come to exist on hosts: one interface, whichever way the bytes take.
 
-They are pushed from this machine's store, each host fetches them from an index, or hosts get them
-from each other (blob_relay.py).
+They are pushed from this machine's store, or hosts get them from each other (blob_relay.py).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from ipexctl.base.blob import Blob
-from ipexctl.base.host_answer import REPORT, Answer
-from ipexctl.blobs.blob_store import (
-    SILENCE,
-    Damaged,
-    OnBytes,
-    Room,
-    Source,
-    Store,
-    missing_blobs,
-    send,
-)
+from ipexctl.base.host_answer import Answer
+from ipexctl.blobs.blob_store import SILENCE, OnBytes, Room, Source, missing_blobs, send
 from ipexctl.blobs.tls_keys import Keys
-from ipexctl.errors import HostFailed
-from ipexctl.install.stack.fetch_policy import Sample
 from ipexctl.machines.agent import Agent, transfer_time
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.quick_dataclass import dataclass
 
-SAMPLE = 1 << 20
-SAMPLE_SECONDS = 5.0
 POLL = 0.05  # seconds between two looks for what is being fetched
 
 Tell = Callable[[str, int, int], None]  # what is done, bytes that are there, bytes in all
@@ -40,20 +25,15 @@ Addresses = Mapping[str, str]  # by sha256
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes that came to hosts from here, from an index, from another host; `drawn`: to here from
-    a host."""
+    """Bytes that came to hosts from here, from another host; `fetched`: to here from an index."""
 
     sent: int = 0
     fetched: int = 0
     passed: int = 0
-    drawn: int = 0
 
     def __add__(self, other: Moved) -> Moved:
         return Moved(
-            self.sent + other.sent,
-            self.fetched + other.fetched,
-            self.passed + other.passed,
-            self.drawn + other.drawn,
+            self.sent + other.sent, self.fetched + other.fetched, self.passed + other.passed
         )
 
 
@@ -103,28 +83,6 @@ class Push:
         return Moved(sent=send(agent, root, blobs, self._source, on_bytes, Room()).bytes)
 
 
-class Fetching:
-    """What has an address is fetched by the host itself; the rest comes another way."""
-
-    def __init__(self, addresses: Addresses, rest: Carrier) -> None:
-        self._addresses = addresses
-        self._rest = rest
-
-    def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
-        missing = missing_blobs(agent, root, blobs)
-        theirs = [b for b in missing if b.sha256 in self._addresses]
-        ours = [b for b in missing if b.sha256 not in self._addresses]
-        fetched = 0
-        if theirs:
-            count = counter("fetching", theirs, tell)
-            fetched = fetch_there(agent, root, theirs, self._addresses, count)
-        moved = self._rest.bring(agent, root, ours, tell) if ours else Moved()
-        return replace(moved, fetched=moved.fetched + fetched)
-
-    def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
-        self._rest.offer(agent, root, blobs)
-
-
 def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
     """Tells the sum of what it hears, of these blobs."""
     total, done = sum(b.size for b in blobs), 0
@@ -137,15 +95,11 @@ def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
     return count
 
 
-# --- what a host can be asked for ----------------------------------------------------------------
-
-
 def fetch_there(
     agent: Agent, root: str, blobs: Sequence[Blob], addresses: Addresses, on_bytes: OnBytes,
-    keys: Keys | None = None,
+    keys: Keys,
 ) -> int:  # fmt: skip
-    """The host fetches them itself. `keys`: from another host of the command. Returns the
-    bytes that came over its network."""
+    """The host fetches them from another host of the command. Returns the bytes that came."""
 
     total = sum(b.size for b in blobs)
 
@@ -155,58 +109,9 @@ def fetch_there(
             on_bytes(got.whole("bytes", total, least=-total))  # less: it begins anew
 
     files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
-    asked = {"root": root, "files": files, "keys": keys and dict(keys)}
+    asked = {"root": root, "files": files, "keys": dict(keys)}
     done = agent.call(
         "blobs.blob_download.fetch", asked,
         timeout=SILENCE, total=transfer_time(total), on_event=hear,
     ).done  # fmt: skip
     return done.whole("fetched")
-
-
-def samples(agent: Agent, addresses: Sequence[str]) -> list[Sample]:
-    """The beginning of each file, as this host gets it."""
-    asked = {"addresses": list(addresses), "bytes": SAMPLE, "seconds": SAMPLE_SECONDS}
-    done = agent.call("blobs.blob_download.measure", asked, timeout=SILENCE).done
-    found = [(came, float(took)) for came, took in done.rows("samples", int, float)]
-    if len(found) != len(addresses):
-        raise _unreadable(agent)
-    return found
-
-
-def download_from_host(agent: Agent, root: str, blob: Blob, store: Store, on_bytes: OnBytes) -> int:
-    """From a host into the store here, on from where an earlier try stopped. Returns the bytes."""
-    came = 0
-
-    def complete(out: BinaryIO) -> None:
-        nonlocal came
-        begin = out.seek(0, 2)
-        on_bytes(begin)
-        asked = {"root": root, "sha256": blob.sha256, "from": begin}
-        number = agent.start("blobs.blob_download.read", asked)
-        for frame in agent.answers(number, SILENCE, blob.size - begin):
-            came += len(frame.body)
-            if begin + came > blob.size:
-                raise _unreadable(agent)
-            out.write(frame.body)
-            on_bytes(len(frame.body))
-
-    try:
-        store.fill(blob, complete)
-    except Damaged:
-        raise HostFailed(
-            f"{agent.host.name}: {blob.name} arrived damaged and was discarded",
-            why="its content does not have the expected sha256",
-            hint="run the same command again",
-            slug="damaged",
-        ) from None
-    except OSError as e:
-        raise store.cannot_keep(blob.name, e) from None
-    return came
-
-
-def _unreadable(agent: Agent) -> HostFailed:
-    return HostFailed(
-        f"{agent.host.name}: the agent sent an invalid reply about its files",
-        hint=REPORT,
-        slug="invalid-reply",
-    )

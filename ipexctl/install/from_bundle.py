@@ -15,7 +15,6 @@ from ipexctl.install.install_plan import Install, Work
 from ipexctl.install.lock_wheels import fits_stack
 from ipexctl.install.stack import bundle_lock as core
 from ipexctl.install.stack import lock_file as locks
-from ipexctl.install.stack.fetch_policy import Fetch
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.stack_decision import decide
 from ipexctl.install.stack.version_table import Request
@@ -51,12 +50,6 @@ def accepted(asked: Install) -> Bundle | None:
         raise InputError(
             "--bundle cannot be combined with options that select a stack",
             why="its lock has already chosen",
-            slug="options-conflict",
-        )
-    if asked.fetch is not Fetch.CONTROLLER:
-        raise InputError(
-            "--bundle cannot be combined with --fetch",
-            why="nothing is fetched",
             slug="options-conflict",
         )
     text = bundle_archive.read_lock(asked.bundle)

@@ -115,7 +115,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     disk = _disk(work, found, parts)
     return Plan(
         chosen, found, parts, work.asked.folder, disk, fetched, lacking,
-        None if bundle else work.asked.fetch, work.asked.relay, dtype(tuple(facts.values())),
+        bool(bundle), work.asked.relay, dtype(tuple(facts.values())),
         fleet.failures,
     )  # fmt: skip
 
@@ -206,7 +206,7 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     if work.asked.check or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan.chosen, plan.fetched, plan=plan, declined=not agreed)
-    files = supply(work, fleet, plan, bundle)
+    files = supply(work, plan, bundle)
     project = project_of(plan.folder)
     with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
         plan = _seen_again(work, fleet, plan) if plan.todo else plan
@@ -217,10 +217,10 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         if not files.incoming or files.incoming.ended:  # also where every host failed
             settled()
         by_lock_again(plan.folder)
-    moved += files.moved
+    fetched = plan.fetched + files.fetched + moved.fetched
     return InstallReport(
-        fleet.recaps(found), replace(plan.chosen, lock=files.lock), plan.fetched + moved.fetched,
-        moved.sent, fetch=files.fetch, drawn=moved.drawn, passed=moved.passed, plan=plan,
+        fleet.recaps(found), replace(plan.chosen, lock=files.lock), fetched, moved.sent,
+        passed=moved.passed, plan=plan,
     )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost
 from ipexctl.blobs.blob_store import Room
 from ipexctl.env.choice.package_changes import Change, read_changes, rows
 from ipexctl.install.progress import Progress, Step
-from ipexctl.install.stack.fetch_policy import Fetch
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import Stack, requirements
 from ipexctl.install.stack.version_table import Request
@@ -53,7 +52,6 @@ class Install:
     bundle: Path | None = None
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
     python_from: str = ""  # where a CPython is that is carried to the hosts
-    fetch: Fetch = Fetch.CONTROLLER
     relay: bool = True  # hosts give each other what one of them was sent
     foresee: bool = False  # the plan is shown: ask the indexes what it does not need to know
 
@@ -139,7 +137,7 @@ class Plan:
 
     `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
     `fetched`: bytes downloaded to make the plan. `lacking`: files that are not on this machine yet.
-    `fetch`: who fetches them; None: they are in a bundle. `left_out`: hosts that failed already.
+    `bundled`: they are in a bundle. `left_out`: hosts that failed already.
     """
 
     chosen: Chosen
@@ -149,7 +147,7 @@ class Plan:
     disk: Room | None = None
     fetched: int = 0
     lacking: tuple[Blob, ...] = ()
-    fetch: Fetch | None = Fetch.CONTROLLER
+    bundled: bool = False
     relay: bool = True
     dtype: str = ""
     left_out: tuple[HostDown, ...] = ()
@@ -176,12 +174,10 @@ class Plan:
 class InstallReport(PerHost):
     recaps: tuple[HostRecap, ...] = ()
     chosen: Chosen | None = None
-    fetched: int = 0  # bytes from package indexes, whoever fetched them
+    fetched: int = 0  # bytes from package indexes
     sent: int = 0  # bytes to hosts
     seconds: float = 0.0
     check: bool = False
-    fetch: Fetch | None = None  # who did; None: there was nothing to bring
-    drawn: int = 0  # bytes from the host that fetched for all
     passed: int = 0  # bytes from host to host
     plan: Plan | None = None
     declined: bool = False  # the user said no

@@ -21,7 +21,7 @@ from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
 from ipexctl.packages.indexes import Indexes, from_pip, merged
-from ipexctl.packages.resolver import Resolved, Urls
+from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
 
 
@@ -121,21 +121,14 @@ def fetch(
 ) -> tuple[Lock, int]:
     """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
     missing = lacking_here(found.lock) if missing is None else missing
-    fetched = get(work, missing, urls_of(work, found)) if missing else 0
-    return with_sizes(found.lock, default_store()), fetched
-
-
-def get(work: Work, files: Sequence[Package], urls: Urls) -> int:
-    """From the index into the store. Returns the bytes that came."""
     fetcher = Fetcher(default_store(), indexes_of(work))
-    total = sum(p.size for p in files)
-    fetcher.fetch(files, urls, lambda n: work.step("", FETCHING, fetcher.done, total))
-    return fetcher.fetched
-
-
-def urls_of(work: Work, found: Resolved) -> Urls:
-    indexed = _indexed(found.lock)
-    return found.urls or resolver.locate(found.stack, indexed, indexes_of(work), environment())
+    if missing:
+        urls = found.urls or resolver.locate(
+            found.stack, _indexed(found.lock), indexes_of(work), environment()
+        )
+        total = sum(p.size for p in missing)
+        fetcher.fetch(missing, urls, lambda n: work.step("", FETCHING, fetcher.done, total))
+    return with_sizes(found.lock, default_store()), fetcher.fetched
 
 
 def _indexed(lock: Lock) -> Lock:

@@ -10,7 +10,6 @@ import os
 import queue
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,6 @@ from urllib.request import url2pathname
 from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_store import Damaged, Store, hash_of
 from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
-from ipexctl.install.stack.fetch_policy import Sample
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
 from ipexctl.packages import index_logins
@@ -114,25 +112,6 @@ class Fetcher:
             known = list(pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files))
         n = len(lock.packages)
         return replace(lock, packages=tuple(known[:n]), uv=known[n])
-
-    def samples(self, urls: Sequence[str], size: int, seconds: float) -> list[Sample]:
-        """The beginning of each file, for so long at most: what came, and how long it took."""
-        with ThreadPoolExecutor(max(1, len(urls))) as pool:
-            return list(pool.map(lambda url: self._sample(url, size, seconds), urls))
-
-    def _sample(self, url: str, size: int, seconds: float) -> Sample:
-        began, came = time.monotonic(), 0
-        headers = {**HEADERS, "Range": f"bytes=0-{size - 1}"}
-        request = urllib.request.Request(url, headers=headers)
-        try:
-            with self._opener.open(request, timeout=seconds) as answer:
-                while came < size and time.monotonic() - began < seconds:
-                    if not (piece := answer.read1(min(1 << 16, size - came))):
-                        break
-                    came += len(piece)
-        except (OSError, http.client.HTTPException, ValueError):
-            came = 0
-        return came, time.monotonic() - began
 
     def _sized(self, file: Package, url: str) -> Package:
         if file.size or not url:

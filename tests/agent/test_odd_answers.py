@@ -16,7 +16,7 @@ import pytest
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.blobs import blob_carriers, blob_store
+from ipexctl.blobs import blob_store
 from ipexctl.data.data import _read_datasets, _removed
 from ipexctl.env.choice.env_changes import read_drift
 from ipexctl.env.choice.env_list import read_host_envs
@@ -105,10 +105,6 @@ def put(agent: Agent) -> object:
     return blob_store.send(agent, "/r", empty, lambda *part: b"", lambda n: None, room)
 
 
-def measured(agent: Agent) -> object:
-    return blob_carriers.samples(agent, ["a"])
-
-
 def speed(agent: Agent) -> object:
     return measurements.host_bench("h", agent.call("facts.benchmark.host").done)
 
@@ -133,8 +129,6 @@ EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
     (put, GO, done(), blob_store.Sent(1, 0)),
     (put, GO, [GO[0], [{"event": "got"}, 0], GO[1]], blob_store.Sent(1, 0)),
     (put, GO, [GO[0], [{"event": "got", "bytes": "1"}, 0], GO[1]], blob_store.Sent(1, 0)),
-    (measured, done(samples=[[1, 2.0]]), done(samples=[[10**19, 2.0]]), [(1, 2.0)]),
-    (measured, done(samples=[[1, 2]]), done(samples=7), [(1, 2.0)]),
     (port, done(port=1), done(port="1"), 1),
     (port, done(port=1), done(port=65536), 1),
     (there, done(cwd="/x"), done(), "/x"),

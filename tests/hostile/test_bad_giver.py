@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import email.message
+import hashlib
 import http.server
+import os
 import re
 import threading
 import time
@@ -64,7 +66,7 @@ def test_a_giver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.Monk
             request.wfile.write(b"x")
             time.sleep(0.1)
 
-    monkeypatch.setattr(blob_download, "TIMEOUT_DIRECT", 0.5)
+    monkeypatch.setattr(blob_download, "TIMEOUT", 0.5)
     with giving(drip) as url:
         began = time.monotonic()
         assert re.match(r"\d+ bytes in 0 s", fetch_from(url, tmp_path / "root").why)
@@ -102,9 +104,66 @@ def test_a_redirect_of_a_giver_is_refused(tmp_path: Path) -> None:
     assert seen == ["/a"]
 
 
+HOSTILE = [
+    ("a" * 64, "file:///etc/passwd", "cannot download from this URL"),
+    ("a" * 64, "http://127.0.0.1/a", "cannot download from this URL"),
+    ("a" * 64, "https://u:p@127.0.0.1/a", "cannot download from this URL"),
+    ("../../a", "https://127.0.0.1:1/a", "is not a sha256"),
+]
+
+
+@pytest.mark.parametrize(("sha256", "address", "message"), HOSTILE)
+def test_a_host_refuses_what_is_not_a_file_of_a_giver(
+    tmp_path: Path, sha256: str, address: str, message: str
+) -> None:
+    files: list[list[object]] = [["a.whl", sha256, 1, address]]
+    assert message in fetch_from("", tmp_path / "root", files).what
+
+
+CONTENT, CUT = os.urandom(5 << 20), 1 << 20
+SHA = hashlib.sha256(CONTENT).hexdigest()
+# what an earlier try had left -> the requests, and the bytes that came
+LEFT = [
+    (b"", [""], len(CONTENT)),
+    (CONTENT[:CUT], [f"bytes={CUT}-"], len(CONTENT) - CUT),
+    (CONTENT, [f"bytes={len(CONTENT)}-"], 0),
+    (b"?" * CUT, [f"bytes={CUT}-", ""], 2 * len(CONTENT) - CUT),
+]
+
+
+@pytest.mark.parametrize(("left", "requests", "came"), LEFT, ids=["none", "part", "all", "wrong"])
+def test_what_an_earlier_try_left_is_not_fetched_again_if_it_is_right(
+    tmp_path: Path, left: bytes, requests: list[str], came: int
+) -> None:
+    seen: list[str] = []
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        seen.append(request.headers.get("Range", ""))
+        begin = int(seen[-1][6:-1] or 0)
+        if begin == len(CONTENT):
+            return request.send_error(416)
+        request.send_response(206 if begin else 200)
+        request.send_header("Content-Length", str(len(CONTENT) - begin))
+        request.end_headers()
+        request.wfile.write(CONTENT[begin:])
+        return None
+
+    root = tmp_path / "root"
+    parts = root / "blobs" / "parts"
+    parts.mkdir(parents=True)
+    root.chmod(0o700)
+    (parts / f"{SHA}.part").write_bytes(left)
+    with giving(answer) as url:
+        asked = {"root": str(root), "keys": KEYS, "files": [["a.whl", SHA, len(CONTENT), url]]}
+        assert blob_download.op_fetch(Asked(), asked) == {"fetched": came}
+        assert blob_download.op_fetch(Asked(), asked) == {"fetched": 0}
+    assert (root / "blobs" / "sha256" / SHA[:2] / SHA).read_bytes() == CONTENT
+    assert seen == requests
+
+
 @pytest.mark.parametrize(("said", "pause"), [("7", 7.0), ("\xb2", None), ("9" * 5000, None)])
 def test_a_time_to_wait_that_is_none_is_passed_over(said: str, pause: float | None) -> None:
     headers = email.message.Message()
     headers["Retry-After"] = said
     error = urllib.error.HTTPError("http://x", 503, "busy", headers, None)
-    assert blob_download.retry_after(error) == download._pause(error) == pause
+    assert download._pause(error) == pause

@@ -19,7 +19,6 @@ from ipexctl.install.command.install_text import chosen_text
 from ipexctl.install.install import install
 from ipexctl.install.install_plan import Chosen, HostInstall, Install, Plan, State
 from ipexctl.install.progress import Progress
-from ipexctl.install.stack.fetch_policy import Fetch
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
@@ -107,8 +106,7 @@ def test_what_nobody_knows_is_said_as_unknown() -> None:
 
 OTHERS = [
     ({"lacking": ()}, "fetch     nothing: this machine has every file"),
-    ({"fetch": None}, "fetch     nothing: everything is in the bundle"),
-    ({"fetch": Fetch.EACH}, "fetch     220.0 MB, fetched as --fetch each says"),
+    ({"bundled": True}, "fetch     nothing: everything is in the bundle"),
     ({"relay": False}, "send      220.0 MB to each of 2 hosts"),
 ]
 

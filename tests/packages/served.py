@@ -41,9 +41,8 @@ class Fault:
 class Served:
     """`seen`: every GET as (path, Range). `faults`: by file name; `then`: once those are over.
 
-    `wanted`: without this Authorization nobody gets anything. `only_heads`: addresses of clients
-    that are told of wheels and not given them. `at_ask`: called before every answer, while somebody
-    waits for it.
+    `wanted`: without this Authorization nobody gets anything. `at_ask`: called before every
+    answer, while somebody waits for it.
     """
 
     folder: Path
@@ -52,7 +51,6 @@ class Served:
     seen: list[tuple[str, str]] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
     wanted: str = ""
-    only_heads: set[str] = field(default_factory=set)
     faults: dict[str, Fault] = field(default_factory=dict)
     then: dict[str, Fault] = field(default_factory=dict)
     at_ask: Callable[[], object] = lambda: None
@@ -148,8 +146,6 @@ def _handler(told: Served) -> type[BaseHTTPRequestHandler]:
                 self.say(404 if page is None else 200, page or b"", "text/html")
             elif name.endswith(".metadata"):
                 self.say(200, _metadata(told.folder / name[: -len(".metadata")]))
-            elif self.command == "GET" and self.client_address[0] in told.only_heads:
-                self.say(403, b"not you")
             else:
                 self.send_file(told.folder / Path(name).name, fault)
 

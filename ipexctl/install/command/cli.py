@@ -122,14 +122,6 @@ def install(
     index_url: IndexUrl = "",
     extra_index_url: ExtraIndexUrl = None,
     needs: Needs = None,
-    fetch: Annotated[
-        str,
-        packages_option(
-            "--fetch",
-            metavar="WHO",
-            help="Who downloads: controller, each (host), node0 (for all hosts) or auto.",
-        ),
-    ] = "controller",
     relay: Annotated[
         bool,
         packages_option("--relay/--no-relay", help="Let hosts pass files on to other hosts."),
@@ -185,7 +177,6 @@ def install(
     )
     from ipexctl.install.install import install as verb
     from ipexctl.install.install_plan import Cuda, Install, Plan
-    from ipexctl.install.stack.fetch_policy import parse_fetch
     from ipexctl.install.stack.selection import checked
     from ipexctl.install.stack.version_table import Request
     from ipexctl.local.project_lock import choice_here
@@ -200,7 +191,7 @@ def install(
             slug="options-conflict",
         )
     chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda, upgrade)
-    if use_env and (any(chosen) or fetch != "controller" or bundle or rollback or rebuild):
+    if use_env and (any(chosen) or bundle or rollback or rebuild):
         raise InputError(
             "--use-env cannot be combined with options that select packages",
             why="nothing is installed: the environment is used as it is",
@@ -231,7 +222,6 @@ def install(
         bundle=bundle,
         lock_sha256=lock_sha256,
         python_from=python_from,
-        fetch=parse_fetch(fetch),
         relay=relay,
         foresee=check or not yes,
     )

@@ -13,7 +13,6 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.sizes import human
 from ipexctl.blobs.blob_relay import LEAST
 from ipexctl.install.install_plan import HostInstall, Plan
-from ipexctl.install.stack.fetch_policy import Fetch
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.terminal.console import print_lines
 
@@ -62,14 +61,11 @@ def _packages(plan: Plan) -> str:
 
 
 def _fetch(plan: Plan) -> str:
-    if plan.fetch is None:
+    if plan.bundled:
         return "nothing: everything is in the bundle"
     if not plan.lacking:
         return "nothing: this machine has every file"
-    size = _bytes(plan.lacking)
-    if plan.fetch is Fetch.CONTROLLER:
-        return f"{size} to this machine"
-    return f"{size}, fetched as --fetch {plan.fetch.value} says"
+    return f"{_bytes(plan.lacking)} to this machine"
 
 
 def _send(plan: Plan) -> str:

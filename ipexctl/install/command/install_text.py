@@ -68,7 +68,6 @@ def cost(report: InstallReport) -> str:
     return (
         f"{human(report.fetched)} from indexes, {human(report.sent)} to hosts, "
         + f"{human(report.passed)} from host to host, " * bool(report.passed)
-        + f"{human(report.drawn)} from a host, " * bool(report.drawn)
         + f"{report.seconds:.1f} s"
         + ", nothing was changed" * report.check
     )
@@ -97,9 +96,7 @@ def document(report: InstallReport) -> dict[str, Any]:
         ],
         "bytes_fetched": report.fetched,
         "bytes_sent": report.sent,
-        "bytes_from_hosts": report.drawn,
         "bytes_between_hosts": report.passed,
-        "fetch": report.fetch.value if report.fetch else None,
         "seconds": round(report.seconds, 3),
         "declined": report.declined,
         "plan": forecast_document(report.plan) if report.plan else None,

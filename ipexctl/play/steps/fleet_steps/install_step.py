@@ -38,9 +38,6 @@ class Install(FleetStep):
     index_url: str = arg("Package index to use instead of the default.", "")
     extra_index_url: tuple[str, ...] = arg("Further package indexes.", ())
     find_links: tuple[str, ...] = arg("Folders or pages with wheels.", ())
-    fetch: str = arg(
-        "Who downloads: controller, each (host), node0 (for all hosts) or auto.", "controller"
-    )
     relay: bool = arg("Let hosts pass files on to other hosts.", True)
     bundle: str = arg("Take all files from this bundle; download nothing.", "")
     lock_sha256: str = arg("Expected SHA-256 of the bundle's lock.", "")
@@ -64,7 +61,6 @@ class Install(FleetStep):
     def _asked(self, on: Acting) -> Asked:
         from ipexctl.install.install_plan import Cuda
         from ipexctl.install.install_plan import Install as Asked
-        from ipexctl.install.stack.fetch_policy import parse_fetch
         from ipexctl.install.stack.selection import checked
         from ipexctl.install.stack.version_table import Request
         from ipexctl.local.project_lock import choice_here, lock_folder
@@ -87,6 +83,5 @@ class Install(FleetStep):
             bundle=Path(self.bundle) if self.bundle else None,
             lock_sha256=self.lock_sha256,
             python_from=self.python_from,
-            fetch=parse_fetch(self.fetch),
             relay=self.relay,
         )
