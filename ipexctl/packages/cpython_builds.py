@@ -23,7 +23,7 @@ from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.version_table import is_version
-from ipexctl.packages.index_logins import bare
+from ipexctl.packages.http_opener import bare
 from ipexctl.packages.indexes import expanded
 from ipexctl.packages.uv import find_uv
 from ipexctl.packages.wheel_fetch import Fetcher

@@ -8,17 +8,83 @@ from __future__ import annotations
 
 import base64
 import http.client
+import netrc
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from email.message import Message
+from os.path import commonprefix
+from pathlib import Path
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from ipexctl.errors import InputError, reason_of
-from ipexctl.packages.index_logins import Logins, bare, origin
-from ipexctl.packages.indexes import Indexes
+from ipexctl.packages.indexes import Indexes, in_variables
+
+Pair = tuple[str, str]  # name and password
+_PORTS = {"http": 80, "https": 443}
+
+
+class Logins:
+    """Those in the addresses of options, of pip's settings and of uv's variables, and .netrc's."""
+
+    def __init__(self, indexes: Indexes, environ: Mapping[str, str]) -> None:
+        given = (indexes.index_url, *indexes.extra, *indexes.find_links, *in_variables(environ))
+        self._given = [(url, pair_in(url)) for url in given if pair_in(url)]
+        self._netrc = _netrc(environ)
+
+    def of(self, url: str) -> Pair | None:
+        """The address' own login, else that of the index beside which it lies: same scheme, host
+        and port, and of several the one with which it shares the longest path. Else .netrc's."""
+        parts = _split(url)
+
+        def shared(given: tuple[str, Pair | None]) -> int:
+            return len(commonprefix((_split(given[0]).path, parts.path)))
+
+        beside = [given for given in self._given if origin(given[0]) == origin(url)]
+        found = pair_in(url) or max(beside, key=shared, default=("", None))[1]
+        if found and found[1]:
+            return found
+        # .netrc tells hosts apart, not ports
+        said = self._netrc.authenticators(parts.hostname or "") if self._netrc else None
+        return (said[0], said[2] or "") if said and (not found or found[0] == said[0]) else found
+
+
+def pair_in(url: str) -> Pair | None:
+    parts = _split(url)
+    if parts.username or parts.password:
+        return unquote(parts.username or ""), unquote(parts.password or "")
+    return None
+
+
+def bare(url: str) -> str:
+    """The same address without a login."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port."""
+    parts = _split(url)
+    with suppress(ValueError):
+        return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    return "", "", 0
+
+
+def _split(url: str) -> SplitResult:
+    """An invalid address has no parts: whoever uses it reports that."""
+    with suppress(ValueError):
+        return urlsplit(url)
+    return urlsplit("")
+
+
+def _netrc(environ: Mapping[str, str]) -> netrc.netrc | None:
+    path = environ.get("NETRC") or str(Path(environ.get("HOME") or Path.home()) / ".netrc")
+    with suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
+        return netrc.netrc(path)
+    return None
 
 
 class Opener:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.packages import index_logins
-from ipexctl.packages.indexes import CERT_HINT
+from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT
 
 _ANSWERED = re.compile(r"https?://([^/\s:]+)\S* answered (401|403)")
 _STATUS = re.compile(r"\((5\d\d|429) [^)]*\) for url \(https?://([^/\s)]+)")
@@ -24,7 +23,7 @@ def hint(why: str) -> str:
     if refused := _ANSWERED.search(why):
         host, status = refused.groups()
         allowed = "; or ask the index's owner for access" * (status == "403")
-        return index_logins.HINT.format(host) + allowed
+        return LOGIN_HINT.format(host) + allowed
     if "invalid peer certificate" in why:
         site = _UNREACHED.search(why)
         return CERT_HINT.format(site[1].partition(":")[0] if site else "HOST")

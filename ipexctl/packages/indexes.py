@@ -17,6 +17,10 @@ from urllib.request import url2pathname
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
+LOGIN_HINT = (
+    "machine {} login USER password PASSWORD   # a line for ~/.netrc; or put them into "
+    "PIP_INDEX_URL"
+)
 CERT_HINT = "PIP_CERT=FILE   # the certificate of {0}'s CA; or PIP_TRUSTED_HOST={0}"
 _VARIABLES = (
     "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",

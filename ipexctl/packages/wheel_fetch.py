@@ -26,10 +26,9 @@ from ipexctl.blobs.blob_store import Damaged, Store, hash_of
 from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
-from ipexctl.packages import index_logins
 from ipexctl.packages.download import FINAL, Broken, Download
-from ipexctl.packages.http_opener import Opener
-from ipexctl.packages.indexes import CERT_HINT, Indexes
+from ipexctl.packages.http_opener import Opener, bare
+from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
 
 CHUNK = 1 << 20
 ASK = 10  # for a file's size
@@ -95,7 +94,7 @@ class Fetcher:
                     download.into(out, url, HEADERS, lambda n: self._count(n, n))
             except Broken as e:
                 what = f"{urlsplit(url).hostname} did not send {name}"
-                check = f"check the address: {index_logins.bare(url)}"
+                check = f"check the address: {bare(url)}"
                 again = check if e.status in FINAL else "run the same command again"
                 hint = _hint(e, url) or again
                 raise FetchFailed(what, why=str(e), hint=hint, slug="fetch") from None
@@ -201,7 +200,7 @@ def _hint(e: Broken, url: str) -> str:
     """For what no second try would change."""
     if e.untrusted:
         return CERT_HINT.format(e.untrusted)
-    return index_logins.HINT.format(urlsplit(url).hostname) if e.status in (401, 403) else ""
+    return LOGIN_HINT.format(urlsplit(url).hostname) if e.status in (401, 403) else ""
 
 
 def with_sizes(lock: Lock, store: Store) -> Lock:

@@ -17,7 +17,7 @@ from ipexctl.errors import InputError
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
-from ipexctl.packages.index_logins import Logins, Pair
+from ipexctl.packages.http_opener import Logins, Pair
 from ipexctl.packages.index_pins import Pin
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import intel_pins, resolve
@@ -123,20 +123,11 @@ ASKS: list[tuple[tuple[str, ...], str, Pair | None]] = [
 def test_the_login_is_that_of_the_nearest_index(
     given: tuple[str, ...], url: str, pair: Pair | None
 ) -> None:
-    environ = {"NETRC": "/none", "UV_NO_CONFIG": "1"}
-    assert Logins(Indexes(extra=given), environ).of(url) == pair
+    assert Logins(Indexes(extra=given), {"NETRC": "/none"}).of(url) == pair
 
 
 NETRC = "machine h.example login n password 4\nmachine g.example login m password 5\n"
-UV_TOML = """
-extra-index-url = ["https://t:6@g.example/simple"]
-[[index]]
-name = "our-team"
-url = "https://h.example/simple"
-"""
-NAMED = {"UV_INDEX_OUR_TEAM_USERNAME": "u", "UV_INDEX_OUR_TEAM_PASSWORD": "7"}
-
-# uv's variables; is there a .netrc, and a uv.toml? -> who asks for FILE_THERE
+# uv's variables; is there a .netrc? -> who asks for FILE_THERE
 KNOWN: list[tuple[dict[str, str], str, Pair | None]] = [
     ({}, "", None),
     ({"UV_DEFAULT_INDEX": TEAMS[0]}, "", ("a", "1")),
@@ -144,15 +135,10 @@ KNOWN: list[tuple[dict[str, str], str, Pair | None]] = [
     ({"UV_EXTRA_INDEX_URL": f"{PLAIN} {TEAMS[1]}"}, "", ("b", "2")),
     ({"UV_FIND_LINKS": f"/folder,{TEAMS[1]}"}, "", ("b", "2")),
     ({"UV_INDEX": f"ours={TEAMS[0]}"}, "", ("a", "1")),
-    ({"UV_INDEX": f"our-team={PLAIN}", **NAMED}, "", ("u", "7")),
-    ({"UV_INDEX": f"our.team={TEAMS[0]}", **NAMED}, "", ("u", "7")),
-    ({"UV_INDEX": f"another={PLAIN}", **NAMED}, "", None),
     ({"UV_INDEX": PLAIN}, "netrc", ("n", "4")),
     ({"UV_INDEX": "https://n@h.example/simple"}, "netrc", ("n", "4")),
     ({"UV_INDEX": "https://a@h.example/simple"}, "netrc", ("a", "")),
     ({"UV_INDEX": TEAMS[0]}, "netrc", ("a", "1")),
-    (NAMED, "uv.toml", ("u", "7")),
-    ({}, "uv.toml", None),
 ]
 
 
@@ -161,16 +147,9 @@ def test_the_login_is_found_where_uv_finds_it(
     tmp_path: Path, variables: dict[str, str], file: str, pair: Pair | None
 ) -> None:
     (tmp_path / "netrc").write_text(NETRC)
-    (tmp_path / "uv.toml").write_text(UV_TOML)
-    environ = {
-        **variables,
-        "NETRC": str(tmp_path / ("netrc" if file == "netrc" else "none")),
-        "UV_CONFIG_FILE": str(tmp_path / ("uv.toml" if file == "uv.toml" else "none")),
-    }
-    logins = Logins(Indexes(), environ)
+    logins = Logins(Indexes(), {**variables, "NETRC": str(tmp_path / (file or "none"))})
     assert logins.of(FILE_THERE) == pair
-    elsewhere = {"netrc": ("m", "5"), "uv.toml": ("t", "6")}
-    assert logins.of("https://g.example/files/x.whl") == elsewhere.get(file)
+    assert logins.of("https://g.example/files/x.whl") == (("m", "5") if file else None)
 
 
 @pytest.mark.parametrize("how", ["UV_DEFAULT_INDEX", "netrc"])
