@@ -21,10 +21,9 @@ from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.requirements import NOTHING, Extra
 from ipexctl.install.stack.selection import Stack, requirements
 from ipexctl.install.stack.version_table import of_intel
-from ipexctl.packages import index_failure
 from ipexctl.packages.index_pins import Pin, Pins, of_torch, places, unpinned_reserved
 from ipexctl.packages.indexes import Indexes, plain
-from ipexctl.packages.uv import ALONE, ANY_INDEX, Found, Unresolved, Uv
+from ipexctl.packages.uv import ALONE, ANY_INDEX, HIDDEN, NO_ANSWER, Found, Unresolved, Uv
 from ipexctl.quick_dataclass import dataclass
 
 Urls = Mapping[str, str]
@@ -355,10 +354,10 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
     )
     if row.ipex:
         hint = "--find-links FOLDER   # one that has these wheels; or --stack stock, without IPEX"
-    hint = index_failure.hint(why) or hint
-    if index_failure.no_answer(why):
+    hint = _next_step(why) or hint
+    if NO_ANSWER.search(why):
         return InputError(
-            f"cannot resolve {title}: a package index gave no answer",
+            f"cannot resolve {title}: a package index could not be read",
             why=why,
             hint=hint,
             slug="index-no-answer",
@@ -369,6 +368,19 @@ def _cannot_be_had(stack: Stack, why: str) -> InputError:
         hint=hint,
         slug="stack-not-available",
     )
+
+
+def _next_step(why: str) -> str:
+    """What to do where the reason is an index; "" where it is not."""
+    if NO_ANSWER.search(why) or "401 Unauthorized" in why or "403 Forbidden" in why:
+        return (
+            "check the index's address, login (~/.netrc), certificate (PIP_CERT) and proxy "
+            "(HTTPS_PROXY), then run the same command again"
+        )
+    if hidden := [name for name in HIDDEN.findall(why) if name != "torch"]:
+        then = f"also searches the next index for {hidden[0]}: only if you trust that index"
+        return f"export UV_INDEX_STRATEGY=unsafe-first-match   # {then}"
+    return ""
 
 
 def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> InputError:
@@ -382,7 +394,7 @@ def _does_not_go_with(found: _Solved, reasons: Iterable[tuple[str, str]]) -> Inp
     return InputError(
         f"the requirements given with -r do not fit {stack.title} on Python {stack.python_text}",
         why=why,
-        hint=index_failure.hint(why) or hint + "then --find-links FOLDER",
+        hint=_next_step(why) or hint + "then --find-links FOLDER",
         slug="requirements-do-not-fit",
     )
 
@@ -443,11 +455,9 @@ def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str])
     if not others:
         why = "\n".join(dict.fromkeys(reasons))
         what = "your indexes do not have what ipexctl.lock names"
-        if index_failure.no_answer(why):
-            what = "cannot find the files of ipexctl.lock: a package index gave no answer"
-        return InputError(
-            what, why=why, hint=index_failure.hint(why) or hint, slug="locked-files-missing"
-        )
+        if NO_ANSWER.search(why):
+            what = "cannot find the files of ipexctl.lock: a package index could not be read"
+        return InputError(what, why=why, hint=_next_step(why) or hint, slug="locked-files-missing")
     return InputError(
         f"{others[0].file} on your indexes differs from the one in ipexctl.lock",
         why=f"nothing there has sha256 {others[0].sha256}",

@@ -26,13 +26,10 @@ TIMEOUT = 600.0  # seconds of one resolution; UV_HTTP_TIMEOUT limits each wait f
 SHORT = 30.0
 ANY_INDEX = ("--index-strategy", "unsafe-first-match")
 ALONE = "--no-deps"
-_NO_ANSWER = re.compile(r"Failed to fetch|client error|gave no answer")
+LAST_LINES, LONGEST = 8, 1000  # of uv's output, in an error
+NO_ANSWER = re.compile(r"Failed to fetch|client error")
+HIDDEN = re.compile(r"`([a-z0-9-]+)` was found on \S+, but not at the requested version")
 _LOGIN = re.compile(r"://[^\s/]*@")
-_REFUSED = re.compile(r"An index[^(\n]* \(([^)\s]+)\).*\b(401 Unauthorized|403 Forbidden)")
-_OPTIONS = re.compile(
-    r"\s*\((?:i\.e\.|e\.g\.|try:)[^)]*`-[^)]*\)|[^.;]*(?:tool\.uv|`--)[^.;]*[.;]?"
-)
-_HIDDEN = re.compile(r"`([a-z0-9-]+)` was found on \S+, but not at the requested version")
 _NAMED = re.compile(r"([a-z0-9-]+)==")
 
 
@@ -66,7 +63,7 @@ class Unresolved(Exception):
     @property
     def network(self) -> bool:
         """The index could not be asked, so asking it again for another Python is of no use."""
-        return bool(_NO_ANSWER.search(str(self)))
+        return bool(NO_ANSWER.search(str(self)))
 
 
 class Uv:
@@ -149,7 +146,7 @@ class Uv:
         # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
         above = cache_dir(self._environ) / "resolve"
         make_private(above)
-        environ = {"UV_CACHE_DIR": str(above / "uv"), **environ}
+        environ = {"UV_CACHE_DIR": str(above / "uv"), **environ, "COLUMNS": "100000"}
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
             Path(folder, "pyproject.toml").write_text(text, "utf-8")
             if self._preferred:
@@ -174,8 +171,7 @@ class Uv:
                     f"cannot run {self._binary}", why=reason_of(e), slug="uv-failed"
                 ) from None
             if done.returncode:
-                hidden = _HIDDEN.findall(" ".join(done.stderr.split()))
-                raise Unresolved(_last_words(done.stderr), hidden)
+                raise Unresolved(_last_lines(done.stderr), HIDDEN.findall(done.stderr))
             return Path(folder, out).read_text("utf-8")
 
     def _no_answer(self, pins: Sequence[Pin], timeout: float) -> InputError:
@@ -250,22 +246,8 @@ def _file_url(path: str) -> str:
     return Path(path).absolute().as_uri() if path else ""
 
 
-def _last_words(stderr: str) -> str:
-    # not every uv stars passwords in addresses
-    told, _, hints = _LOGIN.sub("://", stderr).partition("\nhint: ")
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
-    starts = [i for i, line in enumerate(lines) if line.startswith(("error:", "× "))]
-    # one sentence may be wrapped over many lines, where COLUMNS says so
-    text = " ".join(lines[starts[-1] :] if starts else lines[-4:])
-    for noise in ("error: No solution found when resolving dependencies ", "cause: Because "):
-        text = text.removeprefix(noise)
-    text = text.replace("ipexctl-environment depends on", "this stack needs")
-    text = text.partition(", we can conclude that your requirements are unsatisfiable")[0]
-    refused = "".join(f"; {url} answered {words}" for url, words in _REFUSED.findall(hints))
-    return text[:600] + (refused or _hints(hints))[:300] or "uv failed without a message"
-
-
-def _hints(text: str) -> str:
-    """uv's, in one line, without what is about options of its own."""
-    found = (" ".join(hint.split()) for hint in text.split("\nhint: "))
-    return "".join(f" (uv: {_OPTIONS.sub('', hint)})" for hint in found if hint)
+def _last_lines(stderr: str) -> str:
+    """The end of uv's output in one line, without the logins that not every uv masks."""
+    lines = _LOGIN.sub("://", stderr).split("\n")
+    words = " ".join(" ".join(lines[-LAST_LINES:]).split())
+    return words.removeprefix("error: ")[:LONGEST] or "uv failed without a message"
