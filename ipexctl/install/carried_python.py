@@ -12,7 +12,6 @@ from ipexctl.install.install_plan import Work
 from ipexctl.install.lock_wheels import indexes_of
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.version_table import is_version
-from ipexctl.local.environment import environment
 from ipexctl.packages import cpython_builds
 from ipexctl.packages.cpython_builds import Wanted
 from ipexctl.packages.resolver import Resolved
@@ -31,14 +30,12 @@ def python_to_carry(
         if "/" in version:
             raise InputError(
                 f"--python {version} is a Python of the hosts, --python-from brings another",
-                hint="--python 3.11   # says which of those that --python-from has",
+                hint="--python 3.11   # the version that --python-from must have",
                 slug="options-conflict",
             )
         work.step("", "looking for a Python to carry")
         fetcher = Fetcher(default_store(), indexes_of(work))
-        found = cpython_builds.find_build(
-            where, Wanted(facts[0].cpu.arch, version), fetcher, environment()
-        )
+        found = cpython_builds.find_build(where, Wanted(facts[0].cpu.arch, version), fetcher)
         return found, fetcher.fetched
     locked = old.cpython if old else None
     suits = locked and (not version or is_version(locked.version, version))

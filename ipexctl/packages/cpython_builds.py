@@ -1,36 +1,32 @@
 """--python-from: a relocatable CPython for the hosts, as one blob in the store here.
 
-A file or address of an archive, a folder or mirror with many of them, or an unpacked one such as
-uv keeps. Which it was is nobody's business afterwards: the lock has its version and its sha256.
+A file or address of an archive, or an unpacked one such as `uv python install` makes. Which it was
+does not matter afterwards: the lock has its version and its sha256.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
 import re
-import subprocess
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urldefrag, urlsplit
 
 from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_store import Store
-from ipexctl.errors import InputError, NotHere, reason_of
+from ipexctl.errors import InputError, reason_of
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.version_table import is_version
 from ipexctl.packages.http_opener import bare
 from ipexctl.packages.indexes import expanded
-from ipexctl.packages.uv import find_uv
 from ipexctl.packages.wheel_fetch import Fetcher
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
-LIST_TIMEOUT = 60
 _ARCHIVE = re.compile(
     r"cpython-(\d+\.\d+\.\d+)(?:\+\d+)?-(x86_64|aarch64)-unknown-linux-gnu"
     r"-install_only(?:_stripped)?\.tar\.gz\Z"
@@ -53,13 +49,13 @@ class Wanted:
         return arch == self.arch and (not self.version or is_version(version, self.version))
 
 
-def find_build(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[str, str]) -> Package:
+def find_build(where: str, wanted: Wanted, fetcher: Fetcher) -> Package:
     """Its archive is in the store afterwards. Raises InputError, NotHere, FetchFailed."""
     if "://" in where:
-        found, name = _from_url(where, wanted, fetcher, environ)
+        found, name = _from_url(where, fetcher)
         where = bare(where)  # messages name it
     else:
-        found, name = _from_path(expanded(where), wanted, fetcher.store)
+        found, name = _from_path(expanded(where), fetcher.store)
     version, arch = _inspect(fetcher.store.path(found), where)
     said = _ARCHIVE.search(name) or _UNPACKED.search(name)
     if said and is_version(said[1], version):
@@ -78,7 +74,7 @@ def find_build(where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[st
 # --- from where ----------------------------------------------------------------------------------
 
 
-def _from_path(path: Path, wanted: Wanted, store: Store) -> tuple[Blob, str]:
+def _from_path(path: Path, store: Store) -> tuple[Blob, str]:
     if not path.exists():
         raise InputError(
             f"{path} does not exist",
@@ -86,10 +82,14 @@ def _from_path(path: Path, wanted: Wanted, store: Store) -> tuple[Blob, str]:
             hint=_HINT,
             slug="python-archive-missing",
         )
-    if path.is_dir() and not _is_unpacked(path):
-        path = _newest(path, wanted)
     if path.is_dir():
-        return store.add(path.name, _packed(path)), path.name
+        if (path / "bin" / "python3").exists() and any(path.glob("lib/python3.*")):
+            return store.add(path.name, _packed(path)), path.name
+        raise InputError(
+            f"{path} does not contain bin/python3 and lib/python3.X",
+            hint="--python-from $(uv python dir)/cpython-...   # after: uv python install 3.11",
+            slug="python-archive-invalid",
+        )
     try:
         with path.open("rb") as file:
             return store.add(path.name, iter(lambda: file.read(CHUNK), b"")), path.name
@@ -99,74 +99,12 @@ def _from_path(path: Path, wanted: Wanted, store: Store) -> tuple[Blob, str]:
         ) from None
 
 
-def _is_unpacked(path: Path) -> bool:
-    return (path / "bin" / "python3").exists() and any(path.glob("lib/python3.*"))
-
-
-def _newest(folder: Path, wanted: Wanted) -> Path:
-    """Of the archives and unpacked ones in it, or one folder below, as mirrors keep them."""
-    found = []
-    for path in sorted([*folder.glob("*"), *folder.glob("*/cpython-*")]):
-        said = _ARCHIVE.fullmatch(path.name) if path.is_file() else _UNPACKED.fullmatch(path.name)
-        if said and wanted.fits(said[1], said[2]):
-            found.append((tuple(map(int, said[1].split("."))), path))
-    if not found:
-        which = wanted.version or "3.x"
-        raise InputError(
-            f"no CPython {which} for {wanted.arch} found in {folder}",
-            why="looked for cpython-VERSION...-install_only.tar.gz and for a Python unpacked by uv",
-            hint=_HINT,
-            slug="python-archive-missing",
-        )
-    if len({version[:2] for version, _ in found}) > 1:
-        there = ", ".join(sorted({".".join(map(str, v)) for v, _ in found}))
-        raise InputError(
-            f"{folder} has more than one CPython: {there}",
-            hint="--python 3.11   # for example",
-            slug="python-ambiguous",
-        )
-    return max(found)[1]
-
-
-def _from_url(
-    where: str, wanted: Wanted, fetcher: Fetcher, environ: Mapping[str, str]
-) -> tuple[Blob, str]:
+def _from_url(where: str, fetcher: Fetcher) -> tuple[Blob, str]:
     """A fragment `#sha256=HEX` is checked; without one, what came now is what the lock says."""
     url, fragment = urldefrag(where)
-    if not urlsplit(url).path.endswith(".tar.gz"):
-        url = _on_mirror(url, wanted, environ)
     name = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
     sha256 = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
     return fetcher.add(name, url, sha256=sha256), name
-
-
-def _on_mirror(base: str, wanted: Wanted, environ: Mapping[str, str]) -> str:
-    """uv knows the names of all archives, and the mirror has them under the same ones."""
-    shown = bare(base)
-    if not wanted.version:
-        raise InputError(
-            f"{shown} has more than one Python",
-            hint="--python 3.11   # for example",
-            slug="python-ambiguous",
-        )
-    command = [find_uv(environ), "--no-config", "python", "list", "--only-downloads"]
-    command += ["--all-platforms", "--all-versions", "--output-format", "json", wanted.version]
-    try:
-        done = subprocess.run(
-            command, env={**environ, "UV_PYTHON_INSTALL_MIRROR": shown}, capture_output=True,
-            text=True, timeout=LIST_TIMEOUT, stdin=subprocess.DEVNULL, check=True,
-        )  # fmt: skip
-        known = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as e:
-        raise NotHere("uv cannot list its Pythons", why=reason_of(e), slug="uv-failed") from None
-    for one in known:
-        kind = (one["implementation"], one["os"], one["libc"], one["variant"], one["arch"])
-        url = str(one["url"] or "")
-        if kind == ("cpython", "linux", "gnu", "default", wanted.arch) and url.startswith(shown):
-            return base + url.removeprefix(shown)
-    raise InputError(
-        f"uv offers no CPython {wanted.version} for {wanted.arch}", slug="python-does-not-fit"
-    )
 
 
 # --- an unpacked one as an archive ---------------------------------------------------------------
