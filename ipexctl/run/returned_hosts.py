@@ -1,4 +1,5 @@
-"""Hosts that a run with --restarts has lost and that are back: each becomes a spare of it again."""
+"""Hosts of a run with --restarts that have no keeper, as they were away or it was killed: each gets
+one. A host without ranks is a spare then."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ANSWER = 5.0  # seconds for a host to answer
 class ReturnedHosts:
     """With connections of its own, as those of a command are busy with the ranks' output.
 
-    `busy`: names of hosts that have ranks now: what they do is up to the run.
+    `busy`: names of hosts that have ranks now: of those nothing is said.
     """
 
     target: Target
@@ -53,8 +54,7 @@ class ReturnedHosts:
                 for host in before - away:
                     if host.name not in self.busy():
                         self.back(host.name)
-                lost = [host for host in before & away if host.name not in self.busy()]
-                for host, alone in fan_out(lost, self._is_alone).items():
+                for host, alone in fan_out(list(before & away), self._is_alone).items():
                     if alone is True:
                         self._take_back(host)
                 before = away

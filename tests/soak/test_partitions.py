@@ -150,7 +150,8 @@ def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int
         ]
         for name, story in stories.items()
     }
-    assert len({json.dumps(one) for one in told.values()}) == 1, told
+    longest = max(told.values(), key=len)  # a host whose keeper was killed knows its beginning
+    assert all(one == longest[: len(one)] for one in told.values()), told
     steps = [
         (int(attempt), int(step), float(at))
         for name in hosts.names
