@@ -125,6 +125,7 @@ def test_a_run_goes_on_though_its_hosts_were_divided(
     told, rows, firsts = ended(hosts, run_id, STEPS)
     print(json.dumps(told["node03"]), [(row["run_id"], row["state"]) for row in rows], firsts)
     assert rows[0]["state"] == "done", rows
+    assert len({json.dumps(one) for one in told.values()}) == 1, told
 
 
 def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int]]:
