@@ -129,11 +129,11 @@ def with_rules(text: str, rules: Iterable[Rule]) -> str:
     """docs/migrate.md with the table of the rules as they are."""
     rows = (
         f"| {r.id} | {_finds(r)} | {r.since} | {_cell(r.use) or 'none: remove it'} | "
-        f"{'yes' if r.edit else 'no'} | {_cell(r.source)} |"
+        f"{_cell(r.source)} |"
         for r in rules
     )
-    head = "| rule | finds | since | replacement | `--write` | source |"
-    return _between(text, RULES, [head, "|" + "---|" * 6, *rows])
+    head = "| rule | finds | since | replacement | source |"
+    return _between(text, RULES, [head, "|" + "---|" * 5, *rows])
 
 
 def _finds(rule: Rule) -> str:

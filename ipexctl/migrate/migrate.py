@@ -6,17 +6,16 @@ import os
 import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
 from ipexctl.base import quoting
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.hostfile_reader import is_hostfile
 from ipexctl.migrate.code import file_kinds, migrate_finding
-from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading
+from ipexctl.migrate.code.migrate_finding import Command, Reading
 from ipexctl.migrate.code.shell_code import Around, ShellReader
 from ipexctl.project.files.project_files import CACHES, ENVIRONMENT_SIGNS
 from ipexctl.quick_dataclass import dataclass
@@ -30,23 +29,14 @@ from ipexctl.user_code.source import Source
 from ipexctl.user_code.typed_word import as_typed
 
 MAX_FILES = 10_000
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class Migrated:
-    """One file, or the command line (`path` is ""). `after`: with the safe edits."""
+    """One file, or the command line (`path` is "")."""
 
     path: str
     reading: Reading
-    before: str = ""
-    after: str = ""
-    written: bool = False
-
-    @property
-    def remaining(self) -> tuple[Finding, ...]:
-        findings = self.reading.findings
-        return tuple(f for f in findings if not f.edit) if self.written else findings
 
 
 @dataclass(frozen=True)
@@ -56,33 +46,21 @@ class Migration:
     files: tuple[Migrated, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     read: int = 0
-    words: tuple[str, ...] = field(default=())
 
     @property
     def exit_code(self) -> int:
-        return int(any(file.remaining for file in self.files))
+        return int(any(file.reading.findings for file in self.files))
 
 
-@dataclass(frozen=True)
-class _Text:
-    """A file's text, and how it becomes bytes again."""
-
-    text: str
-    encoding: str
-    bom: bytes = b""
-
-    def encoded(self, text: str) -> bytes:
-        return self.bom + text.encode(self.encoding)
-
-
-def migrate(words: Sequence[str], *, write: bool = False) -> Migration:
+def migrate(words: Sequence[str]) -> Migration:
     """`words`: files and folders, or a command line. Raises InputError."""
-    if missing := _missing(words):
-        return _of_command(words, missing, write=write)
+    missing = next((word for word in words if not os.path.lexists(word)), "")
+    if missing:
+        return _of_command(words, missing)
     found, skipped, read = list[Migrated](), list[tuple[str, str]](), 0
     for path, named in _files(words):
         try:
-            one = _of_file(path, named=named, write=write)
+            one = _of_file(path, named=named)
         except (OSError, ValueError) as e:
             skipped.append((str(path), reason_of(e)))
             continue
@@ -90,22 +68,17 @@ def migrate(words: Sequence[str], *, write: bool = False) -> Migration:
             read += 1
             found += [one] if one.reading.findings or one.reading.commands else []
             skipped += [(one.path, one.reading.unread)] if one.reading.unread else []
-    return Migration(tuple(found), tuple(skipped), read, tuple(words))
-
-
-def _missing(words: Sequence[str]) -> str:
-    """The first word that is not a path here; "" if all are."""
-    return next((word for word in words if not os.path.lexists(word)), "")
+    return Migration(tuple(found), tuple(skipped), read)
 
 
 # --- a command line ------------------------------------------------------------------------------
 
 
-def _of_command(words: Sequence[str], missing: str, *, write: bool) -> Migration:
+def _of_command(words: Sequence[str], missing: str) -> Migration:
     if words[0].endswith(".py") and os.path.exists(words[0]):
         words = ("python3", *words)
     alone = words[0] if len(words) == 1 else ""
-    shell = ShellReader(migration_tables(), _around(Path()), edits=False, always=True)
+    shell = ShellReader(migration_tables(), _around(Path()), always=True)
     reading = shell.read(alone) if alone else shell.of([as_typed(words)], lambda offset: 1)
     if not reading.commands and not reading.findings:
         raise InputError(
@@ -115,13 +88,7 @@ def _of_command(words: Sequence[str], missing: str, *, write: bool) -> Migration
             "ipexctl migrate mpirun -n 2 python3 train.py   # a command line",
             slug="path-missing",
         )
-    if write:
-        raise InputError(
-            "--write changes files, but you gave a command line",
-            hint=f"ipexctl migrate {alone or quoting.quote(tuple(words))}",
-            slug="write-needs-files",
-        )
-    return Migration((Migrated("", reading),), read=1, words=tuple(words))
+    return Migration((Migrated("", reading),), read=1)
 
 
 def _around(folder: Path) -> Around:
@@ -185,7 +152,7 @@ def _below(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _of_file(path: Path, *, named: bool, write: bool) -> Migrated | None:
+def _of_file(path: Path, *, named: bool) -> Migrated | None:
     """None for a file of another kind. Raises OSError or ValueError if it cannot be read."""
     if path.is_symlink():
         raise ValueError("a symbolic link: name the file that it points to")
@@ -198,23 +165,18 @@ def _of_file(path: Path, *, named: bool, write: bool) -> Migrated | None:
     if kind == "checkpoint":
         return _of_checkpoint(path)
     data = bounded_read.read_file(path)
-    read = _text_of(data, kind)
+    text = _text_of(data, kind)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the user's code
         script = training_script(path.parent) if kind == "yaml" else ""
         around = _around(path.parent)
-        reading = file_kinds.read_file(kind, read.text, migration_tables(), around, script)
+        reading = file_kinds.read_file(kind, text, migration_tables(), around, script)
     if kind == "yaml" and named and not reading.commands and is_hostfile(str(path)):
         return _of_hostfile(path)
-    after = migrate_finding.edited(read.text, reading.findings)
-    changed = write and after != read.text
-    if changed:
-        mode = path.stat().st_mode & 0o7777
-        write_atomic(path, read.encoded(after), mode=mode)
     if named and kind == "python" and not reading.unread:
         own = Command(1, "python", quoting.quote_for_pasting(("ipexctl", "run", str(path))))
         reading = replace(reading, commands=(own, *reading.commands))
-    return Migrated(str(path), reading, read.text, after, changed)
+    return Migrated(str(path), reading)
 
 
 def _of_checkpoint(path: Path) -> Migrated:
@@ -232,22 +194,20 @@ def _of_hostfile(path: Path) -> Migrated:
     return Migrated(str(path), Reading(commands=(command,)))
 
 
-def _text_of(data: bytes, kind: str) -> _Text:
+def _text_of(data: bytes, kind: str) -> str:
     """Decode as UTF-8, Python by its coding line, anything else byte for byte."""
-    bom = _BOM if data.startswith(_BOM) else b""
-    data = data.removeprefix(_BOM)
     if b"\0" in data:
         raise ValueError("not a text file")
-    encoding = "utf-8"
-    if kind == "python" and not bom:
+    encoding = "utf-8-sig"
+    if kind == "python":
         try:
             encoding = tokenize.detect_encoding(BytesIO(data).readline)[0]
         except SyntaxError as e:
             raise ValueError(f"not UTF-8, and no line says which encoding it is: {e.msg}") from None
     try:
-        return _Text(data.decode(encoding), encoding, bom)
+        return data.decode(encoding)
     except UnicodeDecodeError as e:
         if kind == "python":
             line = data.count(b"\n", 0, e.start) + 1
             raise ValueError(f"line {line} is not {encoding}: {e.reason}") from None
-        return _Text(data.decode("latin-1"), "latin-1", bom)
+        return data.decode("latin-1")

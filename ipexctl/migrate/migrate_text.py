@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
-from ipexctl.base import quoting
 from ipexctl.errors import is_shown
 from ipexctl.migrate.code.migrate_finding import Command, Finding
 from ipexctl.migrate.migrate import Migrated, Migration
@@ -31,8 +29,7 @@ def _commands(file: Migrated) -> Iterator[str]:
 
 def _findings(file: Migrated) -> Iterator[str]:
     for found in file.reading.findings:
-        done = "  (fixed)" if file.written and found.edit else ""
-        yield f"{_place(file, found)}{found.rule.id}: {found.text}; {found.advice}{done}"
+        yield f"{_place(file, found)}{found.rule.id}: {found.text}; {found.advice}"
         yield from (f"  {line}" for line in found.lines)
 
 
@@ -45,42 +42,18 @@ def _place(file: Migrated, one: Command | Finding) -> str:
 
 
 def _summary(done: Migration) -> Iterator[str]:
-    findings = [f for file in done.files for f in file.reading.findings]
-    remaining = sum(len(file.remaining) for file in done.files)
-    safe = sum(1 for f in findings if f.edit)
-    if not findings:
-        where = "" if _is_command(done) else f" in {_counted(done.read, 'file')}"
-        yield f"nothing discontinued found{where}"
-        return
-    yield ""
-    if any(file.written for file in done.files):
-        fixed = len(findings) - remaining
-        yield f"{_counted(len(findings), 'finding')}, {fixed} fixed, {remaining} left"
-    elif safe:
-        yield f"{_counted(len(findings), 'finding')}, {safe} with a safe fix"
-        yield f"next: ipexctl migrate --write {quoting.quote(done.words)}"
+    count = sum(len(file.reading.findings) for file in done.files)
+    if count:
+        yield ""
+        yield _counted(count, "finding")
     else:
-        yield f"{_counted(len(findings), 'finding')}, none with a safe fix"
-
-
-def _is_command(done: Migration) -> bool:
-    return any(not file.path for file in done.files)
+        is_command = any(not file.path for file in done.files)
+        where = "" if is_command else f" in {_counted(done.read, 'file')}"
+        yield f"nothing discontinued found{where}"
 
 
 def _counted(n: int, word: str) -> str:
     return f"{n} {word}{'' if n == 1 else 's'}"
-
-
-def diff(done: Migration) -> str:
-    """The edits that --write makes, as `patch -p1` and `git apply` read them."""
-    return "".join(line for file in done.files for line in _diff(file))
-
-
-def _diff(file: Migrated) -> Iterator[str]:
-    before, after = (text.splitlines(keepends=True) for text in (file.before, file.after))
-    name = file.path.removeprefix("./")
-    for line in difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"):
-        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
 def document(done: Migration) -> dict[str, Any]:
@@ -96,8 +69,7 @@ def document(done: Migration) -> dict[str, Any]:
         ],
         "findings": [
             {**_where(file, one), "rule": one.rule.id, "name": one.name, "text": one.text,
-             "since": one.rule.since, "use": one.use, "lines": list(one.lines),
-             "safe": one.edit is not None, "fixed": file.written and one.edit is not None}
+             "since": one.rule.since, "use": one.use, "lines": list(one.lines)}
             for file in done.files for one in file.reading.findings
         ],
         "skipped": [{"file": path, "why": why} for path, why in done.skipped],

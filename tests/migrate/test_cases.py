@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import venv
 from pathlib import Path
 
@@ -34,20 +32,6 @@ def test_what_is_printed_for_a_file_is_as_recorded(cases: Path, name: str) -> No
     assert printed(cases, name) == (HERE / "expected" / f"{name}.txt").read_text("utf-8")
 
 
-def test_write_makes_the_edits_of_diff_and_leaves_nothing_safe_behind(cases: Path) -> None:
-    diff = ipexctl("migrate", "--diff", ".", cwd=cases).stdout
-    copy = Path(shutil.copytree(cases, cases.parent / "copy"))
-    subprocess.run(["git", "apply", "-"], input=diff, text=True, cwd=copy, check=True)
-    done = ipexctl("migrate", "--write", ".", cwd=cases)
-    assert done.returncode == 1 and " fixed, " in done.stdout
-    for name in CASES:
-        assert (cases / name).read_bytes() == (copy / name).read_bytes(), name
-    assert diff.count("--- a/") > 10
-    again = migrate([str(cases)], write=True)
-    assert [f for file in again.files for f in file.reading.findings if f.edit] == []
-    assert [file.path for file in again.files if file.written] == []
-
-
 def commands() -> list[str]:
     found = migrate([str(HERE / "cases" / name) for name in CASES])
     return [
@@ -59,7 +43,6 @@ def commands() -> list[str]:
 
 
 COMMANDS = sorted({text.replace(f"{HERE / 'cases'}/", "") for text in commands()})
-IN_JOB = "ipexctl run -n 8 -ppn 2 train.py --epochs 2"  # of job.slurm
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +64,12 @@ def test_every_command_is_one_that_run_explains(project: Path, text: str) -> Non
     """One with other hosts gets as far as these, which refuse."""
     words = shlex.split(text.replace("$DATA", "/data"))
     assert words[:2] == ["ipexctl", "run"]
-    job = {"SLURM_JOB_NODELIST": REFUSING} if text == IN_JOB else {}
     env = {
         "HOME": str(project / "home"), "PATH": "/usr/bin:/bin", "HF_TOKEN": "x", "DATA": "/data",
-        "VIRTUAL_ENV": str(project / "env"), **job,
+        "VIRTUAL_ENV": str(project / "env"),
     }  # fmt: skip
     done = ipexctl("run", "--explain", *words[2:], cwd=project / "cases", env=env)
-    if job or "-f" in words:
+    if "-f" in words:
         assert done.returncode == 4, done.stderr
         assert "4 of 4 hosts" in done.stderr
     else:
@@ -153,9 +135,3 @@ def test_what_is_neither_a_path_nor_a_launcher_line_is_refused(words: list[str])
     done = ipexctl("migrate", *words)
     assert (done.returncode, done.slug, done.stdout) == (2, "path-missing", "")
     assert done.errors[0].what.startswith(f"{words[0]}: ")
-
-
-def test_a_command_line_is_not_written(cases: Path) -> None:
-    done = ipexctl("migrate", "--write", "mpirun", "-n", "2", "python", "train.py", cwd=cases)
-    assert (done.returncode, done.slug) == (2, "write-needs-files")
-    assert os.listdir(cases)

@@ -1,4 +1,4 @@
-"""Files that are odd, and what --write may not do to them."""
+"""Files that are odd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ipexctl.local.bounded_read import LIMIT
 from ipexctl.migrate.code.file_kinds import kind_of, read_file
-from ipexctl.migrate.code.migrate_finding import edited
 from ipexctl.migrate.code.shell_code import Around
 from ipexctl.migrate.migrate import migrate
 from ipexctl.shipped_tables import migration_tables
@@ -29,7 +28,7 @@ SKIPPED = {
     "f.py": (b"x = '\0'\n", "not a text file", ""),
     "g.ipynb": (b"[1, 2]", "not a notebook", ""),
     "h.ipynb": (b"{", "not a notebook", ""),
-    "i.yaml": (b"a: [1\n", "not valid YAML", ""),
+    "i.yaml": (b"distributed_type: [1\n", "Accelerate config:2:1: ", ""),
     "j.sh": (b"# " + b"x" * LIMIT, "larger than 4 MiB", ""),
     "k.txt": (b"one thing; and another\n", "not a kind of file that migrate reads", ""),
 }
@@ -41,14 +40,13 @@ def test_what_cannot_be_read_is_said_with_the_reason_and_is_no_finding(
 ) -> None:
     data, *why = SKIPPED[name]
     (tmp_path / name).write_bytes(data)
-    done = ipexctl("migrate", "--write", name, cwd=tmp_path)
+    done = ipexctl("migrate", name, cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ""
     assert f"{name}: not read: " in done.stdout
     assert all(part in done.stdout for part in why)
-    assert (tmp_path / name).read_bytes() == data
 
 
-KEPT = {
+ENCODINGS = {
     "the mark of UTF-8": ("a.py", b"\xef\xbb\xbf" + CCL.encode()),
     "line ends of Windows": ("a.py", CCL.replace("\n", "\r\n").encode()),
     "an encoding": ("a.py", b"# -*- coding: latin-1 -*-\n# \xe9t\xe9\n" + CCL.encode()),
@@ -62,17 +60,15 @@ KEPT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "data"), KEPT.values(), ids=KEPT)
-def test_write_changes_the_one_word_and_nothing_else(
-    name: str, data: bytes, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "data"), ENCODINGS.values(), ids=ENCODINGS)
+def test_encodings_and_line_ends_are_read(name: str, data: bytes, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(data)
-    path.chmod(0o754)
-    assert ipexctl("migrate", name, "--write", cwd=tmp_path).returncode == 0
-    assert path.read_bytes() == data.replace(b"ccl", b"gloo")
-    assert path.stat().st_mode & 0o777 == 0o754
-    assert os.listdir(tmp_path) == [name]
+    done = ipexctl("migrate", name, "--json", cwd=tmp_path)
+    (one,) = json.loads(done.stdout)["findings"]
+    ends = data.replace(b"\r\n", b"\n").replace(b"\x0c\n", b"\n")
+    assert one["line"] == ends[: ends.index(b"ccl")].count(b"\n") + 1
+    assert path.read_bytes() == data and os.listdir(tmp_path) == [name]
 
 
 def test_links_and_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
@@ -85,11 +81,9 @@ def test_links_and_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
     (inside / "folder").symlink_to(outside)
     (inside / "own").mkdir()
     (inside / "own/a.py").write_text(CCL)
-    done = migrate([str(inside)], write=True)
+    done = migrate([str(inside)])
     assert [file.path for file in done.files] == [str(inside / "own/a.py")]
-    assert (outside / "a.py").read_text() == CCL
-    assert "symbolic link" in ipexctl("migrate", "--write", "link.py", cwd=inside).stdout
-    assert (inside / "link.py").is_symlink() and (outside / "a.py").read_text() == CCL
+    assert "symbolic link" in ipexctl("migrate", "link.py", cwd=inside).stdout
 
 
 def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
@@ -105,61 +99,38 @@ def test_json_has_all_that_the_text_has(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert done.returncode == 1 and found["schema_version"] == 1
     (one,) = found["findings"]
-    assert (one["file"], one["line"], one["rule"], one["safe"]) == ("a.py", 2, "backend-ccl", True)
-    assert one["fixed"] is False and one["since"] and one["use"]
-    fixed = json.loads(ipexctl("migrate", "--write", "--json", "a.py", cwd=tmp_path).stdout)
-    assert [f["fixed"] for f in fixed["findings"]] == [True]
+    assert (one["file"], one["line"], one["rule"]) == ("a.py", 2, "backend-ccl")
+    assert one["since"] and one["use"]
 
 
-@pytest.mark.parametrize("words", [["--diff", "--write"], ["--diff", "--json"]])
-def test_options_that_contradict_each_other_are_refused(words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text(CCL)
-    done = ipexctl("migrate", "a.py", *words, cwd=tmp_path)
-    assert (done.returncode, done.slug) == (2, "options-conflict")
-    assert (tmp_path / "a.py").read_text() == CCL
-
-
-# what a file says, and the ids of the rules that find something with a safe edit
-SAFE = {
-    "import intel_extension_for_pytorch as ipex\n": ["ipex-import"],
-    "import intel_extension_for_pytorch as ipex\nprint(ipex)\n": [],
-    "import intel_extension_for_pytorch\nx.to('xpu:0')\n": [],
-    "import intel_extension_for_pytorch\nimport torch\ntorch.xpu.empty_cache()\n": [],
-    "import torch, intel_extension_for_pytorch as ipex\n": [],
-    "import torch; import intel_extension_for_pytorch as ipex\n": [],
-    "try:\n    import intel_extension_for_pytorch as ipex\nexcept ImportError:\n    pass\n": [],
-    "import torch_ccl\nrun(['--backend', 'ccl'])\n": [],
+PYTHON = {
+    "import torch, intel_extension_for_pytorch as ipex\n": ["ipex-import"],
+    "try:\n    import intel_extension_for_pytorch as ipex\nexcept ImportError:\n    pass\n": [
+        "ipex-import"
+    ],
     "def f():\n    import torch_ccl\n": ["ccl-import-old"],
     "init_process_group('ccl' if x else 'gloo')\n": [],
-    "init_process_group(f'ccl')\n": [],
-    "init_process_group('c' 'cl')\n": [],
+    "init_process_group('c' 'cl')\n": ["backend-ccl"],
     "init_process_group('nccl')\nadd_argument('--loss', default='ccl')\n": [],
     "from transformers import TrainingArguments as T\nT('o', use_ipex=True)\n": ["use-ipex"],
-    "from transformers import TrainingArguments as T\nT(use_ipex=(\n  True),)\n": ["use-ipex"],
-    "from transformers import TrainingArguments as T\nT(no_cuda=a, use_cpu=b)\n": [],
     "TrainingArguments(no_cuda=True)  # somebody else's\n": [],
-    "import torch\ntorch.cpu.amp.autocast(True)\n": [],
+    "import torch\ntorch.cpu.amp.autocast(True)\n": ["cpu-autocast"],
 }
 
 
-@pytest.mark.parametrize("text", SAFE)
-def test_an_edit_is_made_only_where_it_cannot_change_the_meaning(text: str) -> None:
+@pytest.mark.parametrize("text", PYTHON)
+def test_what_is_found_in_python(text: str) -> None:
     reading = read_file("python", text, migration_tables(), Around(), "")
-    assert [f.rule.id for f in reading.findings if f.edit] == SAFE[text]
-    compile(edited(text, reading.findings), "edited", "exec")
+    assert [f.rule.id for f in reading.findings] == PYTHON[text]
 
 
 SHELL = {
     "python x.py --no_cuda\n": [],  # whose option it is, nothing says
     "python x.py --no_cuda --do_train\n": ["no-cuda"],
-    "python x.py --no_cuda --use_cpu --do_train\n": [],
-    "python x.py --use_ipex\n": [],
-    "python x.py '--use_ipex' --do_train\n": [],
-    "export CCL_WORKER_COUNT=1 # one\n": ["ccl-variable"],
-    "export CCL_WORKER_COUNT=1 A=2\n": [],
-    "export CCL_WORKER_COUNT=1; export A=2\n": [],
-    "if x; then export CCL_WORKER_COUNT=1; fi\n": [],
-    "CCL_WORKER_COUNT=1 mpirun -n 2 python x.py\n": [],
+    "python x.py --use_ipex\n": ["use-ipex"],
+    "export CCL_WORKER_COUNT=1 A=2\n": ["ccl-variable"],
+    "if x; then export CCL_WORKER_COUNT=1; fi\n": ["ccl-variable"],
+    "CCL_WORKER_COUNT=1 mpirun -n 2 python x.py\n": ["ccl-variable"],
     "echo 'export CCL_WORKER_COUNT=1'\n": [],
     "# export CCL_WORKER_COUNT=1\n": [],
     "echo python x.py --do_train --no_cuda\n": [],
@@ -167,9 +138,9 @@ SHELL = {
 
 
 @pytest.mark.parametrize("text", SHELL)
-def test_a_word_of_a_shell_line_is_changed_only_where_it_is_surely_obsolete(text: str) -> None:
+def test_what_is_found_in_a_shell_line(text: str) -> None:
     reading = read_file("shell", text, migration_tables(), Around(), "")
-    assert [f.rule.id for f in reading.findings if f.edit] == SHELL[text]
+    assert [f.rule.id for f in reading.findings] == SHELL[text]
 
 
 def test_the_scripts_own_options_are_its_own(tmp_path: Path) -> None:
@@ -203,14 +174,13 @@ def test_keys_of_an_accelerate_config_that_cannot_hold_are_left_out_with_the_rea
         assert "  not converted: fsdp_config.fsdp_version: 2 (Accelerate's FSDP" in done.stdout
         assert "  not converted: no_such_key: 1 (" in done.stdout
     (tmp_path / "c.yaml").write_text("num_processes: 2\nnum_processes: 3\nmpirun_config: {}\n")
-    assert "not converted: " in ipexctl("migrate", "c.yaml", cwd=tmp_path).stdout
+    assert "duplicate key" in ipexctl("migrate", "c.yaml", cwd=tmp_path).stdout
 
 
-def test_aliases_of_yaml_are_read_once() -> None:
-    more = "".join(f"- &x{i} [*x{i - 1}, *x{i - 1}]\n" for i in range(1, 40))
-    text = "kind: Job\nspec:\n- &x0 {command: [python, x.py, --do_train, --no_cuda]}\n" + more
-    reading = read_file("yaml", text, migration_tables(), Around(), "")
-    assert [f.rule.id for f in reading.findings] == ["no-cuda"]
+def test_yaml_of_other_programs_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("kind: Job\nspec: [\n")
+    done = ipexctl("migrate", "job.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "nothing discontinued found in 1 file\n")
 
 
 NAMES = {
@@ -235,5 +205,4 @@ def test_words_of_any_shell_text_are_where_they_say(text: str) -> None:
 
 @given(st.sampled_from(["python", "shell", "yaml", "notebook", "requirements"]), st.text())
 def test_any_text_is_read_without_a_failure(kind: str, text: str) -> None:
-    reading = read_file(kind, text, migration_tables(), Around(), "SCRIPT")
-    assert edited(text, reading.findings) == text or reading.findings
+    read_file(kind, text, migration_tables(), Around(), "SCRIPT")

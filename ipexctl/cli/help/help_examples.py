@@ -179,7 +179,6 @@ EXAMPLES = {
     ),
     "migrate": (
         "ipexctl migrate train.py scripts/",
-        "ipexctl migrate --diff train.py          # the edits of --write, as a diff",
         "ipexctl migrate mpirun -n 4 -ppn 2 python train.py",
     ),
     "config": (

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ipexctl.migrate.code.launcher_command import Tables
-from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, without_edits
+from ipexctl.base.yaml_nodes import Mapping, Node, read_yaml
+from ipexctl.errors import InputError
+from ipexctl.migrate.code.launcher_command import LeftOut, Settings, Tables, command_of
+from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, found
 from ipexctl.migrate.code.python_code import read_python
 from ipexctl.migrate.code.rules import Rules
 from ipexctl.migrate.code.shell_code import Around, ShellReader, package
+from ipexctl.user_code.launchers.accelerate_config import read_config
+from ipexctl.user_code.launchers.line_request import LineRequest
+from ipexctl.user_code.typed_word import Word
 
 _SHELL = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".sub", ".pbs", ".job")
 _SUFFIXES = {
@@ -40,9 +46,7 @@ def read_file(kind: str, text: str, tables: Tables, around: Around, script: str)
     if kind == "notebook":
         return _notebook(text, tables, around)
     if kind == "yaml":
-        from ipexctl.migrate.code.yaml_settings import read_yaml_settings
-
-        return read_yaml_settings(text, tables, around, script)
+        return _accelerate_config(text, tables, script)
     if kind == "requirements":
         return _requirements(text, tables.rules)
     return ShellReader(tables, around).read(text)
@@ -57,11 +61,48 @@ def _requirements(text: str, rules: Rules) -> Reading:
     return Reading(tuple(found))
 
 
+# --- the configuration of Accelerate ------------------------------------------------------------
+
+_ACCELERATE = re.compile(
+    r"^(?:compute_environment|distributed_type|ipex_config|mpirun_config)[ \t]*:", re.MULTILINE
+)
+
+
+def _accelerate_config(text: str, tables: Tables, script: str) -> Reading:
+    """`script`: the one that the configuration is for."""
+    if not _ACCELERATE.search(text):
+        return Reading()
+    try:
+        root = read_yaml(text, "Accelerate config", "an Accelerate config")
+    except InputError as e:
+        return Reading(unread=e.what)
+    left_out = LeftOut(tables)
+    try:
+        request = read_config(text, "Accelerate config", tables.keys, left_out)
+    except InputError as e:
+        left_out(e)
+        request = LineRequest("")
+    if request.hostfile.startswith("~/"):
+        request = replace(request, hostfile=Word(request.hostfile, request.hostfile))
+    made = command_of([request], [script], Settings(), left_out)
+    command = replace(made, line=1, launcher="accelerate launch")
+    return Reading(tuple(_keys(root, "", tables.rules)), (command,))
+
+
+def _keys(node: Node, above: str, rules: Rules) -> Iterator[Finding]:
+    for key, value in node.items if isinstance(node, Mapping) else ():
+        name = f"{above}{key.text}"
+        if rule := rules.find("key", name):
+            yield found(rule, key.text, key.place.line)
+        elif isinstance(value, Mapping) and not above:
+            yield from _keys(value, f"{name}.", rules)
+
+
 # --- notebooks -----------------------------------------------------------------------------------
 
 
 def _notebook(text: str, tables: Tables, around: Around) -> Reading:
-    """Cells, and the lines of each cell, are counted from 1. Nothing is edited."""
+    """Cells, and the lines of each cell, are counted from 1."""
     try:
         cells = json.loads(text)["cells"]
         sources = [(n, _source(cell)) for n, cell in enumerate(cells, 1) if _is_code(cell)]
@@ -70,7 +111,7 @@ def _notebook(text: str, tables: Tables, around: Around) -> Reading:
     findings, commands, unread = list[Finding](), list[Command](), list[str]()
     for number, source in sources:
         for reading in _cell(source, tables, around):
-            findings += (replace(f, cell=number) for f in without_edits(reading).findings)
+            findings += (replace(f, cell=number) for f in reading.findings)
             commands += (replace(c, cell=number) for c in reading.commands)
             unread += [f"cell {number}, {reading.unread}"] if reading.unread else []
     return Reading(tuple(findings), tuple(commands), "; ".join(unread))

@@ -76,12 +76,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Settings:
-    """What stands around the line: `exported` variables, the `job` that it is part of, and how an
-    Accelerate config is read."""
+    """What stands around the line: `exported` variables, and how an Accelerate config is read."""
 
     exported: Mapping[str, Word] = field(default_factory=dict)
-    job: LineRequest | None = None
-    in_job: bool = False  # of Slurm, whose hosts `ipexctl run` uses
     config: Callable[[str, Refuse], LineRequest | None] = lambda path, refuse: None
 
 
@@ -112,12 +109,11 @@ def ipexctl_command(line: Line, args: Sequence[str], settings: Settings, tables:
     left_out = LeftOut(tables, [*line.left_out])
     path = next((one.config for one in line.read.requests if one.config), "")
     config = settings.config(path, left_out) if path and is_fixed(path) else None
-    job = settings.job if settings.job and line.launcher != "python" else LineRequest("")
-    layers = _with([one.filled(job) for one in line.read.filled(config)], config)
+    layers = _with(line.read.filled(config), config)
     if path and not config:
         layers.append(LineRequest("", options=(("--accelerate", path),)))
     script = [*(["-m"] if line.read.module else []), line.script, *args]
-    made = command_of(_with(layers, job), script, settings, left_out)
+    made = command_of(layers, script, settings, left_out)
     return replace(made, launcher=line.launcher, notes=(*made.notes, *line.read.remarks))
 
 
@@ -144,7 +140,7 @@ def command_of(
     made = merged(layers, TypedOptions(), left_out)
     several = any(isinstance(one.nodes, int) and one.nodes > 1 for one in layers)
     words = ["ipexctl", "run"]
-    if several and not settings.in_job and not any(one.names_hosts for one in layers):
+    if several and not any(one.names_hosts for one in layers):
         words += ["-f", "HOSTFILE"]
     for option, value in zip(made.options[::2], made.options[1::2], strict=True):
         name = value.partition("=")[0]

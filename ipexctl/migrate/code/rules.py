@@ -29,8 +29,6 @@ class Rule:
     use: str = ""
     keyword: str = ""
     lines: tuple[str, ...] = ()
-    edit: str = ""
-    to: str = ""
     calls: tuple[str, ...] = ()
     distributions: tuple[str, ...] = ()
     install: str = ""

@@ -189,7 +189,7 @@ class Review:
         if rule.value:
             written = f'{name}="{value}"' if as_keyword else f"--{name} {value}"
         use = rule.keyword if as_keyword and rule.keyword else rule.use
-        if rule.to == "use_cpu" and use_cpu:
+        if rule.use == "--use_cpu" and use_cpu:
             use += " alone"
         have = self.hosts[0].packages.get(since.partition(" ")[0], "")
         yield f"{rule.says(written, since)}, the hosts have {have}", use
