@@ -33,7 +33,7 @@ CONTENTS = {  # caption -> pages, in order
         "docs/offline", "docs/use-env", "docs/environments", "docs/run", "docs/hangs",
         "docs/speed", "docs/report", "docs/compare-runs", "docs/tune", "docs/checkpoints",
         "docs/restarts",
-        "docs/pasted-lines", "docs/frameworks",
+        "docs/frameworks",
         "docs/plays", "docs/plays-and-ansible", "playbooks/README", "docs/python", "docs/notebook",
         "docs/migrate", "docs/guides/*", "docs/work", "examples/README", "docs/files",
         "docs/support",

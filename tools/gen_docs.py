@@ -19,18 +19,11 @@ import table_pages  # noqa: E402
 from ipexctl.doctor.checks import catalogue  # noqa: E402
 from ipexctl.install.command import stacks_text  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
-from ipexctl.shipped_tables import (  # noqa: E402
-    accelerate_keys,
-    launchers,
-    migration_rules,
-    table,
-)
+from ipexctl.shipped_tables import migration_rules, table  # noqa: E402
 
 if __name__ == "__main__":
     file = ROOT / "docs" / "checks.md"
     file.write_text(checks_tables.updated(file.read_text("utf-8"), catalogue()), "utf-8")
-    lines = table_pages.pasted_lines(launchers(), accelerate_keys())
-    (ROOT / "docs" / "pasted-lines.md").write_text(lines, "utf-8")
     (ROOT / "docs" / "cli.md").write_text(cli_reference.page(), "utf-8")
     file = ROOT / "docs" / "migrate.md"
     file.write_text(table_pages.with_rules(file.read_text("utf-8"), migration_rules().all), "utf-8")

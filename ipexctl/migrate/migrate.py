@@ -24,7 +24,7 @@ from ipexctl.run.script_files.checkpoint_modules import modules_of
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.run.script_files.training_script import training_script
 from ipexctl.shipped_tables import migration_rules, migration_tables
-from ipexctl.user_code.launchers.line_request import LineRequest, Refuse
+from ipexctl.user_code.launchers.line_request import LineRequest
 from ipexctl.user_code.source import Source
 from ipexctl.user_code.typed_word import as_typed
 
@@ -107,13 +107,9 @@ def _around(folder: Path) -> Around:
         parsers = tuple(parser for one in sources for parser in one.parsers)
         return replace(sources[0], options=options, parsers=parsers)
 
-    def config(name: str, refuse: Refuse) -> LineRequest | None:
+    def config(name: str) -> LineRequest | None:
         path = path_of(name)
-        try:
-            return accelerate_file.read(path, refuse) if path else None
-        except InputError as e:
-            refuse(e, name, e.what)
-            return LineRequest(name)
+        return accelerate_file.read(path) if path else None
 
     return Around(source, config)
 

@@ -21,10 +21,12 @@ def text(done: Migration) -> str:
 
 def _commands(file: Migrated) -> Iterator[str]:
     for command in file.reading.commands:
+        if command.why:
+            yield f"{_place(file, command)}not converted: {command.why}"
+            continue
         yield f"{_place(file, command)}{command.launcher} becomes"
         yield f"  {command.text}"
         yield from (f"  {note}" for note in command.notes)
-        yield from (f"  not converted: {text}" for text in command.left_out)
 
 
 def _findings(file: Migrated) -> Iterator[str]:
@@ -64,7 +66,7 @@ def document(done: Migration) -> dict[str, Any]:
         "files_read": done.read,
         "commands": [
             {**_where(file, one), "launcher": one.launcher, "text": one.text,
-             "left_out": list(one.left_out), "notes": list(one.notes)}
+             "why": one.why, "notes": list(one.notes)}
             for file in done.files for one in file.reading.commands
         ],
         "findings": [

@@ -71,7 +71,7 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
         ("accelerate env", "ipexctl env exec -- accelerate env"),
         ("fabric consolidate out/x.ckpt", "ipexctl env exec -- fabric consolidate out/x.ckpt"),
         ("trl sft --lr 1", "ipexctl run -m trl.scripts.sft --lr 1"),
-        ("uv run trl sft --lr 1", "ipexctl run -m trl.scripts.sft --lr 1"),
+        ("uv run train.py", "ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT"),
         ("-m trl sft", "ipexctl run -m trl.scripts.sft"),
         ("sbatch --nodes 2 job.slurm", "ipexctl migrate job.slurm"),
     ],

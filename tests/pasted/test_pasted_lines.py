@@ -84,40 +84,15 @@ TAKEN = [
     ("accelerate launch --mpirun_hostfile h --mpirun_ccl 2 --num_processes 4 t.py",
      "-f h -n 4 --env CCL_WORKER_COUNT=2 t.py"),
     ("python -m accelerate.commands.launch --debug t.py", "--env ACCELERATE_DEBUG_MODE=true t.py"),
-    # Fabric
-    ("fabric run f.py --devices 3", "--env LT_CLI_USED=1 f.py --devices 3"),
-    ("fabric run --accelerator=cpu --devices=2 --num-nodes=2 --strategy ddp f.py",
-     "-n 4 -ppn 2 --env LT_CLI_USED=1 --env LT_ACCELERATOR=cpu --env LT_STRATEGY=ddp f.py"),
-    ("fabric run --num_nodes 2 --node_rank=1 --main-address a --precision bf16-mixed f.py",
-     "-n 2 -ppn 1 --env LT_CLI_USED=1 --env LT_PRECISION=bf16-mixed f.py"),
-    ("lightning run model --devices 2 f.py", "-ppn 2 --env LT_CLI_USED=1 f.py"),
-    ("fabric run model --devices=auto f.py", "--env LT_CLI_USED=1 f.py"),
-    ("python -m lightning.fabric.cli --devices 2 f.py", "-ppn 2 --env LT_CLI_USED=1 f.py"),
-    # IPEX, DeepSpeed, Horovod
+    # IPEX, DeepSpeed
     ("ipexrun --nnodes 2 --nprocs-per-node 2 --hostfile h --ccl-worker-count 4 t.py",
      "-f h -n 4 -ppn 2 --env CCL_WORKER_COUNT=4 t.py"),
     ("python -m intel_extension_for_pytorch.cpu.launch --distributed --hostfile=h t.py",
      "-f h t.py"),
-    ("ipexrun --extra-mpi-params '-genv A 1 -l' t.py", "--env A=1 t.py"),
     ("deepspeed --hostfile=h --num_gpus 2 --include a@b t.py --deepspeed ds.json",
      "-f h -ppn 2 -l a -l b t.py --deepspeed ds.json"),
     ("deepspeed -H h -e b --num_nodes 2 --num_accelerators 2 --module pkg.train",
      "-f h -n 4 -ppn 2 -x b -m pkg.train"),
-    ("horovodrun -np 4 -H a:2,b:2 python t.py", "-H a:2,b:2 -n 4 t.py"),
-    # Slurm
-    ("srun -n 4 --ntasks-per-node 2 python train.py", "-n 4 -ppn 2 train.py"),
-    ("srun -N2 --ntasks-per-node=2 --mpi=pmi2 -K1 python -u t.py", "-n 4 -ppn 2 t.py"),
-    ("srun --nodes=2-2 -w n[1-2] -x n3 --export=ALL,A=1,B --kill-on-bad-exit=1 --exclusive t.py",
-     "-H 'n[1-2]' -n 2 -ppn 1 -x n3 --env A=1 --env B t.py"),
-    ("srun -N 2 --ntasks-per-node=1 torchrun --nnodes 2 --nproc-per-node 4 t.py",
-     "-n 8 -ppn 4 t.py"),
-    ("srun -n 4 -w ./hosts t.py", "-f ./hosts -n 4 t.py"),
-    # what starts the next program
-    ("uv run train.py --lr 1", "train.py --lr 1"),
-    ("uv run --frozen --extra cpu python -m pkg.train", "-m pkg.train"),
-    ("uv run -m torch.distributed.run --nproc-per-node 2 t.py", "-ppn 2 t.py"),
-    ("mpirun -n 2 conda run -n env --live-stream python t.py", "-n 2 t.py"),
-    ("sudo -E nohup time mpirun -n 2 numactl -C 0-3 --membind=0 python t.py", "-n 2 t.py"),
     # variables before it
     ("OMP_NUM_THREADS=8 A=x=y torchrun t.py", "--env OMP_NUM_THREADS=8 --env A=x=y t.py"),
     ("env -u B A=1 mpirun -genv A=2 -n 2 env C=3 python t.py",
@@ -191,13 +166,6 @@ OFF = "ipexctl: note: "
         ("A=1 mpirun -n 2 -genv A=2 python t.py",
          "mpirun replaced by: ipexctl run -n 2 --env A=2 t.py; A of env is overridden by that of "
          "mpirun"),
-        ("srun -n 2 --mem 4G -p long -K python t.py",
-         "srun replaced by: ipexctl run -n 2 t.py; ignored: --mem 4G, -p long (ipexctl requests "
-         "nothing from Slurm: it uses the hosts of the job, or of -f), -K (a failed rank ends the "
-         "run)"),
-        ("uv run train.py",
-         "uv run replaced by: ipexctl run train.py; uv run applies to this machine: the hosts "
-         "have the packages from ipexctl install -r"),
         ("env A=1 python t.py", "python replaced by: ipexctl run --env A=1 t.py"),
         ("mpirun -n 2 -genv HF_TOKEN=hf_x python t.py",
          "mpirun replaced by: ipexctl run -n 2 --env HF_TOKEN t.py"),
@@ -212,8 +180,7 @@ def test_one_note_says_what_was_taken_over_and_what_was_not(
 
 # slugs of errors that say everything in one line
 PLAIN = {
-    "not-a-count", "launcher-value-unsupported", "option-value-missing", "option-takes-no-value",
-    "quoting-invalid",
+    "not-a-count", "launcher-value-unsupported", "option-value-missing", "option-takes-no-value"
 }  # fmt: skip
 REFUSED = [
     ("mpirun -n 2 python a.py : -n 2 python b.py", "several-programs", "mpirun"),
@@ -231,14 +198,8 @@ REFUSED = [
     ("python3", "script-not-given", "python3"),
     ("mpirun -n 2 ./a.out", "not-a-script", "./a.out"),
     ("mpirun -n 2 gdb --args python t.py", "not-a-script", "gdb"),
-    ("srun -n 2 a.py : -n 2 b.py", "several-programs", "srun"),
-    ("srun -N 1-4 t.py", "launcher-option-unsupported", "srun -N 1-4"),
-    ("srun -n 4 --kill-on-bad-exit=yes t.py", "launcher-value-unsupported",
-     "srun --kill-on-bad-exit=yes"),
-    ("srun -n 2 --label=1 t.py", "option-takes-no-value", "srun --label=1"),
-    ("srun -t 10 t.py", "launcher-option-unsupported", "srun -t 10"),
-    ("uv run --with rich t.py", "launcher-option-unsupported", "uv run --with rich"),
-    ("conda run --cwd /tmp python t.py", "launcher-option-unsupported", "conda run --cwd /tmp"),
+    ("mpirun -n 2 numactl -C 0 python t.py", "not-a-script", "numactl"),
+    ("mpirun mpirun torchrun t.py", "too-many-launchers", "at most two launchers"),
     ("mpirun -hots a,b python t.py", "launcher-option-unknown", "-hots"),
     ("mpirun --mca btl tcp python t.py", "launcher-option-unsupported", "mpirun --mca btl tcp"),
     ("mpirun -wdir /tmp python t.py", "launcher-option-unsupported", "mpirun -wdir /tmp"),
@@ -269,21 +230,9 @@ REFUSED = [
     ("accelerate launch --fsdp_sharding_strategy 1 t.py", "launcher-option-unknown",
      "--fsdp_sharding_strategy"),
     ("accelerate launch --num_processes 5 --num_machines 2 t.py", "ranks-not-divisible", "5 ranks"),
-    ("fabric run --devices 0,1 f.py", "launcher-option-unsupported", "fabric run --devices 0,1"),
-    ("fabric run --devices=-1 f.py", "launcher-option-unsupported", "fabric run --devices=-1"),
-    ("fabric run --accelerator gpu f.py", "launcher-option-unsupported",
-     "fabric run --accelerator gpu"),
-    ("fabric run --strategy fsdp f.py", "launcher-option-unsupported",
-     "fabric run --strategy fsdp"),
-    ("fabric run --strategy deepspeed_stage_2 f.py", "launcher-option-unsupported",
-     "fabric run --strategy deepspeed_stage_2"),
-    ("fabric run", "script-not-given", "fabric run"),
     ("ipexrun --ninstances 4 t.py", "launcher-option-unsupported", "ipexrun --ninstances 4"),
-    ("ipexrun --extra-mpi-params '-n 4' t.py", "mpi-option-unsupported",
-     "ipexrun --extra-mpi-params: -n 4"),
-    ("ipexrun --extra-mpi-params=\"-genv A 'x\" t.py", "quoting-invalid",
-     "ipexrun --extra-mpi-params -genv A 'x"),
-    ("ipexrun --extra-mpi-params 'x y' t.py", "launcher-option-unknown", "x"),
+    ("ipexrun --extra-mpi-params '-genv A 1' t.py", "launcher-option-unsupported",
+     "ipexrun --extra-mpi-params '-genv A 1'"),
     ("deepspeed --include a:0,1 t.py", "launcher-option-unsupported", "deepspeed --include a:0,1"),
     ("deepspeed --launcher_args=-x t.py", "launcher-option-unsupported",
      "deepspeed --launcher_args=-x"),
@@ -291,7 +240,6 @@ REFUSED = [
     ("python -I t.py", "launcher-option-unsupported", "python -I"),
     ("env -C /tmp python t.py", "launcher-option-unsupported", "env -C /tmp"),
     ("A=1 ./train.sh", "not-a-script", "./train.sh"),
-    ("horovodrun -np 2 --autotune python t.py", "launcher-option-unknown", "--autotune"),
 ]  # fmt: skip
 
 
@@ -312,12 +260,9 @@ def _value(flag: Flag) -> str:
     known = {
         r"\.|\./": ".", r"ppr:(\d+):node(?::.*)?": "ppr:2:node", r"\d+": "2", "[^:]+": "a",
         r"(\d+)(?::\1)?": "2", r"\d+:\d+": "1:2", r"[1-9]\d*": "2",
-        r"(\d+)(?:-\1)?": "2", "[^/]+": "a", ".*/.*": "./h", "(?:ALL,)?(.+)": "A", ".*": "",
         "": "x:0/1" if flag.becomes == "refused" else "7",
         "(?:core|slot|hwthread|numa|socket|package|l3cache|node)(?::.*)?": "core",
     }  # fmt: skip
-    if flag.becomes == "mpi-words":
-        return "-l"
     return known.get(flag.value, flag.value.partition("|")[0])
 
 
@@ -337,7 +282,7 @@ def test_no_option_of_the_table_is_dropped_silently(
     for launcher, flag in EACH:
         with subtests.test(launcher=launcher.name, option=flag.names[0]):
             _check_option(launcher, flag, capsys)
-    assert len(EACH) > 250
+    assert len(EACH) > 150
 
 
 def _check_option(launcher: Launcher, flag: Flag, capsys: pytest.CaptureFixture[str]) -> None:
@@ -354,8 +299,6 @@ def _check_option(launcher: Launcher, flag: Flag, capsys: pytest.CaptureFixture[
     assert words[-1] == "t.py"
     if flag.becomes == "ignored":
         assert f"{flag.names[0]}{' ' * flag.values}{value[0] if value else ''} ({flag.why})" in note
-    elif flag.becomes == "mpi-words":
-        assert "ignored: -l (" in note
     else:
         assert len(words) > 2 or f"ignored: {flag.names[0]} {value[0]} (" in note
 
@@ -386,7 +329,6 @@ def test_the_entries_of_one_option_agree() -> None:
             assert {other.values for name in flag.names for other in launcher.named(name)} == {
                 flag.values
             }
-            assert flag.source
             assert (flag.becomes in ("ignored", "refused")) == bool(flag.why)
             assert (flag.becomes == "refused") == bool(flag.type)
             assert all(launcher.spelled(name) == name for name in flag.names)
@@ -401,7 +343,6 @@ def test_a_command_that_starts_no_ranks_is_no_launcher(line: str) -> None:
     ("line", "name", "script"),
     [
         ("A=1 mpirun -n 2 python t.py --x", "mpirun", "t.py"),
-        ("uv run torchrun -m pkg.train", "torchrun", "-m pkg.train"),
         ("python -m torch.distributed.run t.py", "python -m torch.distributed.run", "t.py"),
         ("mpirun -n ? ?", "mpirun", ""),
     ],

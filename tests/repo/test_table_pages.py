@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.doctor.checks import catalogue
-from ipexctl.shipped_tables import accelerate_keys, launchers, migration_rules
+from ipexctl.shipped_tables import migration_rules
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -25,7 +25,6 @@ def test_the_page_of_checks_is_what_the_code_declares():
 @pytest.mark.parametrize(
     ("name", "made"),
     [
-        ("pasted-lines", lambda _: table_pages.pasted_lines(launchers(), accelerate_keys())),
         ("migrate", lambda page: table_pages.with_rules(page, migration_rules().all)),
         ("run", table_pages.with_variables),
     ],

@@ -77,8 +77,6 @@ ROWS = (
     Row("Lightning's Trainer, devices=1, num_nodes=1 (its defaults)", "lightning_trainer.py",
         "does not match the world size", ("--devices", "1", "--nodes", "1")),
     Row("Fabric, devices=2, num_nodes=4", "examples/lightning_fabric.py"),
-    Row("`fabric run --devices 2 --num-nodes 4`", "fabric_cli.py",
-        options=("fabric", "run", "--devices", "2", "--num-nodes", "4")),
     Row("DeepSpeed ZeRO-1 over gloo", "deepspeed_zero.py"),
     Row("FSDP2 (`fully_shard`)", "examples/fsdp2_checkpoint.py"),
 )  # fmt: skip

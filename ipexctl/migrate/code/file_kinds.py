@@ -10,13 +10,12 @@ from typing import Any
 
 from ipexctl.base.yaml_nodes import Mapping, Node, read_yaml
 from ipexctl.errors import InputError
-from ipexctl.migrate.code.launcher_command import LeftOut, Settings, Tables, command_of
+from ipexctl.migrate.code.launcher_command import Settings, Tables, command_of, not_converted
 from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, found
 from ipexctl.migrate.code.python_code import read_python
 from ipexctl.migrate.code.rules import Rules
 from ipexctl.migrate.code.shell_code import Around, ShellReader, package
 from ipexctl.user_code.launchers.accelerate_config import read_config
-from ipexctl.user_code.launchers.line_request import LineRequest
 from ipexctl.user_code.typed_word import Word
 
 _SHELL = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".sub", ".pbs", ".job")
@@ -76,15 +75,13 @@ def _accelerate_config(text: str, tables: Tables, script: str) -> Reading:
         root = read_yaml(text, "Accelerate config", "an Accelerate config")
     except InputError as e:
         return Reading(unread=e.what)
-    left_out = LeftOut(tables)
     try:
-        request = read_config(text, "Accelerate config", tables.keys, left_out)
+        request = read_config(text, "Accelerate config", tables.keys)
+        if request.hostfile.startswith("~/"):
+            request = replace(request, hostfile=Word(request.hostfile, request.hostfile))
+        made = command_of([request], [script], Settings(), tables)
     except InputError as e:
-        left_out(e)
-        request = LineRequest("")
-    if request.hostfile.startswith("~/"):
-        request = replace(request, hostfile=Word(request.hostfile, request.hostfile))
-    made = command_of([request], [script], Settings(), left_out)
+        made = not_converted(e, "")
     command = replace(made, line=1, launcher="accelerate launch")
     return Reading(tuple(_keys(root, "", tables.rules)), (command,))
 

@@ -15,7 +15,7 @@ from ipexctl.run.plan.rank_variables import TABLE
 from ipexctl.user_code.launchers import pasted_line
 from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import Launchers
-from ipexctl.user_code.launchers.line_request import LineRequest, Refuse, TypedOptions, merged
+from ipexctl.user_code.launchers.line_request import LineRequest, TypedOptions, merged
 from ipexctl.user_code.typed_word import Word, assignment, for_pasting, is_fixed
 
 # what `ipexctl run` sets itself, on each host as it is there
@@ -40,30 +40,12 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """What is not in a command, each with its reason."""
-
-    tables: Tables
-    texts: list[str] = field(default_factory=list)
-
-    def __call__(self, error: InputError, typed: str = "", reason: str = "") -> None:
-        hint = error.hint if not error.hint.startswith("leave it out") else ""
-        why = "; in its place: ".join(filter(None, (reason or error.why, hint)))
-        if not self.tables.reported(typed):
-            self.add(typed or error.what, why)
-
-    def add(self, text: str, why: str) -> None:
-        self.texts.append(f"{text} ({why})" if why else text)
-
-
-@dataclass(frozen=True)
 class Line:
     """A line that starts a Python script. `launcher`: as called; "python" starts no ranks."""
 
     words: tuple[Word, ...]
     read: pasted_line.Line
     launcher: str
-    left_out: tuple[str, ...]
 
     @property
     def script(self) -> Word:
@@ -71,7 +53,7 @@ class Line:
 
     @property
     def args(self) -> tuple[Word, ...]:
-        return self.words[self.read.start + 1 : self.read.start + len(self.read.script)]
+        return self.words[self.read.start + 1 :]
 
 
 @dataclass(frozen=True)
@@ -79,20 +61,25 @@ class Settings:
     """What stands around the line: `exported` variables, and how an Accelerate config is read."""
 
     exported: Mapping[str, Word] = field(default_factory=dict)
-    config: Callable[[str, Refuse], LineRequest | None] = lambda path, refuse: None
+    config: Callable[[str], LineRequest | None] = lambda path: None
 
 
-def line_of(words: Sequence[Word], tables: Tables) -> Line | None:
-    """None for what starts no Python script."""
+def line_of(words: Sequence[Word], tables: Tables) -> Line | Command | None:
+    """None for what starts no Python script; a Command that says why it is not converted for a
+    line that ipexctl does not run."""
     words = tuple(_without_redirects(words))
-    left_out = LeftOut(tables)
     try:
-        read = pasted_line.read(words, tables.launchers, refuse=left_out)
-    except InputError:
-        return None
-    if not read:
-        return None
-    return Line(words, read, next(iter(read.starts_ranks), "python"), tuple(left_out.texts))
+        read = pasted_line.read(words, tables.launchers)
+    except InputError as e:
+        python = any(word.endswith(".py") or word == "-m" for word in words)
+        starts = python and pasted_line.started_by(words, tables.launchers)
+        return not_converted(e, words[0]) if starts else None
+    return Line(words, read, next(iter(read.starts_ranks), "python")) if read else None
+
+
+def not_converted(error: InputError, launcher: str) -> Command:
+    why = "; ".join(filter(None, (error.what, error.why, error.hint and f"try: {error.hint}")))
+    return Command(0, launcher, "", why=why)
 
 
 def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
@@ -106,14 +93,16 @@ def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
 
 def ipexctl_command(line: Line, args: Sequence[str], settings: Settings, tables: Tables) -> Command:
     """`args`: the script's arguments as they are today."""
-    left_out = LeftOut(tables, [*line.left_out])
     path = next((one.config for one in line.read.requests if one.config), "")
-    config = settings.config(path, left_out) if path and is_fixed(path) else None
-    layers = _with(line.read.filled(config), config)
-    if path and not config:
-        layers.append(LineRequest("", options=(("--accelerate", path),)))
-    script = [*(["-m"] if line.read.module else []), line.script, *args]
-    made = command_of(layers, script, settings, left_out)
+    try:
+        config = settings.config(path) if path and is_fixed(path) else None
+        layers = _with(line.read.filled(config), config)
+        if path and not config:
+            layers.append(LineRequest("", options=(("--accelerate", path),)))
+        script = [*(["-m"] if line.read.module else []), line.script, *args]
+        made = command_of(layers, script, settings, tables)
+    except InputError as e:
+        return not_converted(e, line.launcher)
     return replace(made, launcher=line.launcher, notes=(*made.notes, *line.read.remarks))
 
 
@@ -128,16 +117,16 @@ def _with(layers: Sequence[LineRequest], around: LineRequest | None) -> list[Lin
 
 
 def command_of(
-    layers: Sequence[LineRequest], script: Sequence[str], settings: Settings, left_out: LeftOut
+    layers: Sequence[LineRequest], script: Sequence[str], settings: Settings, tables: Tables
 ) -> Command:
-    """`script`: the words from it on."""
-    exported = settings.exported
-    given = (assignment(name, exported[name]) for name in exported if name.isidentifier())
-    names = ((item, item.partition("=")[0]) for item in _kept(given, left_out))
+    """`script`: the words from it on. Raises InputError."""
+    exported, notes = settings.exported, list[str]()
+    given = [assignment(name, exported[name]) for name in exported if name.isidentifier()]
+    names = ((item, item.partition("=")[0]) for item in _kept(given, tables, notes))
     env = tuple(item if is_fixed(exported[name]) else name for item, name in names)
-    layers = [replace(one, env=tuple(_kept(one.env, left_out))) for one in layers]
+    layers = [replace(one, env=tuple(_kept(one.env, tables, notes))) for one in layers]
     layers = _with(layers, LineRequest("export", env=env))
-    made = merged(layers, TypedOptions(), left_out)
+    made = merged(layers, TypedOptions())
     several = any(isinstance(one.nodes, int) and one.nodes > 1 for one in layers)
     words = ["ipexctl", "run"]
     if several and not any(one.names_hosts for one in layers):
@@ -146,16 +135,15 @@ def command_of(
         name = value.partition("=")[0]
         secret = option == "--env" and is_secret_name(name)
         words += ["--secret-env", name] if secret else [option, value]
-    made.ignored = [one for one in made.ignored if not left_out.tables.reported(one[0])]
-    text = for_pasting([*words, *script])
-    return Command(0, "", text, tuple(left_out.texts), tuple(made.note()))
+    made.ignored = [one for one in made.ignored if not tables.reported(one[0])]
+    return Command(0, "", for_pasting([*words, *script]), notes=(*notes, *made.note()))
 
 
-def _kept(env: Iterable[str], left_out: LeftOut) -> Iterator[str]:
+def _kept(env: Iterable[str], tables: Tables, notes: list[str]) -> Iterator[str]:
     """Without variables that `run` sets itself or that are discontinued."""
     for item in env:
         name, _, value = item.partition("=")
         if name.startswith(_OF_MPI):
-            left_out.add(for_pasting((item,)), "it may not fit the MPI of the run")
-        elif name not in OWN and not left_out.tables.rules.find("variable", name, value):
+            notes.append(f"left out: {for_pasting((item,))} (it may not fit the MPI of the run)")
+        elif name not in OWN and not tables.rules.find("variable", name, value):
             yield item

@@ -25,13 +25,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Command:
-    """A line that starts ranks, and the ipexctl command that does the same."""
+    """A line that starts ranks, and the ipexctl command that does the same. `why`: none does."""
 
     line: int
     launcher: str
     text: str
-    left_out: tuple[str, ...] = ()  # what was not taken over, with the reason
     notes: tuple[str, ...] = ()
+    why: str = ""
     cell: int = 0
 
 

@@ -13,7 +13,7 @@ from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, foun
 from ipexctl.migrate.code.rules import Rule, Rules
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
-from ipexctl.user_code.launchers.line_request import LineRequest, Refuse
+from ipexctl.user_code.launchers.line_request import LineRequest
 from ipexctl.user_code.shell_words import commands
 from ipexctl.user_code.source import Source
 from ipexctl.user_code.typed_word import Word
@@ -28,7 +28,7 @@ class Around:
     """The other files that a line names: its script, its Accelerate configuration."""
 
     source: Callable[[str], Source | None] = lambda path: None
-    config: Callable[[str, Refuse], LineRequest | None] = lambda path, refuse: None
+    config: Callable[[str], LineRequest | None] = lambda path: None
 
 
 @dataclass
@@ -55,14 +55,15 @@ class ShellReader:
             line = line_of(words, self.tables)
             findings += (replace(f, line=place(f.line)) for f in self._command(words, line))
             _remember(words, exported)
-            if line and (command := self._converted(line, exported)):
+            command = self._converted(line, exported) if isinstance(line, Line) else line
+            if command:
                 made.append(replace(command, line=place(words[0].start)))
         findings.sort(key=lambda one: one.line)
         return Reading(tuple(dict.fromkeys(findings)), tuple(made))
 
     # --- findings; their `line` is an offset here ------------------------------------------------
 
-    def _command(self, words: Sequence[Word], line: Line | None) -> Iterator[Finding]:
+    def _command(self, words: Sequence[Word], line: Line | Command | None) -> Iterator[Finding]:
         first = words[0]
         if first in ("export", "declare", "setenv") or all(_NAME.match(w.raw) for w in words):
             yield from self._assignments(words)
@@ -71,9 +72,12 @@ class ShellReader:
                 yield found(rule, words[1].raw, words[0].start)
         elif "install" in words[:5]:  # pip, uv pip, python -m pip, conda
             yield from self._packages(words)
-        if line:
-            yield from self._launch(line)
+        if isinstance(line, Line):
+            yield from self._variables(line)
+            yield from self._launch(line.words[: line.read.start])
             yield from self._arguments(line)
+        elif line:
+            yield from self._launch(words)
 
     def _assignments(self, words: Sequence[Word]) -> Iterator[Finding]:
         for word in filter(lambda word: _NAME.match(word.raw), words):
@@ -84,7 +88,7 @@ class ShellReader:
             if rule:
                 yield found(rule, name, word.start)
 
-    def _launch(self, line: Line) -> Iterator[Finding]:
+    def _variables(self, line: Line) -> Iterator[Finding]:
         words = line.words[: line.read.start]
         for item in dict.fromkeys(item for one in line.read.requests for item in one.env):
             name, _, value = item.partition("=")
@@ -92,6 +96,8 @@ class ShellReader:
             at = next((word.start for word in words if name in word), None) if rule else None
             if rule and at is not None:
                 yield found(rule, name, at)
+
+    def _launch(self, words: Sequence[Word]) -> Iterator[Finding]:
         for word in words:
             name = word.partition("=")[0]
             if rule := self.rules.find("option", name):

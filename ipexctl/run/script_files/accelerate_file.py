@@ -13,7 +13,7 @@ from ipexctl.inventory.text_encoding import decode
 from ipexctl.local.bounded_read import read_file
 from ipexctl.shipped_tables import accelerate_keys
 from ipexctl.user_code.launchers.accelerate_config import read_config
-from ipexctl.user_code.launchers.line_request import LineRequest, Refuse, raised
+from ipexctl.user_code.launchers.line_request import LineRequest
 
 NAMES = ("default_config.yaml", "default_config.json")
 
@@ -26,8 +26,8 @@ def usual(environ: Mapping[str, str]) -> Path | None:
     return next((folder / name for name in NAMES if os.path.isfile(folder / name)), None)
 
 
-def read(path: Path, refuse: Refuse = raised) -> LineRequest:
-    """`refuse` gets each key that cannot hold here, with its place. Raises InputError."""
+def read(path: Path) -> LineRequest:
+    """Raises InputError, also for a key that is not supported, with its place."""
     try:
         data = read_file(path, MAX_TEXT)
     except (OSError, ValueError) as e:
@@ -37,7 +37,7 @@ def read(path: Path, refuse: Refuse = raised) -> LineRequest:
             hint="accelerate config --config_file FILE   # writes one",
             slug="accelerate-config-unreadable",
         ) from None
-    request = read_config(decode(data, str(path)), str(path), accelerate_keys(), refuse)
+    request = read_config(decode(data, str(path)), str(path), accelerate_keys())
     if request.hostfile.startswith("~/"):
         request = replace(request, hostfile=str(Path(request.hostfile).expanduser()))
     return request

@@ -12,10 +12,9 @@ from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, read_yaml
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.launchers.launcher_table import Flag, flag_of, listed_values
 from ipexctl.user_code.launchers.line_request import (
+    NUMBER,
     Given,
     LineRequest,
-    Refuse,
-    raised,
     request_of,
 )
 
@@ -29,7 +28,6 @@ class Keys:
     """Each key has one name: num_processes, dynamo_config.dynamo_mode, fsdp_config.*"""
 
     all: tuple[Flag, ...]
-    source: str
 
     @property
     def sections(self) -> frozenset[str]:
@@ -42,13 +40,11 @@ class Keys:
 
 
 def parse_keys(text: str) -> Keys:
-    found = toml.loads(text)
-    source = found["source"]
-    return Keys(tuple(flag_of(raw, [raw["key"]], source) for raw in found["keys"]), source)
+    return Keys(tuple(flag_of(raw, [raw["key"]]) for raw in toml.loads(text)["keys"]))
 
 
-def read_config(text: str, source: str, keys: Keys, refuse: Refuse = raised) -> LineRequest:
-    """`refuse` gets each unsupported key with its place. Raises InputError."""
+def read_config(text: str, source: str, keys: Keys) -> LineRequest:
+    """Raises InputError for an unsupported key, with its place."""
     root = read_yaml(text, source)
     if not isinstance(root, Mapping):
         raise Bad(
@@ -61,7 +57,7 @@ def read_config(text: str, source: str, keys: Keys, refuse: Refuse = raised) -> 
         try:
             found += _meant(name, node, keys)
         except Bad as e:
-            refuse(e.placed(node.place), f"{name}: {_text(node)}")
+            raise e.placed(node.place) from None
     ignored = list[tuple[str, str]]()
     if any(key.text == "distributed_type" and _text(value) == "no" for key, value in root.items):
         found, ignored = _as_one_process(found)
@@ -98,7 +94,7 @@ def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
         raise Bad(
             f"unknown key {name}{did_you_mean(name, known)}",
             why="ipexctl interprets the keys of this file itself and does not know this one",
-            hint="remove it, or use an option of ipexctl run   # full list: docs/pasted-lines.md",
+            hint="remove it, or use an option of ipexctl run",
             slug="accelerate-key-unknown",
         )
     if any(value in key.default for key in entries):
@@ -108,7 +104,7 @@ def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
             if key.becomes == "refused":
                 what = f"{name}: {value or 'a list or mapping'} is not supported here"
                 raise Bad(what, why=key.why, hint=key.type, slug="accelerate-key-unsupported")
-            if key.becomes in _NUMBERS and not re.fullmatch("[1-9][0-9]{0,8}", value):
+            if key.becomes in _NUMBERS and not re.fullmatch(NUMBER, value):
                 raise Bad(
                     f"{name}: {value}: expected a whole number of at least 1", slug="not-a-count"
                 )

@@ -11,7 +11,7 @@ from ipexctl.base import toml
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.typed_word import is_fixed
 
-MEANINGS = {
+MEANINGS = {  # and what does the same for `ipexctl run`
     "ranks": "`-n`",
     "ranks-per-host": "`-ppn`",
     "host-count": "`-n`, with the ranks per host",
@@ -26,7 +26,6 @@ MEANINGS = {
     "option": "",
     "module": "`-m`",
     "config": "`--accelerate`",
-    "mpi-words": "read as options of mpirun",
     "ignored": "ignored",
     "refused": "refused",
 }
@@ -41,7 +40,6 @@ class Flag:
 
     names: tuple[str, ...]
     becomes: str
-    source: str
     values: int = 1
     default: tuple[str, ...] = ()
     value: str = ""
@@ -49,7 +47,6 @@ class Flag:
     upper: bool = False
     why: str = ""
     type: str = ""
-    until: str = ""
 
     def taken(self, value: str) -> str | None:
         """What is taken of a value; None if this entry is not for it."""
@@ -67,7 +64,7 @@ class Flag:
         """A value that only the shell knows: where any one fits, or any number."""
         if self.becomes == "variable":
             return not self.upper and "=" not in self.as_
-        parts = self.becomes in ("env-list", "limit", "exclude", "mpi-words")
+        parts = self.becomes in ("env-list", "limit", "exclude")
         return not parts and bool(re.fullmatch(self.value or "1", "1"))
 
 
@@ -93,7 +90,6 @@ class Launcher:
     remark: str = ""
     starts_ranks: bool = True
     assignments: bool = False
-    sets: tuple[str, ...] = ()
 
     def spelled(self, word: str) -> str:
         """One spelling for those that the launcher takes for the same."""
@@ -133,14 +129,12 @@ class Launchers:
 
 
 def parse(text: str) -> Launchers:
-    made: dict[str, Launcher] = {}
+    made = []
     for raw in toml.loads(text)["launcher"]:
-        more = made[raw["like"]].flags if "like" in raw else ()
-        flags = tuple(flag_of(one, one["names"], raw["source"]) for one in raw["flags"])
-        made[raw["name"]] = Launcher(
+        launcher = Launcher(
             raw["name"],
             raw["starts"],
-            (*flags, *more),
+            tuple(flag_of(one, one["names"]) for one in raw["flags"]),
             programs=tuple(raw.get("programs", ())),
             modules=tuple(raw.get("modules", ())),
             any_dashes=raw["dashes"] == "any",
@@ -150,15 +144,16 @@ def parse(text: str) -> Launchers:
             remark=raw.get("remark", ""),
             starts_ranks=raw.get("starts_ranks", True),
             assignments=raw.get("assignments", False),
-            sets=tuple(raw.get("sets", ())),
         )
-    return Launchers(tuple(made.values()))
+        made.append(launcher)
+    return Launchers(tuple(made))
 
 
-def flag_of(raw: Mapping[str, Any], names: Sequence[str], source: str) -> Flag:
+def flag_of(raw: Mapping[str, Any], names: Sequence[str]) -> Flag:
     """A row of launchers.toml or accelerate_keys.toml."""
     if raw["becomes"] not in MEANINGS:
         raise ValueError(f"{names[0]}: there is no meaning {raw['becomes']!r}")
-    fields = {"as_" if key == "as" else key: value for key, value in raw.items() if key != "key"}
+    notes = ("key", "source", "until")  # where it was read, for those who maintain the table
+    fields = {"as_" if key == "as" else key: raw[key] for key in raw if key not in notes}
     lists = {"names": tuple(names), "default": tuple(raw.get("default", ()))}
-    return Flag(**{"source": source, **fields, **lists})
+    return Flag(**{**fields, **lists})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
-from typing import Protocol
 
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
@@ -12,16 +11,7 @@ from ipexctl.user_code.launchers.launcher_table import Flag
 from ipexctl.user_code.typed_word import assignment, is_fixed
 
 COUNTS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
-
-
-class Refuse(Protocol):
-    """Receives an unsupported option as an error. `typed`: the option; `reason`: a short why."""
-
-    def __call__(self, error: InputError, typed: str = "", reason: str = "") -> None: ...
-
-
-def raised(error: InputError, typed: str = "", reason: str = "") -> None:
-    raise error
+NUMBER = "[1-9][0-9]{0,8}"
 
 
 @dataclass(frozen=True)
@@ -144,11 +134,11 @@ class Merged:
         yield from self.overridden
 
 
-def merged(layers: Sequence[LineRequest], own: TypedOptions, refuse: Refuse = raised) -> Merged:
+def merged(layers: Sequence[LineRequest], own: TypedOptions) -> Merged:
     """Our own options win, then the first layer that sets an option."""
     made = Merged(counts=bool(own.counts))
     _take_hosts(made, layers, own)
-    _take_counts(made, layers, own, refuse)
+    _take_counts(made, layers, own)
     for request in layers:
         for name, value in request.options:
             if name in own.names or name in made.options:
@@ -177,9 +167,7 @@ def _take_hosts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) 
         made.options += [word for one in request.hosts for word in ("-H", one)]
 
 
-def _take_counts(
-    made: Merged, layers: Sequence[LineRequest], own: TypedOptions, refuse: Refuse
-) -> None:
+def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
     winner = own.counts
     for request in layers:
         if not request.counts:
@@ -188,7 +176,7 @@ def _take_counts(
         if winner:
             made.overridden.append(f"{typed} of {request.who} is overridden by {winner}")
             continue
-        n, ppn = _counted(request, refuse)
+        n, ppn = _counted(request)
         hosts = request.words("host-count")
         if hosts and (n is None or ppn is None):
             made.ignored.append((hosts, "all hosts take part; -l HOST,HOST chooses some"))
@@ -198,7 +186,7 @@ def _take_counts(
                 made.options += [name, str(count) if isinstance(count, int) else count]
 
 
-def _counted(request: LineRequest, refuse: Refuse) -> tuple[int | str | None, int | str | None]:
+def _counted(request: LineRequest) -> tuple[int | str | None, int | str | None]:
     """The ranks in all and of each host, as far as they are numbers that are known here."""
     n, ppn, nodes = request.n, request.ppn, request.nodes
     if n is None and nodes is not None:
@@ -206,16 +194,13 @@ def _counted(request: LineRequest, refuse: Refuse) -> tuple[int | str | None, in
         n = nodes * ppn if isinstance(nodes, int) and isinstance(ppn, int) else None
     elif ppn is None and isinstance(n, int) and isinstance(nodes, int):
         if n % nodes:
-            refuse(
-                InputError(
-                    f"{request.who}: {n} ranks cannot be divided evenly among {nodes} hosts",
-                    why="each host gets the same number",
-                    hint="set -n and -ppn explicitly, before the script",
-                    slug="ranks-not-divisible",
-                )
+            raise InputError(
+                f"{request.who}: {n} ranks cannot be divided evenly among {nodes} hosts",
+                why="each host gets the same number",
+                hint="set -n and -ppn explicitly, before the script",
+                slug="ranks-not-divisible",
             )
-        else:
-            ppn = n // nodes
+        ppn = n // nodes
     return n, ppn
 
 
@@ -234,7 +219,7 @@ def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) ->
 
 
 def nested(
-    outer: LineRequest, inner: LineRequest, *, gives_way: bool, refuse: Refuse = raised
+    outer: LineRequest, inner: LineRequest, *, gives_way: bool
 ) -> tuple[LineRequest, LineRequest]:
     """mpirun around another launcher: which of them sets the number of ranks."""
     if gives_way or not (outer.counts and inner.counts):
@@ -245,13 +230,9 @@ def nested(
     if outer.n in (None, inner.nodes or 1) and outer.ppn in (None, 1):
         dropped = (first, f"{inner.who} starts the ranks of a host")
         return replace(outer.without_counts(), ignored=(*outer.ignored, dropped)), inner
-    refuse(
-        InputError(
-            f"{outer.who} {first} starts {inner.who} {second}, and both start several ranks",
-            why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
-            hint="set -n and -ppn explicitly: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
-            slug="launchers-both-start-ranks",
-        ),
-        f"{outer.who} {first} around {inner.who} {second}",
+    raise InputError(
+        f"{outer.who} {first} starts {inner.who} {second}, and both start several ranks",
+        why=f"each {inner.who} that {outer.who} starts would start ranks of its own",
+        hint="set -n and -ppn explicitly: ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+        slug="launchers-both-start-ranks",
     )
-    return outer.without_counts(), inner.without_counts()

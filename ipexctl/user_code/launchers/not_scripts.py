@@ -40,9 +40,15 @@ _SHELL = (
 )
 _SHELL_NAMES = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
+_STARTS = (
+    "ipexctl run starts the ranks on every host, and pins them, itself",
+    "ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
+)
 _KNOWN = {
     **dict.fromkeys(("pip", "pip3", "uv", "conda", "mamba"), _INSTALL),
     **dict.fromkeys(("accelerate", "fabric", "lightning"), _NO_RANKS),
+    **dict.fromkeys(("fabric run", "lightning run", "uv run", "conda run"), _STARTS),
+    **dict.fromkeys(("srun", "horovodrun", "numactl", "nohup", "time", "sudo"), _STARTS),
     "accelerate config": _ASKS,
     "accelerate test": _TEST,
     "trl": _TRL,

@@ -8,6 +8,4 @@ python -m torch.distributed.launch --nproc_per_node="${PPN:-2}" --use_env train.
 python -m intel_extension_for_pytorch.cpu.launch --nnodes 1 --nprocs-per-node 2 --ccl-worker-count 1 train.py
 accelerate launch --cpu --num_processes 2 --mixed_precision bf16 train.py
 accelerate launch --config_file no_launcher.yaml train.py
-srun -n 2 --ntasks-per-node=2 --export=ALL,TASK=qa --mpi=pmi2 python train.py
-OMP_NUM_THREADS=1 uv run torchrun --nproc-per-node 2 train.py --epochs "$EPOCHS"
-conda run -n ipex mpirun -n 2 numactl -C 0-1 python train.py
+OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 train.py --epochs "$EPOCHS"
