@@ -13,8 +13,7 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_exit
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import fan_out
-from ipexctl.machines.openssh.known_hosts import Standing
-from ipexctl.machines.ssh.known_hosts_files import HostKey, own_known_hosts, remember, verdict_down
+from ipexctl.machines.ssh.known_hosts import HostKey, Standing, remember, verdict_down
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.suggested_commands import command, spelled_downs
 from ipexctl.machines.target import Target, inventory
@@ -107,7 +106,7 @@ def _scan(
     accepted = bool(new) and confirm([_shown(key, "new") for key in new])
     if accepted:
         for key in {(key.names[0], key.blob): key for key in new}.values():
-            remember(key, own_known_hosts())
+            remember(key)
     states = {Standing.UNKNOWN: "accepted" if accepted else "new"}
     return [
         _shown(key, states.get(key.verdict.standing, key.verdict.standing.value))

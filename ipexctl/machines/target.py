@@ -109,11 +109,9 @@ def over_ssh(target: Target, hosts: tuple[Host, ...]) -> RemoteTransport:
         from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 
         return OpenSshTransport(hosts, target.ssh_config)
-    from ipexctl.machines.ssh.paramiko_transport import SshTransport
+    from ipexctl.machines.ssh.transport_choice import choose_transport
 
-    ssh = SshTransport(hosts, target.ssh_config, target.secrets)
-    ssh.unlock(hosts)
-    return ssh
+    return choose_transport(hosts, target.ssh_config, target.secrets, target.note)
 
 
 def target_of_host(target: Target, name: str) -> Target:

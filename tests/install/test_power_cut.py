@@ -22,9 +22,8 @@ import pytest
 from ipexctl.lab import LabSpec
 from ipexctl.lab.cluster.machine_support import why_not
 from ipexctl.lab.cluster.rung_limits import FULL
-from ipexctl.machines.openssh.known_hosts import Standing, Verdict, entry_line
 from ipexctl.machines.openssh.ssh_config import Answer
-from ipexctl.machines.ssh.known_hosts_files import HostKey, remember
+from ipexctl.machines.ssh.known_hosts import HostKey, Standing, Verdict, entry_line, remember
 from ipexctl.remote import durable
 from tests.install.conftest import Outcome, Shop, finish, make_wheel
 

@@ -29,8 +29,7 @@ Host node1
 """
 
 
-@pytest.mark.parametrize("program", ["ssh", None])
-def test_ssh_is_asked_about_the_address_and_the_name_stays(tmp_path, program):
+def test_ssh_is_asked_about_the_address_and_the_name_stays(tmp_path):
     (tmp_path / "config").write_text(CONFIG)
     hosts = [
         Host("node1"),
@@ -38,7 +37,7 @@ def test_ssh_is_asked_about_the_address_and_the_name_stays(tmp_path, program):
         Host("node3", address="10.0.0.2", port=22, user="ann"),
         Host("node4", address="gate"),
     ]
-    answers = SshConfig(tmp_path / "config", program=program).answers(hosts)
+    answers = SshConfig(tmp_path / "config").answers(hosts)
     assert [(a.name, a.hostname, a.user, a.port) for a in (answers[h] for h in hosts)] == [
         ("node1", "node1", "of-name", 22),
         ("node2", "10.0.0.2", "of-address", 2200),

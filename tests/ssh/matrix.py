@@ -25,10 +25,6 @@ SSHDS = {
     ),
     "both": (2203, "AuthenticationMethods publickey,password\nPasswordAuthentication yes\n"),
     "certified": (2204, "AuthorizedKeysFile none\nTrustedUserCAKeys /etc/ssh/m/user_ca.pub\n"),
-    "host-cert": (
-        2205,
-        "HostKey /etc/ssh/m/other_key\nHostCertificate /etc/ssh/m/other_key-cert.pub\n",
-    ),
     "banner": (2206, "Banner /etc/ssh/m/banner\n"),
     "small-door": (2207, "MaxStartups 2\n"),
     "forced": (2208, "ForceCommand echo only backups here\n"),
@@ -97,8 +93,7 @@ class Matrix:
 
     def _known(self) -> str:
         kind, key = self.lab.known_hosts.read_text().split()[1:3]
-        authority = (self.folder / "host_ca.pub").read_text()
-        return f"!vouched,* {kind} {key}\n@cert-authority vouched {authority}"
+        return f"* {kind} {key}\n"
 
     def _blocks(self) -> dict[str, str]:
         at = f"  HostName {self.address}\n"
@@ -106,7 +101,6 @@ class Matrix:
         blocks = {name: f"{at}  Port {port}\n" for name, (port, _) in ports.items()}
         blocks |= {name: f"{at}  User {name}\n" for name in SHELLS}
         blocks |= {f"door{i}": f"{at}  Port {SSHDS['small-door'][0]}\n" for i in range(40)}
-        blocks["host-cert"] += "  HostKeyAlias vouched\n"
         named = f"  IdentityFile {self.folder}/certified\n"
         blocks["certified"] += named + f"  CertificateFile {self.folder}/elsewhere-cert.pub\n"
         blocks["encrypted"] = f"{at}  IdentityFile {self.folder}/encrypted\n"
@@ -139,8 +133,7 @@ def set_up(lab: Lab, folder: Path) -> Matrix:
     matrix = Matrix(lab, folder, missing)
     _make_keys(matrix)
     matrix.root("mkdir -p /etc/ssh/m")
-    for name in ("user_ca.pub", "other_key", "other_key-cert.pub"):
-        _put(matrix, f"/etc/ssh/m/{name}", (folder / name).read_text())
+    _put(matrix, "/etc/ssh/m/user_ca.pub", (folder / "user_ca.pub").read_text())
     _put(matrix, "/etc/ssh/m/banner", f"{ESC}[bold red]welcome[/]\x07\n")
     public = (folder / "encrypted.pub").read_text()
     matrix.root(f"echo '{public.strip()}' >> /etc/ssh/authorized_keys")
@@ -151,17 +144,12 @@ def set_up(lab: Lab, folder: Path) -> Matrix:
 
 def _make_keys(matrix: Matrix) -> None:
     folder = matrix.folder
-    for name in ("user_ca", "host_ca", "other_key", "certified"):
+    for name in ("user_ca", "other_key", "certified"):
         keygen(folder / name)
     keygen(folder / "encrypted", "-N", PASSPHRASE)
-    _sign(folder / "user_ca", folder / "certified", "-n", matrix.lab.user)
+    argv = ["ssh-keygen", "-q", "-s", folder / "user_ca", "-I", "test", "-n", matrix.lab.user]
+    subprocess.run([*argv, folder / "certified.pub"], check=True, capture_output=True)
     shutil.move(folder / "certified-cert.pub", folder / "elsewhere-cert.pub")
-    _sign(folder / "host_ca", folder / "other_key", "-h", "-n", "vouched")
-
-
-def _sign(authority: Path, key: Path, *more: str) -> None:
-    argv = ["ssh-keygen", "-q", "-s", str(authority), "-I", "test", *more, f"{key}.pub"]
-    subprocess.run(argv, check=True, capture_output=True)
 
 
 def _make_accounts(matrix: Matrix) -> None:
@@ -190,9 +178,7 @@ def _start(matrix: Matrix) -> None:
     )
     matrix.root(f"ip -6 addr add {V6}/64 dev eth0 nodad")
     for name, (port, lines) in SSHDS.items():
-        first = "" if "HostKey" in lines else "HostKey /etc/ssh/ssh_host_ed25519_key\n"
-        common = _COMMON.split("\n", 1)[1]
-        _put(matrix, f"/etc/ssh/m/{name}", f"Port {port}\n{lines}{first}{common}")
+        _put(matrix, f"/etc/ssh/m/{name}", f"Port {port}\n{lines}{_COMMON}")
         matrix.root(f"/usr/sbin/sshd -f /etc/ssh/m/{name} -E /run/lab/{name}.log")
     _put(matrix, "/run/serve.py", _SERVE)
     words = " ".join(f'"{spec!r}"' for spec in PORTS.values())

@@ -20,7 +20,7 @@ from ipexctl.errors import HostKeyChanged, HostKeyUnknown, InputError, Unreachab
 from ipexctl.inventory.hostfile_text import parse_hosts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import fan_out
-from ipexctl.machines.openssh.known_hosts import fingerprint
+from ipexctl.machines.ssh.known_hosts import fingerprint
 from tests.processes import listens
 from tests.ssh.conftest import free_port, keygen
 
@@ -110,14 +110,6 @@ def test_a_revoked_key_is_refused_wherever_it_stands(sshd, transport, first):
     config = sshd.config("n", known="".join(lines if first else lines[::-1]))
     error = refusal(transport(config, "n"), "n", HostKeyChanged)
     assert error.slug == "host-key-revoked"
-
-
-def test_revoked_host_keys_of_ssh_config_hold(sshd, transport):
-    revoked = sshd.folder / "revoked"
-    revoked.write_text(f"# gone\n{sshd.host_key}\n")
-    config = sshd.config("n", more=f"  RevokedHostKeys {revoked}\n")
-    error = refusal(transport(config, "n"), "n", HostKeyChanged)
-    assert (error.slug, error.why.split()[-1]) == ("host-key-revoked", f"{revoked}:2")
 
 
 def test_hashed_names_and_lines_of_other_kinds_are_read(sshd, transport):

@@ -15,21 +15,20 @@ from ipexctl.errors import HostFailed, IpexctlError, printable
 from ipexctl.facts import host_facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
-from ipexctl.machines.openssh.host_certificates import parse_certificate, why_invalid
-from ipexctl.machines.openssh.known_hosts import (
-    KnownHosts,
-    Standing,
-    lookup_names,
-    parse_known_hosts,
-)
 from ipexctl.machines.openssh.ssh_config import (
     Me,
     expand,
-    own_answer,
+    for_another,
     parse_config,
     parse_jump,
     proxy_command,
     read_answer,
+)
+from ipexctl.machines.ssh.known_hosts import (
+    KnownHosts,
+    Standing,
+    lookup_names,
+    parse_known_hosts,
 )
 from ipexctl.machines.ssh.openssh_transport import explain
 from ipexctl.machines.wire.frames import BadFrame, Decoder, encode
@@ -65,8 +64,7 @@ def test_known_hosts_of_any_text_are_read(text):
     names = lookup_names("node1", 22)
     verdict = known.judge(names, "ssh-ed25519", base64.b64decode(KEY))
     assert (verdict.standing is Standing.KNOWN) <= (KEY in text)
-    known.types(names), known.authorities(names)
-    known.judge_certificate(names, b"authority", b"key")
+    known.types(names), known.has_authority(names)
 
 
 @SOME
@@ -98,7 +96,8 @@ def test_any_answer_of_ssh_g_is_read(text):
 def test_any_ssh_config_is_read(text):
     config = parse_config([(text, lambda word: [text])])
     config.host_class("node1")
-    assert own_answer(config, "node1", "ann").name == "node1"
+    answer = read_answer(text, "node1", config)
+    for_another(answer, config, "node2")
 
 
 # --- frames --------------------------------------------------------------------------------------
@@ -270,17 +269,7 @@ def test_a_host_that_talks_for_ever_comes_to_an_end(say, more, words):
         connect(dripping(say, more), Host("n"), timeout=2.0).call("facts.probe.facts", total=0.5)
 
 
-# --- certificates and what ssh says --------------------------------------------------------------
-
-
-@SOME
-@given(st.binary(max_size=300), st.integers(0, 200))
-def test_a_certificate_of_any_bytes_is_read_or_refused(data, cut):
-    name = b"ssh-ed25519-cert-v01@openssh.com"
-    for blob in (data, struct.pack(">I", len(name)) + name + data[:cut]):
-        cert = parse_certificate(blob)
-        if cert:
-            why_invalid(cert, "node1", 0.0)
+# --- what ssh says -------------------------------------------------------------------------------
 
 
 @SOME

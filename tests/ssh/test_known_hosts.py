@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from ipexctl.machines.openssh.known_hosts import (
+from ipexctl.machines.ssh.known_hosts import (
     KnownHosts,
     Standing,
     entry_line,

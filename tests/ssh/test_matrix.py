@@ -24,6 +24,7 @@ from ipexctl.machines.probe_host import probe
 from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.ssh.secrets import Secrets
+from ipexctl.machines.ssh.transport_choice import choose_transport
 from tests.practice_hosts import start_lab
 from tests.processes import listens
 from tests.ssh.matrix import PASSPHRASE, PASSWORD, SHELLS, Matrix, set_up
@@ -58,9 +59,8 @@ def over(kind: str, matrix: Matrix, *names: str, secrets: Secrets | None = None)
     hosts = tuple(Host(n) for n in names)
     if kind == "openssh":
         return OpenSshTransport(hosts, matrix.config())
-    ssh = SshTransport(hosts, matrix.config(), secrets)
-    ssh.unlock(hosts)
-    return ssh
+    secrets = secrets or Secrets(terminal=False)
+    return choose_transport(hosts, matrix.config(), secrets, lambda text: None)
 
 
 def ask(transport, host: Host, timeout: float = DEADLINE) -> int:
@@ -90,7 +90,6 @@ REACHED = [
     "odd-port",
     "v6",
     "certified",
-    "host-cert",
     "banner",
     "behind-one",
     "behind-two",

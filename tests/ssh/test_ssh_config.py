@@ -1,4 +1,4 @@
-"""One `ssh -G` per class of hosts must say what one per host says; and so must our own reading."""
+"""One `ssh -G` per class of hosts must say what one per host says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, NotHere
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh.ssh_config import (
     Answer,
@@ -103,30 +103,6 @@ def test_every_host_gets_what_ssh_itself_says(config_file, which):
 
 @needs_ssh
 @pytest.mark.parametrize(
-    "which", [w for w in CONFIGS if "match" not in w and "by the host" not in w]
-)
-def test_without_an_ssh_program_our_own_reading_says_the_same(config_file, which, monkeypatch):
-    monkeypatch.delenv("MY_AGENT", raising=False)
-    path = config_file(CONFIGS[which])
-    config = SshConfig(path, program=None)
-    answers = config.answers([Host(name) for name in NAMES])
-    said = {h.name: comparable(a, config.me) for h, a in answers.items()}
-    assert said == {n: comparable(real_answer(path, n), config.me) for n in NAMES}
-
-
-def comparable(answer: Answer, me: Me) -> Answer:
-    """Which default key files exist depends on the version of ssh; ~ may be expanded or not."""
-    expanded = {
-        key: tuple(expand(path, answer, me) for path in getattr(answer, key))
-        for key in ("user_known_hosts", "global_known_hosts", "identity_files")
-    }
-    if f"{me.home}/.ssh/id_ed25519" in expanded["identity_files"]:
-        expanded["identity_files"] = ()
-    return replace(answer, **expanded)
-
-
-@needs_ssh
-@pytest.mark.parametrize(
     ("which", "calls"),
     [
         ("nothing", 1),
@@ -161,8 +137,8 @@ def test_the_hostfile_goes_before_ssh_config(config_file):
     ]
 
 
-@pytest.mark.parametrize("program", [pytest.param("ssh", marks=needs_ssh), None])
-def test_the_user_and_port_of_one_host_are_no_other_hosts(config_file, program):
+@needs_ssh
+def test_the_user_and_port_of_one_host_are_no_other_hosts(config_file):
     path = config_file("Host special\n Port 2201\nHost *\n User carol\n")
     hosts = [
         Host("node1", user="ann", port=2222),
@@ -171,7 +147,7 @@ def test_the_user_and_port_of_one_host_are_no_other_hosts(config_file, program):
         Host("node4", user="bob"),
         Host("special", user="ann"),
     ]
-    answers = SshConfig(path, program=program).answers(hosts)
+    answers = SshConfig(path).answers(hosts)
     assert [(a.name, a.hostname, a.user, a.port) for a in answers.values()] == [
         ("node1", "node1", "ann", 2222),
         ("node2", "node2", "carol", 22),
@@ -197,11 +173,29 @@ def test_a_file_that_isnt_there_is_refused(tmp_path):
     assert f"{tmp_path}/none.conf" in e.value.what
 
 
-def test_match_needs_the_ssh_program(config_file):
-    config = SshConfig(config_file("Match host a\n User x\n"), program=None)
-    with pytest.raises(InputError) as e:
+@pytest.fixture
+def without_ssh(tmp_path, monkeypatch):
+    """No ssh program, and no files of the system's or the developer's own."""
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    monkeypatch.setattr("ipexctl.machines.ssh.config.SYSTEM_CONFIG", tmp_path / "none")
+
+
+def test_without_the_ssh_program_a_hostfile_says_all(without_ssh):
+    config = SshConfig(Path("none"))
+    hosts = [Host("node1", user="ann", port=2222), Host("node2", address="10.0.0.2")]
+    answers = config.answers(hosts)
+    assert [(a.name, a.hostname, a.user, a.port) for a in answers.values()] == [
+        ("node1", "node1", "ann", 2222),
+        ("node2", "10.0.0.2", config.me.user, 22),
+    ]
+    assert "~/.ssh/id_ed25519" in answers[hosts[0]].identity_files
+
+
+def test_ssh_config_needs_the_ssh_program(config_file, without_ssh):
+    config = SshConfig(config_file("Host a\n User x\n"))
+    with pytest.raises(NotHere) as e:
         config.answers([Host("a")])
-    assert "Match" in e.value.what
+    assert (e.value.slug, e.value.hint) == ("ssh-program-missing", "apt install openssh-client")
 
 
 def test_numbers_that_only_look_like_some_leave_the_defaults():
@@ -209,15 +203,17 @@ def test_numbers_that_only_look_like_some_leave_the_defaults():
     assert (answer.port, answer.connect_timeout) == (22, None)
 
 
-@pytest.mark.parametrize("program", [pytest.param("ssh", marks=needs_ssh), None])
-def test_names_of_files_may_have_spaces(config_file, program):
+@needs_ssh
+def test_names_of_files_may_have_spaces(config_file):
     text = (
         'Host n\n UserKnownHostsFile "/my dir/kh" "~/k h" /x\nHost m\n UserKnownHostsFile /a /b\n'
     )
-    config = SshConfig(config_file(text), program=program and Path(shutil.which(program) or ""))
+    config = SshConfig(config_file(text))
     n, m = Host("n"), Host("m")
-    answers = {h: comparable(a, config.me) for h, a in config.answers([n, m]).items()}
-    assert answers[n].user_known_hosts == ("/my dir/kh", f"{config.me.home}/k h", "/x")
+    answers = config.answers([n, m])
+    home, answer = config.me.home, answers[n]
+    files = tuple(expand(path, answer, config.me) for path in answer.user_known_hosts)
+    assert files == ("/my dir/kh", f"{home}/k h", "/x")
     assert answers[m].user_known_hosts == ("/a", "/b")
 
 
@@ -299,8 +295,10 @@ def test_a_user_that_is_in_no_database_is_no_crash(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("USER", raising=False)
     monkeypatch.delenv("LOGNAME", raising=False)
-    (tmp_path / "config").write_text("Host n\n  HostName 10.0.0.1\n  Port 2222\n")
-    config = SshConfig(tmp_path / "config")
-    answer = config.answers([Host("n")])[Host("n")]
-    assert (answer.hostname, answer.port, answer.user) == ("10.0.0.1", 2222, str(os.getuid()))
+    config = SshConfig(Path("none"))
+    [answer] = config.answers([Host("n")]).values()
+    assert (answer.hostname, answer.port, answer.user) == ("n", 22, str(os.getuid()))
     assert config.me.home == str(tmp_path)
+    (tmp_path / "config").write_text("Host n\n  Port 2222\n")
+    with pytest.raises(NotHere, match="refuses to run"):
+        SshConfig(tmp_path / "config").answers([Host("n")])

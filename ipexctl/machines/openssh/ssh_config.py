@@ -1,19 +1,19 @@
 """ssh_config as far as needed to ask `ssh -G` once for many hosts instead of once for each.
 
 `ssh -G` stays the authority. This module only tells which hosts must get the same answer (they
-match the same `Host` lines), puts the host's own name into that answer, and gives plain answers
-where there is no ssh program to ask.
+match the same `Host` lines), and puts the host's own name into that answer.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import lru_cache
 
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.openssh.known_hosts import wildcard
 from ipexctl.quick_dataclass import dataclass
 
 Patterns = tuple[str, ...]
@@ -84,7 +84,6 @@ class Answer:
     identity_agent: str = ""  # "": SSH_AUTH_SOCK decides; "none": no agent
     user_known_hosts: tuple[str, ...] = ()
     global_known_hosts: tuple[str, ...] = ()
-    revoked_keys: str = ""
     proxy_jump: tuple[str, ...] = ()
     proxy_command: str = ""
     host_key_alias: str = ""
@@ -94,6 +93,10 @@ class Answer:
     ciphers: tuple[str, ...] = ()
     macs: tuple[str, ...] = ()
     kex: tuple[str, ...] = ()
+    # what only the ssh program can do
+    needs: tuple[str, ...] = ()  # settings, as in _NEEDS_SSH
+    kerberos: bool = False  # with a ticket
+    control_path: str = ""  # while a shared connection is open there
     given: Host = field(default=Host(""), compare=False)  # as the hostfile or ProxyJump names it
 
 
@@ -101,15 +104,13 @@ DEFAULTS = Answer(
     "",
     "",
     "",
-    identity_files=tuple(f"~/.ssh/id_{kind}" for kind in ("rsa", "ecdsa", "ed25519")),
+    identity_files=tuple(
+        f"~/.ssh/id_{kind}" for kind in ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "dsa")
+    ),
     user_known_hosts=("~/.ssh/known_hosts", "~/.ssh/known_hosts2"),
     global_known_hosts=("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"),
 )
-_DEFAULTED = {
-    "identityfile": "identity_files",
-    "userknownhostsfile": "user_known_hosts",
-    "globalknownhostsfile": "global_known_hosts",
-}
+_NEEDS_SSH = ("RevokedHostKeys", "PKCS11Provider", "HostbasedAuthentication")
 
 
 # --- reading the text ----------------------------------------------------------------------------
@@ -133,6 +134,15 @@ def host_matches(patterns: Patterns, name: str) -> bool:
                 return False
             fits = True
     return fits
+
+
+@lru_cache(maxsize=1024)
+def wildcard(pattern: str) -> re.Pattern[str]:
+    """OpenSSH's patterns: * and ? only, [ ] are themselves.
+
+    fnmatch makes a pattern that never goes back over a *: ten of them would else take minutes.
+    """
+    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
 @dataclass(frozen=True)
@@ -195,25 +205,41 @@ def read_answer(output: str, name: str, config: Config = PLAIN) -> Answer:
     for line in output.splitlines():
         key, _, value = line.partition(" ")
         values.setdefault(key.lower(), []).append(value)
-    return _answer(name, {key: tuple(found) for key, found in values.items()}, config)
 
+    def first(key: str) -> str:
+        value = values.get(key, [""])[0]
+        return "" if value.lower() == "none" and key != "identityagent" else value
 
-def own_answer(config: Config, name: str, local_user: str) -> Answer:
-    """What the texts alone say, for machines without an ssh program."""
-    keys = {s.key for s in config.settings}
-    values = {key: config.values(name, key) for key in keys}
-    values = {key: found for key, found in values.items() if found}
-    values.pop(_later_proxy(config, name), None)
-    for key in values:
-        if key != "proxycommand":
-            values[key] = tuple(" ".join(_words(value)) for value in values[key])
-    template = values.get("hostname", (name,))[0]
-    values["hostname"] = (_hostname(template, name),)
-    answer = _answer(name, values, config)
-    unsaid = {
-        field: getattr(DEFAULTS, field) for key, field in _DEFAULTED.items() if key not in values
-    }
-    return replace(answer, user=answer.user or local_user, **unsaid)
+    def files(key: str) -> tuple[str, ...]:
+        return _file_names(first(key), key, config)
+
+    def listed(key: str) -> tuple[str, ...]:
+        return tuple(word.strip() for word in first(key).split(",") if word.strip())
+
+    port = first("port")
+    return Answer(
+        name,
+        hostname=first("hostname") or name,
+        user=first("user"),
+        port=int(port) if _NUMBER.fullmatch(port) else 22,
+        identity_files=tuple(values.get("identityfile", ())),
+        certificate_files=tuple(values.get("certificatefile", ())),
+        identities_only=first("identitiesonly") == "yes",
+        identity_agent=first("identityagent"),
+        user_known_hosts=files("userknownhostsfile"),
+        global_known_hosts=files("globalknownhostsfile"),
+        proxy_jump=listed("proxyjump"),
+        proxy_command=first("proxycommand"),
+        host_key_alias=first("hostkeyalias"),
+        address_family=first("addressfamily") or "any",
+        connect_timeout=_seconds(first("connecttimeout")),
+        ciphers=listed("ciphers"),
+        macs=listed("macs"),
+        kex=listed("kexalgorithms"),
+        needs=tuple(word for word in _NEEDS_SSH if first(word.lower()) not in ("", "no")),
+        kerberos=first("gssapiauthentication") == "yes",
+        control_path=first("controlpath"),
+    )
 
 
 def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
@@ -228,17 +254,6 @@ def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
 def _hostname(template: str, name: str) -> str:
     expanded = _TOKEN.sub(lambda m: {"h": name, "%": "%"}.get(m[1], m[0]), template)
     return expanded if ":" in expanded else expanded.lower()
-
-
-def _later_proxy(config: Config, name: str) -> str:
-    """Of ProxyCommand and ProxyJump the first counts; ssh lets only `ProxyJump none` pass."""
-    for s in config.settings:
-        if all(host_matches(c, name) for c in s.conditions):
-            if s.key == "proxycommand":
-                return "proxyjump"
-            if s.key == "proxyjump":
-                return "" if s.value.lower() == "none" else "proxycommand"
-    return ""
 
 
 def _file_names(value: str, key: str, config: Config) -> tuple[str, ...]:
@@ -258,44 +273,6 @@ def _seconds(text: str) -> float | None:
     if not _TIME.fullmatch(text):
         return None
     return float(sum(int(n) * _UNITS[unit.lower()] for n, unit in _TIME_PIECE.findall(text)))
-
-
-def _answer(name: str, values: Mapping[str, tuple[str, ...]], config: Config) -> Answer:
-    def first(key: str) -> str:
-        value = values.get(key, ("",))[0]
-        return "" if value.lower() == "none" and key != "identityagent" else value
-
-    def files(key: str) -> tuple[str, ...]:
-        return _file_names(first(key), key, config)
-
-    def algorithms(key: str) -> tuple[str, ...]:
-        """Only where a line sets them: else `ssh -G` says what that ssh would take."""
-        value = first(key)
-        named = any(s.key == key for s in config.settings) and value[:1] not in "+-^"
-        return tuple(value.split(",")) if named else ()
-
-    port = first("port")
-    return Answer(
-        name,
-        hostname=first("hostname") or name,
-        user=first("user"),
-        port=int(port) if _NUMBER.fullmatch(port) else 22,
-        identity_files=values.get("identityfile", ()),
-        certificate_files=values.get("certificatefile", ()),
-        identities_only=first("identitiesonly").lower() in ("yes", "true"),
-        identity_agent=first("identityagent"),
-        user_known_hosts=files("userknownhostsfile"),
-        global_known_hosts=files("globalknownhostsfile"),
-        revoked_keys=first("revokedhostkeys"),
-        proxy_jump=tuple(hop.strip() for hop in first("proxyjump").split(",") if hop.strip()),
-        proxy_command=first("proxycommand"),
-        host_key_alias=first("hostkeyalias"),
-        address_family=first("addressfamily") or "any",
-        connect_timeout=_seconds(first("connecttimeout")),
-        ciphers=algorithms("ciphers"),
-        macs=algorithms("macs"),
-        kex=algorithms("kexalgorithms"),
-    )
 
 
 # --- tokens --------------------------------------------------------------------------------------

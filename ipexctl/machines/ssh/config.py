@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import getpass
 import glob
 import os
 import pwd
@@ -15,17 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.errors import InputError, Unreachable
+from ipexctl.errors import InputError, NotHere, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
 from ipexctl.machines.openssh.ssh_config import (
+    DEFAULTS,
     Answer,
     Config,
     Me,
     for_another,
-    own_answer,
     parse_config,
     parse_jump,
     read_answer,
@@ -55,10 +54,10 @@ def current_user() -> Me:
 class SshConfig:
     """`answers` for the hosts of a command; asks again only for names it hasn't seen."""
 
-    def __init__(self, config_file: Path | None, *, program: str | None = "ssh") -> None:
+    def __init__(self, config_file: Path | None) -> None:
         self.me = current_user()
         self._file = config_file
-        self._ssh = shutil.which(program) if program and self.me.known else None
+        self._ssh = shutil.which("ssh") if self.me.known else None
         self._config = self._read()
         self._given: frozenset[str] = frozenset()
 
@@ -148,13 +147,16 @@ class SshConfig:
         return login_command.ssh(host, options=("-G", *file))
 
     def _without_ssh(self, host: Host) -> Answer:
-        if any(s.key == "match" for s in self._config.settings):
-            raise InputError(
-                "ssh_config has `Match` lines, and only the ssh program can evaluate them",
-                hint="install the OpenSSH client, or name a file without Match: -F FILE",
-                slug="ssh-config-match",
+        """Where nothing is configured, the hostfile can say all that is needed."""
+        if self._config.settings:
+            raise NotHere(
+                "ssh_config is read by the ssh program, which "
+                + ("is not installed" if self.me.known else "refuses to run"),
+                why="" if self.me.known else f"the user {self.me.uid} has no entry in /etc/passwd",
+                hint="apt install openssh-client" if self.me.known else "",
+                slug="ssh-program-missing",
             )
-        return own_answer(self._config, host.name, self.me.user or getpass.getuser())
+        return replace(DEFAULTS, name=host.name, hostname=host.name, user=self.me.user)
 
     def _read(self) -> Config:
         folder = Path(self.me.home, ".ssh")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ipexctl.errors import Unreachable
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.openssh.host_certificates import SUFFIX
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.dial import Dropped, Wire
 from ipexctl.quick_dataclass import dataclass
@@ -29,14 +28,6 @@ EXCHANGES = 10  # with primes of the host's choice, and one more each second
 IDLE_WAKEUP = 10.0  # how often an idle connection's thread looks around
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the host is asked to show: a certificate, or one of the key types on record."""
-
-    certificate: bool = False
-    known_types: tuple[str, ...] = ()
-
-
 @dataclass(eq=False)
 class Link:
     """A Paramiko transport, and what it stands on."""
@@ -51,10 +42,11 @@ class Link:
         cls,
         answer: Answer,
         wire: Wire,
-        wanted: Wanted,
+        known_types: Sequence[str],
         on_close: Callable[[Link], None],
     ) -> Link:
-        return cls(answer, _new_transport(answer, wire, wanted), wire, on_close)
+        """`known_types`: those of the host's keys on record, one of which it is asked to show."""
+        return cls(answer, _new_transport(answer, wire, known_types), wire, on_close)
 
     def exchange_keys(self, deadline: float) -> None:
         """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
@@ -67,11 +59,8 @@ class Link:
         raise _no_exchange(self.answer, error)
 
     def host_key(self) -> tuple[str, bytes]:
-        """The type and the blob (of a certificate, where the host showed one); the host has proved
-        in the key exchange that it has this key."""
+        """The type and the blob; the host has proved in the key exchange that it has this key."""
         key: Any = self.transport.get_remote_server_key()
-        if key.public_blob:
-            return str(key.public_blob.key_type), bytes(key.public_blob.key_blob)
         return str(key.get_name()), bytes(key.asbytes())
 
     def close(self) -> None:
@@ -179,42 +168,60 @@ def _transport_class() -> Any:
     return Transport
 
 
-def _new_transport(answer: Answer, wire: Wire, wanted: Wanted) -> paramiko.Transport:
+def _new_transport(answer: Answer, wire: Wire, known_types: Sequence[str]) -> paramiko.Transport:
     transport: Any = _transport_class()(wire, packetizer_class=_packetizer())
-    for word, allowed in (("Ciphers", answer.ciphers), ("MACs", answer.macs), ("Kex", answer.kex)):
-        name = f"_preferred_{word.lower()}"
-        setattr(transport, name, _allowed(answer.name, word, getattr(transport, name), allowed))
+    for word, name, allowed in _algorithms(answer):
+        found = _usable(getattr(transport, name), allowed)
+        if not found:
+            raise Unreachable(
+                f"{answer.name}: ssh_config allows no {word} that Paramiko supports",
+                why=f"{word} {','.join(allowed)}; known: {','.join(getattr(transport, name))}",
+                hint="--transport openssh   # the ssh program itself",
+                slug="ssh-algorithm-unsupported",
+            )
+        setattr(transport, name, found)
     transport.began = time.monotonic()
     wire.settimeout(IDLE_WAKEUP)
-    transport.host_key_algorithms = host_key_algorithms(transport._preferred_keys, wanted)
+    transport.host_key_algorithms = host_key_algorithms(transport._preferred_keys, known_types)
     transport._preferred_ciphers = _first(
         transport._preferred_ciphers, ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
     )
     return transport  # type: ignore[no-any-return]
 
 
-def _allowed(
-    host: str, word: str, offered: Sequence[str], allowed: Sequence[str]
-) -> tuple[str, ...]:
+def unsupported(answer: Answer) -> str:
+    """The setting of ssh_config of whose algorithms Paramiko has none, else ""."""
+    import paramiko
+
+    return next(
+        (
+            word
+            for word, name, allowed in _algorithms(answer)
+            if not _usable(getattr(paramiko.Transport, name), allowed)
+        ),
+        "",
+    )
+
+
+def _algorithms(answer: Answer) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """The settings of ssh_config, Paramiko's names for them, and their values."""
+    return (
+        ("Ciphers", "_preferred_ciphers", answer.ciphers),
+        ("MACs", "_preferred_macs", answer.macs),
+        ("KexAlgorithms", "_preferred_kex", answer.kex),
+    )
+
+
+def _usable(offered: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
     """What ssh_config allows of what Paramiko has, without what is broken."""
     sound = [a for a in offered if not any(weak in a for weak in WEAK)]
-    found = tuple(a for a in sound if {a, a.removesuffix("@libssh.org")} & {*(allowed or sound)})
-    if not found:
-        key = "KexAlgorithms" if word == "Kex" else word
-        raise Unreachable(
-            f"{host}: ssh_config allows no {key} that ipexctl supports",
-            why=f"{key} {','.join(allowed)}; known: {','.join(sound)}",
-            hint="--transport openssh   # the ssh program itself",
-            slug="ssh-algorithm-unsupported",
-        )
-    return found
+    return tuple(a for a in sound if {a, a.removesuffix("@libssh.org")} & {*(allowed or sound)})
 
 
-def host_key_algorithms(offered: Sequence[str], wanted: Wanted) -> tuple[str, ...]:
+def host_key_algorithms(offered: Sequence[str], known_types: Sequence[str]) -> tuple[str, ...]:
     """The host shall show what we can judge, not another of its keys (OpenSSH does the same)."""
-    types = {"rsa-sha2" if t == "ssh-rsa" else t for t in wanted.known_types}
-    plain = _first(offered, [a for a in offered if a in types or a[:8] in types])
-    return (*(a + SUFFIX for a in offered if wanted.certificate and a != "ssh-rsa"), *plain)
+    types = {"rsa-sha2" if t == "ssh-rsa" else t for t in known_types}
+    return _first(offered, [a for a in offered if a in types or a[:8] in types])
 
 
 def _first(algorithms: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:

@@ -16,16 +16,13 @@ from typing import Any
 from ipexctl.errors import Unreachable
 from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.openssh.host_certificates import parse_certificate
 from ipexctl.machines.openssh.ssh_config import DEFAULTS, Answer, Me, expand
 from ipexctl.machines.ssh.link import Link, seconds_left
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.quick_dataclass import dataclass
 
+CERTIFICATE = b"-cert-v01@openssh.com"  # the end of its type
 AGENT_TIMEOUT = 30.0  # the user may have to touch a hardware key
-DEFAULT_KEYS = tuple(
-    f"~/.ssh/id_{kind}" for kind in ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "dsa")
-)
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,7 @@ class Candidates:
     keys: tuple[_Candidate, ...]
     skipped: tuple[str, ...]  # why other keys are not tried
     locked: tuple[str, ...] = ()  # files whose passphrase is not known yet
+    hardware: tuple[str, ...] = ()  # files of keys that a FIDO device holds
 
 
 _Method = Callable[[Any, str, Any, float], bool]
@@ -53,6 +51,7 @@ class KeyRing:
     def __init__(self, me: Me, secrets: Secrets) -> None:
         self._me = me
         self._secrets = secrets
+        self._defaults = {expand(path, DEFAULTS, me) for path in DEFAULTS.identity_files}
         self._opened: dict[str, Any] = {}
         self._found: dict[_Asked, Candidates] = {}
         self._lock = threading.Lock()
@@ -72,16 +71,21 @@ class KeyRing:
     def unlock(self, answers: Sequence[Answer]) -> None:
         """Asks for passphrases, each once: of keys that ssh_config names, or where nothing else
         could let us in. A key in the agent needs none."""
-        defaults = {expand(path, DEFAULTS, self._me) for path in DEFAULT_KEYS}
         for answer in answers:
             found = self.candidates(answer)
             alone = not found.keys and not self._secrets.ask_pass
             for path in found.locked:
-                if path not in defaults or alone:
+                if path not in self._defaults or alone:
                     key = self._secrets.open(path, _key_with(path))
                     if key:
                         self._opened[path] = key
                         self._found.clear()
+
+    def hardware_key(self, answer: Answer) -> str:
+        """A key on a FIDO device that ssh_config names, or the only key; else ""."""
+        found = self.candidates(answer)
+        alone = not found.keys and not found.locked
+        return next((path for path in found.hardware if alone or path not in self._defaults), "")
 
     def _agent_path(self, answer: Answer) -> str:
         named = answer.identity_agent
@@ -102,19 +106,23 @@ class KeyRing:
         named: list[_Candidate] = []  # by ssh_config, and in the agent
         alone: list[_Candidate] = []  # in a file only
         locked: list[str] = []
+        hardware: list[str] = []
         for path in files:
             if path == "none":
                 continue
             key, reason = (self._opened[path], "") if path in self._opened else _load_key(path)
             blob = key.asbytes() if key else _public_blob(path)
-            in_agent = [k for k in held if blob and k.bare == blob]
+            in_agent = [k for k in held if blob and _is_for(k.asbytes(), blob)]
             held = [k for k in held if k not in in_agent]
             for usable in [key] if key else in_agent:
                 kind = named if in_agent else alone
                 kind += _with_certificates(path, usable, (f"{path}-cert.pub", *certificates))
             if reason and not key and not in_agent:
                 skipped.append(reason)
-                locked += [path] if "ssh-add" in reason else []
+                if blob[4:7] == b"sk-":
+                    hardware.append(path)
+                elif "ssh-add" in reason:
+                    locked.append(path)
         for other in [] if only else held:
             named += _with_certificates(f"agent: {other.comment}", other, certificates)
         rank = {path: number for number, path in enumerate(certificates)}
@@ -122,7 +130,7 @@ class KeyRing:
         paths = [path for path in files if path != "none"]
         if paths and not keys and not skipped:
             skipped.append(f"no such key file: {', '.join(paths)}")
-        return Candidates(tuple(keys), tuple(skipped), tuple(locked))
+        return Candidates(tuple(keys), tuple(skipped), tuple(locked), tuple(hardware))
 
 
 class _AgentKey:
@@ -133,8 +141,6 @@ class _AgentKey:
     def __init__(self, key: Any, lock: threading.Lock) -> None:
         self.comment = key.comment
         self._key, self._lock = key, lock
-        cert = parse_certificate(bytes(key.blob))
-        self.bare = cert.key if cert else bytes(key.blob)
 
     def get_name(self) -> str:
         return str(self._key.name)
@@ -204,12 +210,27 @@ def _with_certificates(label: str, key: Any, files: tuple[str, ...]) -> list[_Ca
     found = []
     for path in dict.fromkeys(files):
         blob = _public_blob(path)
-        cert = parse_certificate(blob)
-        if cert and cert.key == (key.bare if isinstance(key, _AgentKey) else bare.asbytes()):
+        if _is_certificate_of(bare.asbytes(), blob):
             certified = copy.copy(key)
             certified.public_blob = _certificate_of(blob)
             found.append(_Candidate(path, certified))
     return [*found, _Candidate(label, bare)]
+
+
+def _is_for(shown: bytes, key: bytes) -> bool:
+    return shown == key or _is_certificate_of(key, shown)
+
+
+def _is_certificate_of(key: bytes, blob: bytes) -> bool:
+    """Behind its type and a nonce, a certificate has the fields of the public key."""
+    from paramiko import Message
+
+    bare, certificate = Message(key), Message(blob)
+    bare.get_binary()
+    kind = certificate.get_binary()
+    certificate.get_binary()
+    fields = bare.get_remainder()
+    return CERTIFICATE in kind and fields != b"" and certificate.get_remainder().startswith(fields)
 
 
 def _certificate_of(blob: bytes) -> Any:

@@ -22,7 +22,7 @@ from ipexctl.machines.openssh import login_command, startup_files
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
 from ipexctl.machines.ssh.dial import SEE_SSHD, Dropped, Names, retry_dropped
-from ipexctl.machines.ssh.known_hosts_files import own_known_hosts
+from ipexctl.machines.ssh.known_hosts import own_known_hosts
 from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 from ipexctl.quick_dataclass import dataclass
@@ -183,12 +183,15 @@ class _Saying:
 
 _NO_SSH = ("not-ssh", "its port does not speak SSH", "{debug}")
 _NO_ROUTE = ("no-route", "there is no route to the host", "ip route get {where}")
+_REVOKED = "host-key-revoked", "its host key is revoked", "find out who revoked it", HostKeyChanged
 _SAYINGS = (
+    _Saying("REVOKED HOST KEY", *_REVOKED),
+    _Saying("revoked by file", *_REVOKED),
     _Saying(
-        "REVOKED HOST KEY",
-        "host-key-revoked",
-        "its host key is revoked",
-        "find out who revoked it",
+        "Certificate invalid",
+        "host-certificate-invalid",
+        "its host certificate is not valid",
+        "sign it again: ssh-keygen -s CA -h -n NAMES ssh_host_ed25519_key.pub",
         HostKeyChanged,
     ),
     _Saying(

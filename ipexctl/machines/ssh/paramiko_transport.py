@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import atexit
+import shutil
+import stat
+import subprocess
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.openssh.host_certificates import parse_certificate
-from ipexctl.machines.openssh.known_hosts import Standing, lookup_names
 from ipexctl.machines.openssh.ssh_config import Answer, proxy_command
 from ipexctl.machines.ssh import stdio
 from ipexctl.machines.ssh.channel import SshChannel, execute, forward
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain
 from ipexctl.machines.ssh.dial import Wire, dial, dial_command, greet, retry_dropped
-from ipexctl.machines.ssh.known_hosts_files import HostKey, KnownFiles, accept, judge_certificate
-from ipexctl.machines.ssh.link import Link, Wanted, greeting, load, seconds_left
+from ipexctl.machines.ssh.known_hosts import HostKey, KnownFiles, accept, lookup_names
+from ipexctl.machines.ssh.link import Link, greeting, load, seconds_left, unsupported
 from ipexctl.machines.ssh.login import KeyRing, authenticate
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.wire.transport import Channel, allow_files
@@ -93,6 +96,33 @@ class SshTransport:
         """The machines on the way to the host, the nearest first."""
         return tuple(hop_host(hop) for hop in jump_chain(self._answer(host), self._answer))
 
+    def needs_program(self, host: Host) -> str:
+        """What the way to the host needs that only the ssh program can do; "" if nothing."""
+        way = (self._answer(h) for h in (*self.jump_hosts(host), host))
+        return next((need for answer in way if (need := self._need(answer))), "")
+
+    def _need(self, answer: Answer) -> str:
+        if need := next(iter(answer.needs), "") or unsupported(answer):
+            return need
+        if self._known.for_host(answer).has_authority(_names(answer)):
+            return "@cert-authority in known_hosts"
+        if answer.kerberos and self._has_ticket:
+            return "GSSAPIAuthentication"
+        if answer.control_path and _is_socket(answer.control_path):
+            return "ControlMaster"
+        return "a key on a FIDO device" if self._keys.hardware_key(answer) else ""
+
+    @cached_property
+    def _has_ticket(self) -> bool:
+        """Whether the user has run kinit."""
+        klist = shutil.which("klist")
+        with suppress(OSError, subprocess.TimeoutExpired):
+            silent = subprocess.DEVNULL
+            return bool(klist) and not subprocess.call(
+                (str(klist), "-s"), stdin=silent, stdout=silent, stderr=silent, timeout=5
+            )
+        return False
+
     def fabric_connection(self, host: Host, timeout: float) -> Any:
         """A fabric.Connection; it ends with this transport."""
         link = self._login(self._answer(host), time.monotonic() + timeout)
@@ -119,6 +149,12 @@ class SshTransport:
             return self._answers[host]
 
     def _login(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
+        if "RevokedHostKeys" in answer.needs:
+            raise Unreachable(
+                f"{answer.name}: only the ssh program reads the RevokedHostKeys of ssh_config",
+                hint="leave out --ask-pass, and log in with a key",
+                slug="revoked-keys-unreadable",
+            )
         link = self._greet(answer, deadline, via)
         try:
             accept(self._judge(link))
@@ -187,10 +223,8 @@ class SshTransport:
     # --- one connection --------------------------------------------------------------------------
 
     def _exchange_keys(self, answer: Answer, wire: Wire, deadline: float) -> Link:
-        names = lookup_names(answer.hostname, answer.port, answer.host_key_alias)
-        known = self._known.for_host(answer)
-        wanted = Wanted(bool(known.authorities(names)), known.types(names))
-        link = Link.start(answer, wire, wanted, self._forget)
+        types = self._known.for_host(answer).types(_names(answer))
+        link = Link.start(answer, wire, types, self._forget)
         with self._lock:
             self._links.add(link)
         link.exchange_keys(deadline)
@@ -201,18 +235,20 @@ class SshTransport:
             self._links.discard(link)
 
     def _judge(self, link: Link) -> HostKey:
-        answer = link.answer
-        names = lookup_names(answer.hostname, answer.port, answer.host_key_alias)
-        known = self._known.for_host(answer)
+        names = _names(link.answer)
         key_type, blob = link.host_key()
-        cert = parse_certificate(blob)
-        if cert:
-            key_type, blob = cert.key_type, cert.key
-        verdict = self._known.revoked(answer, (blob, cert.authority) if cert else (blob,))
-        if cert and not verdict:
-            vouched = judge_certificate(answer, known, names, cert)
-            verdict = vouched if vouched.standing is not Standing.UNKNOWN else None
-        return HostKey(answer, names, key_type, blob, verdict or known.judge(names, key_type, blob))
+        verdict = self._known.for_host(link.answer).judge(names, key_type, blob)
+        return HostKey(link.answer, names, key_type, blob, verdict)
+
+
+def _names(answer: Answer) -> tuple[str, ...]:
+    return lookup_names(answer.hostname, answer.port, answer.host_key_alias)
+
+
+def _is_socket(path: str) -> bool:
+    with suppress(OSError):
+        return stat.S_ISSOCK(Path(path).stat().st_mode)
+    return False
 
 
 # --- jump hosts ----------------------------------------------------------------------------------

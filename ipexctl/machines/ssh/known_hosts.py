@@ -1,0 +1,349 @@
+"""Host keys: what the known_hosts files say about a key, and what we say of one not in them.
+
+The files are read as OpenSSH reads them: hashed names, `[host]:port`, wildcards, negation, comma
+lists and `@revoked`. A host with a `@cert-authority` line is reached by the ssh program.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import fcntl
+import hashlib
+import hmac
+import io
+import os
+import shlex
+import threading
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from pathlib import Path
+
+from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.place import Place
+from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, reason_of
+from ipexctl.local.atomic_file import sync_folder
+from ipexctl.local.user_dirs import make_private, state_dir
+from ipexctl.machines.openssh.ssh_config import Answer, Me, expand, wildcard
+from ipexctl.quick_dataclass import dataclass
+
+_HASH_MAGIC = "|1|"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line."""
+
+    names: tuple[str, ...]
+    key_type: str
+    key: bytes
+    marker: str  # "", "@revoked" or "@cert-authority"
+    place: Place
+
+
+class Standing(Enum):
+    KNOWN = "known"
+    UNKNOWN = "unknown"
+    CHANGED = "changed"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the files say about a key, and the lines that say so."""
+
+    standing: Standing
+    lines: tuple[Entry, ...] = ()
+
+
+def parse_known_hosts(text: str, source: str) -> tuple[Entry, ...]:
+    """Every readable line. Others are ignored, as OpenSSH does."""
+    parsed = (
+        _parse_line(line, Place(source, number, 1))
+        for number, line in enumerate(text.split("\n"), 1)
+    )
+    return tuple(entry for entry in parsed if entry)
+
+
+def lookup_names(host: str, port: int, alias: str = "") -> tuple[str, ...]:
+    """The names to look a host up by, the best first."""
+    if alias:
+        return (alias.lower(),)
+    host = host.lower()
+    return (host,) if port == 22 else (f"[{host}]:{port}", host)
+
+
+def fingerprint(blob: bytes) -> str:
+    """As `ssh-keygen -l` prints it."""
+    digest = hashlib.sha256(blob).digest()
+    return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
+
+
+def entry_line(name: str, key_type: str, blob: bytes) -> str:
+    return f"{name} {key_type} {base64.b64encode(blob).decode('ascii')}\n"
+
+
+class KnownHosts:
+    """All files together. Plain names are found by dictionary, the rest by looking at each."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._plain: dict[str, list[Entry]] = {}
+        self._others: list[Entry] = []
+        for entry in entries:
+            if any(_is_pattern(name) for name in entry.names):
+                self._others.append(entry)
+                continue
+            for name in entry.names:
+                self._plain.setdefault(name.lower(), []).append(entry)
+
+    def find(self, name: str) -> list[Entry]:
+        """Every line about this name, certificates' authorities included."""
+        return self._plain.get(name, []) + [e for e in self._others if names_match(e.names, name)]
+
+    def types(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The key types on record, so that one of them can be asked for."""
+        found = (e.key_type for name in names for e in self.find(name) if not e.marker)
+        return tuple(dict.fromkeys(found))
+
+    def has_authority(self, names: Sequence[str]) -> bool:
+        """Whether a line accepts certificates for this host, which only the ssh program reads."""
+        found = (entry for name in names for entry in self.find(name))
+        return any(entry.marker == "@cert-authority" for entry in found)
+
+    def judge(self, names: Sequence[str], key_type: str, blob: bytes) -> Verdict:
+        """`names` as lookup_names gives them: a further name can vouch, but not accuse."""
+        verdict = Verdict(Standing.UNKNOWN)
+        for name in reversed(names):
+            found = self._judge_one(name, key_type, blob)
+            if found.standing is Standing.REVOKED:
+                return found
+            if name == names[0] and found.standing is not Standing.UNKNOWN:
+                return found
+            if found.standing is Standing.KNOWN:
+                verdict = found
+        return verdict
+
+    def _judge_one(self, name: str, key_type: str, blob: bytes) -> Verdict:
+        lines = self.find(name)
+        same = [e for e in lines if e.key == blob]
+        revoked = tuple(e for e in same if e.marker == "@revoked")
+        if revoked:
+            return Verdict(Standing.REVOKED, revoked)
+        known = tuple(e for e in same if not e.marker)
+        if known:
+            return Verdict(Standing.KNOWN, known)
+        others = tuple(e for e in lines if not e.marker)
+        # A host that suddenly has no key of the type on record is as suspicious as another key.
+        same_type = tuple(e for e in others if e.key_type == key_type)
+        if others:
+            return Verdict(Standing.CHANGED, same_type or others)
+        return Verdict(Standing.UNKNOWN)
+
+
+def names_match(patterns: Sequence[str], name: str) -> bool:
+    """A line's host field against one name: some pattern fits and no `!pattern` does."""
+    name = name.lower()
+    fits = False
+    for pattern in patterns:
+        negated = pattern.startswith("!")
+        if _fits(pattern.removeprefix("!"), name):
+            if negated:
+                return False
+            fits = True
+    return fits
+
+
+def _fits(pattern: str, name: str) -> bool:
+    if pattern.startswith(_HASH_MAGIC):
+        return _hash_fits(pattern, name)
+    if "*" in pattern or "?" in pattern:
+        return bool(wildcard(pattern.lower()).fullmatch(name))
+    return pattern.lower() == name
+
+
+def _hash_fits(pattern: str, name: str) -> bool:
+    salt, _, digest = pattern[len(_HASH_MAGIC) :].partition("|")
+    try:
+        wanted = base64.b64decode(digest, validate=True)
+        made = hmac.digest(base64.b64decode(salt, validate=True), name.encode(), "sha1")
+    except (binascii.Error, ValueError):
+        return False
+    return hmac.compare_digest(wanted, made)
+
+
+def _is_pattern(name: str) -> bool:
+    return name.startswith(("!", "|")) or "*" in name or "?" in name
+
+
+def _parse_line(line: str, place: Place) -> Entry | None:
+    words = line.split()
+    if not words or words[0].startswith("#"):
+        return None
+    marker = words.pop(0) if words[0].startswith("@") else ""
+    if marker not in ("", "@revoked", "@cert-authority") or len(words) < 3:
+        return None
+    names, key_type = words[:2]
+    key = _complete_key(key_type, words[2])
+    if not key:
+        return None
+    return Entry(tuple(n for n in names.split(",") if n), key_type, key, marker, place)
+
+
+def _complete_key(key_type: str, text: str) -> bytes:
+    """A key is a sequence of length-prefixed strings, its type first; b"" for a torn one."""
+    try:
+        key = rest = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    texts: list[bytes] = []
+    while len(rest) >= 4:
+        size = int.from_bytes(rest[:4], "big")
+        texts.append(rest[4 : 4 + size])
+        rest = rest[4 + size :] if len(texts[-1]) == size else b"cut"
+    typed = len(texts) > 1 and texts[0] == key_type.encode("utf-8", "surrogateescape")
+    return key if typed and not rest else b""
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+def own_known_hosts() -> Path:
+    """Where `ipexctl trust` writes."""
+    return state_dir() / "known_hosts"
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """The key a host showed, and what the known_hosts files say about it."""
+
+    answer: Answer
+    names: tuple[str, ...]
+    key_type: str
+    blob: bytes
+    verdict: Verdict
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.blob)
+
+
+class KnownFiles:
+    """Every file is read once, whoever asks for it."""
+
+    def __init__(self, me: Me) -> None:
+        self._me = me
+        self._own = str(own_known_hosts())
+        self._files: dict[str, tuple[Entry, ...]] = {}
+        self._sets: dict[tuple[str, ...], KnownHosts] = {}
+        self._lock = threading.Lock()
+
+    def for_host(self, answer: Answer) -> KnownHosts:
+        """The files ssh would use for this host, and ours."""
+        named = (*answer.user_known_hosts, *answer.global_known_hosts)
+        paths = (*(expand(p, answer, self._me) for p in named if p != "none"), self._own)
+        with self._lock:
+            if paths not in self._sets:
+                self._sets[paths] = KnownHosts(e for p in paths for e in self._entries(p))
+            return self._sets[paths]
+
+    def _entries(self, path: str) -> tuple[Entry, ...]:
+        if path not in self._files:
+            try:
+                text = Path(path).read_text("utf-8", "replace")
+            except OSError:
+                text = ""  # a missing file has no keys
+            self._files[path] = parse_known_hosts(text, path)
+        return self._files[path]
+
+
+def remember(key: HostKey, path: Path | None = None) -> None:
+    """Append the key to our own known_hosts file, all of it or nothing."""
+    path = path or own_known_hosts()
+    line = entry_line(key.names[0], key.key_type, key.blob).encode("ascii")
+    try:
+        make_private(path.parent)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # other ipexctl processes append to it, too
+            _append_line(file, line)
+        sync_folder(path.parent)
+    except OSError as e:
+        raise NotHere(
+            f"cannot save the host key of {key.answer.name} in {path}",
+            why=reason_of(e),
+            hint="free disk space, then run the command again",
+            slug="host-key-not-saved",
+        ) from None
+
+
+def _append_line(file: io.FileIO, line: bytes) -> None:
+    before = os.fstat(file.fileno()).st_size
+    if before and os.pread(file.fileno(), 1, before - 1) != b"\n":
+        line = b"\n" + line  # end the line that a power cut tore
+    try:
+        written = file.write(line)
+        if written != len(line):
+            raise OSError(errno.ENOSPC, f"wrote {written} of {len(line)} bytes")
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(before)
+        raise
+
+
+def accept(key: HostKey) -> None:
+    """Raises HostKeyUnknown or HostKeyChanged unless known_hosts has this key."""
+    standing = key.verdict.standing
+    if standing is Standing.UNKNOWN:
+        raise HostKeyUnknown(
+            f"{key.answer.name}: its host key is not trusted yet",
+            why=f"{key.key_type} {key.fingerprint}",
+            hint=f"ipexctl trust -H {key.answer.name}",
+            fingerprint=key.fingerprint,
+            slug="host-key-unknown",
+        )
+    if standing is Standing.REVOKED:
+        raise HostKeyChanged(
+            f"{key.answer.name}: its host key is revoked",
+            why=f"{key.key_type} {key.fingerprint} is revoked in {_places(key)}",
+            hint="give the host a new key, or ask whoever revoked this one",
+            slug="host-key-revoked",
+        )
+    if standing is Standing.CHANGED:
+        raise changed(key)
+
+
+def verdict_down(key: HostKey) -> HostDown | None:
+    """A key that is always refused, as a host's outcome."""
+    try:
+        accept(key)
+    except HostKeyChanged as e:
+        return HostDown.of(key.answer.name, e)
+    except HostKeyUnknown:
+        pass
+    return None
+
+
+def changed(key: HostKey) -> HostKeyChanged:
+    old = ", ".join(
+        f"{e.key_type} {fingerprint(e.key)} in {_where(e.place)}" for e in key.verdict.lines
+    )
+    commands = dict.fromkeys(
+        shlex.join(("ssh-keygen", "-R", key.names[0], "-f", e.place.source))
+        for e in key.verdict.lines
+    )
+    return HostKeyChanged(
+        f"{key.answer.name}: its host key has changed",
+        why=f"now {key.key_type} {key.fingerprint}; on record {old}\n"
+        "either the host was set up again, or someone is intercepting the connection",
+        hint="\n".join(commands) + "   # only when you know why it changed",
+        slug="host-key-changed",
+    )
+
+
+def _places(key: HostKey) -> str:
+    return ", ".join(_where(e.place) for e in key.verdict.lines)
+
+
+def _where(place: Place) -> str:
+    return f"{place.source}:{place.line}"
