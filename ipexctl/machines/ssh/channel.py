@@ -64,7 +64,7 @@ def request_exec(channel: Any, command: str | bytes, deadline: float) -> bool:
     return bool(channel.event_ready)
 
 
-def bound(channel: Any) -> None:
+def bound(channel: Any, name: str = "in_buffer") -> Any:
     """Paramiko takes whatever comes, also what exceeds the window that it has granted."""
     from paramiko import SSHException
     from paramiko.buffered_pipe import BufferedPipe
@@ -75,10 +75,11 @@ def bound(channel: Any) -> None:
                 raise SSHException("more data than its window allows")  # it ends the connection
             super().feed(data)
 
-    window, before = channel.in_window_size, channel.in_buffer
-    channel.in_buffer = Bounded()
+    window, before, pipe = channel.in_window_size, getattr(channel, name), Bounded()
+    setattr(channel, name, pipe)
     if len(before):
-        channel.in_buffer.feed(before.empty())
+        pipe.feed(before.empty())
+    return pipe
 
 
 class _Tail:

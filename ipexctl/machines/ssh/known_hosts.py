@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-import errno
 import fcntl
 import hashlib
 import hmac
-import io
 import os
 import shlex
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.place import Place
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, reason_of
-from ipexctl.local.atomic_file import sync_folder
+from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.machines.openssh.ssh_config import Answer, Me, expand, wildcard
 from ipexctl.quick_dataclass import dataclass
@@ -258,16 +257,15 @@ class KnownFiles:
 
 
 def remember(key: HostKey, path: Path | None = None) -> None:
-    """Append the key to our own known_hosts file, all of it or nothing."""
+    """Add the key to our own known_hosts file, all of it or nothing."""
     path = path or own_known_hosts()
     line = entry_line(key.names[0], key.key_type, key.blob).encode("ascii")
     try:
         make_private(path.parent)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "r+b", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # other ipexctl processes append to it, too
-            _append_line(file, line)
-        sync_folder(path.parent)
+        with _alone(path.parent):
+            before = path.read_bytes() if path.exists() else b""
+            torn = b"" if before.endswith(b"\n") or not before else b"\n"  # by a power cut
+            write_atomic(path, before + torn + line, sync=True)
     except OSError as e:
         raise NotHere(
             f"cannot save the host key of {key.answer.name} in {path}",
@@ -277,18 +275,15 @@ def remember(key: HostKey, path: Path | None = None) -> None:
         ) from None
 
 
-def _append_line(file: io.FileIO, line: bytes) -> None:
-    before = os.fstat(file.fileno()).st_size
-    if before and os.pread(file.fileno(), 1, before - 1) != b"\n":
-        line = b"\n" + line  # end the line that a power cut tore
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Other ipexctl processes wait: they add keys, too."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        written = file.write(line)
-        if written != len(line):
-            raise OSError(errno.ENOSPC, f"wrote {written} of {len(line)} bytes")
-        os.fsync(file.fileno())
-    except OSError:
-        file.truncate(before)
-        raise
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def accept(key: HostKey) -> None:

@@ -1,12 +1,11 @@
 """A command on the host, connected to our stdin, stdout and stderr byte by byte.
 
-Paramiko's thread decrypts what the host sends and never waits: it appends to an Inbox. One thread
-for each of stdout and stderr writes what is in it, and only then lets the host send more.
+Paramiko's thread decrypts what the host sends and never waits. One thread for each of stdout and
+stderr writes what has come, and only then lets the host send more.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import errno
 import os
@@ -20,13 +19,13 @@ from typing import Any, TypeVar
 from ipexctl.errors import IpexctlError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.ssh.channel import CHUNK, grant_window, request_exec
+from ipexctl.machines.ssh.channel import CHUNK, bound, grant_window, request_exec
 from ipexctl.machines.ssh.link import Link
 
 STDIN, STDOUT, STDERR = range(3)
 NO_STATUS = 255  # the connection ended before the command did; ssh uses the same code
 BROKEN_PIPE = 128 + signal.SIGPIPE
-WRITE_SIZE = 1 << 18
+WRITE_SIZE = 1 << 21
 A = TypeVar("A")
 R = TypeVar("R")
 
@@ -61,8 +60,7 @@ def run(host: Host, link: Link, command: str, timeout: float) -> int:
 def _start(host: Host, channel: Any, command: str, timeout: float) -> tuple[_Writer, _Writer]:
     from paramiko import SSHException
 
-    output, errors = _Inbox(), _Inbox()
-    channel.in_buffer, channel.in_stderr_buffer = output, errors  # before there is any data
+    pipes = bound(channel), bound(channel, "in_stderr_buffer")  # before there is any data
     try:
         # bytes of an argument that are not UTF-8 came as surrogates
         line = command.encode("utf-8", "surrogateescape")
@@ -71,7 +69,7 @@ def _start(host: Host, channel: Any, command: str, timeout: float) -> tuple[_Wri
         raise connection_lost(host) from None
     if not accepted:
         raise connection_lost(host)
-    writers = (_Writer(channel, output, STDOUT), _Writer(channel, errors, STDERR))
+    writers = (_Writer(channel, pipes[0], STDOUT), _Writer(channel, pipes[1], STDERR))
     for writer in writers:
         writer.start()
     threading.Thread(target=_send_stdin, args=(channel,), daemon=True).start()
@@ -99,50 +97,20 @@ def connection_lost(host: Host) -> Unreachable:
     return Unreachable(f"{host.name}: the connection was lost", hint=hint, slug="connection-lost")
 
 
-class _Inbox:
-    """Takes the place of a channel's buffer: chunks are kept as they come, never copied."""
-
-    def __init__(self) -> None:
-        self._chunks: collections.deque[bytes] = collections.deque()
-        self._changed = threading.Condition()
-        self._closed = False
-
-    def feed(self, data: bytes) -> None:
-        with self._changed:
-            self._chunks.append(data)
-            self._changed.notify()
-
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-
-    def take(self, size: int) -> list[bytes]:
-        """Chunks of about `size` bytes together; none at the end."""
-        with self._changed:
-            while not self._chunks and not self._closed:
-                self._changed.wait()
-            taken, left = [], size
-            while self._chunks and left > 0:
-                taken.append(self._chunks.popleft())
-                left -= len(taken[-1])
-            return taken
-
-
 class _Writer(threading.Thread):
-    """Copies an Inbox to one of our streams; `error` is what the stream refused with."""
+    """Copies a pipe of Paramiko to one of our streams; `error` is what the stream refused with."""
 
-    def __init__(self, channel: Any, inbox: _Inbox, stream: int) -> None:
+    def __init__(self, channel: Any, pipe: Any, stream: int) -> None:
         super().__init__(daemon=True)
-        self._channel, self._inbox, self.stream = channel, inbox, stream
+        self._channel, self._pipe, self.stream = channel, pipe, stream
         self.error: OSError | None = None
 
     def run(self) -> None:
         from paramiko import SSHException
 
-        while chunks := self._inbox.take(WRITE_SIZE):
+        while data := self._pipe.read(WRITE_SIZE):
             try:
-                _write_all(self.stream, chunks)
+                _write_all(self.stream, data)
             except OSError as e:
                 self.error = e
             # without a connection, what has arrived is still written
@@ -150,13 +118,13 @@ class _Writer(threading.Thread):
                 if self.error:
                     self._channel.close()  # ends the other writer, too
                     break
-                grant = self._channel._check_add_window(sum(map(len, chunks)))
+                grant = self._channel._check_add_window(len(data))
                 if grant:
                     grant_window(self._channel, grant)
 
 
-def _write_all(stream: int, chunks: list[bytes]) -> None:
-    view = memoryview(b"".join(chunks) if len(chunks) > 1 else chunks[0])
+def _write_all(stream: int, data: bytes) -> None:
+    view = memoryview(data)
     while view:
         view = view[_patiently(stream, select.POLLOUT, os.write, view) :]
 
