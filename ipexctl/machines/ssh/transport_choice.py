@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ipexctl.inventory.inventory import Host
 from ipexctl.inventory.nodeset import fold
-from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.wire.transport import Channel, RemoteTransport
@@ -30,6 +29,8 @@ def choose_transport(
     for need in dict.fromkeys(needs[host] for host in by_program):
         names = fold(host.name for host in by_program if needs[host] == need)
         note(f"{names}: connected by the ssh program, because of {need}")
+    from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
+
     return _Both(ssh, OpenSshTransport(by_program, config_file), frozenset(by_program))
 
 
@@ -37,7 +38,7 @@ class _Both:
     """RemoteTransport (see transport.py)."""
 
     def __init__(
-        self, ssh: SshTransport, program: OpenSshTransport, by_program: frozenset[Host]
+        self, ssh: RemoteTransport, program: RemoteTransport, by_program: frozenset[Host]
     ) -> None:
         self._ssh, self._program, self._by_program = ssh, program, by_program
 
