@@ -20,7 +20,7 @@ def hosts(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            help="Convert to this format: intelmpi, mpich, openmpi, deepspeed, ansible, slurm, ...",
+            help="Print the hosts in this format: hostfile or ansible.",
         ),
     ] = "",
     list_: Annotated[
@@ -57,9 +57,6 @@ def init(
     ] = None,
     ssh_config: SshConfig = None,
     forks: Forks = 64,
-    yaml: Annotated[
-        bool, typer.Option("--yaml", help="Write hosts.yaml instead of hostfile.")
-    ] = False,
     probe: Annotated[bool, typer.Option(help="Log in to each host first.")] = True,
     yes: Annotated[
         bool,
@@ -86,7 +83,7 @@ def init(
     )
     started = verb(
         Target(None, tuple(names or ()), ssh_config, forks, note=note),
-        Options(yaml=yaml, probe=probe, yes=yes, force=force),
+        Options(probe=probe, yes=yes, force=force),
         ask if sys.stdin.isatty() else None,
     )
     if started.written and (proposed := proposal(load())):

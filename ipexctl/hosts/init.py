@@ -30,7 +30,7 @@ from ipexctl.machines.target import Target, inventory
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.schema.schema_files import schema_line
 
-HOSTFILE, YAML_FILE = "hostfile", "hosts.yaml"
+HOSTFILE = "hostfile"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TOML = """\
 {schema}
@@ -58,15 +58,9 @@ class Options:
     """`force` replaces files; `yes` takes every host of ssh_config, where there is no hostfile."""
 
     folder: Path = Path()
-    yaml: bool = False
     probe: bool = True
     yes: bool = False
     force: bool = False
-
-    @property
-    def chosen(self) -> bool:
-        """They ask for another file than the one that is here."""
-        return self.yaml or self.force
 
 
 @dataclass(frozen=True)
@@ -88,8 +82,8 @@ class Started:
 def init(target: Target, options: Options, ask: Ask | None) -> Started:
     """Hosts that don't answer are left out, or written as comments; none at all writes nothing.
     A host whose key is not accepted yet counts as one that answers."""
-    adopted = "" if target.hosts or options.chosen else _hostfile_here(options.folder)
-    if used := None if target.hosts or options.chosen else _named_already(adopted, target):
+    adopted = "" if target.hosts or options.force else _hostfile_here(options.folder)
+    if used := None if target.hosts or options.force else _named_already(adopted, target):
         hosts = inventory(replace(target, hostfile=Path(short_path(used.value))))
         return Started((), hosts, adopted=short_path(used.value), settings=used.origin)
     hosts = (
@@ -97,7 +91,7 @@ def init(target: Target, options: Options, ask: Ask | None) -> Started:
         if adopted
         else _chosen(target, options, ask)
     )
-    name = adopted or (YAML_FILE if options.yaml else HOSTFILE)
+    name = adopted or HOSTFILE
     files = {PROJECT_FILE: ""} if adopted else {name: "", PROJECT_FILE: ""}
     ssh = target.ssh_config
     settings = [f"hostfile = {json.dumps(name, ensure_ascii=False)}"]
@@ -112,7 +106,7 @@ def init(target: Target, options: Options, ask: Ask | None) -> Started:
     if not good:
         return Started((), hosts, down)
     if not adopted:
-        files[name] = _hosts_text(replace(hosts, hosts=good), down, yaml=options.yaml)
+        files[name] = _hosts_text(replace(hosts, hosts=good), down)
     files[PROJECT_FILE] = _TOML.format(schema=schema_line("settings"), settings="\n".join(settings))
     for file, text in files.items():
         write_atomic(options.folder / file, text, mode=None)
@@ -231,9 +225,9 @@ def _probe(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
     return examine_hosts(Fleet(target, hosts=hosts, grace=GRACE)).down
 
 
-def _hosts_text(hosts: Inventory, down: Sequence[HostDown], *, yaml: bool) -> str:
+def _hosts_text(hosts: Inventory, down: Sequence[HostDown]) -> str:
     comments = [" ".join(f"# {d.host} left out: {d.what}".split()) for d in down]
-    text = render(hosts, "yaml" if yaml else "hostfile").text
+    text = render(hosts, "hostfile").text
     return text + "".join(f"{''.join(filter(str.isprintable, c))}\n" for c in comments)
 
 

@@ -23,8 +23,7 @@ _ODD = re.compile(r"[^A-Za-z0-9._:%@\[\]-]")
 _PACKAGE = re.compile(r"([A-Za-z][\w.-]*)(?:\[[\w,-]+\])?(===?|[<>~!]=?)(\d[\w.+]*)")
 _COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
-# inet_aton would take each of these for an address: 10.1 is 10.0.0.1, 010.0.0.1 is 8.0.0.1
-_NUMERIC = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+))*\.?")
+_NUMERIC = re.compile(r"[0-9.]+")
 _PLACEHOLDER = re.compile(r"[xX]{1,3}(?:\.[xX]{1,3}){3}")
 _SCHEME = "ssh://"
 
@@ -183,7 +182,7 @@ def _check_v4(name: str) -> None:
     except AddressValueError:
         raise Bad(
             f"{name!r} is neither a host name nor an IPv4 address",
-            why="an IPv4 address has four decimal numbers up to 255, without leading zeros",
+            why="an IPv4 address has four numbers from 0 to 255, without leading zeros",
             slug="not-a-host",
         ) from None
 

@@ -1,7 +1,7 @@
 """The text of a hostfile, whichever format it has -> Inventory.
 
 One host per line (hostfile_lines.py), Ansible's INI (ansible_ini.py), our YAML and Ansible's
-(yaml_files.py). hostfile_formats.py is the way back.
+(yaml_files.py). hostfile_formats.py writes hostfiles.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.install.stack import lock_file
     from ipexctl.install.stack.version_table import parse_table
     from ipexctl.inventory.host_patterns import select
-    from ipexctl.inventory.hostfile_formats import plain, render
+    from ipexctl.inventory.hostfile_formats import render
     from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
     from ipexctl.local.settings_file import parse_settings
     from ipexctl.machines.openssh import ssh_config
@@ -100,8 +100,8 @@ def inventory(data: bytes) -> None:
     found = parse_hosts((text,)) if kind == 2 else parse_hostfile(text, ("hosts", "h.yaml")[kind])
     for each in found.hosts:
         assert each.name.isprintable() and not each.name.startswith("-") and " " not in each.name
-    again = parse_hostfile(render(found, "yaml").text, "again.yaml")
-    assert [h.name for h in plain(again)] == [h.name for h in plain(found)]
+    again = parse_hostfile(render(found, "hostfile").text, "again")
+    assert [h.name for h in again.hosts] == [h.name for h in found.hosts]
 
 
 def limit(data: bytes) -> None:

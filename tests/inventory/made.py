@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from ipexctl.inventory.inventory import Host, Inventory
@@ -34,9 +36,8 @@ def _host(name: str, groups: bool) -> st.SearchStrategy[Host]:
 
 
 @st.composite
-def inventories(draw: st.DrawFn, *, groups: bool = True, v6: bool = True) -> Inventory:
-    named = st.one_of(NAMES, V6) if v6 else NAMES
-    names = draw(st.lists(named, min_size=1, max_size=5, unique_by=str.lower))
+def inventories(draw: st.DrawFn, *, groups: bool = True) -> Inventory:
+    names = draw(st.lists(st.one_of(NAMES, V6), min_size=1, max_size=5, unique_by=str.lower))
     return Inventory(tuple(draw(_host(name, groups)) for name in names), "made")
 
 
@@ -55,3 +56,8 @@ TEXTS = st.one_of(
     st.lists(st.sampled_from(_PIECES), max_size=14).map("".join),
     st.text(max_size=60),
 )
+
+
+def plain(inventory: Inventory) -> tuple[Host, ...]:
+    """The hosts without their places, to compare what two texts say."""
+    return tuple(replace(host, place=None) for host in inventory.hosts)

@@ -36,11 +36,11 @@ def test_hosts_shows_the_columns_that_are_used(shell):
         (("--list",), "node1\nnode2\n10.0.0.7\n"),
         (("--list", "-l", "node*"), "node1\nnode2\n"),
         (("--list", "-x", "node1", "-x", "node2"), "10.0.0.7\n"),
-        (("--to", "mpich", "-l", "node*"), "node1:4\nnode2:4\n"),
-        (("--to", "deepspeed", "-l", "node*"), "node1 slots=4\nnode2 slots=4\n"),
+        (("--to", "hostfile", "-l", "node*"), "node1 slots=4\nnode2 slots=4\n"),
+        (("--to", "ansible", "-l", "node*"), "node1 slots=4\nnode2 slots=4\n"),
     ],
 )
-def test_hosts_as_a_list_and_for_other_programs(shell, args, stdout):
+def test_hosts_as_a_list_and_in_another_format(shell, args, stdout):
     shell.write("hf", "node[1-2]:4\nann@10.0.0.7:2222\n")
     done = shell("hosts", "-f", "hf", *args)
     assert (done.returncode, done.stdout, done.stderr) == (0, stdout, "")
@@ -62,8 +62,8 @@ def test_hosts_as_json(shell):
 
 def test_notes_are_on_stderr(shell):
     shell.write("nodes", "a\na\nb\nb\n")
-    done = shell("hosts", "-f", "nodes", "--to", "intelmpi")
-    assert done.stdout == "a:2\nb:2\n"
+    done = shell("hosts", "-f", "nodes", "--to", "hostfile")
+    assert done.stdout == "a slots=2\nb slots=2\n"
     assert done.stderr.startswith("ipexctl: note: nodes ")
 
 
@@ -173,8 +173,8 @@ def test_init_takes_all_of_ssh_config_only_when_told(shell):
     asked = shell("init", "-F", "config", "--no-probe")
     assert (asked.returncode, list(shell.folder.iterdir())) == (2, [shell.folder / "config"])
     assert asked.slug == "no-terminal" and "node1, node2, gate" in asked.stderr
-    assert shell("init", "-F", "config", "--no-probe", "-y", "--yaml").returncode == 0
-    assert (shell.folder / "hosts.yaml").read_text() == "hosts:\n  node1:\n  node2:\n  gate:\n"
+    assert shell("init", "-F", "config", "--no-probe", "-y").returncode == 0
+    assert (shell.folder / "hostfile").read_text() == "node1\nnode2\ngate\n"
     assert f"ssh_config = '{shell.folder}/config'" in (shell.folder / "ipexctl.toml").read_text()
     assert shell("hosts", "--list").stdout == "node1\nnode2\ngate\n"
 

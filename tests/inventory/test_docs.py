@@ -34,8 +34,8 @@ def test_the_settings_of_the_page_are_all_there_are():
 
 
 def test_every_form_is_on_the_page():
-    table = PAGE.partition("| `--to` |")[2].partition("\n\n")[0]
-    assert {form for form in FORMS if f"`{form}`" not in table} == set()
+    table = PAGE.partition("## Converting")[2].partition("\n\n##")[0]
+    assert {form for form in FORMS if f"--to {form}`" not in table} == set()
 
 
 def test_the_hostfile_of_the_readme_is_read():

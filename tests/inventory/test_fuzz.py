@@ -132,6 +132,6 @@ def test_what_was_read_is_written_and_read_the_same(text):
         found = parse_hostfile(text, "hosts")
     except InputError:
         return
-    again = parse_hostfile(render(found, "yaml").text, "again.yaml")
+    again = parse_hostfile(render(found, "hostfile").text, "again")
     assert [h.name for h in again.hosts] == [h.name for h in found.hosts]
-    assert render(again, "yaml") == render(found, "yaml")
+    assert render(again, "hostfile").text == render(found, "hostfile").text

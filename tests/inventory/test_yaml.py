@@ -7,9 +7,9 @@ import pytest
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import read_yaml
 from ipexctl.errors import InputError
-from ipexctl.inventory.hostfile_formats import plain
 from ipexctl.inventory.hostfile_text import parse_hostfile
 from ipexctl.inventory.inventory import Host
+from tests.inventory.made import plain
 
 WHOLE = """\
 vars: {user: trainer, python: /opt/py/bin/python3}
