@@ -3,8 +3,8 @@
 Of an ended run that is not among the newest, the files go that equal the project's: they can be
 sent again. What ranks wrote or changed, and the logs, go with the run, when many newer ones are
 here and it ended long ago.
-Of projects, blobs and packs go that only superseded versions consist of, then those of projects
-that were used longest ago. What an environment needs, and whatever is in use, stays.
+Of projects, blobs and packs go that only the versions used longest ago consist of, until the rest
+is within its limit. What an environment needs, and whatever is in use, stays.
 """
 
 import glob
@@ -27,10 +27,8 @@ KINDS = ("runs", "copies", "spare", "blobs")
 MB = 1000 * 1000
 PROGRAMS = ("bootstrap", "hosts")
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
-SLACK = 8 << 20  # bytes in packs that may be of no use
 GONE = ".removed-"  # begins the name of a run's folder that is being removed
 LOCKED = 2.0  # seconds that one which looks whether a run is active may hold its lock
-ALIKE = 0.5  # of its files have the names of those in a newer version of it
 
 
 def op_prune(call, header):
@@ -228,7 +226,7 @@ class Pruning:
             self.alive()
             new = {sha: n for sha, n in contents(tree).items() if sha in here}
             size += sum(new.values())
-            if kept and (size > self.limits["project_mb"] * MB or is_earlier(tree, kept)):
+            if kept and size > self.limits["project_mb"] * MB:
                 going.append((path, tree))
                 size -= sum(new.values())
             else:
@@ -237,24 +235,10 @@ class Pruning:
         return kept, going
 
     def packs(self, wanted):
-        """(path, bytes) of those of no use; if most of what is in the others is of none, they
-        become one."""
+        """(path, bytes) of those that hold no file of the trees that are kept."""
         here = packs.Packs(self.root)
-        live = {sha: where for sha, where in here.where.items() if sha in wanted}
-        used = {path for path, _, _ in live.values()}
-        sizes = here.sizes
-        idle = [(path, sizes[path]) for path in sorted(set(sizes) - used)]
-        total, needed = sum(sizes[p] for p in used), sum(size for _, _, size in live.values())
-        if total <= 2 * needed + SLACK:
-            return idle
-        if not self.check:
-            try:
-                pairs = [[sha, size] for sha, (_, _, size) in sorted(live.items())]
-                packs.add(self.root, pairs, (here.content(s) for s, _ in pairs))
-            except (OSError, Failure):  # a full or damaged disk: what is there is as good as before
-                return idle
-        saved = total - needed  # all but the one that takes their place
-        return idle + [(path, saved * sizes[path] // total) for path in sorted(used)]
+        used = {path for sha, (path, _, _) in here.where.items() if sha in wanted}
+        return [(path, size) for path, size in sorted(here.sizes.items()) if path not in used]
 
 
 class Folders:
@@ -320,14 +304,3 @@ def trees_of(root):
 
 def contents(tree):
     return {sha: size for _, sha, size, _ in tree["files"]}
-
-
-def is_earlier(tree, newer):
-    """Of a folder of which a newer version is here: most names are in it, and a file as it was."""
-    names = {row[0]: row[1] for row in tree["files"] if row[2]}
-    for other in newer:
-        shared = [row for row in other["files"] if row[0] in names]
-        same = any(names[name] == sha for name, sha, _, _ in shared)
-        if same and len(shared) > ALIKE * len(names):
-            return True
-    return False
