@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ipexctl.bench import allreduce_result as core
 from ipexctl.bench.allreduce_result import MARK, Heard, Placed, read_size, rows, slow_parts
-from ipexctl.bench.command.allreduce_text import document, page, show
+from ipexctl.bench.command.allreduce_text import document, show
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
@@ -22,7 +22,6 @@ from ipexctl.facts.measurements import Link, Losses, Measured
 from ipexctl.facts.system_facts import Load, Power
 from ipexctl.in_ranks import allreduce_bench, host_pressure
 from tests import made
-from tests.report.test_report_page import HOSTILE, checked_policy
 
 NAMES = ("n1", "n2", "n3", "n4")
 
@@ -332,14 +331,6 @@ def test_the_screen_fits_80_columns_and_its_table_is_osus(capsys, monkeypatch) -
     assert {len(row) for row in table} == {7}
     assert [text for text in lines if re.match(r"\d+ |#", text) and len(text) > 80] == []
     json.dumps(document(benchmark()))
-
-
-def test_the_page_has_a_row_for_each_size_and_no_markup_of_hosts() -> None:
-    part = core.SlowPart("link", "slow-link", HOSTILE, "PERF-005", "a slow link", HOSTILE, HOSTILE)
-    html = page(benchmark(slow=(part,))).html()
-    assert "script-src" not in checked_policy(html) and "<img" not in html
-    assert html.count("<tr>") == 1 + 14 and '<h1 class="warm">' in html
-    assert "<tr>" not in page(benchmark(rows=(), slow=())).html()
 
 
 def test_a_run_without_results_can_be_shown(capsys) -> None:

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.tune.command.tune_text import outcome, page
+from ipexctl.tune.command.tune_text import outcome
 from ipexctl.tune.tune import Tuned
 from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Search
 from ipexctl.tune.tune_space import Change, Dimension
-from tests.report.test_report_page import checked_policy
 from tests.tune.simulated import SPACE, START, Cluster, drive, labels, planted
 
 
@@ -22,14 +21,6 @@ def test_a_planted_best_is_found_across_dimensions(seed: int) -> None:
     assert found.gain == pytest.approx(1.6 * 1.3 - 1, abs=0.15)
     assert found.rounds == 3
     assert found.untried == ()
-
-
-def test_the_page_has_all_trials_and_the_settings_ranked() -> None:
-    found = Cluster(planted(T8=1.6, B100=1.3)).search()
-    html = page(Tuned(found, 80.0, 360.0), "ipexctl tune <t>.py", None).html()
-    assert checked_policy(html) and "&lt;t&gt;.py" in html and '<h1 class="good">' in html
-    settings, trials = (table.count("<tr>") - 1 for table in html.split("<table")[1:])
-    assert (settings <= trials, trials) == (True, len(found.trials))
 
 
 def test_pure_noise_is_nothing_to_gain() -> None:

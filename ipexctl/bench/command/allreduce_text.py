@@ -14,7 +14,6 @@ from ipexctl.doctor.command.measured import links_line
 from ipexctl.errors import EXIT_INTERRUPTED
 from ipexctl.facts.host_facts import plain
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.pages.result_page import ResultPage
 from ipexctl.terminal.console import print_lines, stdout_console
 
 _HEADS = ("Avg (us)", "Min (us)", "Max (us)", "Iterations", "Mbit/s")
@@ -93,20 +92,6 @@ def _rest(found: Benchmark) -> Iterator[Text]:
         text += f", {most:.0f} on {plain(fastest)}" if len(rates) > 1 else ""
         count = f"{threads or '?'} thread{'s' * (threads != 1)}"
         yield Text(f"{text}; {count} per rank")
-
-
-def page(found: Benchmark) -> ResultPage:
-    tone = "bad" if found.code else "warm" if found.slow else "good"
-    heads = ("Size (bytes)", *_HEADS, "% of the link")
-    rows = [_numbers(row).split() for row in found.rows]
-    return ResultPage(
-        "bench allreduce",
-        f"ipexctl bench allreduce on {fold([host.host for host in found.hosts])}",
-        tone,
-        [text.plain for text in _answer(found)],
-        [("all_reduce", heads[: max(map(len, rows), default=0)], rows)],
-        [text.plain for text in _rest(found)],
-    )
 
 
 def document(found: Benchmark) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from ipexctl.bench.allreduce_options import LARGEST, AllreduceOptions
 from ipexctl.bench.models_options import MODELS, PRECISIONS, ModelsOptions
 from ipexctl.cli.help.help_layout import CommandGroup
-from ipexctl.cli.options import Html, Json, Root, end, note, on_hosts
+from ipexctl.cli.options import Json, Root, end, note, on_hosts
 from ipexctl.run.plan.run_options import Ports
 
 bench_app = CommandGroup(name="bench", help="Measure all_reduce and the speed of models.")
@@ -47,46 +47,36 @@ def _precisions(text: str | None) -> tuple[str, ...]:
 @bench_app.command()
 @on_hosts(readers={"max_size": _size, "ports": _ports})
 def allreduce(
-    *, target: Any, root: Root = "~/.ipexctl", options: AllreduceOptions, json: Json = False,
-    html: Html = "",
+    *, target: Any, root: Root = "~/.ipexctl", options: AllreduceOptions, json: Json = False
 ) -> None:  # fmt: skip
     """Measure all_reduce, and name the slow host or link.
 
     The exit code is 1 if a slow host or link was found.
     """
     from ipexctl.bench.allreduce import bench
-    from ipexctl.bench.command.allreduce_text import document, page, show
-    from ipexctl.pages.page_file import check_html, put_page
+    from ipexctl.bench.command.allreduce_text import document, show
     from ipexctl.run.command.stream import PlainView
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
-    check_html(html, "bench allreduce", other=json)
     options = replace(options, root=root)
     found = bench(target, options, PlainView(aside=True), counted_interrupts, note)
-    if html:
-        put_page(page(found).html(), html)
-    end(found, document, show if html != "-" else lambda _: None, json=json)
+    end(found, document, show, json=json)
 
 
 @bench_app.command()
 @on_hosts(readers={"models": _models, "precision": _precisions, "ports": _ports})
 def models(
-    *, target: Any, root: Root = "~/.ipexctl", options: ModelsOptions, json: Json = False,
-    html: Html = "",
+    *, target: Any, root: Root = "~/.ipexctl", options: ModelsOptions, json: Json = False
 ) -> None:  # fmt: skip
     """Measure ResNet-50 and BERT: training and inference, precisions, engines, hosts.
 
     The exit code is 1 if a result differs too much from fp32.
     """
-    from ipexctl.bench.command.models_text import document, page, show
+    from ipexctl.bench.command.models_text import document, show
     from ipexctl.bench.models import bench_models
-    from ipexctl.pages.page_file import check_html, put_page
     from ipexctl.run.command.stream import PlainView
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
-    check_html(html, "bench models", other=json)
     options = replace(options, root=root)
     found = bench_models(target, options, PlainView(aside=True), counted_interrupts, note)
-    if html:
-        put_page(page(found).html(), html)
-    end(found, document, show if html != "-" else lambda _: None, json=json)
+    end(found, document, show, json=json)

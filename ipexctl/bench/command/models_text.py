@@ -12,8 +12,6 @@ from ipexctl.base.sizes import duration
 from ipexctl.bench.models_result import ModelRow, ModelsBenchmark, fastest
 from ipexctl.errors import EXIT_INTERRUPTED
 from ipexctl.facts.host_facts import plain
-from ipexctl.inventory.hostfile_text import fold
-from ipexctl.pages.result_page import ResultPage
 from ipexctl.terminal.console import print_lines, stdout_console
 
 _COLUMNS = (
@@ -123,26 +121,6 @@ def _missing(found: ModelsBenchmark) -> dict[str, list[str]]:
         why: [f"{what}: {', '.join(settings)}" for what, settings in of_why.items()]
         for why, of_why in grouped.items()
     }
-
-
-def page(found: ModelsBenchmark) -> ResultPage:
-    wrong = any(row.state == "wrong" for row in found.rows)
-    measured = [row for row in found.rows if row.rate]
-    return ResultPage(
-        "bench models",
-        f"ipexctl bench models on {fold([machine.host for machine in found.machines])}",
-        "bad" if found.code or wrong else "good",
-        [text.plain for text in _answer(found)],
-        [
-            (
-                f"{model}: {_SIZES[model].format(*size)}, per host",
-                (*_COLUMNS, "!, ~: see the remarks"),
-                [_numbers(row).split() for row in measured if row.key.model == model],
-            )
-            for model, size in found.sizes.items()
-        ],
-        [text.plain for text in _rest(found)],
-    )
 
 
 def document(found: ModelsBenchmark) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ipexctl.cli.options import Html, Json, Root, on_hosts
+from ipexctl.cli.options import Json, Root, on_hosts
 from ipexctl.run.typed_values import READERS
 from ipexctl.tune.tune_options import TrialOptions, TuneOptions, run_options
 
@@ -18,7 +18,6 @@ def tune(
     options: TrialOptions,
     wanted: TuneOptions,
     json: Json = False,
-    html: Html = "",
 ) -> None:
     """Find the settings with which a script trains fastest on these hosts.
 
@@ -27,18 +26,14 @@ def tune(
     """
     import typer
 
-    from ipexctl.base.quoting import quote
     from ipexctl.base.typed_command import Typed
     from ipexctl.cli.options import print_json
-    from ipexctl.pages.page_file import check_html, put_page
     from ipexctl.project.send_agreed import send_agreed
     from ipexctl.run.watch.run_watchers import counted_interrupts
-    from ipexctl.tune.command.tune_text import Screen, document, offer, page
+    from ipexctl.tune.command.tune_text import Screen, document, offer
     from ipexctl.tune.tune import tune as verb
     from ipexctl.tune.tune import write, writing
 
-    aside = json or html == "-"
-    check_html(html, "tune", other=json)
     own = (options.script, *options.args)
     words = sys.argv[1:]
     run = run_options(
@@ -47,14 +42,12 @@ def tune(
         confirm=send_agreed(yes=wanted.yes),
         typed=Typed(tuple(words[: len(words) - len(own)]), own),
     )
-    screen = Screen(as_json=aside)
+    screen = Screen(as_json=json)
     with counted_interrupts() as interrupts:
         tuned = verb(target, run, wanted, screen, interrupts)
     screen.show(tuned)
     made = writing(tuned.found) if tuned.found.wins and not tuned.interrupted else None
-    written = made is not None and offer(made, yes=wanted.yes, as_json=aside)
-    if html:
-        put_page(page(tuned, f"ipexctl tune {quote(own)}", made).html(), html)
+    written = made is not None and offer(made, yes=wanted.yes, as_json=json)
     if made is not None and written:
         write(made)
     if json:

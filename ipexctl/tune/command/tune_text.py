@@ -12,7 +12,6 @@ from ipexctl.base.sizes import duration
 from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.nearest_file import short_path
-from ipexctl.pages.result_page import ResultPage
 from ipexctl.run.gather_plan import Planned
 from ipexctl.terminal.confirm import confirm
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
@@ -79,50 +78,16 @@ class Screen:
 
 
 def trial_line(number: int, trial: Trial, found: Found) -> str:
-    label, rate, change, took, said = trial_cells(trial, found)
-    line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {took:>7}  {said}".rstrip()
-    why = f"\n{'':5}{printable(trial.why)[:74]}" if trial.why and trial.rate is None else ""
-    return line + why
-
-
-def trial_cells(trial: Trial, found: Found) -> tuple[str, ...]:
     rate = "" if trial.rate is None else _rate(trial.rate)
     change = _change(trial, found) if trial.profile != BASELINE else ""
     took = "earlier" if trial.kept else f"{trial.seconds:.0f} s"
     said = _ENDED.get(trial.ended, "")
     if trial.profile == found.best != BASELINE and trial.part != FINAL:
         said = "best"
-    return _label(trial), rate, change, took, said
-
-
-def page(tuned: Tuned, about: str, made: Writing | None) -> ResultPage:
-    found, means = tuned.found, _means(tuned.found.trials)
-    labels = {trial.profile: _label(trial) for trial in found.trials}
-    ranked = sorted(means.items(), key=lambda row: -row[1])
-    answer = outcome(tuned)
-    return ResultPage(
-        "tune",
-        about,
-        "good" if found.wins else "bad" if tuned.interrupted else "",
-        answer[:1],
-        [
-            (
-                "Steps per second",
-                ("Setting", "Steps/s"),
-                [(labels[p], _rate(r)) for p, r in ranked],
-            ),
-            (
-                "Trials",
-                ("#", "Trial", "Steps/s", "Change", "Took", "", "Why it failed"),
-                [
-                    (str(n), *trial_cells(trial, found), trial.why if trial.rate is None else "")
-                    for n, trial in enumerate(found.trials, 1)
-                ],
-            ),
-        ],
-        answer[1:],
-        made.lines if made else "",
-    )
+    label = _label(trial)
+    line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {took:>7}  {said}".rstrip()
+    why = f"\n{'':5}{printable(trial.why)[:74]}" if trial.why and trial.rate is None else ""
+    return line + why
 
 
 def bars(found: Found) -> list[str]:
