@@ -7,6 +7,7 @@ from typing import Any
 
 from ipexctl.report.recorded_inputs import Speed
 from ipexctl.report.run_difference import Comparison, Difference
+from ipexctl.report.step_costs import Growth
 
 
 def headline(found: Comparison) -> str:
@@ -27,15 +28,10 @@ def lines(found: Comparison) -> Iterator[str]:
     if found.noise is not None:
         yield f"  up to {found.noise - 1:.0%} is noise, by the spread of both runs' step times"
     yield from step(found)
-    reasons = [one for one in found.differences if one.explains]
-    others = [one for one in found.differences if not one.explains]
-    if found.speed_differs:
-        measured = "what explains it:" if found.is_measured else "what may explain it:"
-        yield measured if reasons else "nothing that is known explains it"
-        yield from (f"  {n}. {one.text}" for n, one in enumerate(reasons, 1))
-    if others:
-        also = "also different, without a known effect on the speed:"
-        yield also if found.speed_differs else "what differs:"
+    if found.grown:
+        yield from _longer_parts(found, found.grown)
+    if others := [one for one in found.differences if not one.explains]:
+        yield "also different:" if found.grown else "what differs:"
         yield from (f"  {one.text}" for one in others)
     if unknown := [one.name for one in (found.run, found.other) if one.inputs is None]:
         yield f"not known: code, packages and data of {' and '.join(unknown)}; its first host was"
@@ -44,8 +40,16 @@ def lines(found: Comparison) -> Iterator[str]:
         yield "their code, packages, plans, hosts and data are the same"
 
 
+def _longer_parts(found: Comparison, grown: Growth) -> Iterator[str]:
+    slow = found.run if (found.factor or 0) < 1 else found.other
+    for part in grown.parts:
+        yield f"longer in {slow.name} on {grown.host}: {PARTS[part]}"
+        texts = [one.text for one in found.differences if one.part == part]
+        yield from (f"  {text}" for text in texts or ["no recorded difference explains it"])
+
+
 LEAST_MS = 0.1
-_PARTS = {
+PARTS = {
     "computing": "computing", "waited": "waiting for a CPU", "sending": "exchanging data",
     "idle": "other waits",
 }  # fmt: skip
@@ -57,7 +61,7 @@ def step(found: Comparison) -> Iterator[str]:
         return
     host, *costs = found.step
     parts = []
-    for part, words in _PARTS.items():
+    for part, words in PARTS.items():
         now, was = (1000 * getattr(cost, part) for cost in costs)
         if max(now, was) >= LEAST_MS:
             parts.append(f"{words} {now:.3g}, against {was:.3g}")
@@ -82,11 +86,12 @@ def _step_document(found: Comparison) -> dict[str, Any] | None:
     if not found.step:
         return None
     host, *costs = found.step
-    return {"host": host, **{part: [vars(c)[part] for c in costs] for part in _PARTS}}
+    return {"host": host, **{part: [vars(c)[part] for c in costs] for part in PARTS}}
 
 
 def _difference(one: Difference) -> dict[str, Any]:
-    return {**vars(one), "explains": one.explains, "host": one.host or None}
+    blank = {"host": one.host or None, "part": one.part or None}
+    return {**vars(one), "explains": one.explains, **blank}
 
 
 def _speed(speed: Speed | None) -> dict[str, float] | None:

@@ -1,65 +1,71 @@
-"""What differs between two runs, and which of it explains that one is slower.
+"""What differs between two runs, by the part of a step that takes longer and that it can change.
 
-A difference counts by evidence: by how much longer the part of a step is that it can change
-(step_costs.py). What cannot have made the longer part longer comes last, as not explaining.
+step_costs.py says which parts take longer. What can change none of them comes last.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import human
 from ipexctl.env.choice.package_changes import between, describe_changes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.recorded_inputs import HostInputs, RunInputs, RunRecord, line_keys
-from ipexctl.report.step_costs import GREW, Cost, Growth, change, costs, growth, is_noise
+from ipexctl.report.recorded_inputs import RunInputs, RunRecord, line_keys
+from ipexctl.report.step_costs import Cost, Growth, change, costs, growth, is_noise
 
-# of a run that was too short, or whose hosts do not say it: as most differences are
-UNMEASURED = Growth("", computing=0.4, waited=0.0, sending=0.0, idle=0.2)
-EXPLAINS = 0.2  # of the longer part of a step: what weighs less explains nothing
 OTHERS = 0.1  # CPUs of other programs
-BINDS = 0.7  # of a quota or of the threads: a rank that uses so much wants more
+MUCH = 1.2  # times as many bytes sent for a step
 SOURCE = (".py", ".pyi", ".pyx", ".sh", ".c", ".cc", ".cpp", ".h", ".hpp")
 SOME = 5  # files, options or variables that are named
-_SIZES = re.compile(r"batch|\bbs\b|seq|len|hidden|layer|dim|size|width|depth|dtype|prec|bf16|accum")
-_LIBRARIES = re.compile(r"torch|intel|mkl|onednn|openmp|numpy|mpi|ccl|deepspeed|accelerate")
-_TUNING = re.compile(
-    r"(OMP|KMP|GOMP|MKL|LD_PRELOAD|MALLOC|TCMALLOC|ONEDNN|DNNL|TORCH|CCL|I_MPI|FI|GLOO|IPEX|ATEN)"
-)
+CAN_CHANGE = {  # parts of a step, as of Cost; differences that are not here change none
+    **dict.fromkeys(("code", "files", "arguments", "packages", "data"), ("computing", "idle")),
+    **dict.fromkeys(("host-slower", "cpu", "governor", "frequency", "turbo"), ("computing",)),
+    **dict.fromkeys(("huge-pages", "kernel"), ("computing",)),
+    "variables": ("computing", "idle"),
+    "ranks": ("computing", "sending"),
+    "hosts": ("computing", "waited", "sending"),
+    "threads": ("computing", "waited"),
+    "cpu-set": ("computing", "waited"),
+    "cpu-quota": ("waited", "idle"),
+    "other-programs": ("waited",),
+    **dict.fromkeys(("exchange", "network", "link-speed"), ("sending",)),
+}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """`now`, `was`: in the run and in the one that it is compared with. `weight`: the share of the
-    longer time of a step that it may explain, from 0 to 1. `host`: where; "" for the run."""
+    """`now`, `was`: in the run and in the one that it is compared with. `part`: of a step, which
+    takes longer and which this can change; "" for none. `host`: where; "" for the run."""
 
     slug: str
     text: str
     now: str = ""
     was: str = ""
     host: str = ""
-    weight: float = 0.0
+    part: str = ""
 
     @property
     def explains(self) -> bool:
-        return self.weight >= EXPLAINS
+        return bool(self.part)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """`factor`: how many times as fast `run` is; None: the speed of one is not known. `noise`: a
-    factor that the spread of both makes likely without a reason."""
+    factor that the spread of both makes likely without a reason. `grown`: what takes longer in the
+    slower run; None: the speeds are alike, or it is not known."""
 
     run: RunRecord
     other: RunRecord
     differences: tuple[Difference, ...]
     factor: float | None = None
     noise: float | None = None
+    grown: Growth | None = None
 
     @property
     def is_measured(self) -> bool:
@@ -81,164 +87,106 @@ class Comparison:
 
 
 def compare(run: RunRecord, other: RunRecord) -> Comparison:
-    found = change(run, other)
-    return Comparison(run, other, tuple(differences(run, other)), *(found or (None, None)))
+    factor, noise = change(run, other) or (None, None)
+    pair = _Pair(run, other)
+    if factor is not None and not is_noise(factor, noise or 1.0):
+        slow, fast = (run, other) if factor < 1 else (other, run)
+        pair = _Pair(run, other, growth(slow, fast), slower=factor < 1)
+    found = [_with_part(pair, one) for one in (*_inputs(pair), *_measured(pair))]
+    parts = pair.grown.parts if pair.grown else ()
+    order = {part: number for number, part in enumerate(parts)}
+    found = sorted([*found, *_facts(pair)], key=lambda one: order.get(one.part, len(order)))
+    return Comparison(run, other, tuple(found), factor, noise, pair.grown)
 
 
-def differences(a: RunRecord, b: RunRecord) -> list[Difference]:
-    """What explains the difference of speed first."""
-    found = change(a, b)
-    if found is None or is_noise(*found):
-        judge = _Judge(a, b, None)
-        return [*_inputs(judge), *_facts(judge), *_programs(judge)]
-    slow, fast = (a, b) if found[0] < 1 else (b, a)
-    judge = _Judge(a, b, growth(slow, fast) or UNMEASURED, slower=found[0] < 1)
-    made = [*_inputs(judge), *_measured(judge), *_facts(judge)]
-    why = {one.host for one in made if one.slug in ("cpu-quota", "cpu-set") and one.explains}
-    made = [one for one in made if one.slug != "cpu-wait" or one.host not in why]
-    return sorted(made, key=lambda one: -one.weight)
+def _with_part(pair: _Pair, one: Difference) -> Difference:
+    """Add the part of a step that takes longer and that this can change, if it is where it does."""
+    grown = pair.grown
+    if grown is None or (one.host and one.host not in grown.late) or not _is_worse(pair, one):
+        return one
+    changes = CAN_CHANGE.get(one.slug, ())
+    return replace(one, part=next((part for part in grown.parts if part in changes), ""))
+
+
+def _is_worse(pair: _Pair, one: Difference) -> bool:
+    """Whether the slower run has more of other programs, and less of a quota."""
+    if one.slug == "other-programs":
+        return (float(one.now) > float(one.was)) == pair.slower
+    if one.slug == "cpu-quota":
+        now, was = (run.hosts[one.host].quota or inf for run in (pair.a, pair.b))
+        return (now < was) == pair.slower
+    return True
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _Pair:
     a: RunRecord
     b: RunRecord
-    grown: Growth | None  # None: the speeds are alike
+    grown: Growth | None = None  # None: the speeds are alike, or it is not known
     slower: bool = True  # a is
-
-    @property
-    def slow(self) -> RunRecord:
-        return self.a if self.slower else self.b
-
-    @property
-    def fast(self) -> RunRecord:
-        return self.b if self.slower else self.a
-
-    @property
-    def threads_fell(self) -> bool:
-        """Ranks compute with fewer threads, use these, and do not compute more for a step."""
-        grown = self.grown
-        if grown is None:
-            return False
-        now, before = self.slow.threads(grown.host), self.fast.threads(grown.host)
-        pace = self.slow.paces.get(grown.host)
-        ranks = pace.ranks if pace else ()
-        used = max((rank.cpus for rank in ranks), default=0.0)
-        fell = bool(now and before and now < before) and used >= BINDS * (now or 1)
-        return fell and grown.cpu <= (before or 1) / (now or 1)
-
-    def work(self, share: float) -> float:
-        """The weight of what makes ranks compute more, or wait for something of their own."""
-        if self.grown is None or self.threads_fell:
-            return 0.0
-        alone = 0.6 if self.grown.alone else 1.0
-        return share * alone * (self.grown.computing + self.grown.idle)
-
-    def pair(self, name: str) -> tuple[HostInputs, HostInputs] | None:
-        if name in self.a.hosts and name in self.b.hosts:
-            return self.a.hosts[name], self.b.hosts[name]
-        return None
 
 
 # --- what was measured ----------------------------------------------------------------------------
 
 
-def _measured(judge: _Judge) -> Iterator[Difference]:
-    """Of the host that the others wait for in the slow run."""
-    grown = judge.grown
-    programs = list(_programs(judge))
-    yield from programs
+def _measured(pair: _Pair) -> Iterator[Difference]:
+    yield from _programs(pair)
+    grown, both = pair.grown, (pair.a, pair.b)
     if grown is None:
         return
-    host, both = grown.host, (judge.a, judge.b)
-    if grown.waited >= EXPLAINS:
-        yield from _waited(judge, grown, programs)
-    if grown.alone and grown.computing >= EXPLAINS:
+    host = grown.host
+    if grown.alone:
         text = f"{host}: a step takes {grown.cpu:.1f} times the CPU time there, and not elsewhere"
-        yield Difference("host-slower", text, host=host, weight=0.7 * grown.computing)
-    if grown.sending >= EXPLAINS:
-        now, was = (_seconds(costs(run), host, "sending") for run in both)
-        text = f"{host}: the exchange of a step takes {now}, against {was}"
-        more = grown.bytes >= 1.2 or grown.bytes <= 1 / 1.2
-        sizes = [human(int(c.bytes)) for run in both if (c := costs(run).get(host))]
-        text += f"; a rank sends {sizes[0]} in it, against {sizes[1]}" if more and sizes[1:] else ""
-        weight = grown.sending * (0.6 if more else 0.9)
-        yield Difference("exchange", text, now, was, host, weight)
+        yield Difference("host-slower", text, host=host)
+    if "sending" not in grown.parts:
+        return
+    sent = [cost.bytes for run in both if (cost := costs(run).get(host))]
+    if len(sent) == len(both) and not MUCH * sent[1] > sent[0] > sent[1] / MUCH:
+        now, was = (human(int(size)) for size in sent)
+        text = f"{host}: a rank sends {now} in a step, against {was}"
+        yield Difference("exchange", text, now, was, host)
 
 
-def _programs(judge: _Judge) -> Iterator[Difference]:
-    """Other programs explain how long ranks of their host wait for a CPU."""
-    for host in sorted({*judge.a.paces} & {*judge.b.paces}):
-        now, was = (_others(run, host) for run in (judge.a, judge.b))
+def _programs(pair: _Pair) -> Iterator[Difference]:
+    for host in sorted({*pair.a.paces} & {*pair.b.paces}):
+        now, was = (_others(run, host) for run in (pair.a, pair.b))
         if abs(now - was) < OTHERS:
             continue
-        busy = (judge.a if now > was else judge.b).paces[host].programs
+        busy = (pair.a if now > was else pair.b).paces[host].programs
         names = ", ".join(f"{name} {cpus:.1f}" for name, cpus in busy if cpus >= OTHERS)
         text = f"{host}: other programs use {now:.1f} CPUs, against {was:.1f} ({names})"
-        weight = judge.grown.waits.get(host, 0.0) if judge.grown else 0.0
-        weight *= (now > was) == judge.slower
-        text += f"; {_waits(judge, host)}" if weight >= EXPLAINS else ""
-        yield Difference("other-programs", text, f"{now:.1f}", f"{was:.1f}", host, weight)
+        yield Difference("other-programs", text, f"{now:.1f}", f"{was:.1f}", host)
 
 
 def _others(run: RunRecord, host: str) -> float:
     return sum(cpus for _, cpus in run.paces[host].programs)
 
 
-def _waited(judge: _Judge, grown: Growth, programs: Sequence[Difference]) -> Iterator[Difference]:
-    """What no program on the host explains."""
-    host, busy = grown.host, judge.slow.paces[grown.host]
-    reasons = [one.host for one in programs if one.explains]
-    if host in reasons:
-        return
-    text = f"{host}: {_waits(judge, host)}"
-    if busy.cpu is not None:
-        text += f"; the CPUs of the machine are {busy.cpu:.0%} busy"
-    weight = (0.6 if reasons else 0.9) * grown.waited
-    yield Difference("cpu-wait", text, host=host, weight=weight)
-
-
-def _waits(judge: _Judge, host: str) -> str:
-    shares = []
-    for run in (judge.a, judge.b):
-        ranks = run.paces[host].ranks if host in run.paces else ()
-        shares.append(max((rank.waited or 0.0 for rank in ranks), default=0.0))
-    return f"its ranks wait for a CPU {shares[0]:.0%} of the time, against {shares[1]:.0%}"
-
-
-def _seconds(found: Mapping[str, object], host: str, part: str) -> str:
-    value = getattr(found.get(host), part, None)
-    return "unknown" if value is None else f"{1000 * value:.0f} ms"
-
-
 # --- what the run was given -----------------------------------------------------------------------
 
 
-def _inputs(judge: _Judge) -> Iterator[Difference]:
-    yield from _arguments(judge)
-    yield from _ranks(judge)
-    a, b = judge.a.inputs, judge.b.inputs
+def _inputs(pair: _Pair) -> Iterator[Difference]:
+    a, b = pair.a.inputs, pair.b.inputs
+    if a and b and a.files is not None and b.files is not None and a.tree != b.tree:
+        yield _code(a, b)
+    yield from _arguments(pair)
+    yield from _ranks(pair)
     if a is None or b is None:
         return
-    if a.files is not None and b.files is not None and a.tree != b.tree:
-        yield _code(judge, a, b)
     changes = between(dict(b.packages), dict(a.packages))
     if changes:
-        large = any(_LIBRARIES.search(one.package) for one in changes)
         text = f"packages: {describe_changes(changes)}"
-        weight = judge.work(0.7 if large else 0.1)
-        yield Difference("packages", text, a.environment, b.environment, weight=weight)
+        yield Difference("packages", text, a.environment, b.environment)
     elif a.environment != b.environment:
         text = f"lock: environment {a.environment or 'none'}, against {b.environment or 'none'}"
         yield Difference("lock", text, a.environment, b.environment)
     if a.data != b.data:
         now, was = dict(a.data), dict(b.data)
         names = [name for name in sorted({*now, *was}) if now.get(name) != was.get(name)]
-        text = f"datasets of other content: {_some(names)}"
-        yield Difference("data", text, weight=judge.work(0.5))
+        yield Difference("data", f"datasets of other content: {_some(names)}")
 
 
-def _code(judge: _Judge, a: RunInputs, b: RunInputs) -> Difference:
+def _code(a: RunInputs, b: RunInputs) -> Difference:
     now, was = dict(a.files or ()), dict(b.files or ())
     names = [name for name in {**now, **was} if now.get(name) != was.get(name)]
     code = [name for name in names if name.endswith(SOURCE)]
@@ -250,15 +198,9 @@ def _code(judge: _Judge, a: RunInputs, b: RunInputs) -> Difference:
     if not names:  # of more than were kept
         return Difference("files", "other files of the project differ, not code")
     slug = "code" if code else "files"
-    same = not any(name in now and name in was for name in code or names)
-    weight = 0.0 if same else judge.work(0.9 if code else 0.4)  # 0: what ranks read is the same
-    grown, ran = judge.grown, {name for name, _ in (*a.lines, *b.lines)}
-    if grown and ran.intersection(code):  # ranks run it; who computes more also waits more
-        more = weight >= EXPLAINS or (weight and grown.cpu >= GREW and not grown.alone)
-        weight = max(weight, grown.waited, *grown.waits.values()) if more else weight
     if all(name.endswith(("ipexctl.toml", "ipexctl.lock")) for name in names):  # told elsewhere
-        slug, weight = "settings", 0.0
-    return Difference(slug, f"code: {_some(words)}" if code else _some(words), weight=weight)
+        slug = "settings"
+    return Difference(slug, f"code: {_some(words)}" if code else _some(words))
 
 
 def _changed_lines(a: RunInputs, b: RunInputs, name: str) -> str:
@@ -272,14 +214,12 @@ def _changed_lines(a: RunInputs, b: RunInputs, name: str) -> str:
     return f" (+{new} -{gone} lines)"
 
 
-def _arguments(judge: _Judge) -> Iterator[Difference]:
-    now, was = judge.a.plan.argv, judge.b.plan.argv
+def _arguments(pair: _Pair) -> Iterator[Difference]:
+    now, was = pair.a.plan.argv, pair.b.plan.argv
     if now == was:
         return
     ours, theirs = (" ".join(_only(x, y)) or "nothing" for x, y in ((now, was), (was, now)))
-    sizes = bool(_SIZES.search(f"{ours} {theirs}".lower())) or now[:1] != was[:1]
-    text = f"arguments: {ours}, against {theirs}"
-    yield Difference("arguments", text, ours, theirs, weight=judge.work(1.0 if sizes else 0.6))
+    yield Difference("arguments", f"arguments: {ours}, against {theirs}", ours, theirs)
 
 
 def _only(words: Sequence[str], others: Sequence[str]) -> list[str]:
@@ -300,80 +240,67 @@ def _options(words: Sequence[str]) -> list[tuple[str, ...]]:
     return found
 
 
-def _ranks(judge: _Judge) -> Iterator[Difference]:
-    now, was = ([h.host for h in run.plan.hosts] for run in (judge.a, judge.b))
-    counts = [run.plan.world_size for run in (judge.a, judge.b)]
-    grown = judge.grown
+def _ranks(pair: _Pair) -> Iterator[Difference]:
+    now, was = ([h.host for h in run.plan.hosts] for run in (pair.a, pair.b))
+    counts = [run.plan.world_size for run in (pair.a, pair.b)]
     if counts[0] != counts[1]:
         text = f"{counts[0]} ranks, against {counts[1]}"
-        weight = 0.8 * (1 - grown.idle) if grown else 0.0
-        yield Difference("ranks", text, str(counts[0]), str(counts[1]), weight=weight)
+        yield Difference("ranks", text, str(counts[0]), str(counts[1]))
     if sorted(now) != sorted(was):
-        new = grown is not None and (grown.host in now) != (grown.host in was)
         text = f"hosts: {fold(now)}, against {fold(was)}"
-        weight = 0.95 if new else 0.3 if grown else 0.0
-        yield Difference("hosts", text, fold(now), fold(was), weight=weight)
+        yield Difference("hosts", text, fold(now), fold(was))
 
 
 # --- what the hosts were --------------------------------------------------------------------------
 
 
-def _facts(judge: _Judge) -> Iterator[Difference]:
+def _facts(pair: _Pair) -> Iterator[Difference]:
     """Facts that differ; hosts that differ alike are one difference."""
     found: dict[tuple[str, str, str], list[Difference]] = {}
-    for host in sorted({*judge.a.hosts} & {*judge.b.hosts}):
-        for one in _of_host(judge, host):
-            found.setdefault((one.slug, one.now, one.was), []).append(one)
+    for host in sorted({*pair.a.hosts} & {*pair.b.hosts}):
+        for one in _of_host(pair, host):
+            found.setdefault((one.slug, one.now, one.was), []).append(_with_part(pair, one))
     for same in found.values():
         where = fold(one.host for one in same)
-        best = max(same, key=lambda one: one.weight)
+        best = max(same, key=lambda one: one.explains)
         yield replace(best, host=where, text=f"{where}: {best.text}")
 
 
-def _of_host(judge: _Judge, host: str) -> Iterator[Difference]:
-    a, b = judge.a.hosts[host], judge.b.hosts[host]
-    grown = judge.grown if judge.grown and judge.grown.host == host else None
-    yield from _threads(judge, host, grown)
+def _of_host(pair: _Pair, host: str) -> Iterator[Difference]:
+    a, b = pair.a.hosts[host], pair.b.hosts[host]
+    yield from _threads(pair, host)
     if a.quota != b.quota:
         now, was = (f"{q:g} CPUs" if q else "no limit" for q in (a.quota, b.quota))
         text = f"the control group allows {now}, against {was}"
-        yield Difference("cpu-quota", text, now, was, host, _quota(judge, host))
-    power = grown.computing if grown else 0.0
+        yield Difference("cpu-quota", text, now, was, host)
     rows = (
-        ("cpu", "CPU", a.cpu, b.cpu, 0.9 * power),
-        ("governor", "CPU governor", ", ".join(a.governors), ", ".join(b.governors), 0.9 * power),
-        ("frequency", "highest CPU frequency", _ghz(a.max_khz), _ghz(b.max_khz), 0.9 * power),
-        ("turbo", "turbo", _on(a.turbo), _on(b.turbo), 0.9 * power),
-        ("huge-pages", "transparent huge pages", a.thp, b.thp, 0.3 * power),
-        ("kernel", "kernel", a.kernel, b.kernel, 0.2 * power),
-        ("memory", "memory", human(a.memory or 0), human(b.memory or 0), 0.0),
+        ("cpu", "CPU", a.cpu, b.cpu),
+        ("governor", "CPU governor", ", ".join(a.governors), ", ".join(b.governors)),
+        ("frequency", "highest CPU frequency", _ghz(a.max_khz), _ghz(b.max_khz)),
+        ("turbo", "turbo", _on(a.turbo), _on(b.turbo)),
+        ("huge-pages", "transparent huge pages", a.thp, b.thp),
+        ("kernel", "kernel", a.kernel, b.kernel),
+        ("memory", "memory", human(a.memory or 0), human(b.memory or 0)),
     )
-    for slug, what, now, was, weight in rows:
+    for slug, what, now, was in rows:
         if now != was:
             words = f"{what} {now or 'unknown'}, against {was or 'unknown'}"
-            yield Difference(slug, words, now, was, host, weight)
-    yield from _network(judge, host)
-    yield from _variables(judge, host)
+            yield Difference(slug, words, now, was, host)
+    yield from _network(pair, host)
+    yield from _variables(pair, host)
 
 
-def _threads(judge: _Judge, host: str, grown: Growth | None) -> Iterator[Difference]:
+def _threads(pair: _Pair, host: str) -> Iterator[Difference]:
     """Ranks compute with other numbers of threads, or on other CPUs."""
-    now, was = judge.a.threads(host), judge.b.threads(host)
-    fell = judge.threads_fell and grown is not None
-    weight = grown.computing + grown.idle if grown and fell else 0.0
-    slow, fast = judge.slow.threads(host), judge.fast.threads(host)
-    if grown and slow and fast and slow > fast:  # more threads than CPUs
-        weight = 0.95 * grown.waited
+    now, was = pair.a.threads(host), pair.b.threads(host)
     if now != was:
         text = f"ranks compute with {_count(now, 'thread')}, against {_count(was, 'thread')}"
-        text += _of_whom(judge.slow, host)
-        yield Difference("threads", text, str(now), str(was), host, weight)
-    now, was = judge.a.cpus(host), judge.b.cpus(host)
+        text += _of_whom(pair.a if pair.slower else pair.b, host)
+        yield Difference("threads", text, str(now), str(was), host)
+    now, was = pair.a.cpus(host), pair.b.cpus(host)
     if now != was:
-        fewer = (judge.slow.cpus(host) or 0) < (judge.fast.cpus(host) or 0)
-        share = max(weight, grown.waited) if grown and fewer else 0.0
         text = f"ranks may use {_count(now, 'CPU')}, against {_count(was, 'CPU')}"
-        yield Difference("cpu-set", text, str(now), str(was), host, share)
+        yield Difference("cpu-set", text, str(now), str(was), host)
 
 
 def _of_whom(run: RunRecord, host: str) -> str:
@@ -383,38 +310,26 @@ def _of_whom(run: RunRecord, host: str) -> str:
     return f" (OMP_NUM_THREADS={set_to} in {run.name})" if own else ""
 
 
-def _quota(judge: _Judge, host: str) -> float:
-    """It explains all where the slow run has the smaller one, and uses it up."""
-    slow, fast = judge.slow.hosts[host].quota, judge.fast.hosts[host].quota
-    pace = judge.slow.paces.get(host)
-    if judge.grown is None or slow is None or (fast or slow + 1) <= slow or pace is None:
-        return 0.0
-    return 1.0 if sum(rank.cpus for rank in pace.ranks) >= BINDS * slow else 0.0
-
-
-def _network(judge: _Judge, host: str) -> Iterator[Difference]:
-    ours, theirs = judge.a.plan_of(host), judge.b.plan_of(host)
-    share = judge.grown.sending if judge.grown else 0.0
+def _network(pair: _Pair, host: str) -> Iterator[Difference]:
+    ours, theirs = pair.a.plan_of(host), pair.b.plan_of(host)
     if ours and theirs and ours.nic != theirs.nic:
         text = f"ranks use the interface {ours.nic}, against {theirs.nic}"
-        yield Difference("network", text, ours.nic, theirs.nic, host, share)
-    now, was = judge.a.hosts[host].speed, judge.b.hosts[host].speed
+        yield Difference("network", text, ours.nic, theirs.nic, host)
+    now, was = pair.a.hosts[host].speed, pair.b.hosts[host].speed
     if now != was:
         text = f"its link has {now or '?'} Mbit/s, against {was or '?'}"
-        yield Difference("link-speed", text, str(now), str(was), host, share)
+        yield Difference("link-speed", text, str(now), str(was), host)
 
 
-def _variables(judge: _Judge, host: str) -> Iterator[Difference]:
-    now, was = (dict(run.hosts[host].variables) for run in (judge.a, judge.b))
+def _variables(pair: _Pair, host: str) -> Iterator[Difference]:
+    now, was = (dict(run.hosts[host].variables) for run in (pair.a, pair.b))
     told = {"OMP_NUM_THREADS"} | ({"GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE"})
     names = [n for n in sorted({*now, *was}) if now.get(n) != was.get(n) and n not in told]
     if not names:
         return
-    tuning = any(_TUNING.match(name) for name in names)
     words = [f"{n}={now.get(n, 'unset')}, against {was.get(n, 'unset')}" for n in names]
     ours, theirs = (str([known.get(name) for name in names]) for known in (now, was))
-    weight = judge.work(0.8 if tuning else 0.3)
-    yield Difference("variables", _some(words), ours, theirs, host, weight)
+    yield Difference("variables", _some(words), ours, theirs, host)
 
 
 def _some(words: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from math import log, sqrt
 
 from ipexctl.quick_dataclass import dataclass
@@ -14,6 +13,7 @@ FEW = 3.0  # windows: the spread of so few is twice as wide as it looks
 LATE = 0.9  # times as busy as the busiest host: the others may wait for it, too
 MORE = 0.1  # of a step's time: waiting for a CPU, or an exchange, that grew by less did not grow
 GREW = 1.15  # times as much for the same step
+SHARE = 0.2  # of the longer time of a step: a part with less of it is not listed
 ALONE = 0.33  # of what the slow host's CPU time grew, the others' may
 
 
@@ -41,18 +41,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class Growth:
-    """What makes one run's steps longer than another's. The first four are shares of the
-    difference; `host` is the one that the others wait for."""
+    """What makes one run's steps longer than another's, on the host that the others wait for."""
 
     host: str
-    computing: float
-    waited: float
-    sending: float
-    idle: float
+    parts: tuple[str, ...]  # of a step there that take longer, the longest first
+    late: frozenset[str]  # hosts that the others may wait for; `host` is one of them
     cpu: float = 1.0  # times as much CPU time for a step
-    bytes: float = 1.0
     alone: bool = False  # only this host's CPU time for a step grew
-    waits: Mapping[str, float] = field(default_factory=dict)  # as `waited`, of hosts as late as it
 
 
 def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
@@ -94,29 +89,16 @@ def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
         return None
     host = max(now, key=lambda name: now[name].busy)
     busiest = max(before.values(), key=lambda cost: cost.busy)
-    late = {name for name, cost in now.items() if cost.busy >= LATE * now[host].busy}
-    shares = {name: _shares(now[name], before.get(name, busiest)) for name in {host, *late}}
-    one, other = now[host], before.get(host, busiest)
+    more = _more(now[host], before.get(host, busiest))
+    least = SHARE * sum(more.values())
+    parts = [part for part, seconds in more.items() if seconds > 0 and seconds >= least]
     grown = {name: now[name].cpu / before[name].cpu for name in now if _known(name, before)}
     return Growth(
         host,
-        *shares[host],
+        tuple(sorted(parts, key=lambda part: -more[part])),
+        frozenset(name for name, cost in now.items() if cost.busy >= LATE * now[host].busy),
         cpu=grown.get(host, 1.0),
-        bytes=one.bytes / other.bytes if other.bytes else 1.0,
         alone=_alone(host, grown),
-        waits={name: share[1] for name, share in shares.items() if share[1]},
-    )
-
-
-def _shares(one: Cost, other: Cost) -> tuple[float, float, float, float]:
-    """Of what a step takes longer: computing, waited, sending, idle."""
-    more = _more(one, other)
-    total = sum(more.values()) or 1.0
-    return (
-        more["computing"] / total,
-        more["waited"] / total if _grew(one, "waited", other) else 0.0,
-        more["sending"] / total if _grew(one, "sending", other) else 0.0,
-        more["idle"] / total,
     )
 
 
@@ -130,6 +112,9 @@ def _more(one: Cost, other: Cost) -> dict[str, float]:
         "sending": one.sending - other.sending,
         "idle": one.idle - other.idle,
     }
+    for part in ("waited", "sending"):
+        if not _grew(one, part, other):
+            found[part] = 0.0
     return {part: max(0.0, seconds) for part, seconds in found.items()}
 
 

@@ -26,7 +26,7 @@ def test_a_run_is_compared_with_one_of_other_code(tmp_path: Path):
     found = compare_runs(Target(), "two", "one", root)
     assert found.factor == 0.5
     assert [(one.slug, one.explains) for one in found.differences] == [
-        ("code", True), ("arguments", True),
+        ("code", False), ("arguments", False),
     ]  # fmt: skip
     assert found.differences[0].text == "code: train.py changed (+1 -1 lines)"
     same = compare_runs(Target(), "one", "one", root)

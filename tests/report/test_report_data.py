@@ -156,7 +156,7 @@ def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
 
 def test_the_other_run_is_laid_over():
     other = attempt(replace(made(), id="20260101-110000-aaaaaa"), steps=50)
-    told = (Difference("b", "other folder"), Difference("a", "train.py differs", weight=1.0))
+    told = (Difference("b", "other folder"), Difference("a", "code", part="computing"))
     found = document(material(attempt(made()), other=other, comparison=made_run.compared(*told)))
     names = [series["name"] for series in found["loss"]["series"]]
     assert names == ["loss", "loss of the other run"]

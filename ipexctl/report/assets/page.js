@@ -198,6 +198,9 @@ function waitPanel() {
 
 // --- sections ---
 
+const STEP_PARTS = {computing: "computing", waited: "waiting for a CPU", sending: "exchanging data",
+  idle: "other waits"};
+
 function differences() {
   const at = body("differences");
   if (!at) return;
@@ -207,13 +210,12 @@ function differences() {
     at.append(empty("Nothing that was recorded of the two runs differs but what is shown above."));
     return;
   }
-  const list = (tag, title, rows) => {
-    if (!rows.length) return;
-    at.append(text("h3", title), el(tag, {className: "differences"}, ...rows.map((d) =>
+  const list = (title, rows) => {
+    at.append(text("h3", title), el("ul", {className: "differences"}, ...rows.map((d) =>
       text("li", d.text, d.explains ? "difference explains" : "difference"))));
   };
-  list("ol", "What explains it", found.filter((d) => d.explains));
-  list("ul", "What else differs", found.filter((d) => !d.explains));
+  for (const part of new Set(found.map((d) => d.part)))
+    list(part ? "Longer: " + STEP_PARTS[part] : "Other differences", found.filter((d) => d.part === part));
 }
 
 // their colours are told apart without red or green, too

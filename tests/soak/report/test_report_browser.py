@@ -46,7 +46,7 @@ def large() -> Attempt:
 
 def runs() -> dict[str, dict]:
     second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
-    told = (Difference("b", "another folder"), Difference("a", "train.py differs", weight=1.0))
+    told = (Difference("b", "another folder"), Difference("a", "code", part="computing"))
     hostile = made(State.FAILED, command=HOSTILE + "x" * 1_000_000)
     return {
         "good": document(material(attempt(made()))),
