@@ -30,13 +30,16 @@ _URL = re.compile(r"://([^\s\"'<>]+)")
 _SCHEME = re.compile(r"(?<![A-Za-z])(?:bearer|basic)[ \t]{1,8}([\w.~+/=-]{16,})", re.I)
 _NAME = re.compile(
     r"(?<![\w.-])(?P<dash>--?)?(?P<name>\w[\w.-]*)(?P<close>\\*[\"'`]?)\]?(?:\[[^\[\]\n]{0,40}\])?"
-    r"(?:[ \t]*(?:,?[ \t\n]{0,40}(?<!\w)(?:\\*[\"'`])?value(?:\\*[\"'`])?[ \t]*)?"
+    r"(?:[ \t]*(?:,?[ \t\n]{0,40}(?<!\w)(?:\\*[\"'`])?[Vv]alue(?:\\*[\"'`])?[ \t]*)?"
     r"(?P<is>[:：](?!//)|[-=]>|:=|==?|%3[dD])[ \t]*"
     r"|(?P<gap>(?(dash)[ \t]+|(?!))|(?<=[\"'`]),[ \t\n]*))"
 )
 _BESIDE = (  # <token>...</token>, and the line of a .netrc
-    re.compile(r"<(?P<name>[\w.:-]{1,64})(?: [^<>]{0,200})?>(?P<value>[^<]+)"),
-    re.compile(r"\slogin\s{1,9}\S{1,200}\s{1,9}(?P<name>password)\s{1,9}(?P<value>\S+)"),
+    re.compile(r"<(?P<name>[\w.:-]{1,64})(?: [^<>]{0,200})?>(?P<value>(?:<!\[CDATA\[)?[^<]+)"),
+    re.compile(
+        r"(?<!\S)login\s{1,9}\S{1,200}\s{1,9}(?:account\s{1,9}\S{1,200}\s{1,9})?"
+        r"(?P<name>password)\s{1,9}(?P<value>\"[^\"\n]*\"|\S+)"
+    ),
 )
 _QUOTE = re.compile(r"[bBrRuUfF]{0,2}(\\*[\"'`])")
 _SHELL_WORD = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|\\.|\S)+")
@@ -225,8 +228,9 @@ def _value_end(text: str, name: re.Match[str], at: int) -> int:
     if opening is None:
         return _rest(text, at) if name["is"] in (":", "：") else _shell_word(text, at)
     end = _closing(text, opening[1], opening.end())
-    glued = end >= 0 and _GLUED.match(text, end)
-    return _rest(text, at) if end < 0 else _shell_word(text, end) if glued else end
+    if end < 0 or (name["is"] == ":" and text.startswith(";", end)):  # Cookie: "a"; b
+        return _rest(text, at)
+    return _shell_word(text, end) if _GLUED.match(text, end) else end
 
 
 def _closing(text: str, mark: str, at: int) -> int:

@@ -208,9 +208,10 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
         raise refusal(proposed, wanted)
     used: dict[str, Setting] = {key: settings[key] for key in settings if key in wanted}
     for key, setting in used.items():
-        checked = key == "ssh_config" or (key == "hostfile" and setting.project)
         path = Path(setting.value)
-        if checked and (why := untrusted_reason(path) or untrusted_above(path)):
+        if key in ("ssh_config", "hostfile") and (
+            why := untrusted_reason(path) or untrusted_above(path)
+        ):
             raise InputError(
                 f"{setting.value}: {why}",
                 why=f"this file decides what runs and where; it is set in {setting.origin}",

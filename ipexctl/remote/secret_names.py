@@ -54,11 +54,13 @@ KEY_FILES = (
 )  # fmt: skip
 # copies of editors, programs and people: key.pem~, .key.pem.swp, "key.pem (copy)", Copy of x
 _COPY = re.compile(
-    r"([ ._-]+\(?(bak|backup|copy|kopie|c[oó]pia|copie|old|orig|save|new|tmp|sw[a-p]|un|dpkg-\w+"
-    r"|rpm\w+)[0-9]*\)?"
-    r"|\.[0-9]+| ?\([0-9]+\)|~|#|\.(gz|xz|bz2|zip|zst))+\Z"
+    r"([ ._-]+\(?(bak|backup|copy|kopi[ea]|c[oó]pia|copie|old|orig|save|new|tmp|sw[a-p]|un"
+    r"|(dpkg|ucf)-\w+|rpm\w+)[0-9]*\)?"
+    r"|\.[0-9]+| ?\([0-9]+\)|\.~[0-9]+~|~|#|\.(gz|xz|bz2|zip|zst|tar|tgz|7z|asc))+\Z"
 )
-_COPY_OF = re.compile(r"((copy|kopie|c[oó]pia|copie)[ _-]+((of|von|de)[ _-]+)?|#|\.#|\._)")
+_COPY_OF = re.compile(
+    r"((copy|backup|kopi[ea]|c[oó]pia|copie)( \([0-9]+\))?[ _-]+((of|von|de|di)[ _-]+)?|#|\.#|\._)"
+)
 # of data, where names as id_0001.png are common; the last two are those of a Hugging Face cache
 DATA_SECRETS = (
     ".env*", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "token", "stored_tokens",

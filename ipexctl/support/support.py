@@ -195,7 +195,7 @@ def _run(
     if record:
         parts["plan.json"] = ("its plan, findings, and facts of its hosts", _record(record))
     if output:
-        said = f"command: {command}\ncause: {run.cause}\nlast line: {run.last}\n"
+        said = f"command: {command}\ncause: {run.cause}\n"
         parts["logs/run.txt"] = ("its command line and first cause", said)
         parts |= dict(_output(target, text, root))
     return parts

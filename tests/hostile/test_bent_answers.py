@@ -93,3 +93,30 @@ def test_what_a_host_bends_is_not_obeyed(tmp_path: Path, every: int, seed: int) 
     assert 0 in codes.values() and (every > 1 or any(codes.values())), codes
     for path in [*here.code.rglob("*.html"), *here.code.rglob("*.json")]:
         assert not OBEYED.search(path.read_text()), path
+
+
+DIES = """#!/usr/bin/python3 -IS
+import json, sys
+plain = json.dumps
+
+def dumps(value, *args, **more):
+    ranks = value.get("ranks") if isinstance(value, dict) else None
+    if isinstance(ranks, list) and ranks and isinstance(ranks[0], dict) and "env" in ranks[0]:
+        sys.exit(9)
+    return plain(value, *args, **more)
+
+json.dumps = dumps
+exec(sys.argv[2] if len(sys.argv) > 2 else sys.argv[1][3:])
+"""
+
+
+def test_a_host_whose_python_ends_while_ranks_start_is_lost(tmp_path: Path) -> None:
+    here, python = Here(tmp_path), tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(DIES.replace("/usr/bin/python3", sys.executable, 1))
+    python.chmod(0o755)
+    env = {**here.env, "PATH": f"{python.parent}:{here.env['PATH']}"}
+    words = ("run", "-n", "1", "--force", "--host-timeout", "10s", "train.py", "1", "0")
+    done = ipexctl(*words, cwd=here.code, env=env)
+    assert done.returncode in (121, 122, 123, 124, 125), done
+    assert "localhost" in done.stderr + done.stdout

@@ -21,7 +21,9 @@ SECRET = (
     "credentials (1).json", "credentials copy.json", "credentials.bak.json", "key.pem.BAK2",
     "key.pem_bak", "key.pem.bak.gz", ".netrc_old", "key.pem.new", "key.pem.dpkg-old", "key.p8",
     ".secrets.toml", "secret.yaml", "key.pem.bak", "key.pem~", "id_rsa.old", "a.gpg",
-    "key.pem - Kopie", ".netrc - copia", "Kopie von id_rsa", "copie de key.pem",
+    "key.pem - Kopie", ".netrc - copia", "Kopie von id_rsa", "Copy (2) of id_rsa",
+    "backup of id_rsa", "Copia di id_rsa", "key.pem.~1~", "key.pem.tar.gz", "key.pem.asc",
+    "copie de key.pem",
     "client_secret_7.json", "credentials.json",
 )  # fmt: skip
 CODE = (
@@ -83,6 +85,7 @@ def test_names_of_data_are_sent_in_a_dataset(name: str) -> None:
         "data/authtoken.txt", "data/sshkey.txt", "data/privatekey.txt", "data/cookies.txt",
         "data/recovery-codes.txt", "data/mnemonic.txt", "data/jwt.txt", "data/pgpass.txt",
         "data/masterkey.bin", "data/wifi-psk.txt", "data/keyring.zip", "data/AUTH_TOKEN.TXT",
+        "data/my.wallet.bin", "data/v1.recovery-codes.txt", "data/x.cookies.txt",
     ],
 )  # fmt: skip
 def test_what_git_ignores_is_no_data_if_it_may_be_a_secret(path: str) -> None:

@@ -353,6 +353,18 @@ def test_a_file_of_the_project_that_is_gone_is_named_with_its_line(
     assert not cloned.exists()
 
 
+@pytest.mark.parametrize("origin", ["config.toml", "IPEXCTL_HOSTFILE"])
+def test_a_hostfile_of_the_users_settings_that_others_can_write_is_refused(shell, origin):
+    shell.write("shared", "localhost ansible_connection=local\n").chmod(0o646)
+    if origin == "config.toml":
+        config = shell.home / ".config" / "ipexctl"
+        config.mkdir(parents=True)
+        (config / "config.toml").write_text(f'hostfile = "{shell.folder}/shared"\n')
+    env = {origin: f"{shell.folder}/shared"} if origin != "config.toml" else {}
+    done = shell("hosts", "--list", **env)
+    assert (done.returncode, f"{shell.folder}/shared: writable by" in done.stderr) == (2, True)
+
+
 def test_a_hostfile_of_a_project_that_others_can_write_is_refused(shell, cloned):
     shell("config", "--accept")
     (shell.folder / "hosts").chmod(0o646)

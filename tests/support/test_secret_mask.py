@@ -39,11 +39,13 @@ IN_TEXTS = (
     ("token='§", TWO), ("token=$§", "ecret1"),
     ("t.py --password § --lr 1", "--hunter2long"), ("t.py --api-key § x", "-hunter3"),
     ('{"name": "HF_TOKEN", "value": "§"}', TWO), ("- name: HF_TOKEN\n  value: §\n", WORD),
-    ("{name: HF_TOKEN, value: §}", WORD),
+    ("{name: HF_TOKEN, value: §}", WORD), ('Cookie: "a=x"; §', WORD),
     ("password=['a', '§']", "it]s"), ("password={'x': '§'}, lr=1", TWO),
     ('api_keys: [\n  "§"\n]', TWO), ("credentials=('ann', '§')", TWO),
     ("<password>§</password>", TWO), ('<token type="x">§</token>', WORD),
     ("machine x login y password §", WORD), ("token['x'] = '§'", TWO), ("token[0]=§", WORD),
+    ("<password><![CDATA[§]]></password>", TWO), ("Name: HF_TOKEN, Value: §", WORD),
+    ('login bob password "§"', TWO), ("login u account a password §", WORD),
     ("A" * 5000 + "_TOKEN=§", WORD),
 )  # fmt: skip
 KEPT = (

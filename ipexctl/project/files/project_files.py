@@ -94,7 +94,7 @@ def _is_data(path: str, place: str) -> bool:
     name = own.lower()
     if is_made(below) or is_never_sent(name) or not _DATA.match(name):
         return False
-    if _TEXT_INSIDE.match(name) and is_secret_stem(own.partition(".")[0]):
+    if _TEXT_INSIDE.match(name) and any(map(is_secret_stem, own.split("."))):
         return False
     return "/" in below or not _TEXT.match(name)
 

@@ -237,9 +237,12 @@ def _again(fleet: Fleet, run: Run) -> Run:
 
 def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[..., Verdict | None]:
     """How the run ended, by the journals of those of its hosts that are named, once nothing there
-    can add to them: `wait` reads the same."""
+    can add to them: `wait` reads the same. `afresh`: over a new connection, as the one there is
+    may still be read."""
 
-    def ask(names: Sequence[str]) -> Verdict | None:
+    def ask(names: Sequence[str], afresh: str = "") -> Verdict | None:
+        if afresh in known and (used := fleet.agents.pop(known[afresh], None)):
+            used.close()
         began, hosts = time.monotonic(), [known[name] for name in names if name in known]
         while True:
             found = look_at(fleet, run_id, hosts)

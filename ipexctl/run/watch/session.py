@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ class Session:
     wires: HostLinks
     output: RunOutput
     interrupts: Interrupts
-    noted: Callable[[Sequence[str]], Verdict | None] = lambda hosts: None  # by journals there
+    noted: Callable[..., Verdict | None] = lambda hosts, *_: None  # by journals there
     all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
 
     def __post_init__(self) -> None:
@@ -428,7 +428,7 @@ class Session:
     def _noted(self) -> Verdict | None:
         hub, asked = self.links.get(self.hub), self._told_all()
         if hub and not hub.done and self.now - hub.heard < self.run.options.host_timeout:
-            asked = [*asked, self.hub]  # its connection ended, which proves nothing
+            return self.noted([*asked, self.hub], self.hub)  # that it is silent proves nothing
         return self.noted(asked)
 
     def _result(self) -> RunResult:
