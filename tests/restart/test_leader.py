@@ -164,6 +164,8 @@ def test_nothing_begins_from_a_checkpoint_before_its_holders_have_told_this_lead
 
 def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:
     assert ended([], there="acx", told="ac").record.endings[-1]["lost"] == ["b"]
+    night = ended([], there="abcx", told="ac")  # the keeper of b was started again
+    assert night.record.endings[-1]["lost"] == ["b"] and night.record.endings[-1]["again"]
     night = ended([])
     assert night.record.end and not night.record.end["well"]
 

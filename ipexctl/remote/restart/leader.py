@@ -97,20 +97,22 @@ class Leader:
             return {"end": "done", "well": True}
         if not reports:  # all hosts of the attempt have gone
             left = max(self.heard[host] for host in record.hosts)
-            return self.over([], now, there) if now - left > lease + FENCE else None
+            return self.over({}, now) if now - left > lease + FENCE else None
         if self.first_report is None:
             self.first_report = now
         if set(record.hosts) & there <= set(told) or now - self.first_report > GATHER:
-            return self.over(reports, now, there)
+            return self.over(told, now)
         return None
 
-    def over(self, reports, now, there):
+    def over(self, told, now):
+        reports = [told[host] for host in self.names if host in told]
         most = max([[]] + [report["facts"] for report in reports], key=len)
         lasted = max((report["seconds"] for report in reports), default=0.0)
         complete = [report["complete"] for report in reports if report.get("complete")]
         self.ended = now - max((report["ago"] for report in reports), default=0.0)
-        # those who watched the run may have ended the rest of it before that was noted
-        lost = [{"event": "lost", "host": h} for h in self.record.hosts if h not in there]
+        # those who watched the run may have ended the rest of it before that was noted, and a
+        # keeper that was started again knows nothing of its host's part
+        lost = [{"event": "lost", "host": h} for h in self.record.hosts if h not in told]
         end = restart_policy.ending(most or lost, lasted)
         return self.ending(end, lasted, complete[0] if complete else "", ran=True)
 
