@@ -41,8 +41,8 @@ class Fault:
 class Served:
     """`seen`: every GET as (path, Range). `faults`: by file name; `then`: once those are over.
 
-    `wanted`: without this Authorization nobody gets anything. `at_ask`: called before every
-    answer, while somebody waits for it.
+    `wanted`: requests without this Authorization are refused. `at_ask`: called before every
+    answer, while a client waits for it.
     """
 
     folder: Path
