@@ -74,7 +74,7 @@ def lookup_names(host: str, port: int, alias: str = "") -> tuple[str, ...]:
 
 
 def fingerprint(blob: bytes) -> str:
-    """As `ssh-keygen -l` prints it."""
+    """The fingerprint that `ssh-keygen -l` prints."""
     digest = hashlib.sha256(blob).digest()
     return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
 

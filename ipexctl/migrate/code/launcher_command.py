@@ -65,8 +65,8 @@ class Settings:
 
 
 def line_of(words: Sequence[Word], tables: Tables) -> Line | Command | None:
-    """None for what starts no Python script; a Command that says why it is not converted for a
-    line that ipexctl does not run."""
+    """Return None if no Python script is started. For a line that ipexctl does not run, the
+    Command says why it is not converted."""
     words = tuple(_without_redirects(words))
     try:
         read = pasted_line.read(words, tables.launchers)

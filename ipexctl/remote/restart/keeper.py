@@ -167,7 +167,7 @@ class Keeper:
         return [name for name in self.night["hosts"] if name not in there]
 
     def waits(self):
-        """For what there is no attempt yet, as the one that leads knows, and whether it is it."""
+        """Say what the run waits for, and whether this keeper leads and thus knows."""
         leads = self.leader
         if leads is None:
             return [SMALLER % self.name if self.alone else "", False]

@@ -160,7 +160,7 @@ class Run:
 
     @property
     def waits(self) -> str:
-        """For what its hosts wait before they start it again."""
+        """Say what its hosts wait for before they start it again."""
         told = sorted(self.seen, key=lambda part: not part.leads)
         return told[0].waits if self.state is State.RESTARTING else ""
 
