@@ -52,7 +52,8 @@ def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: 
 
 
 OVER = {
-    "attempt": 1, "well": False, "facts": [], "seconds": 1.0, "ago": 0.0, "complete": "",
+    "attempt": 1, "well": False, "finished": False, "facts": [],
+    "seconds": 1.0, "ago": 0.0, "complete": "",
 }  # fmt: skip
 ODD = [
     None, 7, [], "", {"over": 7}, {"over": {"attempt": 1}}, {"over": {**OVER, "facts": [7]}},

@@ -17,7 +17,8 @@ RUN = "20261126-120000-keeper"
 def part(runs: Path) -> Part:
     """Of a supervisor that was there, and is not any more."""
     (runs / RUN).mkdir(parents=True)
-    made = Part(types.SimpleNamespace(runs=str(runs)), {"run_id": RUN, "host": "node01"}, 1)
+    asked = {"run_id": RUN, "host": "node01", "ranks": [{"rank": 2}, {"rank": 3}]}
+    made = Part(types.SimpleNamespace(runs=str(runs)), asked, 1)
     made.seen = True
     return made
 
@@ -43,3 +44,32 @@ def test_a_part_whose_end_is_in_the_journal_is_not_lost(tmp_path: Path) -> None:
     made.look(0.0)
     said = made.end()
     assert made.ended and (said["well"], said["facts"]) == (True, [])
+
+
+WELL = {"code": 0, "signal": None, "lost": False}
+KILLED = {**WELL, "code": None, "signal": 9}
+
+
+def finished(tmp_path: Path, *records: dict[str, object]) -> bool:
+    made = part(tmp_path)
+    kept = journal.begin(str(tmp_path / RUN), "node01")
+    for record in records:
+        kept.add(record)
+    made.look(0.0)
+    said = made.end()
+    assert made.ended and not said["well"]
+    return bool(said["finished"])
+
+
+def test_a_part_of_which_all_ranks_ended_with_0_is_finished(tmp_path: Path) -> None:
+    lost = {"fact": {"event": "lost", "host": "node02"}}
+    assert finished(tmp_path, *({"ended": n, "how": WELL} for n in (2, 3)), lost, {"over": "x"})
+
+
+def test_a_part_of_which_a_rank_was_killed_is_not_finished(tmp_path: Path) -> None:
+    assert not finished(tmp_path, {"ended": 2, "how": WELL}, {"ended": 3, "how": KILLED})
+
+
+def test_a_rank_that_ends_with_0_after_it_was_told_to_end_is_not_finished(tmp_path: Path) -> None:
+    stop = {"fact": {"event": "asked", "by": "me"}}
+    assert not finished(tmp_path, stop, *({"ended": n, "how": WELL} for n in (2, 3)))

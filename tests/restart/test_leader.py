@@ -60,8 +60,8 @@ class Night:
 
     def ends(self, names: str, facts: list[dict[str, Any]], **more: Any) -> None:
         over = {
-            "attempt": self.record.number, "well": False, "facts": facts, "seconds": 100.0,
-            "ago": 0.0, "complete": "",
+            "attempt": self.record.number, "well": False, "finished": False, "facts": facts,
+            "seconds": 100.0, "ago": 0.0, "complete": "",
         }  # fmt: skip
         self.says(names, over={**over, **more})
 
@@ -95,6 +95,14 @@ def test_a_run_that_ended_well_is_done() -> None:
     assert night.at(100.0, "bcx") == {"end": "done", "well": True}
     assert night.ordered("end") == "abcx"
     assert night.at(101.0, "bcx") is None
+
+
+def test_a_run_of_which_all_ranks_ended_with_0_is_done_though_a_host_was_lost_then() -> None:
+    night = Night()
+    night.ends("ab", [{"event": "lost", "host": "c"}], finished=True)
+    assert night.at(100.0, "bcx") is None
+    night.ends("c", [], finished=True)
+    assert night.at(101.0, "bcx") == {"end": "done", "well": True}
 
 
 def test_all_hosts_end_what_is_left_before_the_next_attempt_begins() -> None:

@@ -414,6 +414,7 @@ class Part:
         self.began = time.monotonic()
         self.facts = []  # type: list[dict]
         self.well = False
+        self.unfinished = {rank["rank"] for rank in asked["ranks"]}  # or failed
         self.seconds = 0.0
         self.complete = ""  # the last checkpoint that was complete
         self.seen = False  # its supervisor was there
@@ -467,6 +468,8 @@ class Part:
         for record, _ in self.journal.new():
             self.seconds = record.get("at", self.seconds)
             fact = record.get("fact")
+            if "ended" in record and not self.facts and not judge.failed(record["how"]):
+                self.unfinished.discard(record["ended"])
             if isinstance(fact, dict) and fact.get("event") == "over":
                 self.well = fact.get("well") is True
             elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
@@ -489,6 +492,7 @@ class Part:
         return {
             "attempt": self.attempt,
             "well": self.well,
+            "finished": not self.unfinished,
             "facts": self.facts,
             "seconds": self.seconds,
             "complete": self.complete,

@@ -23,6 +23,7 @@ def read(mine):
     if over:
         found["over"] = {
             "attempt": int(over["attempt"]), "well": over["well"] is True,
+            "finished": over["finished"] is True,
             "facts": [dict(fact) for fact in over["facts"]], "seconds": float(over["seconds"]),
             "ago": float(over["ago"]), "complete": str(over["complete"]),
         }  # fmt: skip
@@ -93,7 +94,9 @@ class Leader:
         told = {host: said["over"] for host, said in mine.items() if said.get("over")}
         told = {h: over for h, over in told.items() if over["attempt"] == record.number}
         reports = [told[host] for host in self.names if host in told]
-        if any(report["well"] for report in reports):
+        # what ended the attempt after its last rank had ended with 0 does not count
+        finished = all(host in told and told[host]["finished"] for host in record.hosts)
+        if finished or any(report["well"] for report in reports):
             return {"end": "done", "well": True}
         if not reports:  # all hosts of the attempt have gone
             left = max(self.heard[host] for host in record.hosts)
