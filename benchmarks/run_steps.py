@@ -1,4 +1,5 @@
-"""Steps per second of examples/train_ddp.py: our plan beside plain `mpirun` and plain `torchrun`.
+"""Steps per second of examples/train_ddp.py: our plan beside plain `mpirun` and plain `torchrun`,
+and with the keepers of `--restarts`, which have nothing to do here.
 
     python benchmarks/run_steps.py --prefix ENV [--hosts 2] [--ppn 1] [--steps 300] [--rounds 5]
 
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from run_lab import HERE, HOME, Hosts, environment, hosts, load, median, options
 
+RESTARTS = "ipexctl run --restarts 3"
 WRAPPER = """
 import os, sys, time
 sys.argv = sys.argv[1:]
@@ -71,10 +73,12 @@ def sides(bench: Hosts, ppn: int, steps: int) -> dict[str, tuple[str, ...]]:
         f"--node-rank {i} --master-addr {master} {HOME}/{script} steps {words}"
         for i, name in enumerate(bench.lab.hosts)
     )
+    run = ("--ui", "plain", script, "steps", *words.split())
     return {
         "mpirun": bench.typed(mpirun, place),
         "torchrun": bench.typed(f"{each} & wait", {}),
-        "ipexctl run": bench.ipexctl(ranks, ppn, "--ui", "plain", script, "steps", *words.split()),
+        "ipexctl run": bench.ipexctl(ranks, ppn, *run),
+        RESTARTS: bench.ipexctl(ranks, ppn, "--restarts", "3", "--checkpoints", "out/*", *run),
     }
 
 

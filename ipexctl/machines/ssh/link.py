@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 WEAK = ("3des", "md5")
 LARGEST_PACKET = 1 << 18  # as OpenSSH
-LONGEST_LIST = 64  # of extensions, of questions at a login
-LISTS = {7: 0, 60: 3}  # EXT_INFO, USERAUTH_INFO_REQUEST: the texts before the length of its list
-LARGEST_PRIME = 4096  # bits: with more, one exchange of keys takes a second, and nothing else runs
-EXCHANGES = 10  # with primes of the host's choice, and one more each second
 IDLE_WAKEUP = 10.0  # how often an idle connection's thread looks around
 
 
@@ -121,45 +117,17 @@ def _packetizer() -> Any:
                 raise paramiko.SSHException(f"a packet of {n:,} bytes")
             return bytes(super().read_all(n, check_rekey))
 
-        def read_message(self) -> tuple[int, Any]:
-            """Paramiko goes through a list as far as its length says, be there anything or not."""
-            kind, message = super().read_message()
-            if kind in LISTS:
-                for _ in range(LISTS[kind]):
-                    message.get_binary()
-                if message.get_int() > LONGEST_LIST:
-                    raise paramiko.SSHException("a list without end")
-                message.rewind()
-            return kind, message
-
     return Packetizer
 
 
 @cache
 def _transport_class() -> Any:
     import paramiko
-    from paramiko.kex_gex import KexGexSHA256
-
-    class Exchange(KexGexSHA256):
-        max_bits = LARGEST_PRIME
-
-        def _parse_kexdh_gex_group(self, message: Any) -> None:
-            transport: Any = self.transport
-            transport.exchanges += 1
-            if transport.exchanges > EXCHANGES + time.monotonic() - transport.began:
-                raise paramiko.SSHException("the host keeps requesting new keys")
-            prime = message.get_mpint()
-            if prime < 0 or not self.min_bits <= prime.bit_length() <= LARGEST_PRIME:
-                raise paramiko.SSHException("a prime of a size that was not requested")
-            message.rewind()
-            super()._parse_kexdh_gex_group(message)  # type: ignore[misc]
 
     class Transport(paramiko.Transport):
         """Asks for the kinds of host keys that we say, in our order."""
 
         host_key_algorithms: tuple[str, ...] = ()
-        exchanges, began = 0, 0.0
-        _kex_info = {**paramiko.Transport._kex_info, Exchange.name: Exchange}  # type: ignore[attr-defined]
 
         @property
         def preferred_keys(self) -> tuple[str, ...]:
@@ -180,7 +148,6 @@ def _new_transport(answer: Answer, wire: Wire, known_types: Sequence[str]) -> pa
                 slug="ssh-algorithm-unsupported",
             )
         setattr(transport, name, found)
-    transport.began = time.monotonic()
     wire.settimeout(IDLE_WAKEUP)
     transport.host_key_algorithms = host_key_algorithms(transport._preferred_keys, known_types)
     transport._preferred_ciphers = _first(
