@@ -7,9 +7,7 @@ Needs root (for the lab) and rsync. The files are sources of the Python that run
 folder once more, as the next run does it. edited: ten files have changed. Both sides connect anew
 each time, over the same SSH; ipexctl reads the folder, connects to all hosts, sends, and lays out a
 new snapshot for this run, which rsync does not: it changes one folder in place. Of ipexctl, `sync`
-is the part that comes after connecting: what `run` adds to the connections that it has anyway. As
-in a run, hosts make a copy for the next one while ranks compute; that is not in the times, but in
-the last column.
+is the part that comes after connecting: what `run` adds to the connections that it has anyway.
 Rounds take turns; the median is shown. Hosts and controller share this machine's CPUs.
 """
 
@@ -33,7 +31,6 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
-from ipexctl.machines.agent import Agent  # noqa: E402
 from ipexctl.machines.agent_start import connect  # noqa: E402
 from ipexctl.machines.fleet import fan_out  # noqa: E402
 from ipexctl.machines.ssh.paramiko_transport import SshTransport  # noqa: E402
@@ -72,15 +69,13 @@ def _compare(lab: Lab, scratch: Path, count: int, rounds: int) -> None:
                 for part, seconds in side(lab, folder, f"{number}-{state}", cache).items():
                     times.setdefault((state, f"{name}{part}"), []).append(seconds)
     print(f"{count} files, {size / 1e6:.1f} MB, {len(lab.hosts)} hosts, median of {rounds} (s)")
-    print(f"{'':10}{'ipexctl':>9}{'(sync)':>9}{'rsync':>9}{'ratio':>8}{'more':>8}{'(spare)':>9}")
+    print(f"{'':10}{'ipexctl':>9}{'(sync)':>9}{'rsync':>9}{'ratio':>8}{'more':>8}")
     for state in STATES:
-        ours, sync, spare, rsync = (
-            statistics.median(times[state, side])
-            for side in ("ipexctl", "ipexctl sync", "ipexctl spare", "rsync")
+        ours, sync, rsync = (
+            statistics.median(times[state, side]) for side in ("ipexctl", "ipexctl sync", "rsync")
         )
         print(
             f"{state:10}{ours:9.2f}{sync:9.2f}{rsync:9.2f}{ours / rsync:8.2f}{ours - rsync:+8.2f}"
-            f"{spare:9.2f}"
         )
 
 
@@ -114,17 +109,11 @@ def _ipexctl(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[s
         sent = fan_out(hosts, lambda h: snapshot.bring(agents[h], "~/.ipexctl", f"run-{name}"))
         done = time.monotonic()
         assert all(s.cwd for s in sent.values()), sent
-        fan_out(hosts, lambda h: _spare(agents[h], snapshot.bundle.tree.key))
-        spared = time.monotonic()
     finally:
         for agent in agents.values():
             agent.close()
         transport.close()
-    return {"": done - began, " sync": done - connected, " spare": spared - done}
-
-
-def _spare(agent: Agent, key: str) -> None:
-    agent.call("project.synced_folders.keep_spare", {"root": "~/.ipexctl", "key": key}, timeout=300)
+    return {"": done - began, " sync": done - connected}
 
 
 def _rsync(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[str, float]:

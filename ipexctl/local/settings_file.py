@@ -39,7 +39,6 @@ _PRUNE = {
     "prune.copies": Kind(int, "Newest runs that keep their copy of the project.", 1),
     "prune.runs": Kind(int, "Newest runs that keep their results; 0: all runs.", 20, least=0),
     "prune.days": Kind(int, "Days for which every run that has ended is kept.", 14, least=0),
-    "prune.spare_mb": Kind(int, "MB of prepared project copies for the next run.", 16),
     "prune.project_mb": Kind(int, "MB of project files that hosts cache.", 2000),
     "prune.cache_mb": Kind(int, "MB of downloaded files on this machine.", 10000),
 }

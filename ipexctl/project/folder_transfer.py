@@ -229,12 +229,6 @@ def ask_complete(agent: Agent, bundle: Bundle, header: Mapping[str, Any], module
     return done
 
 
-def make_spare(agent: Agent, bundle: Bundle, root: str, most: int) -> None:
-    """Have the host make a copy for the next run; does not wait for it."""
-    asked = {"root": root, "key": bundle.tree.key, "most": most}
-    agent.start(f"{MODULE}.keep_spare", asked)
-
-
 def _ones(bits: bytes, count: int) -> tuple[int, ...]:
     """The numbers of the bits that are set, none unless there are `count` bits."""
     if len(bits) != (count + 7) // 8:

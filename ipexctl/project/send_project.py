@@ -71,10 +71,6 @@ class Snapshot:
         brought = folder_transfer.send_folder(agent, self.bundle, asked)
         return Sent(brought.done.path("cwd"), brought.sent, brought.done.text("mark"))
 
-    def spare(self, agent: Agent, root: str, most: int) -> None:
-        """For the next run; the host makes it while this one computes."""
-        folder_transfer.make_spare(agent, self.bundle, root, most)
-
     def holds(self, path: str) -> bool:
         tree = self.bundle.tree
         return path in tree.folders or any(file.path == path for file in tree.files)
@@ -104,9 +100,6 @@ class InPlace:
         below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
         asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
         return Sent(agent.call("project.synced_folders.find_script", asked).done.path("cwd"))
-
-    def spare(self, agent: Agent, root: str, most: int) -> None:
-        return None
 
     def told(self, sent: int) -> str:
         return f"nothing is sent: ranks start in {self.folder} of their host"

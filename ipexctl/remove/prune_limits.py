@@ -14,7 +14,6 @@ MB = 1000 * 1000
 WORDS = {
     "runs": ("run with its results", "runs with their results"),
     "copies": ("copy of a project in an old run", "copies of projects in old runs"),
-    "spare": ("spare copy", "spare copies"),
     "blobs": ("file of an old project version", "files of old project versions"),
     "cache": ("cached file", "cached files"),
 }
@@ -27,7 +26,6 @@ class Limits:
     copies: int = 1  # newest runs that keep their copy of the project
     runs: int = 20  # newest runs that are kept
     days: int = 14  # an older run than these is kept, too, until so many days after its end
-    spare_mb: int = 16  # spare copies of projects, for the next run
     project_mb: int = 2000  # files of projects that hosts keep, so that they are not sent again
     cache_mb: int = 10000  # downloaded files on this machine
 
@@ -36,7 +34,6 @@ class Limits:
             "copies": self.copies,
             "runs": self.runs,
             "days": self.days,
-            "spare_mb": self.spare_mb,
             "project_mb": self.project_mb,
         }
 
@@ -54,7 +51,7 @@ class Amount:
 
 
 def describe(amounts: tuple[Amount, ...]) -> str:
-    """3 copies of projects in old runs (600.0 MB), 1 spare copy (2.0 MB)"""
+    """3 copies of projects in old runs (600.0 MB), 1 cached file (2.0 MB)"""
     texts = [f"{a.count} {WORDS[a.kind][a.count != 1]} ({human(a.bytes)})" for a in amounts]
     return ", ".join(texts)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ipexctl import __version__, trace
 from ipexctl.base import quoting
 from ipexctl.data.rules.dataset_rules import Held, checked_names
-from ipexctl.errors import InputError, IpexctlError, unknown_value
+from ipexctl.errors import InputError, unknown_value
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
@@ -25,7 +25,7 @@ from ipexctl.machines.suggested_commands import command, other_pythons, spelled
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remove.prune_limits import MB, Limits, read_limits
+from ipexctl.remove.prune_limits import Limits, read_limits
 from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
@@ -151,7 +151,7 @@ class _Run:
         if resumed:
             self._lay_out(resumed, nodes, sent)
         records = self._records()
-        keys, session = self._keys(plan, spares), self._session(plan, records, sent)
+        keys, session = self._keys(plan, spares), self._session(plan, records)
         orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
             work = {host.name: (one.cwd, one.mark) for host, one in sent.items()}
@@ -237,15 +237,13 @@ class _Run:
     def _send(self, host: Host) -> send_project.Sent:
         return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
 
-    def _session(
-        self, plan: LaunchPlan, records: Records, sent: Mapping[Host, send_project.Sent]
-    ) -> Session:
+    def _session(self, plan: LaunchPlan, records: Records) -> Session:
         from ipexctl.run.jobs.ps import noted
         from ipexctl.run.watch.host_link import HostLinks, WatchedRun
         from ipexctl.run.watch.run_output import RunOutput
         from ipexctl.run.watch.session import Session
 
-        fleet, makers, record = self.fleet, _apart(sent), records.make(self.run_id, plan)
+        fleet, record = self.fleet, records.make(self.run_id, plan)
         watched = WatchedRun(plan, self.run_id, self.options, hub=plan.hosts[0].host)
         return Session(
             watched,
@@ -253,7 +251,6 @@ class _Run:
             RunOutput(watched, self.painter, record, self.script.frameworks),
             self.interrupts,
             noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
-            all_up=lambda: _spare(self.files, fleet, makers, self.limits.spare_mb * MB),
         )
 
     def _resumed(self) -> resume_run.Resumed | None:
@@ -410,15 +407,6 @@ def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
     for host, one in sent.items():
         first.setdefault(one.mark or f"of {host.name}", host)
     return list(first.values())
-
-
-def _spare(
-    files: send_project.Snapshot | send_project.InPlace, fleet: Fleet, hosts: Sequence[Host],
-    most: int,
-) -> None:  # fmt: skip
-    for host in hosts:
-        with suppress(IpexctlError):  # of a host that is lost the session hears, too
-            files.spare(fleet.agents[host], fleet.root_of(host), most)
 
 
 def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:

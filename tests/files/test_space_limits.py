@@ -63,13 +63,9 @@ def prune(root: Path, *, check: bool = False, **limits: int) -> dict[str, tuple[
 
 
 def run(root: Path, folder: Path, name: str, **written: bytes) -> Path:
-    """What a run does on a host: the project, a spare copy for the next, what ranks write; then
-    the limits."""
+    """What a run does on a host: the project, what ranks write; then the limits."""
     with closing(fresh_agent()) as agent:
-        sent = snapshot(folder)
-        sent.bring(agent, str(root), name)
-        asked = {"root": str(root), "key": sent.bundle.tree.key}
-        agent.call("project.synced_folders.keep_spare", asked)
+        snapshot(folder).bring(agent, str(root), name)
         work = root / "runs" / name / "work"
         for path, content in written.items():
             (work / path).write_bytes(content)
@@ -225,8 +221,8 @@ def test_no_file_of_a_run_is_shared_with_another_or_with_a_blob(tmp_path: Path) 
 
 
 def test_limits_are_settings_of_the_user_alone(tmp_path: Path) -> None:
-    found = parse_settings("[prune]\nruns = 0\nspare_mb = 1\n", "config.toml")
-    assert read_limits(found) == Limits(runs=0, spare_mb=1)
+    found = parse_settings("[prune]\nruns = 0\nproject_mb = 1\n", "config.toml")
+    assert read_limits(found) == Limits(runs=0, project_mb=1)
     assert read_limits({}) == Limits(copies=1, runs=20, days=14)
     (tmp_path / "ipexctl.toml").write_text("[prune]\nruns = 1\n")
     with refused("setting-not-allowed", "prune.runs"):
@@ -234,8 +230,8 @@ def test_limits_are_settings_of_the_user_alone(tmp_path: Path) -> None:
 
 
 def test_amounts_in_words() -> None:
-    assert describe((Amount("copies", 2, 4_000_000), Amount("spare", 1, 5))) == (
-        "2 copies of projects in old runs (4.0 MB), 1 spare copy (5 bytes)"
+    assert describe((Amount("copies", 2, 4_000_000), Amount("cache", 1, 5))) == (
+        "2 copies of projects in old runs (4.0 MB), 1 cached file (5 bytes)"
     )
 
 

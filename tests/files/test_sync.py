@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from ipexctl.project.files.project_files import MAX_FILES, PACKED, File, Tree, l
 from ipexctl.project.project_folder import Reader, Walk
 from ipexctl.project.send_agreed import always, never
 from ipexctl.project.send_project import Project, project_of, take
-from ipexctl.remote import durable
 
 NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
 
@@ -318,53 +316,6 @@ def test_what_a_host_has_does_not_travel_and_runs_do_not_share_files(agent, tmp_
     assert taken(folder).bring(agent, str(root), "run-3").bytes == 0
     assert seen(root / "runs/run-3/work") == {b"a.py": (0o600, b"1234"), b"b.py": (0o600, b"new")}
     assert (root / "runs/run-1/work/b.py").read_text() == "12345678"
-
-
-@pytest.mark.skipif(not Path(durable.BOOT).exists(), reason="copies need a boot id, as Linux has")
-def test_a_run_takes_the_copy_that_waits_for_it_and_changes_what_has_changed(agent, tmp_path):
-    folder, root = fill(tmp_path / "p", {"a.py": "1", "b/c.py": "2", "d": "3", "e": "4"}), "root"
-    fill(folder, dict.fromkeys("uvwxyz", "same"))
-    (folder / "link").symlink_to("a.py")
-    first = taken(folder)
-    first.bring(agent, str(tmp_path / root), "run-1")
-    asked = {"root": str(tmp_path / root), "key": first.bundle.tree.key}
-    assert agent.call("project.synced_folders.keep_spare", asked).done == {}
-    (spare,) = (tmp_path / root / "blobs/spare").glob("*/*")
-    mark = (spare / "a.py").stat().st_ino
-    (folder / "link").unlink()
-    (folder / "link").mkdir()
-    (folder / "b/c.py").unlink()
-    (folder / "b").rmdir()
-    fill(folder, {"link/x": "5", "b": "6", "d": "7"})
-    (folder / "e").chmod(0o755)
-    taken(folder).bring(agent, str(tmp_path / root), "run-2")
-    work = tmp_path / root / "runs/run-2/work"
-    assert seen(work) == {
-        b"a.py": (0o600, b"1"), b"b": (0o600, b"6"), b"d": (0o600, b"7"), b"e": (0o700, b"4"),
-        b"link": "folder", b"link/x": (0o600, b"5"),
-        **{name.encode(): (0o600, b"same") for name in "uvwxyz"},
-    }  # fmt: skip
-    assert (work / "a.py").stat().st_ino == mark
-    assert list((tmp_path / root / "blobs/spare").glob("*/*")) == []
-
-
-@pytest.mark.skipif(not Path(durable.BOOT).exists(), reason="copies need a boot id, as Linux has")
-def test_a_copy_of_an_earlier_boot_is_not_taken(agent, tmp_path):
-    """It was not synced to the disk: after a power cut its files can be empty."""
-    first, root = taken(fill(tmp_path / "p", {"a.py": "1", "b.py": "2"})), tmp_path / "root"
-    first.bring(agent, str(root), "run-1")
-    asked = {"root": str(root), "key": first.bundle.tree.key}
-    assert agent.call("project.synced_folders.keep_spare", asked).done == {}
-    (boot,) = (root / "blobs/spare").iterdir()
-    (spare,) = boot.iterdir()
-    (spare / "a.py").write_text("")
-    boot.rename(boot.with_name("of-an-earlier-boot"))
-    first.bring(agent, str(root), "run-2")
-    assert (root / "runs/run-2/work/a.py").read_text() == "1"
-    day_before = time.time() - 2 * 86400
-    os.utime(boot.with_name("of-an-earlier-boot"), (day_before, day_before))
-    assert agent.call("project.synced_folders.keep_spare", asked).done == {}
-    assert [path.name for path in boot.parent.iterdir()] == [boot.name]
 
 
 def test_a_file_of_which_the_disk_takes_only_a_part_is_an_error(agent, tmp_path) -> None:

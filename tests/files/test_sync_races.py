@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
 from ipexctl.project import folder_transfer
 from ipexctl.project.files.project_files import PACKED
-from ipexctl.project.folder_transfer import make_spare
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.project import synced_folders
 from ipexctl.remote.remove import prune_rules
@@ -93,22 +90,6 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
     ]  # fmt: skip
     pruning.projects()  # the sync is over: what only run-2 had can go
     assert pruning.found["blobs"][0]
-
-
-def test_a_spare_copy_whose_files_have_gone_is_not_begun(agent, tmp_path) -> None:
-    folder, root = fill(tmp_path / "p", {"a.py": "1"}), tmp_path / "r"
-    snapshot = taken(folder)
-    snapshot.bring(agent, str(root), "run-1")
-    shutil.rmtree(root / "blobs/packs")
-    with pytest.raises(HostFailed) as e:
-        agent.call(
-            "project.synced_folders.keep_spare",
-            {"root": str(root), "key": snapshot.bundle.tree.key},
-        )
-    assert e.value.slug == "damaged"
-    assert list((root / "blobs/spare").glob("*/*")) == []
-    make_spare(agent, snapshot.bundle, str(root), 1 << 20)
-    assert taken(folder).bring(agent, str(root), "run-2").bytes == 1
 
 
 def test_what_removes_waits_for_nobody_and_a_sync_waits_for_it(tmp_path) -> None:

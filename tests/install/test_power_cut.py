@@ -242,7 +242,7 @@ def test_after_a_power_cut_at_any_moment_a_run_has_the_files_that_it_was_sent(
     for round_ in range(10):
         shop.disk = Disk.made(shop.folder, round_ + 1)
         with shop.disk.mounted():
-            for again in range(2):  # the second takes the spare copy of the first
+            for again in range(2):
                 running = start_run(shop, work, change(work, f"{round_} {again}"))
                 for number in range(5):
                     time.sleep(moments.uniform(0, 0.25))

@@ -90,7 +90,7 @@ class Packs:
         return found is not None and found[2] == size
 
     def touch(self, tree):
-        """They are in use, although a spare copy may save reading them."""
+        """Note that the packs of these files are in use: those used longest ago go first."""
         for path in {self.where[sha][0] for _, sha, _, _ in tree["files"] if sha in self.where}:
             os.utime(path, None)
 

@@ -17,7 +17,6 @@ import zlib
 from ipexctl.remote import durable, root_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.project import spare_copies
 from ipexctl.remote.run_files import run_folders
 
 PACKED = 256 * 1024  # as on the controller
@@ -78,25 +77,6 @@ def report_missing(call, missing, count):
 def op_drop(call, h):
     """The same arguments: it will not be completed here. Another host that waits makes it."""
     release(run_folder(h))
-    return {}
-
-
-def op_keep_spare(call, h):
-    """{root, key, most} -> {}: make a copy for the next run while this one computes."""
-    root = root_folder.checked(h["root"])
-    kept = blobs.keep(call, root)
-    try:
-        tree = manifest(root, h["key"], b"")
-        small = small_files(tree or spare_copies.EMPTY)
-        most = h.get("most", spare_copies.MOST)
-        if small["files"] and sum(size for _, _, size, _ in tree["files"]) <= most:
-            spare_copies.lowest_priority()
-            here, empty = packs.Packs(root), spare_copies.EMPTY
-            spare_copies.make(
-                root, h["key"], lambda path: update_folder(root, here, path, empty, small)
-            )
-    finally:
-        os.close(kept)
     return {}
 
 
@@ -193,8 +173,7 @@ def lay_out(root, run, tree, here, h):
     part = work + b"." + os.urandom(8).hex().encode()
     try:
         os.mkdir(part, 0o700)
-        before = spare_copies.take(root, h["key"], small_files(tree), part)
-        update_folder(root, here, part, small_files(before or spare_copies.EMPTY), tree)
+        fill_folder(root, here, part, tree)
         keep_tree(root, run, h["key"])
         os.makedirs(inside(part, h["cwd"]) if h["cwd"] else part, 0o700, exist_ok=True)
         os.pwrite(claims[run][0], os.urandom(8).hex().encode(), 0)
@@ -205,12 +184,6 @@ def lay_out(root, run, tree, here, h):
         shutil.rmtree(part, ignore_errors=True)
     release(run)
     return place_of(run, h)
-
-
-def small_files(tree):
-    """The list without large files: spare copies save the time of small ones, not space."""
-    files = [row for row in tree["files"] if row[2] <= PACKED]
-    return tree if len(files) == len(tree["files"]) else dict(tree, files=files)
 
 
 def keep_tree(root, run, key):
@@ -237,26 +210,14 @@ def place_of(run, h):
         return {"cwd": os.fsdecode(cwd), "mark": file.read()}
 
 
-def update_folder(root, here, work, old, new):
-    """Change the folder `work` from the list `old` to the list `new`."""
-    if old is new:
-        return
-    was, now = spare_copies.by_path(old), spare_copies.by_path(new)
-    for name in was:
-        if now.get(name) != was[name]:
-            os.unlink(inside(work, name))
-    for name in sorted(set(old["folders"]).difference(new["folders"]), reverse=True):
-        os.rmdir(inside(work, name))
-    there = set(old["folders"])
-    for name in new["folders"]:
-        if name not in there:
-            os.mkdir(inside(work, name), 0o700)
-    for name, sha, size, executable in new["files"]:
-        if was.get(name) != now[name]:
-            place_file(root, here, inside(work, name), sha, size, 0o700 if executable else 0o600)
-    for name, target in new["links"]:
-        if was.get(name) != now[name]:
-            link(work, name, target)
+def fill_folder(root, here, work, tree):
+    """Make what the list names in the empty folder `work`."""
+    for name in tree["folders"]:
+        os.mkdir(inside(work, name), 0o700)
+    for name, sha, size, executable in tree["files"]:
+        place_file(root, here, inside(work, name), sha, size, 0o700 if executable else 0o600)
+    for name, target in tree["links"]:
+        link(work, name, target)
 
 
 def place_file(root, here, path, sha, size, mode):

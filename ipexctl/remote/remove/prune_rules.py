@@ -7,6 +7,7 @@ Of projects, blobs and packs go that only the versions used longest ago consist 
 is within its limit. What an environment needs, and whatever is in use, stays.
 """
 
+import ctypes
 import glob
 import hashlib
 import json
@@ -20,11 +21,12 @@ from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import disk_use
-from ipexctl.remote.project import spare_copies, synced_folders
+from ipexctl.remote.project import synced_folders
 from ipexctl.remote.run_files import run_folders
 
-KINDS = ("runs", "copies", "spare", "blobs")
+KINDS = ("runs", "copies", "blobs")
 MB = 1000 * 1000
+GETTID = {"x86_64": 186, "aarch64": 178}
 PROGRAMS = ("bootstrap", "hosts")
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
 GONE = ".removed-"  # begins the name of a run's folder that is being removed
@@ -32,7 +34,7 @@ LOCKED = 2.0  # seconds that one which looks whether a run is active may hold it
 
 
 def op_prune(call, header):
-    """{root, limits: {copies, runs, days, spare_mb, project_mb}, check}
+    """{root, limits: {copies, runs, days, project_mb}, check}
     -> {found: [[kind, count, bytes], ...]}: what goes, or with `check` would go
     """
     text = header["root"]
@@ -40,11 +42,10 @@ def op_prune(call, header):
         return {"found": []}
     work = Pruning(call, root_folder.checked(text), header["limits"], header["check"] is True)
     if not work.check:
-        spare_copies.lowest_priority()
+        lowest_priority()
         run_folders.sweep(work.root)
         scratch_folder.sweep()
     work.runs()
-    work.spares()
     work.projects()
     return {"found": [[kind] + work.found[kind] for kind in KINDS if work.found[kind][0]]}
 
@@ -168,15 +169,6 @@ class Pruning:
             total += info.st_blocks * 512
         return total
 
-    # --- spare copies ---
-
-    def spares(self):
-        for path, size in spare_copies.beyond(self.root, self.limits["spare_mb"] * MB):
-            self.alive()
-            self.count("spare", size)
-            if not self.check:
-                spare_copies.remove(path)
-
     # --- blobs, packs and lists of files ---
 
     def projects(self):
@@ -239,6 +231,15 @@ class Pruning:
         here = packs.Packs(self.root)
         used = {path for sha, (path, _, _) in here.where.items() if sha in wanted}
         return [(path, size) for path, size in sorted(here.sizes.items()) if path not in used]
+
+
+def lowest_priority():
+    """Let this thread wait for all others: what a run itself does comes first."""
+    try:
+        thread = ctypes.CDLL(None).syscall(GETTID[os.uname().machine])
+        os.setpriority(os.PRIO_PROCESS, thread, 19)
+    except (OSError, KeyError, AttributeError):
+        pass
 
 
 class Folders:

@@ -48,7 +48,6 @@ class Session:
     output: RunOutput
     interrupts: Interrupts
     noted: Callable[..., Verdict | None] = lambda hosts, *_: None  # by journals there
-    all_up: Callable[[], None] = lambda: None  # is called once, when all ranks have started
 
     def __post_init__(self) -> None:
         self.hub, self.links = self.run.hub, self.wires.links
@@ -313,8 +312,6 @@ class Session:
         match event:
             case run_events.RankStarted(rank, where):
                 self.output.rank_started(rank, where, self.now)
-                if self.output.all_started:
-                    self.all_up()
             case run_events.RankEnded(end):
                 if self.ends.facts == [fact]:
                     self.painter.failed(end.rank)
