@@ -79,10 +79,6 @@ class Bundle:
                 self._packs[small] = tuple(self._packed(small))
             return tuple(map(self._large, large)), self._packs[small]
 
-    def add_part(self, blob: Blob, sha256: str, offset: int) -> None:
-        """Make a blob of a part of a large file."""
-        self._places[blob.sha256] = self.contents.path(sha256), offset
-
     def read(self, blob: Blob, offset: int, size: int) -> bytes:
         """A part of a blob, as its file is now."""
         path, begin = self._places[blob.sha256]

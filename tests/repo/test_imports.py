@@ -59,8 +59,8 @@ ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab",
 ROOMS += ("notebook", "remove", "report", "run", "schema", "shell", "support", "tune")
 # Of the code for hosts, what both sides must compute alike.
 SHARED = (
-    "ipexctl.remote.connection.peer_url", "ipexctl.remote.data.content_chunks",
-    "ipexctl.remote.passed_folders", "ipexctl.remote.secret_names",
+    "ipexctl.remote.connection.peer_url", "ipexctl.remote.passed_folders",
+    "ipexctl.remote.secret_names",
 )  # fmt: skip
 # Slow to import, so `ipexctl --help` must not get to any of them.
 HEAVY = ("cryptography", "fabric", "paramiko", "rich", "yaml")

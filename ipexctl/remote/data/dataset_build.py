@@ -5,7 +5,6 @@ hashed by this agent: a data set that was damaged does not damage others.
 """
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -14,13 +13,11 @@ import time
 
 from ipexctl.remote import durable, root_folder
 from ipexctl.remote.blobs import blobs, packs
-from ipexctl.remote.data import content_chunks, dataset_versions
-from ipexctl.remote.failure import Failure
+from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.project import synced_folders
 
 SHORT = 16
 BUSY = "busy"
-COMPARED = 16 << 30  # bytes of earlier versions that are read for chunks
 SOURCES = 4  # places of one content that are tried
 parts = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, by folder and key
 
@@ -63,7 +60,6 @@ class Part:
         self.use = None  # type: int | None  # the lock of the version that is mended
         self.unchanged = set()  # type: set[int]  # of that one, the files that need no look
         self.bad = None  # type: int | None  # how many of them were not right
-        self.chunks = None  # type: dict[str, tuple[bytes, int, int]] | None  # of earlier versions
 
     def is_named(self):
         """Does the lock file still have its name? Its previous owner may have removed it."""
@@ -198,81 +194,12 @@ class Part:
                 path, executable = first[content]
                 with open(path, "wb") as file:
                     file.write(data)
-                self.placed_new(content, path, executable)
+                set_mode(path, executable)
+                blobs.learn(path, content)
+                self.learn(content, executable, path)
         except OSError as e:
             size = sum(size for _, size in expected)
             raise root_folder.write_failure(e, self.root, size) from None
-
-    def placed_new(self, sha, path, executable):
-        set_mode(path, executable)
-        blobs.learn(path, sha)
-        self.learn(sha, executable, path)
-
-    def earlier_files(self):
-        """The paths of large files that only other versions contain, each content once."""
-        seen, left = {sha for _, sha, _, _ in self.tree["files"]}, COMPARED
-        for version in dataset_versions.complete_versions(self.top):
-            files = os.fsencode(os.path.join(self.top, version, "files"))
-            rows = dataset_versions.read_tree(self.top, version)["files"]
-            for name, sha, size, _ in rows if version != self.version else []:
-                if synced_folders.PACKED < size <= left and sha not in seen:
-                    seen.add(sha)
-                    left -= size
-                    yield synced_folders.inside(files, name)
-
-    def earlier_chunks(self, call):
-        """{sha256: (path, offset, size)} of the chunks of these files, which are read once."""
-        if self.chunks is None:
-            self.chunks = {}
-            for path in self.earlier_files():
-                try:
-                    if not stat.S_ISREG(os.lstat(path).st_mode):
-                        continue
-                    with open(path, "rb") as file:
-                        offset = 0
-                        for data in content_chunks.chunks(file):
-                            call.emit({"event": "alive"})
-                            sha = hashlib.sha256(data).hexdigest()
-                            self.chunks[sha] = (path, offset, len(data))
-                            offset += len(data)
-                except OSError:
-                    continue
-        return self.chunks
-
-    def join(self, call, sha, size, chunks):
-        """Assemble a file from chunks that were sent and chunks of earlier files."""
-        path, executable = self.first_places({sha}).get(sha, (b"", False))
-        if not path:
-            return
-        root_folder.need_space(self.root, size, 1)
-        digest = hashlib.sha256()
-        try:
-            with open(path, "wb") as file:
-                for chunk, count in chunks:
-                    data = self.chunk(chunk, count)
-                    digest.update(data)
-                    file.write(data)
-                    call.emit({"event": "alive"})
-            if digest.hexdigest() != sha:
-                os.unlink(path)
-                raise Failure(
-                    "a file could not be assembled from its chunks and was discarded",
-                    "its content does not have the expected sha256",
-                    "run the same command again",
-                    slug="damaged",
-                )
-            self.placed_new(sha, path, executable)
-        except OSError as e:
-            clear_path(path)
-            raise root_folder.write_failure(e, self.root, size) from None
-
-    def chunk(self, sha, size):
-        path, offset = os.fsencode(blobs.path_of(self.root, sha)), 0
-        if not blobs.has(self.root, sha, size):
-            path, offset, size = (self.chunks or {}).get(sha, (path, 0, size))
-        with open(path, "rb") as file:
-            file.seek(offset)
-            return file.read(size)
 
     def finish(self, call, hub, source):
         mending = self.use is not None

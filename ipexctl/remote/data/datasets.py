@@ -30,9 +30,8 @@ def op_make(call, h):
 
     -> what op_list says of it, when all is here, with {same, mended: files that were not as they
     had been pushed, replaced: what op_list said until now, of another version}; {lacks: true};
-    {missing: how many}, as in synced_folders.py, with {earlier: true} where another version is
-    here; without `wait` also {busy: true}: another push makes it. What is missing comes as blobs
-    and by op_take, then this is asked again.
+    {missing: how many}, as in synced_folders.py; without `wait` also {busy: true}: another push
+    makes it. What is missing comes as blobs and by op_take, then this is asked again.
     """
     root = root_folder.checked(h["root"])
     top = dataset_versions.dataset_folder(root, h["name"])
@@ -50,44 +49,21 @@ def op_make(call, h):
     missing = part.missing(call)
     if not missing:
         return part.finish(call, h["hub"], h.get("source"))
-    said = synced_folders.report_missing(call, missing, len(tree["files"]))
-    return dict(said, earlier=True) if next(part.earlier_files(), None) else said
-
-
-def op_compare(call, h):
-    """The same arguments, and {chunks: [[sha256, size], ...]} -> {missing: [index, ...]}
-
-    Which chunks of a new file are not in the files of earlier versions that it may have replaced.
-    """
-    known = part_of(h).earlier_chunks(call)
-    wanted = blobs.wanted_blobs({"blobs": h["chunks"]})
-    missing = [i for i, (sha, size) in enumerate(wanted) if known.get(sha, [0])[-1] != size]
-    return {"missing": missing}
+    return synced_folders.report_missing(call, missing, len(tree["files"]))
 
 
 def op_take(call, h):
-    """The same arguments, and {packs: [[sha256, size, packed, files], ...], joined: [[sha256, size,
-    chunks], ...]}: files, whose contents are in blobs now, get their places; those blobs go.
+    """The same arguments, and {packs: [[sha256, size, packed, files], ...]}: the files of packs
+    that are blobs now get their places; those blobs go.
 
-    `files` and `chunks` are [[sha256, size], ...]: what a pack holds, and what a file consists of.
+    `files` is [[sha256, size], ...]: what a pack holds.
     """
-    root, part = root_folder.checked(h["root"]), part_of(h)
-    used = []
-    for pack in h["packs"]:
-        used.append(pack[:2])
-        part.unpack(call, pack)
-    for sha, size, chunks in h["joined"]:
-        wanted = blobs.wanted_blobs({"blobs": chunks})
-        used += wanted
-        part.join(call, blobs.checked_sha(sha), size, wanted)
-    blobs.remove_blobs(root, [sha for sha, _ in used])
-    return {}
-
-
-def part_of(h):
-    """What this agent makes."""
     root = root_folder.checked(h["root"])
-    return dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
+    part = dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
+    for pack in h["packs"]:
+        part.unpack(call, pack)
+    blobs.remove_blobs(root, [pack[0] for pack in h["packs"]])
+    return {}
 
 
 def op_drop(call, h):
