@@ -25,16 +25,13 @@ Addresses = Mapping[str, str]  # by sha256
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes that came to hosts from here, from another host; `fetched`: to here from an index."""
+    """Bytes that came to hosts: `sent` from here, `passed` on by another host."""
 
     sent: int = 0
-    fetched: int = 0
     passed: int = 0
 
     def __add__(self, other: Moved) -> Moved:
-        return Moved(
-            self.sent + other.sent, self.fetched + other.fetched, self.passed + other.passed
-        )
+        return Moved(self.sent + other.sent, self.passed + other.passed)
 
 
 class Carrier(Protocol):
@@ -51,8 +48,6 @@ class Carrier(Protocol):
 class Push:
     """From files here. `is_here`: of files that are still being fetched; it raises what made that
     fail."""
-
-    verb = "sending"
 
     def __init__(self, source: Source, is_here: Callable[[Blob], bool] = lambda blob: True) -> None:
         self._source = source
@@ -74,9 +69,6 @@ class Push:
         return moved
 
     def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None: ...
-
-    def can_send(self, host: str, blob: Blob) -> bool:
-        return self.is_here(blob)
 
     def send(self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes) -> Moved:
         """What is here, to a host that lacks it."""

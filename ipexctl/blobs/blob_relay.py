@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_outcome import without_host
@@ -127,7 +126,7 @@ class Relay:
         waits = False
         with self._change:
             while self._turns.lacks(name):
-                if turn := self._turns.next(name, partial(self._first.can_send, name)):
+                if turn := self._turns.next(name, self._first.is_here):
                     return turn
                 if not waits:
                     host.waits()
@@ -136,7 +135,7 @@ class Relay:
         return None
 
     def _send(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
-        count = host.counter(self._first.verb)
+        count = host.counter("sending")
         return self._first.send(host.agent, host.root, blobs, count)
 
     def _from(self, giver_name: str, host: _Getter, blobs: Sequence[Blob]) -> Moved | str:

@@ -48,7 +48,6 @@ class Pushed(PerHost):
     sent: int
     passed: int  # from host to host
     recaps: tuple[HostRecap, ...]
-    fetched: int = 0  # by a host
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,6 @@ def _pushed(name: str, tree: Tree, moved: Moved, recaps: tuple[HostRecap, ...]) 
         sent=moved.sent,
         passed=moved.passed,
         recaps=recaps,
-        fetched=moved.fetched,
     )
 
 
@@ -226,9 +224,7 @@ def _outcome_text(done: Answer, moved: Moved) -> str:
     if done.get("same") is True:
         return "was already there"
     sent = f"{human(moved.sent)} sent"
-    if moved.fetched:
-        sent = f"{human(moved.fetched)} fetched"
-    elif moved.passed:
+    if moved.passed:
         sent = f"{human(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
     n = done.get("mended")
     if isinstance(n, int) and n > 0:

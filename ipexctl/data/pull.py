@@ -121,7 +121,7 @@ def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> P
     paths = {one.sha256: fetch.folder / local for local, one in contents.items()}
     bundle = Bundle(found.tree(contents), _LocalFiles(paths, made))
     pushed = push_bundle(fleet, bundle, asks, progress, relay=asked.relay)
-    return Pulled(plan, pushed.recaps, fetch.fetched + pushed.fetched, pushed)
+    return Pulled(plan, pushed.recaps, fetch.fetched, pushed)
 
 
 def _look(asked: Pull, progress: Progress) -> _Found:

@@ -24,13 +24,17 @@ from ipexctl.quick_dataclass import dataclass
 class Supply:
     """How the files of the lock reach the hosts; decided before any host gets one.
 
-    `fetched`: bytes fetched so far. `incoming`: what is being fetched meanwhile.
+    `fetched`: bytes fetched before that. `incoming`: what is being fetched meanwhile.
     """
 
     lock: Lock
     carrier: Carrier
     fetched: int = 0
     incoming: Incoming | None = None
+
+    def came(self) -> int:
+        """How many bytes were fetched, if all is here. Raises what made the fetching fail."""
+        return self.fetched + (self.incoming.came() if self.incoming else 0)
 
 
 class Incoming:

@@ -97,8 +97,7 @@ def on_hosts(
         return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
 
     recaps = fleet.each(work.progress.shown(apply), list(parts))
-    fetched = supply.incoming.came() if supply.incoming else 0
-    return recaps, sum(moved.values(), Moved(fetched=fetched))
+    return recaps, sum(moved.values(), Moved())
 
 
 def _room(plan: Plan, supply: Supply) -> Room:

@@ -217,7 +217,7 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         if not files.incoming or files.incoming.ended:  # also where every host failed
             settled()
         by_lock_again(plan.folder)
-    fetched = plan.fetched + files.fetched + moved.fetched
+    fetched = plan.fetched + files.came()
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), fetched, moved.sent,
         passed=moved.passed, plan=plan,
