@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -61,7 +61,6 @@ class Bundle:
 
     tree: Tree
     contents: Contents
-    elsewhere: Collection[str] = ()  # sha256 of files that are not here: they are not packed
     _packs: dict[tuple[int, ...], tuple[Pack, ...]] = field(default_factory=dict)
     _places: dict[str, tuple[Path | None, int]] = field(default_factory=dict)  # None: in _scratch
     _scratch: BinaryIO | None = None
@@ -71,9 +70,8 @@ class Bundle:
         """Large files and packs of small ones, each content once."""
         files = self.tree.files
         one_of_each = {files[i].sha256: i for i in missing}.values()
-        apart = {i for i in one_of_each if self._travels_apart(files[i])}
-        large = [files[i] for i in one_of_each if i in apart]
-        small = tuple(i for i in one_of_each if i not in apart)
+        large = [files[i] for i in one_of_each if files[i].size > PACKED]
+        small = tuple(i for i in one_of_each if files[i].size <= PACKED)
         with self._lock:
             if small not in self._packs:
                 self._packs[small] = tuple(self._packed(small))
@@ -89,12 +87,8 @@ class Bundle:
             self._scratch.seek(begin + offset)
             return self._scratch.read(size)
 
-    def _travels_apart(self, file: File) -> bool:
-        return file.size > PACKED or file.sha256 in self.elsewhere
-
     def _large(self, file: File) -> Blob:
-        if file.sha256 not in self.elsewhere:
-            self._places[file.sha256] = self.contents.path(file.sha256), 0
+        self._places[file.sha256] = self.contents.path(file.sha256), 0
         return Blob(file.path, file.sha256, file.size)
 
     def _packed(self, indices: Sequence[int]) -> Iterator[Pack]:
