@@ -8,7 +8,7 @@
         for name, connection in cluster.connections().items():    # fabric.Connection
             connection.run("uptime")
         run = cluster.start("train.py", ppn=2)    # it continues on its hosts
-        run.watch()
+        run.wait()
 
 Each step of a play is a frozen dataclass here; `do` raises StepFailed where one fails.
 """

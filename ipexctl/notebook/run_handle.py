@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from ipexctl.base.host_outcome import PerHost
 from ipexctl.base.secret_mask import SecretMask
@@ -11,12 +14,43 @@ from ipexctl.base.sizes import duration
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.machines.target import ROOT, Target
-from ipexctl.notebook.metrics_table import MetricsTable, ShownText, metrics_table
 from ipexctl.notebook.run_status import RunStatus, cells, table
-from ipexctl.notebook.watch_run import shower, status, watch
+from ipexctl.run.jobs.metrics import RankPoint
 from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.output.training_state import Training
+from ipexctl.shipped_tables import metric_formats
 
 WIDTH = 100  # columns of texts
+FIRST = (0,)  # the rank whose steps and losses a status has
+SHOWN = 20  # rows of metrics: the last ones
+
+
+class ShownText(str):
+    """A text that is displayed without quotes. `document`: the same as the command's --json."""
+
+    document: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class MetricsTable(list[dict[str, Any]]):
+    """One dict for each line with a step, a loss or a rate; values that it lacks are left out."""
+
+    def __repr__(self) -> str:
+        return f"<{self._count()}: {', '.join(self._names())}>"
+
+    def _repr_html_(self) -> str:
+        names = self._names()
+        rows = [cells([_text(row.get(name)) for name in names]) for row in self[-SHOWN:]]
+        last = f", the last {SHOWN}" if len(self) > SHOWN else ""
+        return table(self._count() + last, [cells(names, "th"), *rows])
+
+    def _count(self) -> str:
+        return f"{len(self)} line{'s' * (len(self) != 1)}"
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(name for row in self for name in row))
 
 
 class RunHandle:
@@ -37,7 +71,17 @@ class RunHandle:
 
     def status(self) -> RunStatus:
         """State, step, steps per second, losses and first cause."""
-        return status(self._target, self.id, self._root)
+        from ipexctl.run.jobs.metrics import metrics
+
+        found = metrics(self._target, self.id, FIRST, self._root)
+        training, last = Training(metric_formats()), 0.0
+        for one in found.points:
+            if one.time is not None:
+                training.add(one.rank, one.point, one.time)
+                last = one.time
+        losses = tuple(one.point.loss for one in found.points if one.point.loss is not None)
+        run = found.run
+        return RunStatus(run, run.seconds_at(time.time()), training.progress(last), losses)
 
     @property
     def state(self) -> str:
@@ -89,7 +133,7 @@ class RunHandle:
         if not done.run.over:
             raise RunContinues(
                 f"{self.id} is {done.run.state.value} after {duration(timeout or 0)}",
-                hint="run.watch() shows it, run.stop() stops it",
+                hint="run.status() shows it, run.stop() stops it",
                 slug="run-continues",
             )
         return done.exit_code
@@ -99,13 +143,6 @@ class RunHandle:
         from ipexctl.run.jobs.ps import stop
 
         return stop(self._target, self.id, seconds, self._root).run.state.value
-
-    def watch(self, every: float = 2.0) -> None:
-        """Show the run until it ends. Ctrl-C ends this, and the run continues."""
-        try:
-            watch(self._target, self.id, self._root, shower(), every)
-        except KeyboardInterrupt:
-            print(f"{self.id} continues: watch() shows it again, stop() stops it")
 
     def report(self, path: str | Path | None = None) -> Path | None:
         """Write the report of the run, an HTML file; where it is."""
@@ -138,3 +175,21 @@ class RunList(list[RunHandle]):
 
 def _not_read(read: PerHost) -> list[str]:
     return [f"{recap.host}: not read: {recap.detail}" for recap in read.recaps]
+
+
+def metrics_table(points: Iterable[RankPoint]) -> MetricsTable:
+    return MetricsTable(
+        {"rank": p.rank, "host": p.host, "line": p.line, "time": _utc(p.time), **p.point.says}
+        for p in points
+    )
+
+
+def _utc(at: float | None) -> datetime | None:
+    """To the second: it is not known better."""
+    return None if at is None else datetime.fromtimestamp(round(at), timezone.utc)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%H:%M:%S}"
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

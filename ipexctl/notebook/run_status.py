@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from math import isfinite
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import duration
@@ -15,13 +14,12 @@ from ipexctl.run.hang import run_situation
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.training_state import Progress
 
-WIDTH, HEIGHT, MOST = 240, 36, 120  # of the curve: pixels, and points
 _LEFT = 'style="text-align:left"'
 
 
 @dataclass(frozen=True, eq=False)
 class RunStatus:
-    """`losses`: of the first rank, in the order of its lines."""
+    """`losses` are those of the first rank, in the order of its lines."""
 
     run: Run
     seconds: float
@@ -43,7 +41,7 @@ class RunStatus:
         return self.progress.rate
 
     def __repr__(self) -> str:
-        """One line."""
+        """One line, for a terminal."""
         said = {name: text for name, text in self._rows() if text}
         said.pop("command", None)
         first = f"{self.run.id}: {said.pop('state')}"
@@ -52,8 +50,6 @@ class RunStatus:
     def _repr_html_(self) -> str:
         title = self.run.id + (f" ({self.run.about.name})" if self.run.about.name else "")
         rows = [_row(name, escape(text)) for name, text in self._rows() if text]
-        if len(drawn := thinned(self.losses)) > 1:
-            rows.append(_row("loss curve", sparkline(drawn)))
         return table(f"run {title}", rows)
 
     def _rows(self) -> Iterator[tuple[str, str]]:
@@ -87,32 +83,5 @@ def _row(name: str, html: str) -> str:
 
 
 def cells(texts: Sequence[str], tag: str = "td") -> str:
-    return (
-        f"<tr>{''.join(f'<{tag} {_LEFT}>{escape(printable(text))}</{tag}>' for text in texts)}</tr>"
-    )
-
-
-def thinned(values: Sequence[float], most: int = MOST) -> list[float]:
-    """At most so many values: the mean of each of as many pieces; nan and inf are left out."""
-    good = [value for value in values if isfinite(value)]
-    if len(good) <= most:
-        return good
-    ends = [len(good) * i // most for i in range(most + 1)]
-    pieces = (good[a:b] for a, b in zip(ends, ends[1:], strict=False))
-    return [sum(piece) / len(piece) for piece in pieces]
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """A curve as SVG, in the colour of the text around it. At least two values."""
-    low, high = min(values), max(values)
-    wide, span = (WIDTH - 4) / (len(values) - 1), high - low or 1.0
-    points = (
-        f"{2 + i * wide:.1f},{HEIGHT - 2 - (value - low) / span * (HEIGHT - 4):.1f}"
-        for i, value in enumerate(values)
-    )
-    label = f"from {values[0]:.4g} to {values[-1]:.4g}, lowest {low:.4g}"
-    return (
-        f'<svg role="img" aria-label="loss {label}" width="{WIDTH}" height="{HEIGHT}" '
-        f'viewBox="0 0 {WIDTH} {HEIGHT}"><polyline fill="none" stroke="currentColor" '
-        f'stroke-width="1.5" points="{" ".join(points)}"/></svg>'
-    )
+    row = (f"<{tag} {_LEFT}>{escape(printable(text))}</{tag}>" for text in texts)
+    return f"<tr>{''.join(row)}</tr>"

@@ -30,12 +30,11 @@ def cluster(installed_lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return Cluster(hostfile=lab.hostfile, ssh_config=lab.ssh_config, limit=["node0[1-2]"])
 
 
-def test_a_run_is_watched_read_and_found_again(cluster: Cluster, capsys):
-    run = cluster.start("train.py", n=2, args=("30", "0"), name="watched")
-    run.watch(0.5)
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith(f"{run.id}: done, 2 ranks on node[01-02]") and "step 30 of 30" in last
-    assert (run.wait(), run.state, cluster.find_run("watched").id) == (0, "done", run.id)
+def test_a_run_is_read_and_found_again(cluster: Cluster):
+    run = cluster.start("train.py", n=2, args=("30", "0"), name="named")
+    assert (run.wait(), run.state, cluster.find_run("named").id) == (0, "done", run.id)
+    said = repr(run.status())
+    assert said.startswith(f"{run.id}: done, 2 ranks on node[01-02]") and "step 30 of 30" in said
     rows = run.metrics
     assert [(r["rank"], r["step"]) for r in rows] == [
         (r, s) for r in range(2) for s in range(1, 31)
@@ -43,17 +42,17 @@ def test_a_run_is_watched_read_and_found_again(cluster: Cluster, capsys):
     assert run.logs(rank=1, lines=1) == "step 30/30 loss 0.033"
     assert run.logs(lines=1).splitlines()[1] == "node02 r01 | step 30/30 loss 0.033"
     assert run.why().document["run_id"] == run.id
-    assert "<svg" in run._repr_html_() and "30 of 30" in run._repr_html_()
+    assert "30 of 30" in run._repr_html_()
     assert run.id in cluster.runs(every=True)._repr_html_()
 
 
-def test_a_run_that_is_interrupted_here_continues_and_can_be_stopped(cluster: Cluster, capsys):
+def test_a_run_that_is_interrupted_here_continues_and_can_be_stopped(cluster: Cluster):
     with ThreadPoolExecutor() as pool:  # as a notebook's await asyncio.to_thread
         run = pool.submit(cluster.start, "train.py", n=2, args=("900", "0")).result()
     main = threading.main_thread().ident
     threading.Timer(1.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-    run.watch(0.3)
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{run.id} continues")
+    with pytest.raises(KeyboardInterrupt):
+        run.wait()
     with pytest.raises(RunContinues):
         run.wait(0.2)
     assert [one.id for one in cluster.runs()] == [run.id]
