@@ -99,7 +99,6 @@ def test_the_lab_that_is_up_is_named_where_another_is_asked_for(lab_cli):
         (("fault", "node01", "kill"), 2, "lab 'lab' is not up"),
         (("up", "--host", "node07:isa=amx"), 2, "no host 'node07' in this lab"),
         (("up", "--flat", "--isa", "amx"), 2, "a flat lab has no shapes"),
-        (("up", "--host", "node01:sockets=4096"), 2, "cannot be made from"),
         (("up", "--owner", "99999999"), 2, "--owner 99999999: there is no such process"),
         (("up", "--owner", "-5"), 2, "--owner -5: there is no such process"),
         (("up", "--owner", "0"), 2, "--owner 0: there is no such process"),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed
-from ipexctl.lab.cluster import config_text, connect, lab_network, linux, rung_limits, shapes
+from ipexctl.lab.cluster import config_text, connect, lab_network, linux, rung_limits, simulated_cpu
 from ipexctl.lab.cluster import host as inner
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
 from ipexctl.lab.cluster.processes import run, sshd_path
@@ -190,7 +190,8 @@ def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
     home, spec = folder / "hosts" / host.name, host.spec
     uid = free_uid()
     _fresh_folders(home, host, uid if plan.rung == rung_limits.FULL else 0)
-    covers = shapes.write(home / "shapes", shapes.covers(spec, shapes.read_machine()))
+    covers = {path: Path(source) for path, source in spec.covers}
+    covers |= simulated_cpu.write(spec, home / "cpuinfo")
     return inner.Boot(
         name=host.name,
         folder=home,

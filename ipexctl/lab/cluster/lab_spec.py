@@ -28,9 +28,6 @@ class HostSpec:
 
     name: str = ""
     isa: str = ""
-    sockets: int = 0
-    numa: int = 0
-    smt: int = 0
     shm: int = 0
     nics: tuple[str, ...] = ("eth0",)
     rate: str = ""  # of each interface, or 100mbit+1gbit: one for each
@@ -38,6 +35,8 @@ class HostSpec:
     home: str = ""
     python: bool = True
     loopback_name: bool = False
+    # Paths on the host, each with the file or folder of this machine that is laid over it.
+    covers: tuple[tuple[str, str], ...] = ()
 
     @property
     def rates(self) -> tuple[str, ...]:
@@ -110,7 +109,10 @@ class LabSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LabSpec:
-        hosts = tuple(HostSpec(**{**h, "nics": tuple(h["nics"])}) for h in data["hosts"])
+        hosts = tuple(
+            HostSpec(**{**h, "nics": tuple(h["nics"]), "covers": tuple(map(tuple, h["covers"]))})
+            for h in data["hosts"]
+        )
         return cls(**{**data, "hosts": hosts})
 
 
@@ -173,25 +175,12 @@ def parse_size(text: str) -> int:
     return int(match[1]) << 10 * "bkmg".index(match[2] or "b")
 
 
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text) or not int(text):
-        raise InputError(
-            f"'{text}' is not a valid count",
-            hint="write a number of at least 1",
-            slug="not-a-number",
-        )
-    return int(text)
-
-
 def _plus(text: str) -> tuple[str, ...]:
     return tuple(text.split("+"))
 
 
 _VALUES: dict[str, tuple[str, Any]] = {
     "isa": ("isa", str),
-    "sockets": ("sockets", _whole),
-    "numa": ("numa", _whole),
-    "smt": ("smt", _whole),
     "shm": ("shm", parse_size),
     "nic": ("nics", _plus),
     "rate": ("rate", str),

@@ -24,7 +24,7 @@ from ipexctl.lab.cluster import (
     lab_network,
     machine_support,
     rung_limits,
-    shapes,
+    simulated_cpu,
 )
 from ipexctl.lab.cluster.folders import state_root
 from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
@@ -83,9 +83,8 @@ class Lab:
         wanted = spec.checked()
         rung = machine_support.check(wanted, rung)
         spec, _ = rung_limits.fit(wanted, rung)
-        machine = shapes.read_machine()
         for host in spec.hosts:
-            shapes.covers(host, machine)
+            simulated_cpu.check(host)
         if owner is not None:
             os.close(machine_support.process(owner))
         folder = folders.place(spec.name, root)

@@ -18,9 +18,6 @@ SENTENCES = {
 # What a host of the flat rung cannot have: field of HostSpec -> word of the command line.
 _FLAT_HOST = {
     "isa": "isa",
-    "sockets": "sockets",
-    "numa": "numa",
-    "smt": "smt",
     "shm": "shm",
     "nics": "nic",
     "rate": "rate",
@@ -28,6 +25,7 @@ _FLAT_HOST = {
     "home": "home",
     "python": "no-python",
     "loopback_name": "loopback-name",
+    "covers": "covers",
 }
 _FLAT_LAB = {"uplink": "--uplink", "names": "--names", "ipv6": "--ipv6"}
 
