@@ -2,7 +2,8 @@
 """The documentation as a static site in build/site; a broken link or anchor ends it with an error.
 
 The Markdown files stay as they are on GitHub: they are copied with their folders, so every relative
-link means the same here and there. Pages of all errors and known failures are on the site alone.
+link means the same here and there. Pages generated from the code (checks, commands, errors,
+known failures) are on the site alone.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import error_catalogue  # noqa: E402  beside this file
+import checks_tables  # noqa: E402  beside this file
+import cli_reference  # noqa: E402
+import error_catalogue  # noqa: E402
 import table_pages  # noqa: E402
 
+from ipexctl.doctor.checks import catalogue  # noqa: E402
 from ipexctl.shipped_tables import failures  # noqa: E402
 
 SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
@@ -67,6 +71,15 @@ smartquotes = False  # it would turn --level into a dash and "level"
 """
 
 
+def generated_pages() -> dict[str, str]:
+    return {
+        "checks": checks_tables.page(catalogue()),
+        "cli": cli_reference.page(),
+        "errors": error_catalogue.page(*error_catalogue.catalogue(ROOT / "ipexctl")),
+        "failures": table_pages.failures(failures()),
+    }
+
+
 def stage() -> None:
     shutil.rmtree(SOURCE, ignore_errors=True)
     SOURCE.mkdir(parents=True)
@@ -79,9 +92,8 @@ def stage() -> None:
             shutil.copy(ROOT / name, SOURCE / name)
     for name in PAGES:
         shutil.copy(ROOT / name, SOURCE / name)
-    found = error_catalogue.catalogue(ROOT / "ipexctl")
-    (SOURCE / "docs/errors.md").write_text(error_catalogue.page(*found), "utf-8")
-    (SOURCE / "docs/failures.md").write_text(table_pages.failures(failures()), "utf-8")
+    for name, text in generated_pages().items():
+        (SOURCE / f"docs/{name}.md").write_text(text, "utf-8")
     (SOURCE / "conf.py").write_text(CONF)
     trees = []
     for caption, pages in CONTENTS.items():

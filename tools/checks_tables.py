@@ -1,4 +1,4 @@
-"""The tables of docs/checks.md, from the declarations."""
+"""The page of the site with all checks of `ipexctl doctor`, from their declarations."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Iterable
 
 from ipexctl.doctor.checks.registry import Check
 
-BEGIN = "<!-- the tables below are written by tools/gen_docs.py -->"
-END = "<!-- end of the tables -->"
+_HEAD = """\
+# The checks of `ipexctl doctor`
+
+[doctor](doctor.md) explains how to read and use the findings. `ipexctl explain ID` explains one
+check and shows its fix.
+
+`fail`: a run on these hosts would break. `warn`: it would be slow or fragile. `note`: good to
+know. IDs are permanent; the ID of a removed check is never reused.
+"""
 
 
-def updated(text: str, checks: Iterable[Check]) -> str:
-    """The page with its tables made new; all else stays as it is."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
-    return before + BEGIN + "\n\n" + tables(checks) + "\n" + END + after
-
-
-def tables(checks: Iterable[Check]) -> str:
+def page(checks: Iterable[Check]) -> str:
     found = list(checks)
     parts = [
+        _HEAD,
         _table("One host", [c for c in found if not c.cluster]),
         _table("Several hosts", [c for c in found if c.cluster]),
     ]

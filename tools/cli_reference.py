@@ -1,4 +1,4 @@
-"""docs/cli.md: the `--help` of every command."""
+"""The page of the site with the `--help` of every command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ipexctl import cli
 HEAD = """\
 # Command reference
 
-The `--help` output of every command. Written by `make docs`; do not edit it.
+The `--help` output of every command.
 """
 
 

@@ -10,21 +10,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import checks_tables  # noqa: E402  beside this file
-import cli_reference  # noqa: E402
-import play_docs  # noqa: E402
+import play_docs  # noqa: E402  beside this file
 import settings_schema  # noqa: E402
 import table_pages  # noqa: E402
 
-from ipexctl.doctor.checks import catalogue  # noqa: E402
 from ipexctl.install.command import stacks_text  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
 from ipexctl.shipped_tables import migration_rules, table  # noqa: E402
 
 if __name__ == "__main__":
-    file = ROOT / "docs" / "checks.md"
-    file.write_text(checks_tables.updated(file.read_text("utf-8"), catalogue()), "utf-8")
-    (ROOT / "docs" / "cli.md").write_text(cli_reference.page(), "utf-8")
     file = ROOT / "docs" / "migrate.md"
     file.write_text(table_pages.with_rules(file.read_text("utf-8"), migration_rules().all), "utf-8")
     file = ROOT / "docs" / "run.md"
