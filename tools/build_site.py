@@ -34,7 +34,7 @@ CONTENTS = {  # caption -> pages, in order
     ),
     "Guides": (
         "docs/hosts", "docs/ssh", "docs/doctor", "docs/bench", "docs/install", "docs/packages",
-        "docs/offline", "docs/use-env", "docs/environments", "docs/run", "docs/hangs",
+        "docs/offline", "docs/use-env", "docs/environments", "docs/run", "docs/data", "docs/hangs",
         "docs/speed", "docs/report", "docs/compare-runs", "docs/tune", "docs/checkpoints",
         "docs/restarts",
         "docs/frameworks",
