@@ -64,7 +64,7 @@ def facts(
 
 def prepared(prefix: str = "/home/trainer/.ipexctl/envs/abc") -> Prepared:
     env = (("PATH", f"{prefix}/bin"), ("I_MPI_ROOT", prefix))
-    mpi = Mpi("intel", "2021.18.1", f"{prefix}/bin", None)
+    mpi = Mpi("intel", "2021.18.1", f"{prefix}/bin")
     return Prepared(prefix, (("torch", "2.13.0"),), env, "/usr/bin:/bin", 29500, mpi)
 
 

@@ -153,6 +153,7 @@ _OF_LINK = {
     "NET-027": "link-speed", "NET-028": "link-speed",
 }  # fmt: skip
 _THREADS = "remove OMP_NUM_THREADS from run.env in ipexctl.toml   (ipexctl config --show-origin)"
+_ONE_THREAD = "one-thread"  # a known failure; no check of doctor sees it
 _USED = frozenset((*_SLOW, *OF_HOST, *_OF_LINK))
 
 
@@ -225,7 +226,7 @@ def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
     parts += (
         SlowPart("host", r.slug, host, r.check, r.title, r.evidence, r.fix)
         for host, r in reasons
-        if r.slug == "one-thread" and host not in slow
+        if r.slug == _ONE_THREAD and host not in slow
     )
     return (*_slow_links(found, len(placed.cluster.measured.links)), *parts)
 
@@ -262,20 +263,24 @@ def _seen_by_ranks(placed: Placed, heard: Heard) -> Iterator[tuple[str, Reason]]
         facts = facts_of(host)
         others = [f for f in placed.cluster.hosts if f is not facts] if facts else []
         shared = facts is not None and any(host_facts.share_cpus(facts, f) for f in others)
-        for slug, name, evidence in _noticed(rates, facts, shared=shared):
+        if reason := _one_thread(rates, facts):
+            yield host, reason
+        for slug, name, evidence in _noticed(rates, shared=shared):
             about = known[name]
-            fix = _THREADS if slug == "one-thread" else str(about.fix)
-            yield host, Reason(slug, name, about.title, evidence, fix)
+            yield host, Reason(slug, name, about.title, evidence, str(about.fix))
 
 
-def _noticed(
-    rates: Sequence[Rate], facts: Facts | None, *, shared: bool
-) -> Iterator[tuple[str, str, str]]:
-    """(slug, check, evidence). `shared`: hosts on the same CPUs keep each other busy."""
+def _one_thread(rates: Sequence[Rate], facts: Facts | None) -> Reason | None:
     cores = host_facts.cores(facts) if facts else None
     threads = max((r.threads or 0 for r in rates), default=0)
-    if threads == 1 and cores and cores >= 2 * len(rates):
-        yield "one-thread", "SOFT-018", f"1 thread in each rank, {cores} cores"
+    if threads != 1 or not cores or cores < 2 * len(rates):
+        return None
+    title = "each rank computes on only one thread"
+    return Reason(_ONE_THREAD, _ONE_THREAD, title, f"{cores} cores", _THREADS)
+
+
+def _noticed(rates: Sequence[Rate], *, shared: bool) -> Iterator[tuple[str, str, str]]:
+    """(slug, check, evidence). `shared`: hosts on the same CPUs keep each other busy."""
     seen = [r.pressure for r in rates]
     slugs = [one[0] for one in noticed(seen)]
     if not shared and "cpu-quota" not in slugs:

@@ -27,7 +27,7 @@ OF_HOST = {
 
 @dataclass(frozen=True)
 class Reason:
-    """Why something is slow, in the words of the doctor's check."""
+    """Why something is slow, in the words of the doctor's check (or of the known failure)."""
 
     slug: str
     check: str

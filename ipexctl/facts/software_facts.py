@@ -1,4 +1,4 @@
-"""What is installed on a host and what its environment says.
+"""What is installed on a host, and which proxies its account names.
 
 Read by remote/facts/installed_software.py.
 """
@@ -51,12 +51,19 @@ class Prefix:
 
 
 @dataclass(frozen=True)
-class Mpi:
-    flavour: str  # intel, openmpi, mpich, unknown
-    version: str
+class MpiFolder:
+    """A folder with an mpirun."""
+
     bin: str = field(metadata=by(plain, needed=True))
-    path: int | None  # its place in PATH
+    in_path: bool
     not_run: tuple[str, ...] = ()  # programs without the x bit
+
+
+@dataclass(frozen=True)
+class Mpi:
+    flavour: str  # intel, openmpi, mpich
+    version: str
+    bin: str
 
     def __str__(self) -> str:
         name = _NAMES.get(self.flavour, "an unknown MPI")
@@ -101,23 +108,14 @@ def _env(value: Any) -> tuple[tuple[str, str | None], ...]:
 @dataclass(frozen=True)
 class SoftwareFacts:
     prefixes: tuple[Prefix, ...] = ()
-    mpis: tuple[Mpi, ...] = ()
-    # None: set, its value is not told
+    mpis: tuple[MpiFolder, ...] = ()
+    # of proxies; None: set, its value is not told
     env: tuple[tuple[str, str | None], ...] = field(default=(), metadata=by(_env))
-    missing: tuple[tuple[str, str], ...] = ()  # (variable, path) that does not exist
-    shadows: tuple[tuple[str, str], ...] = ()  # (variable, path) that hides an environment's own
-    startup: tuple[tuple[str, str], ...] = ()  # (file, line) that uses Intel's scripts
     accelerate: tuple[str, ...] = ()  # keys of its configuration, outer.inner
     accelerate_path: str = ""
     stale: int = 0  # files of dead MPI processes in /dev/shm
     stale_bytes: int = 0
-    fabrics: tuple[str, ...] = ()
     current: Current | None = None
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Those that are set to something we know."""
-        return {name: value for name, value in self.env if value}
 
     @property
     def used(self) -> Prefix | None:

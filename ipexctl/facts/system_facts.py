@@ -73,7 +73,6 @@ class System:
     bits: int | None = None  # of the programs
     container: str = ""  # docker, podman, kubernetes, ...
     netns: int | None = None  # tells two network namespaces of one kernel apart
-    jobs: tuple[tuple[str, str], ...] = ()  # a scheduler's variables
     login_shell: str = ""  # the account's: bash, zsh, ...
     login_ms: int | None = None  # from its start to that of our Python
     session: bool | None = None  # logind knows this login

@@ -378,9 +378,6 @@ ONE_HOST = [
         "SYS-008", "note", whole(kernel="Linux 6.6.87.2-microsoft-standard-WSL2"),
         "Linux 6.6.87.2-microsoft-standard-WSL2",
     ),
-    Case(
-        "SYS-009", "note", state("system", jobs=(("SLURM_JOB_ID", "77"),)), "SLURM_JOB_ID=77"
-    ),
     Case("SEC-001", "warn", _address("8.8.4.4"), "8.8.4.4"),
     Case("SEC-001", "note", _address("2600:1f18::2", "10.0.0.1"), "2600:1f18::2"),
     Case(

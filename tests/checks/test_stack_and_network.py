@@ -10,7 +10,7 @@ import pytest
 from ipexctl.doctor.checks import catalogue
 from ipexctl.env.choice import package_changes
 from ipexctl.facts.facts import Facts, NameServer, Nic, Route
-from ipexctl.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
+from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
 from tests.checks.hosts import Change, both, clean, flags, part, peer, seen, state, three
 from tests.doctor.corpus import HOSTS, TOGETHER
 from tests.facts.machines import AMX, AVX2, V2
@@ -31,10 +31,6 @@ NUMPY = package_changes.Change("numpy", "2.0", "1.26")
 
 def software(*prefixes: Prefix, **rest: Any) -> Change:
     return lambda facts: replace(facts, software=SoftwareFacts(prefixes=prefixes, **rest))
-
-
-def env(**variables: str) -> Change:
-    return software(env=tuple(variables.items()))
 
 
 def nics(*found: Nic, **rest: Any) -> Change:
@@ -133,26 +129,9 @@ CASES = [
         TORCH, ("impi-rt", "2021.12.0"), mpi=replace(WHOLE, libmpi=False),
     ),
     Case(
-        "MPI-004", "note", software(mpis=(Mpi("intel", "", "/opt/mpi/bin", None, ("mpirun",)),)),
+        "MPI-004", "note", software(mpis=(MpiFolder("/opt/mpi/bin", False, ("mpirun",)),)),
         "no x bit: /opt/mpi/bin/mpirun",
     ),
-    Case(
-        "MPI-020", "note",
-        lambda f: replace(software(mpis=(Mpi("openmpi", "5.0.11", "/usr/bin", 1),))(f), uid=0),
-        "Open MPI 5.0.11 in /usr/bin",
-    ),
-    Case("MPI-011", "warn", env(CCL_WORKER_COUNT="4"), "CCL_WORKER_COUNT=4, 4 cores"),
-    Case(
-        "MPI-012", "warn", env(CCL_WORKER_AFFINITY="3,4-5"),
-        "CCL_WORKER_AFFINITY=3,4-5; not allowed: 4, 5",
-    ),
-    Case(
-        "MPI-013", "warn", env(I_MPI_PIN_DOMAIN="[0x3,0x30]"),
-        "I_MPI_PIN_DOMAIN=[0x3,0x30]; not allowed: 4, 5",
-    ),
-    Case("MPI-009", "warn", env(FI_PROVIDER="verbs;ofi_rxm"),
-         "FI_PROVIDER=verbs, and there is no InfiniBand or RoCE"),
-    Case("MPI-017", "warn", env(FI_PROVIDER="shm"), "FI_PROVIDER=shm"),
     Case("NET-010", "fail", nics(replace(LO, up=False), Nic("eth0", True, 1500, ("10.0.0.1",))),
          "lo is down"),
     Case(
@@ -170,11 +149,6 @@ CASES = [
     Case(
         "NET-022", "note", part("net", default_nic="", routes=(Route("eth0", "10.0.0.0/8"),)),
         "10.0.0.0/8 by eth0",
-    ),
-    Case("SOFT-027", "warn", env(OMP_NUM_THREADS="64"), "OMP_NUM_THREADS=64 on 4 CPUs"),
-    Case(
-        "SOFT-027", "warn", env(OMP_NUM_THREADS="8,2", MKL_NUM_THREADS="5"),
-        "OMP_NUM_THREADS=8, MKL_NUM_THREADS=5 on 4 CPUs",
     ),
     Case(
         "SOFT-028", "warn", state("system", login_ms=6020),
@@ -213,7 +187,7 @@ def test_one_trouble_gives_one_finding(case):
 HARMLESS: dict[str, Change] = {
     "a whole stack": software(
         prefix(TORCH, ("impi-rt", "2021.18.1"), ("numpy", "2.3.0"), mpi=WHOLE),
-        mpis=(Mpi("intel", "2021.18.1", f"{ENV}/bin", None),),
+        mpis=(MpiFolder(f"{ENV}/bin", False),),
         current=Current(ENV, True, True, 0),
     ),
     "IPEX and bindings of one row": software(
@@ -224,23 +198,7 @@ HARMLESS: dict[str, Change] = {
     ),
     "a CUDA build elsewhere": software(prefix(("torch", "2.13.0"), cuda=True, kind="other")),
     "one OpenMP of torch's own": software(prefix(TORCH, omp=("/x/torch/lib/libgomp.so.1",))),
-    "libiomp5 alone preloaded": env(LD_PRELOAD="/x/libiomp5.so:/x/libtcmalloc.so"),
-    "a provider for any network": env(FI_PROVIDER="tcp;ofi_rxm"),
-    "a fabric that is there": software(env=(("FI_PROVIDER", "verbs"),), fabrics=("mlx5_0",)),
-    "threads for each rank": env(OMP_NUM_THREADS="4", OMP_THREAD_LIMIT="4", CCL_WORKER_COUNT="1"),
-    "numbers that only look like some": env(
-        CCL_WORKER_COUNT="²", OMP_THREAD_LIMIT="²", OMP_NUM_THREADS="³"
-    ),
-    "as many threads as CPUs": env(MKL_NUM_THREADS="4"),
     "a login of three seconds": state("system", login_ms=3000),
-    "pins by name": env(I_MPI_PIN_DOMAIN="numa", GLOO_SOCKET_IFNAME="eth0"),
-    "sourced and in effect": software(
-        startup=((".bashrc", "source /opt/intel/oneapi/setvars.sh"),),
-        env=(("I_MPI_ROOT", "/opt/intel/oneapi/mpi/2021.15"),),
-    ),
-    "Intel's own path that few hosts have": software(
-        missing=(("FI_PROVIDER_PATH", "/usr/lib64/libfabric"),)
-    ),
     "a kernel that keeps MASTER_PORT aside": part(
         "net", port_range=(20000, 60999), reserved="29400-29600"
     ),
@@ -282,38 +240,6 @@ def test_a_patch_release_is_a_warning_where_it_is_used():
     assert ("SOFT-002", "warn") in {f[:2] for f in seen(change(clean()))}
 
 
-_COMPILER = "source /opt/intel/oneapi/compiler/latest/env/vars.sh"
-_MPI = "source /opt/intel/oneapi/mpi/latest/env/vars.sh"
-_ALL = "source /opt/intel/oneapi/setvars.sh --force"
-
-
-@pytest.mark.parametrize(
-    ("line", "there", "found"),
-    [
-        (_ALL, "", True),
-        (_ALL, "CCL_ROOT", False),
-        (_ALL, "SETVARS_COMPLETED", False),
-        (_ALL, "ONEAPI_ROOT", False),
-        (_ALL, "CMPLR_ROOT", False),
-        (_ALL, "MKLROOT", False),
-        (_MPI, "", True),
-        (_MPI, "CMPLR_ROOT", True),
-        (_MPI, "I_MPI_ROOT", False),
-        (". ~/intel/ccl/2021.15/env/vars.sh", "", True),
-        (". ~/intel/ccl/2021.15/env/vars.sh", "CCL_ROOT", False),
-        ("source /opt/intel/impi/2018.4/intel64/bin/mpivars.sh", "", True),
-        (_COMPILER, "", False),
-        (_COMPILER.replace("compiler", "mkl"), "", False),
-        (_COMPILER.replace("compiler", "tbb"), "", False),
-    ],
-)
-def test_a_script_has_no_effect_where_nothing_is_left_of_what_it_sets(line, there, found):
-    left = ((there, "/opt/intel/oneapi"),) if there else ()
-    change = software(startup=((".bashrc", line),), env=left)
-    expected = [("MPI-016", "warn", "node01", f"~/.bashrc: {line}")] if found else []
-    assert seen(change(clean())) == expected
-
-
 def test_accelerate_beside_ipex_needs_its_key():
     keys = ("distributed_type", "num_machines")
     change = software(
@@ -326,24 +252,6 @@ def test_accelerate_beside_ipex_needs_its_key():
         accelerate=(*keys, "ipex_config", "ipex_config.ipex"),
     )
     assert "SOFT-011" not in {f[0] for f in seen(told(clean()))}
-
-
-BAD = (
-    ("ATEN_CPU_CAPABILITY", "avx2"), ("CCL_WORKER_AFFINITY", "77"), ("CCL_WORKER_COUNT", "0"),
-    ("FI_PROVIDER", "sockets"), ("GLOO_SOCKET_IFNAME", "ib0"), ("I_MPI_FABRICS", "shm"),
-    ("I_MPI_PIN_DOMAIN", "[0xf00]"), ("MKL_NUM_THREADS", "64"), ("OMP_NUM_THREADS", "1"),
-    ("OMP_THREAD_LIMIT", "0"), ("PYTHONHOME", "/x"), ("RANK", "0"),
-)  # fmt: skip
-
-
-def test_variables_warn_until_a_run_of_ours_can_do_without_them():
-    bare = seen(software(env=BAD)(clean()))
-    assert {level for _, level, _, _ in bare} == {"warn"}
-    installed = software(prefix(TORCH, mpi=WHOLE), env=BAD, current=Current(ENV, True, True, 0))
-    ours = seen(installed(clean()))
-    assert {level for _, level, _, _ in ours} == {"note"}
-    assert [f[0] for f in ours] == [f[0] for f in bare]
-    assert len(bare) == len(BAD)
 
 
 # --- several hosts -------------------------------------------------------------------------------
@@ -445,13 +353,6 @@ def test_a_host_without_the_environment_of_the_others_is_named():
     assert "/home/trainer/.ipexctl/current" in found[3]
 
 
-def test_other_paths_are_a_note():
-    moved: Change = lambda f: replace(SAME(f), disk=replace(f.disk, root="/data/i"))  # noqa: E731
-    (found,) = (f for f in seen(*three(node01=SAME, node02=moved, node03=SAME)) if "MPI" in f[0])
-    assert found[:3] == ("MPI-008", "note", "")
-    assert found[3].endswith("; /data/i/current on node02")
-
-
 # --- all of them ---------------------------------------------------------------------------------
 
 
@@ -459,7 +360,7 @@ def test_every_check_of_these_families_is_seen_here_or_in_the_lab():
     here = {c.id for c in CASES} | {
         "SOFT-002", "SOFT-008", "SOFT-011", "SOFT-014", "SOFT-015", "NET-002", "NET-003",
         "NET-004", "NET-008", "NET-009", "NET-011", "NET-012", "NET-013", "NET-015",
-        "NET-025", "NET-026", "NET-027", "NET-028", "MPI-008",
+        "NET-025", "NET-026", "NET-027", "NET-028",
     }  # fmt: skip
     lab = {s.id for p in HOSTS.values() for s in p.seeds} | {t[1] for t in TOGETHER}
     ids = {c.id for c in catalogue() if c.family in ("SOFT", "MPI", "NET")}

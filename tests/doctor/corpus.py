@@ -93,43 +93,15 @@ HOSTS: dict[str, Planted] = {
             Seed("bootstrap-proxy", "MPI-004", "hydra_bstrap_proxy"),
         ),
     ),
-    # an account whose start-up file was written for another machine
+    # an account whose start-up file is slow, and sets limits and a folder of another machine
     "account": Planted(
-        "mkdir -p $H/site/torch; touch $H/site/torch/__init__.py\n"
-        + bashrc(
-            "LD_PRELOAD=/opt/nowhere/libtcmalloc.so",
-            "OMP_NUM_THREADS=1",
-            "FI_PROVIDER=sockets",
-            "I_MPI_ROOT=/opt/nowhere/mpi",
-            "I_MPI_FABRICS=shm",
-            "CCL_WORKER_COUNT=0",
-            "CCL_WORKER_AFFINITY=900",
-            "I_MPI_PIN_DOMAIN=[0xf0000000]",
-            "GLOO_SOCKET_IFNAME=ib0",
-            "SLURM_JOBID=4711",
-            "RANK=0 MASTER_ADDR=127.0.0.1",
-            "PYTHONHOME=/opt/nowhere/python",
-            "PYTHONPATH=$HOME/site",
+        bashrc(
             "TMPDIR=/opt/nowhere/tmp",
             "http_proxy=http://user:canary@proxy:3128",
-            "ACCELERATE_API_TOKEN=canary",
         )
         + "\necho 'ulimit -n 128; ulimit -u 250; ulimit -f 100000; ulimit -s 1024; sleep 3.5'"
         + " >> $H/.bashrc",
         (
-            Seed("preload-missing", "SOFT-016", "LD_PRELOAD"),
-            Seed("one-thread", "SOFT-018", "OMP_NUM_THREADS"),
-            Seed("no-encodings", "SOFT-019", "PYTHONHOME"),
-            Seed("glibc-too-old", "SOFT-020", "PYTHONPATH"),
-            Seed("no-fabric-provider", "MPI-009", "FI_PROVIDER=tcp"),
-            Seed("ccl-no-mpi-root", "MPI-010", "I_MPI_ROOT"),
-            Seed("ccl-worker-count", "MPI-011", "CCL_WORKER_COUNT=1"),
-            Seed("ccl-worker-affinity", "MPI-012", "unset CCL_WORKER_AFFINITY"),
-            Seed("pin-mask", "MPI-013", "I_MPI_PIN_DOMAIN=numa"),
-            Seed("interface-unknown", "MPI-014", "ip -br address"),
-            Seed("", "MPI-017", "FI_PROVIDER=tcp"),
-            Seed("master-loopback", "MPI-019", "MASTER_"),
-            Seed("slurm-bootstrap", "SYS-009", "I_MPI_HYDRA_BOOTSTRAP=ssh"),
             Seed("temporary-folder", "TMP-001", "TMPDIR"),
             Seed("nofile", "LIM-001", "nofile"),
             Seed("nproc", "LIM-003", "nproc"),
@@ -139,34 +111,14 @@ HOSTS: dict[str, Planted] = {
             Seed("", "NET-024", "no_proxy"),
         ),
     ),
-    # Intel's scripts used the wrong way, two MPIs in PATH, an old IPEX, a processor held back
-    "scripts": Planted(
+    # an old IPEX without torch, in the environment that the account has activated
+    "activated": Planted(
         """
-        mkdir -p $H/intel/bin; echo '#!/bin/sh I_MPI_ROOT=' > $H/intel/bin/mpirun
-        touch $H/intel/bin/hydra_bstrap_proxy; chmod +x $H/intel/bin/*
-        printf '#!/bin/sh\\n' > /usr/local/bin/prterun; chmod +x /usr/local/bin/prterun
-        ln -sf prterun /usr/local/bin/mpirun
         mkdir -p $H/venv/lib/python3.11/site-packages/intel_extension_for_pytorch-1.12.0.dist-info
         touch $H/venv/pyvenv.cfg
-        echo 'sh /opt/intel/oneapi/setvars.sh' > $H/.profile
-        cat > $H/.bashrc <<'END'
-export PATH=$HOME/intel/bin:$PATH VIRTUAL_ENV=$HOME/venv OMP_THREAD_LIMIT=1
-export ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=64 CCL_WORKER_COUNT=64
-case $- in *i*) ;; *) return ;; esac
-source /opt/intel/oneapi/setvars.sh
-END
-        """,
-        (
-            Seed("setvars-executed", "MPI-015", "source /opt/intel/oneapi/setvars.sh"),
-            Seed("libccl-missing", "MPI-016", "top of ~/.bashrc"),
-            Seed("wrong-mpirun", "MPI-006", "~/.bashrc"),
-            Seed("bindings-missing", "MPI-018", "gloo"),
-            Seed("ccl-workers-too-many", "MPI-011", "CCL_WORKER_COUNT=1"),
-            Seed("torch-not-installed", "SOFT-004", "ipexctl install"),
-            Seed("", "SOFT-021", "ATEN_CPU"),
-            Seed("", "SOFT-022", "OMP_THREAD_LIMIT"),
-            Seed("", "SOFT-027", "NUM_THREADS"),
-        ),
+        """
+        + bashrc("VIRTUAL_ENV=$HOME/venv"),
+        (Seed("torch-not-installed", "SOFT-004", "ipexctl install"),),
         HostSpec(isa="amx"),
     ),
     # names, ports and interfaces
@@ -277,7 +229,6 @@ FAULTS = {"silent": "no-sshd", "changed": "changed-key"}
 # About several hosts: (cause, id, a part of the evidence, a part of the fix).
 TOGETHER = (
     ("abi-mismatch", "SOFT-015", "2.7.0+cpu on versions", "ipexctl install"),
-    ("orted-not-found", "MPI-007", "Intel MPI", "~/.bashrc"),
     ("wrong-nic", "NET-012", "172.17.0.1 is docker0 on", "FI_TCP_IFACE"),
     ("gloo-mesh", "NET-013", "1200 on network", "mtu 1500"),
     ("name-unknown", "NET-008", "unknown on", "/etc/hosts"),

@@ -165,7 +165,7 @@ FOUND = {name: value.replace("$CCL_ROOT", "/p/ccl") for name, value in SETVARS[N
 
 
 def impi(version: str) -> Mpi:
-    return Mpi("intel", version, "/p/bin", None)
+    return Mpi("intel", version, "/p/bin")
 
 
 OURS = [

@@ -304,12 +304,12 @@ def test_junk_in_any_place_is_unknown(junk):
         "power": ("governors", "turbo", "max_khz", "throttled"),
         "kernel": ("numa_balancing", "zone_reclaim", "overcommit"),
         "limits": ("nofile", "memlock", "pids", "address_space", "cpu_seconds"),
-        "system": ("bits", "jobs", "session", "netns", "rdma", "infiniband", "linger"),
+        "system": ("bits", "session", "netns", "rdma", "infiniband", "linger"),
     }
     raw = {part: dict.fromkeys(fields, junk) for part, fields in names.items()}
     got = record(Condition, raw)
     empty = Condition(Power(), Kernel(), Limits(), System())
-    texts = replace(got.power, governors=()), replace(got.system, rdma=(), infiniband=(), jobs=())
+    texts = replace(got.power, governors=()), replace(got.system, rdma=(), infiniband=())
     assert (got.kernel, got.limits, *texts) == (
         empty.kernel, empty.limits, empty.power, empty.system,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 from ipexctl.env.choice.package_changes import Change
 from ipexctl.facts.reader import record
-from ipexctl.facts.software_facts import Current, Layout, Mpi, Prefix, SoftwareFacts
+from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.probe_host import probe
@@ -107,81 +107,26 @@ def test_an_environment_is_told_with_its_kind_python_and_versions(monkeypatch, t
     assert found.used is None
 
 
-MPIS = {
-    "Intel's script": (["hydra_bstrap_proxy", "mpiexec.hydra", "mpirun"], "mpirun", "intel"),
-    "Open MPI 5": (["prterun", "ompi_info"], "prterun", "openmpi"),
-    "Open MPI 4 of Debian": (["mpirun.openmpi"], "mpirun.openmpi", "openmpi"),
-    "MPICH": (["mpiexec.hydra", "mpichversion"], "mpiexec.hydra", "mpich"),
-    "MPICH of Debian": (["mpirun.mpich"], "mpirun.mpich", "mpich"),
-    "nobody knows": (["mpirun"], "mpirun", "unknown"),
-}
-
-
-@pytest.mark.parametrize(("files", "starter", "flavour"), MPIS.values(), ids=MPIS)
-def test_an_mpi_is_known_by_its_files(monkeypatch, tmp_path, files, starter, flavour):
-    folder = make(tmp_path / "mpi/bin", *files)
-    if starter != "mpirun":
-        (folder / "mpirun").symlink_to(starter)
-    make(tmp_path / "mpi/lib/pkgconfig")
+def test_programs_of_an_mpi_that_cannot_be_run_are_told(monkeypatch, tmp_path):
+    folder = make(tmp_path / "mpi/bin", "mpirun", "hydra_bstrap_proxy")
+    (folder / "hydra_bstrap_proxy").chmod(0o644)
     found = look(monkeypatch, tmp_path, PATH=f"{folder}:/usr/bin:/bin")
-    assert found.mpis[0] == Mpi(flavour, "", str(folder), 0)
+    assert found.mpis[0] == MpiFolder(str(folder), True, ("hydra_bstrap_proxy",))
 
 
-def test_a_version_comes_from_pkgconfig_or_the_path(monkeypatch, tmp_path):
-    ompi = make(tmp_path / "ompi", "bin/prterun", "lib/pkgconfig/ompi.pc")
-    (ompi / "bin/mpirun").symlink_to("prterun")
-    (ompi / "lib/pkgconfig/ompi.pc").write_text("Name: Open MPI\nVersion: 5.0.11\n")
-    intel = make(tmp_path / "mpi/2021.15/bin", "hydra_bstrap_proxy", "mpirun")
-    found = look(monkeypatch, tmp_path, PATH=f"{ompi}/bin:{intel}:/usr/bin:/bin")
-    assert [str(m) for m in found.mpis[:2]] == ["Open MPI 5.0.11", "Intel MPI 2021.15"]
-
-
-def test_of_secrets_only_the_names_are_told(monkeypatch, tmp_path):
+def test_of_proxies_only_the_names_are_told_and_of_other_variables_nothing(monkeypatch, tmp_path):
     found = look(
         monkeypatch,
         tmp_path,
-        SLURM_JWT="canary",
-        TORCH_API_KEY="canary",
-        CCL_MIRROR="https://user:canary@mirror/",
         https_proxy="http://user:canary@proxy:3128",
+        NO_PROXY="user:canary@proxy",
+        no_proxy="localhost,10.0.0.0/8",
         HF_TOKEN="canary",
         OMP_NUM_THREADS="4",
     )
-    env = dict(found.env)
-    told = {name: env[name] for name in ("SLURM_JWT", "TORCH_API_KEY", "CCL_MIRROR", "https_proxy")}
-    assert told == dict.fromkeys(told)
-    assert env["OMP_NUM_THREADS"] == "4"
-    assert "HF_TOKEN" not in env
-
-
-def test_what_intels_scripts_leave_behind_is_told(monkeypatch, tmp_path):
-    names = ("ONEAPI_ROOT", "SETVARS_COMPLETED", "CMPLR_ROOT", "MKLROOT", "I_MPI_ROOT", "CCL_ROOT")
-    found = look(monkeypatch, tmp_path, **dict.fromkeys(names, "/opt/intel"))
-    assert {name: dict(found.env).get(name) for name in names} == dict.fromkeys(names, "/opt/intel")
+    expected = {"https_proxy": None, "NO_PROXY": None, "no_proxy": "localhost,10.0.0.0/8"}
+    assert dict(found.env) == expected
     assert "canary" not in repr(found)
-
-
-STARTUP = {
-    "source /opt/intel/setvars.sh": "source /opt/intel/setvars.sh",
-    "  . ~/setvars.sh --force": ". ~/setvars.sh --force",
-    "TOKEN=canary; source /opt/intel/setvars.sh": "source /opt/intel/setvars.sh",
-    "if [ -f /o/setvars.sh ]; then . /o/setvars.sh; fi": "then . /o/setvars.sh",
-    "sh /opt/intel/setvars.sh": "sh /opt/intel/setvars.sh",
-    "./env/vars.sh": "./env/vars.sh",
-    "# source /opt/intel/setvars.sh": None,
-    "alias one='source /opt/intel/setvars.sh'": None,
-    "echo run setvars.sh first": None,
-    "export SETVARS=/opt/intel/setvars.sh": None,
-}
-
-
-@pytest.mark.parametrize(("line", "told"), STARTUP.items())
-def test_commands_of_start_up_files_are_told_and_nothing_beside_them(
-    monkeypatch, tmp_path, line, told
-):
-    (tmp_path / ".bashrc").write_text(f"PS1=x\n{line}\n")
-    found = look(monkeypatch, tmp_path)
-    assert found.startup == (((".bashrc", told),) if told else ())
 
 
 def test_an_unreadable_folder_and_a_loop_of_links_stop_nothing(monkeypatch, tmp_path):
@@ -189,16 +134,16 @@ def test_an_unreadable_folder_and_a_loop_of_links_stop_nothing(monkeypatch, tmp_
     (tmp_path / ".ipexctl/current").symlink_to("current")
     (tmp_path / "loop").symlink_to("loop")
     make(tmp_path / "env", "pyvenv.cfg", "lib/python3.11/site-packages/x")
-    os.mkfifo(tmp_path / ".bashrc")
-    os.mkfifo(tmp_path / ".profile")
+    (tmp_path / ".cache/huggingface/accelerate").mkdir(parents=True)
+    os.mkfifo(tmp_path / ".cache/huggingface/accelerate/default_config.yaml")
     assert look(monkeypatch, tmp_path).used is None
 
 
 # --- what a host sends is not believed -----------------------------------------------------------
 
 ODD: list[Any] = [None, 1, -1, 1.5, True, "x", "\x1b[2J", [], [[]], [None], {}, {"a": {}}, [{}]]
-FIELDS = ("current", "prefixes", "mpis", "env", "missing", "shadows", "startup", "accelerate",
-          "accelerate_path", "stale", "stale_bytes", "fabrics")  # fmt: skip
+FIELDS = ("current", "prefixes", "mpis", "env", "accelerate", "accelerate_path", "stale",
+          "stale_bytes")  # fmt: skip
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
@@ -207,7 +152,7 @@ def test_odd_answers_are_left_out(odd):
         found = record(SoftwareFacts, {name: odd})
         assert isinstance(found, SoftwareFacts)
     inner = {"path": "/x", "packages": odd, "mpi": odd, "omp": odd, "ccl": odd, "python": odd}
-    mpi = {"bin": "/x", "path": odd, "not_run": odd}
+    mpi = {"bin": "/x", "in_path": odd, "not_run": odd}
     found = record(SoftwareFacts, {"prefixes": [inner], "mpis": [mpi]})
     assert (len(found.prefixes), len(found.mpis)) == (1, 1)
-    assert "\x1b" not in repr(record(SoftwareFacts, {"env": {"A": odd}, "fabrics": [odd]}))
+    assert "\x1b" not in repr(record(SoftwareFacts, {"env": {"A": odd}, "accelerate": [odd]}))

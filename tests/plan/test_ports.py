@@ -115,8 +115,8 @@ def test_the_users_own_range_of_daemons_is_not_counted_down():
 @pytest.mark.parametrize(
     ("found", "variables"),
     [
-        (Mpi("mpich", "5.0.2", "/b", None), {"UCX_NET_DEVICES": "eth0"}),
-        (Mpi("intel", "2021.18.1", "/b", None), {}),
+        (Mpi("mpich", "5.0.2", "/b"), {"UCX_NET_DEVICES": "eth0"}),
+        (Mpi("intel", "2021.18.1", "/b"), {}),
     ],
 )
 def test_ucx_keeps_to_the_interface_by_which_hosts_reach_each_other(found, variables):

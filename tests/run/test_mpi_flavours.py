@@ -30,10 +30,10 @@ def planned(found: Mpi | None) -> LaunchPlan:
     return plan(nodes, RunRequest(("train.py",), 3), "r1")
 
 
-IMPI = Mpi("intel", "2021.18.1", "", None)
-MPICH = Mpi("mpich", "5.0.2", "", None)
-OMPI = Mpi("openmpi", "5.0.11", "", None)
-OMPI_4 = Mpi("openmpi", "4.1.8", "", None)
+IMPI = Mpi("intel", "2021.18.1", "")
+MPICH = Mpi("mpich", "5.0.2", "")
+OMPI = Mpi("openmpi", "5.0.11", "")
+OMPI_4 = Mpi("openmpi", "4.1.8", "")
 RUN = "/home/trainer/.ipexctl/runs/r1"
 
 

@@ -6,7 +6,6 @@ A check is one function with its declaration (registry.py). CONTRIBUTING.md says
 from __future__ import annotations
 
 from ipexctl.doctor.checks import (
-    account_environment,
     clock,
     cpu,
     cpu_frequency,
@@ -15,7 +14,6 @@ from ipexctl.doctor.checks import (
     limits,
     memory,
     mpi_install,
-    mpi_variables,
     numa,
     perf,
     reachability,
@@ -43,9 +41,7 @@ _CHECKS = declared(
         reachability,
         interfaces,
         software_stack,
-        account_environment,
         mpi_install,
-        mpi_variables,
         uniformity,
         perf,
     )

@@ -1,4 +1,4 @@
-"""What is installed: torch and what belongs to it, by metadata alone.
+"""What is installed: torch and what belongs to it, by metadata alone; and the account's own state.
 
 How bad a broken environment is depends on who would use it: `fail` for the one that `ipexctl run`
 takes, `warn` for the one that a command over SSH finds, `note` for any further one.
@@ -13,6 +13,7 @@ from functools import wraps
 
 from packaging.version import InvalidVersion, Version
 
+from ipexctl.base.sizes import GIB, size
 from ipexctl.doctor.checks.registry import (
     Check,
     Declaration,
@@ -23,10 +24,11 @@ from ipexctl.doctor.checks.registry import (
 )
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
 from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Command, command, do, ipexctl
+from ipexctl.doctor.report.suggested_fix import Command, Shell, command, do, ipexctl
 from ipexctl.env.choice import package_changes
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.software_facts import Prefix, SoftwareFacts
+from ipexctl.machines.openssh import startup_files
 
 IPEX = "intel-extension-for-pytorch"
 CCL = "oneccl-bind-pt"
@@ -42,6 +44,7 @@ INSTALL = ipexctl("install")
 REBUILT = do(INSTALL, "   # ", ipexctl("env diff"), " says how")
 PROVED = "   # one matching set, tested before it is used"
 REINSTALL = do(INSTALL, PROVED)
+SLOW_LOGIN = 3  # seconds
 
 _ACCELERATE = command("accelerate config")
 
@@ -243,6 +246,22 @@ def numpy_two(facts: Facts, prefix: Prefix) -> Sight | None:
     return Sight(text, fix=pip(prefix.path, "install", "numpy<2"))
 
 
+@environment_check(
+    "SOFT-017",
+    title="two OpenMP runtimes in one process",
+    severity=WARN_IN_USE,
+    seen="torch ships a second libiomp5",
+    why="Two thread pools on the same cores: `OMP: Error #15: Initializing libiomp5.so, but found "
+    "libiomp5.so already initialized`, or a slow run without any message.",
+    fix=do("keep one of them: ", pip("PREFIX", "uninstall", "intel-openmp")),
+)
+def two_openmps(facts: Facts, prefix: Prefix) -> Sight | None:
+    both = [path for path in prefix.omp if "libiomp5" in path]
+    if len(both) < 2:
+        return None
+    return Sight(" and ".join(both), fix=pip(prefix.path, "uninstall", "intel-openmp"))
+
+
 # --- accelerate ----------------------------------------------------------------------------------
 
 
@@ -426,3 +445,50 @@ def _of_used(facts: Facts, name: str) -> str:
     if not used:
         return ""
     return used.python if name == "python" else used.version(name) or "none"
+
+
+# --- the account ---------------------------------------------------------------------------------
+
+
+@host_check(
+    "SOFT-028",
+    title="the start-up files of the login shell are slow",
+    severity=Severity.WARN,
+    seen=f"more than {SLOW_LOGIN} s from the start of the login shell to that of its command",
+    why="Every command over SSH waits for them, on every host: those of ipexctl, and mpirun's "
+    "daemons, which give up after some time.",
+)
+def slow_login(facts: Facts) -> Sight | None:
+    system = facts.condition.system
+    if system.login_ms is None or system.login_ms <= SLOW_LOGIN * 1000:
+        return None
+    files = startup_files.FILES.get(
+        system.login_shell, (f"those of {system.login_shell or 'the shell'}",)
+    )
+    return Sight(
+        f"{system.login_ms / 1000:.1f} s before the command starts, in {' or '.join(files)}",
+        fix="leave what is slow (module load, conda, file servers) to interactive shells; in bash, "
+        "before it: case $- in *i*) ;; *) return ;; esac",
+    )
+
+
+@host_check(
+    "SOFT-023",
+    title="shared memory left behind by MPI processes that have ended",
+    severity=(Severity.NOTE, Severity.WARN),
+    seen="files left in /dev/shm by MPI processes that have ended; warn from 1 GiB",
+    why="Killed ranks, and torch-ccl when it exits, leave segments there. When they fill "
+    "/dev/shm, new ranks die with a bus error.",
+    fix=do(
+        Shell("find /dev/shm -maxdepth 1 -user $(id -un) -name '[0-9]*:*:*' -delete"),
+        "   # while no MPI job is running",
+    ),
+)
+def stale_memory(facts: Facts) -> Sight | None:
+    if not facts.software or not facts.software.stale:
+        return None
+    much = facts.software.stale_bytes >= GIB
+    return Sight(
+        f"{facts.software.stale} files, {size(facts.software.stale_bytes)}",
+        severity=Severity.WARN if much else Severity.NOTE,
+    )

@@ -317,20 +317,6 @@ def wsl(cluster: Cluster) -> list[Sight]:
 
 
 @host_check(
-    "SYS-009",
-    title="the login is inside a scheduler job",
-    severity=Severity.NOTE,
-    seen="SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, JOB_ID or OAR_JOB_ID in the environment",
-    why="Intel MPI's mpirun then starts its daemons through the scheduler instead of SSH. "
-    "`ipexctl run` works, because it sets its own launcher; a manual mpirun may not.",
-    fix=do("by hand: ", command("export I_MPI_HYDRA_BOOTSTRAP=ssh")),
-)
-def in_a_job(facts: Facts) -> Sight | None:
-    jobs = facts.condition.system.jobs
-    return Sight(", ".join(f"{name}={value}" for name, value in jobs)) if jobs else None
-
-
-@host_check(
     "SEC-001",
     title="training traffic would use a public address",
     severity=(Severity.WARN, Severity.NOTE),

@@ -1,14 +1,12 @@
-"""What is installed on this host and what its environment says: names of files and folders only.
+"""What is installed on this host, and which proxies the account names: names of files only.
 
 Nothing is imported and no program is started: a broken torch cannot break the look at it. The
-environment is the one a command over SSH gets, which is what mpirun's daemons and ranks start from.
+environment is the one a command over SSH gets.
 """
 
 import os
 import re
 import stat
-
-from ipexctl.remote.secret_names import is_secret_name
 
 PREFIXES = 8  # Python environments told about
 MPIS = 8
@@ -18,47 +16,30 @@ WANTED = frozenset(("torch", "intel-extension-for-pytorch", "oneccl-bind-pt", "t
                     "impi-rt", "intel-openmp", "numpy", "mpi4py", "accelerate", "transformers",
                     "deepspeed", "oneccl", "libfabric"))  # fmt: skip
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*?)-(\d[^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info\Z")
-TOLD = re.compile(
-    r"(OMP|KMP|GOMP|I_MPI|FI|CCL|GLOO|HYDRA|OMPI|PMI|PMIX|SLURM|PBS|TORCH|ATEN|ONEDNN|DNNL|MKL"
-    r"|ACCELERATE|UCX|PSM2|PSM3)_\w+\Z"
-    r"|(LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH|PYTHONHOME|VIRTUAL_ENV|CONDA_PREFIX|TMPDIR|RANK"
-    r"|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|MALLOC_CONF|no_proxy|NO_PROXY|JOB_ID"
-    r"|ONEAPI_ROOT|SETVARS_COMPLETED|CMPLR_ROOT|MKLROOT)\Z"
-)
 PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-STARTUP = (".bashrc", ".bash_profile", ".profile")
-SCRIPT = re.compile(
-    r"((then|do|else|exec)\s+)?((source|\.|sh|bash|dash)\s+)?"
-    r"[\w./$~{}\"'-]*\b(setvars|mpivars|env/vars)\.sh\b"
-)
+WITHOUT_PROXY = ("no_proxy", "NO_PROXY")
+ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 STALE = re.compile(r"(\d+):\d+:\d+\Z|Intel_MPI_\w+\Z")
 RUNNABLE = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
-SHADOWS = ("libstdc++.so.6", "libgomp.so.1", "libmpi.so.12", "libmpi.so.40", "libfabric.so.1")
-
-
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 
 
 def read_software(read, home, root, key=""):
     """`key`: of the environment that `run` would use; "": the current one."""
-    env = environment()
     used = root + ("/envs/" + key if KEY.match(key) else "/current")
-    found = prefixes(home, used, env)
+    search_path = os.environ.get("PATH", "")[:4000]
+    found = prefixes(home, used, search_path)
     accelerate_path, accelerate_keys = accelerate(read, home)
     stale_files, stale_bytes = stale()
     return {
         "current": current(root, used),
         "prefixes": found,
-        "mpis": mpis(read, env, [p["path"] for p in found]),
-        "env": env,
-        "missing": missing(env),
-        "shadows": shadows(env),
-        "startup": startup(read, home),
+        "mpis": mpis(search_path, [p["path"] for p in found]),
+        "env": proxies(),
         "accelerate": accelerate_keys,
         "accelerate_path": accelerate_path,
         "stale": stale_files,
         "stale_bytes": stale_bytes,
-        "fabrics": names("/sys/class/infiniband")[:16] + devices(),
     }
 
 
@@ -78,55 +59,17 @@ def small(read, path):
     return read(path) if stat.S_ISREG(info.st_mode) and info.st_size < 1 << 18 else ""
 
 
-# --- the environment -----------------------------------------------------------------------------
+# --- the account ---------------------------------------------------------------------------------
 
 
-def environment():
-    """Names that matter and their values; of what may be secret the name alone."""
-    found = {}  # type: dict[str, object]
-    for name, value in os.environ.items():
-        secret = is_secret_name(name) or "@" in value.partition("://")[2]
-        if name in PROXY and value or (TOLD.match(name) and secret):
-            found[name] = None
-        elif TOLD.match(name):
-            found[name] = value[:2000]
-    found["PATH"] = os.environ.get("PATH", "")[:4000]
+def proxies():
+    """{name: None for a proxy, as its address can hold a password; the value of no_proxy}"""
+    found = {name: None for name in PROXY if os.environ.get(name)}  # type: dict[str, object]
+    for name in WITHOUT_PROXY:
+        value = os.environ.get(name)
+        if value is not None:
+            found[name] = None if "@" in value else value[:2000]
     return found
-
-
-def missing(env):
-    """[[variable, path]]: what the environment names and this host does not have."""
-    found = []
-    for name in ("LD_PRELOAD", "FI_PROVIDER_PATH", "I_MPI_ROOT", "CCL_ROOT"):
-        for path in re.split("[: ]", env.get(name) or ""):
-            if path.startswith("/") and not os.path.exists(path):
-                found.append([name, path])
-    return found[:32]
-
-
-def shadows(env):
-    """[[variable, path]]: libraries and packages that stand before those of any environment."""
-    found = []
-    for folder in (env.get("LD_LIBRARY_PATH") or "").split(":")[:16]:
-        for name in SHADOWS:
-            if folder.startswith("/") and os.path.exists(folder + "/" + name):
-                found.append(["LD_LIBRARY_PATH", folder + "/" + name])
-    for folder in (env.get("PYTHONPATH") or "").split(":")[:16]:
-        for name in ("torch", "numpy", "intel_extension_for_pytorch", "mpi4py"):
-            if folder.startswith("/") and os.path.exists("%s/%s/__init__.py" % (folder, name)):
-                found.append(["PYTHONPATH", folder + "/" + name])
-    return found
-
-
-def startup(read, home):
-    """[[file, line]]: where the account's start-up files use Intel's environment scripts."""
-    found = []
-    for name in STARTUP:
-        for line in small(read, home + "/" + name).splitlines():
-            for part in re.split(r";|&&|\|\|", line):  # commands: what else is in a line stays here
-                if SCRIPT.match(part.strip()):
-                    found.append([name, part.strip()[:200]])
-    return found[:8]
 
 
 def accelerate(read, home):
@@ -158,11 +101,6 @@ def stale():
         if info.st_uid == os.getuid() and match.group(1):
             count, size = count + 1, size + info.st_blocks * 512
     return count, size
-
-
-def devices():
-    """Fabrics that are no infiniband device."""
-    return [n for n in names("/dev") if n.startswith(("hfi1_", "cxi"))][:8]
 
 
 # --- environments of Python ----------------------------------------------------------------------
@@ -203,11 +141,11 @@ def changed_by_hand(prefix):
     return env_drift.changed(prefix)
 
 
-def prefixes(home, used, env):
+def prefixes(home, used, search_path):
     """What there is in each Python environment; the ones a run would use come first."""
     where = [("ipexctl", os.path.realpath(used))]
-    where += [("active", env[n]) for n in ("VIRTUAL_ENV", "CONDA_PREFIX") if env.get(n)]
-    where += [("active", p) for p in python_in(env["PATH"])]
+    where += [("active", os.environ[n]) for n in ACTIVE if os.environ.get(n)]
+    where += [("active", p) for p in python_in(search_path)]
     conda = [home + "/" + n for n in ("miniconda3", "miniforge3", "anaconda3", "mambaforge")]
     conda += ["/opt/conda", "/opt/miniconda3", "/opt/intel/oneapi/intelpython"]
     where += [("other", p) for p in conda]
@@ -310,9 +248,9 @@ def layout(prefix):
     }
 
 
-def mpis(read, env, prefixes):
-    """[{flavour, version, bin, path: place in PATH or None, not_run}], those in PATH first."""
-    path = [f for f in env["PATH"].split(":") if f.startswith("/")]
+def mpis(search_path, prefixes):
+    """[{bin, in_path, not_run}], those in PATH first."""
+    path = [f for f in search_path.split(":") if f.startswith("/")]
     folders = path + [p + "/bin" for p in prefixes]
     for parent in ("/opt/intel/oneapi/mpi", "/opt/ohpc/pub/mpi", "/opt/openmpi", "/opt/mpich"):
         folders += [parent + "/bin"]
@@ -324,25 +262,20 @@ def mpis(read, env, prefixes):
         real = os.path.realpath(folder)
         if real in found or len(found) >= MPIS:
             continue
-        one = mpi(read, folder)
+        one = mpi(folder)
         if one:
-            found[real] = dict(one, path=at if at < len(path) else None)
+            found[real] = dict(one, in_path=at < len(path))
     return list(found.values())
 
 
-def mpi(read, folder):
+def mpi(folder):
     starter = folder + "/mpirun"
     if not os.path.exists(starter):
         starter = folder + "/mpiexec"
         if not os.path.exists(starter):
             return None
-    real = os.path.realpath(starter)
-    home = os.path.dirname(real)
-    flavour = flavour_of(read, real, home)
-    prefix = os.path.dirname(home)
+    home = os.path.dirname(os.path.realpath(starter))
     return {
-        "flavour": flavour,
-        "version": version_of(read, flavour, prefix),
         "bin": folder,
         "not_run": [
             n
@@ -350,40 +283,3 @@ def mpi(read, folder):
             if os.path.exists(home + "/" + n) and not os.access(home + "/" + n, os.X_OK)
         ],
     }
-
-
-def flavour_of(read, real, home):
-    name = os.path.basename(real)
-    there = [
-        n
-        for n in ("impi_info", "hydra_bstrap_proxy", "prterun", "ompi_info", "mpichversion")
-        if os.path.exists(home + "/" + n)
-    ]
-    if "openmpi" in name or name in ("orterun", "prterun"):
-        return "openmpi"
-    if "mpich" in name:
-        return "mpich"
-    if "impi_info" in there or "hydra_bstrap_proxy" in there:
-        return "intel"
-    if "I_MPI_" in small(read, real):
-        return "intel"
-    if "prterun" in there or "ompi_info" in there:
-        return "openmpi"
-    return "mpich" if "mpichversion" in there or "hydra" in name else "unknown"
-
-
-def version_of(read, flavour, prefix):
-    if flavour == "intel":
-        for lib in [n for n in names(prefix + "/lib") if n.startswith("python3")]:
-            for entry in names("%s/lib/%s/site-packages" % (prefix, lib)):
-                if entry.startswith("impi_rt-"):
-                    return entry[8:].replace(".dist-info", "")
-        parts = re.findall(r"/(20\d\d(?:\.\d+)+)", prefix)
-        return parts[-1] if parts else ""
-    for name in ("ompi", "ompi-c", "mpich"):
-        for lib in ("lib", "lib64"):
-            text = small(read, "%s/%s/pkgconfig/%s.pc" % (prefix, lib, name))
-            match = re.search(r"^Version: *([\w.]+)", text, re.M)
-            if match:
-                return match.group(1)
-    return ""

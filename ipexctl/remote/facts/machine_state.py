@@ -11,7 +11,6 @@ from ipexctl.remote.facts.cpus_and_memory import names, number
 SAMPLE = 16  # of several hundred equal policies
 PRACTICE = "ipexctl lab"
 SIF = ("APPTAINER", "SINGULARITY")  # they set both; older ones the second alone
-JOBS = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "OAR_JOB_ID")
 
 
 def read_state(read, fs, groups, cpus):
@@ -134,7 +133,6 @@ def _system(fs, of, live):
         "bits": 64 if sys.maxsize > 1 << 32 else 32,
         "container": _container(fs, of, env),
         "netns": _inode("/proc/self/ns/net") if live else None,
-        "jobs": [[name, env[name]] for name in JOBS if name in env],
         "login_shell": _shell() if live else "",
         "login_ms": _login_ms(of) if live else None,
         "session": bool(env.get("XDG_SESSION_ID")) and systemd if live else None,

@@ -163,7 +163,7 @@ def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
     version that is none."""
     for row in FLAVOURS.values():
         if version := versions.get(row.package):
-            return _with_version(Mpi(row.name, version, f"{prefix}/bin", None))
+            return _with_version(Mpi(row.name, version, f"{prefix}/bin"))
     return None
 
 
@@ -177,7 +177,7 @@ def recognised(said: str, folder: str) -> Mpi | None:
     """Parse the output of `mpirun --version`. Raises ValueError for an invalid version."""
     for name, pattern in _SAYS:
         if found := re.search(pattern, said):
-            return _with_version(Mpi(name, found[1], folder, None))
+            return _with_version(Mpi(name, found[1], folder))
     return None
 
 
