@@ -16,7 +16,7 @@ from ipexctl.base.host_outcome import without_host
 from ipexctl.base.values import plain
 from ipexctl.blobs.blob_carriers import POLL, Moved, Push, Tell, fetch_there
 from ipexctl.blobs.blob_store import OnBytes, missing_blobs
-from ipexctl.blobs.relay_turns import NO_PARTS, Parts, RelayTurns, Turn
+from ipexctl.blobs.relay_turns import RelayTurns, Turn
 from ipexctl.blobs.tls_keys import Keys, make_keys
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
@@ -41,15 +41,13 @@ class _Giver:
 
 
 class Relay:
-    """`reached_at`: where other hosts reach those that will get files, by name; "": not known.
-    `parts`: sha256 of the files that a host has in part."""
+    """`reached_at`: where other hosts reach those that will get files, by name; "": not known."""
 
     def __init__(
         self,
         first: Push,
         reached_at: Mapping[str, str],
         say: Callable[[str], None],
-        parts: Parts = NO_PARTS,
         least: int | None = None,
     ) -> None:
         self._least = LEAST if least is None else least
@@ -59,7 +57,7 @@ class Relay:
         self._keys: Keys = {}
         self._change = threading.Condition()
         mute = [h for h, at in reached_at.items() if not at]
-        self._turns = RelayTurns(reached_at, mute, parts)
+        self._turns = RelayTurns(reached_at, mute)
         self._givers: dict[str, _Giver] = {}
         self._reached: set[tuple[str, str]] = set()  # host, giver
         self._lost: set[str] = set()  # givers of which that was said

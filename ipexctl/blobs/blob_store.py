@@ -16,7 +16,6 @@ from typing import BinaryIO
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
-from ipexctl.base.values import texts
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.machines.agent import Agent
@@ -49,15 +48,7 @@ class Room:
 
 def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
     """Those of the blobs that the host does not have, each once."""
-    return missing_and_begun(agent, root, blobs)[0]
-
-
-def missing_and_begun(
-    agent: Agent, root: str, blobs: Sequence[Blob]
-) -> tuple[tuple[Blob, ...], frozenset[str]]:
-    """Also the sha256 of those of which the host has a part."""
     found: list[Blob] = []
-    begun: set[str] = set()
     for some in _batches(list({b.sha256: b for b in blobs}.values())):
         asked = {"root": root, "blobs": [[b.sha256, b.size] for b in some]}
         done = agent.call("blobs.blobs.have", asked, timeout=SILENCE).done
@@ -65,8 +56,7 @@ def missing_and_begun(
         if not isinstance(missing, list) or not {*map(str, missing)} <= known.keys():
             raise done.odd("it lacks files that were not requested")
         found += [known[sha] for sha in dict.fromkeys(map(str, missing))]
-        begun |= known.keys() & set(texts(done["begun"]))
-    return tuple(found), frozenset(begun)
+    return tuple(found)
 
 
 def send(

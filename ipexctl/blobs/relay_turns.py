@@ -6,7 +6,7 @@ time, while it gets the next one itself. Nothing here moves a byte or waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ipexctl.base.blob import Blob
 from ipexctl.quick_dataclass import dataclass
@@ -17,8 +17,6 @@ GONE = 2  # failures of a giver in a row
 ALONE = 3  # givers that a host does not get at, and it never got anything from another one
 
 Unit = int
-Parts = Mapping[str, Collection[str]]  # by host: sha256 of files that it has in part
-NO_PARTS: Parts = {}
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,7 @@ class Turn:
 class RelayTurns:
     """`hosts`: all that may come. `mute`: those of them that can give nothing to others."""
 
-    def __init__(self, hosts: Iterable[str], mute: Iterable[str], parts: Parts = NO_PARTS) -> None:
-        self._parts = parts
+    def __init__(self, hosts: Iterable[str], mute: Iterable[str]) -> None:
         self.apart = False  # hosts do not reach each other
         self._awaited = set(hosts)  # that may want something, sooner or later
         self._mute = set(mute)
@@ -134,32 +131,14 @@ class RelayTurns:
             return None
         if self._is_apart(host):
             return None
-        todo = self._todo[host]
-        for unit in sorted(todo, key=lambda unit: self._rank(host, unit)):
+        for unit, blobs in self._todo[host].items():
             if (
                 unit not in self._begun
-                and not self._goes_on_elsewhere(host, unit)
                 and not self._will_be_given(host, unit)
-                and all(map(is_here, todo[unit]))
+                and all(map(is_here, blobs))
             ):
                 return Turn(host, unit, first=True)
         return None
-
-    def _rank(self, host: str, unit: Unit) -> int:
-        """First what this host has a part of, last what another one has a part of."""
-        holders = self._have_part(unit)
-        return 0 if host in holders else 2 if holders else 1
-
-    def _goes_on_elsewhere(self, host: str, unit: Unit) -> bool:
-        """Is there another host that has a part of it, and will be sent the rest?"""
-        holders = self._have_part(unit)
-        return host not in holders and any(
-            unit in self._todo.get(other, ()) and not self._is_apart(other) for other in holders
-        )
-
-    def _have_part(self, unit: Unit) -> list[str]:
-        files = self._of_unit[unit]
-        return [host for host, parts in self._parts.items() if not files.isdisjoint(parts)]
 
     def _given(self, host: str) -> Turn | None:
         busy = {turn.giver for turn in self._now.values()}

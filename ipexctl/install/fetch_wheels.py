@@ -111,4 +111,4 @@ def _from_here(work: Work, plan: Plan, incoming: Incoming | None = None) -> Carr
     if not work.asked.relay or len(plan.parts) < 2:
         return push
     where = {part.host.name: part.address for part in plan.parts}
-    return Relay(push, where, work.progress.say, {p.host.name: p.begun for p in plan.parts})
+    return Relay(push, where, work.progress.say)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.base.typed_command import Typed
-from ipexctl.blobs.blob_store import Room, default_store, missing_and_begun
+from ipexctl.blobs.blob_store import Room, default_store, missing_blobs
 from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import between
 from ipexctl.errors import HostFailed, Interrupted, NothingFits
@@ -108,8 +108,8 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         there = _part(work, fleet, host, lock)
         address, free = peer_address(facts[host]), facts[host].disk.free
         blobs = [p.blob for p in lock.files] if there.builds else []
-        lacking, begun = missing_and_begun(fleet.agents[host], there.state.root, blobs)
-        return replace(there, address=address, free=free, lacking=lacking, begun=begun)
+        lacking = missing_blobs(fleet.agents[host], there.state.root, blobs)
+        return replace(there, address=address, free=free, lacking=lacking)
 
     parts = tuple(fleet.each(part).values())
     disk = _disk(work, found, parts)

@@ -109,7 +109,7 @@ class HostInstall:
     """The part of a plan for one host. `address`: where other hosts reach it; "" if unknown.
 
     `changes`: from the packages of `state.before` to those of the lock. `lacking`: the
-    files that are sent to it; `begun`: sha256 of those of which it has a part. `free`: on its disk.
+    files that are sent to it. `free`: on its disk.
     """
 
     host: Host
@@ -118,7 +118,6 @@ class HostInstall:
     changes: tuple[Change, ...] = ()
     address: str = ""
     lacking: tuple[Blob, ...] = ()
-    begun: frozenset[str] = frozenset()
     free: int | None = field(default=None, compare=False)
 
     @property

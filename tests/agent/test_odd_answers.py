@@ -118,7 +118,7 @@ def there(agent: Agent) -> object:
 
 
 GO: Frames = [[{"event": "go", "from": {SHA: 0}}, 0], [{"done": {"count": 1}}, 0]]
-HAVE = done(missing=[SHA], begun=[])
+HAVE = done(missing=[SHA])
 EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
     (have, HAVE, done(), (BLOB,)),
     (have, HAVE, done(missing=["b" * 64]), (BLOB,)),

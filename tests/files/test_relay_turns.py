@@ -88,29 +88,6 @@ def test_a_host_that_leaves_in_its_first_turn_leaves_it_to_the_next() -> None:
     assert turn_of(turns, "b").first
 
 
-def test_a_host_gets_first_what_it_has_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_turns, "UNIT", 1)
-    wanted = blobs(2, 2, 2)
-    turns = RelayTurns("ab", "", {"b": {"0", "2"}})
-    for host in "ab":
-        turns.join(host, wanted, wanted)
-        turns.gives(host)
-    order = []
-    turns.done(turn_of(turns, "a"))
-    assert turns.next("a", everything) is None  # b goes on with what it has
-    for host in "bba":
-        turn = turn_of(turns, host)
-        order.append((host, *names(turns, turn), turn.giver))
-        turns.done(turn)
-    assert order == [("b", "0", ""), ("b", "2", ""), ("a", "0", "b")]
-
-
-def test_what_another_host_has_a_part_of_is_sent_if_nothing_else_is_left() -> None:
-    turns, wanted = RelayTurns("ab", "", {"b": {"0"}}), blobs(2)
-    turns.join("a", wanted, wanted)
-    assert turn_of(turns, "a").first
-
-
 @settings(max_examples=400, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
@@ -118,20 +95,18 @@ def test_what_another_host_has_a_part_of_is_sent_if_nothing_else_is_left() -> No
     mute=st.sets(st.integers(0, 5)),
     broken=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))),
     had=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))),
-    parts=st.dictionaries(st.sampled_from("012345"), st.sets(st.sampled_from("012345"))),
     ending=st.dictionaries(st.integers(0, 5), st.integers(0, 8)),
     order=st.randoms(use_true_random=False),
 )
 def test_every_host_that_stays_gets_everything(
     sizes: Sequence[int], hosts: int, mute: set[int], broken: set[tuple[int, int]],
-    had: set[tuple[int, int]], parts: Mapping[str, set[str]], ending: Mapping[int, int],
-    order: object,
+    had: set[tuple[int, int]], ending: Mapping[int, int], order: object,
 ) -> None:  # fmt: skip
     """Whoever is mute, fails or goes, and in whatever order turns end: nobody waits for ever."""
     wanted, all_hosts = blobs(*sizes), [str(n) for n in range(hosts)]
     was, relay_turns.UNIT = relay_turns.UNIT, 4
     try:
-        turns = RelayTurns(all_hosts, [str(n) for n in mute], parts)
+        turns = RelayTurns(all_hosts, [str(n) for n in mute])
         _play(turns, wanted, all_hosts, broken, had, ending, order)
     finally:
         relay_turns.UNIT = was

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from ipexctl.base.blob import Blob
-from ipexctl.blobs import blob_relay, relay_turns
+from ipexctl.blobs import blob_relay
 from ipexctl.blobs.blob_carriers import Moved, Push, fetch_there
 from ipexctl.blobs.blob_relay import Relay
 from ipexctl.blobs.blob_store import Room, missing_blobs, need_room
@@ -114,23 +114,6 @@ def test_one_of_five_hosts_is_sent_the_files_and_the_others_get_them_from_each_o
     givers = {step.rpartition(" from ")[2] for step in site.steps if " from " in step}
     assert len(givers) > 1  # not all from the first one
     assert set("abcde") >= givers
-
-
-def test_a_host_that_has_a_part_of_a_file_is_sent_the_rest_of_it(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(relay_turns, "UNIT", 1)
-    large, half = BLOBS[0], BLOBS[0].size // 2
-    site.add("a", "b")
-    parts = site.root("b") / "blobs" / "parts"
-    parts.mkdir(parents=True)
-    site.root("b").chmod(0o700)
-    (parts / f"{large.sha256}.part").write_bytes(CONTENTS[0][:half])
-    both_wait = lambda blob: len(site.steps) > 1  # noqa: E731
-    push = Push(read, both_wait)
-    carrier = Relay(push, {"a": HERE, "b": HERE}, site.said.append, {"b": {large.sha256}})
-    moved = fan_out([Host("a"), Host("b")], lambda h: site.bring(carrier, h.name))
-    assert total(moved) == Moved(sent=SIZE - half, passed=SIZE)
 
 
 def test_a_few_bytes_are_sent_to_every_host(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,14 +29,9 @@ hashes = {}  # type: dict[tuple[int, ...], str]  # of files that this agent has 
 
 
 def op_have(call, header):
-    """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...], begun: [sha256, ...], root}
-
-    `begun`: the missing ones of which an earlier try has left a part.
-    """
+    """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...]}"""
     root = root_folder.existing(header["root"])
-    missing = [sha for sha, size in wanted_blobs(header) if not has(root, sha, size)]
-    begun = [sha for sha in missing if part_size(root, sha)]
-    return {"missing": missing, "begun": begun, "root": root}
+    return {"missing": [sha for sha, size in wanted_blobs(header) if not has(root, sha, size)]}
 
 
 def op_put(call, header):
