@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -141,6 +140,7 @@ class _Search:
         self._indexes = uvs[0].indexes
         self._row = uvs[0].stack.row
         self._reasons: dict[tuple[str, str], list[str]] = {}
+        self._silent: set[str] = set()  # indexes that gave no answer; they are not asked again
 
     def solved(self) -> _Solved:
         """Each way for every Python before the next way: what the user set up comes first."""
@@ -162,7 +162,8 @@ class _Search:
                     self._note(way.text, uv, str(e))
                     if e.network and not way.index:  # the user's own indexes are in every way
                         raise self._cannot_be_had() from None
-                    if e.network:
+                    if e.network and way.index:
+                        self._silent.add(way.index.url)
                         break
         return None
 
@@ -175,34 +176,20 @@ class _Search:
             said.append(f"{index} has no version that fits")
         return ", and ".join(said)
 
-    @cached_property
-    def _silent(self) -> frozenset[str]:
-        """Those that give no answer. An index that cannot be reached takes its time to say so, and
-        where the user's own indexes have everything nobody needs to know."""
-        row = self._row
-        pins = [of_torch(row)] + ([Pin(row.links, "links" in row.flat)] if row.links else [])
-        if self._indexes.no_index:
-            return frozenset()
-        with ThreadPoolExecutor(len(pins)) as pool:
-            answers = list(pool.map(self._uvs[0].answers, pins))
-        return frozenset(p.url for p, answer in zip(pins, answers, strict=True) if not answer)
-
     def _ways(self) -> Iterator[_Way]:
         row, index = self._row, of_torch(self._row)
         cpu, plainly = f"torch=={row.torch}+cpu", f"torch=={row.torch}"
         yield _Way(cpu)
         # a page of links has the CUDA builds too, and `+cu` sorts after `+cpu`
         tables = _Way(cpu if index.flat else plainly, index)
-        if index.url in self._silent:
-            self._reasons[tables.text, "no answer"] = [self._uvs[0].stack.python_text]
-        elif not self._indexes.no_index:
+        if index.url not in self._silent and not self._indexes.no_index:
             yield tables
         yield _Way(plainly, last=True)
 
     def _with_intel(self) -> Iterator[tuple[Uv, Pins]]:
         for uv in self._uvs:
             try:
-                yield uv, intel_pins(uv, self._silent if of_intel(uv.stack.row) else ())
+                yield uv, intel_pins(uv, self._silent)
             except Unresolved as e:
                 self._note("", uv, str(e))
 
@@ -322,13 +309,14 @@ def _home_of_torch(uv: Uv, torch: str) -> dict[str, Pin]:
     return {name: Pin(url) for name, place in origins.each.items() if place == home}
 
 
-def intel_pins(uv: Uv, silent: Iterable[str]) -> Pins:
-    """Where Intel's packages of the row are. Raises Unresolved."""
+def intel_pins(uv: Uv, silent: set[str]) -> Pins:
+    """Where Intel's packages of the row are. Indexes in `silent` are not asked; one that gives no
+    answer is added. Raises Unresolved."""
     found = {name: _place(uv, name, v, silent) for name, v in of_intel(uv.stack.row).items()}
     return {name: place for name, place in found.items() if place}
 
 
-def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None:
+def _place(uv: Uv, name: str, version: str, silent: set[str]) -> Pin | None:
     if uv.indexes.no_index:
         return None  # all there is are the user's own folders
     reasons = []
@@ -342,6 +330,8 @@ def _place(uv: Uv, name: str, version: str, silent: Iterable[str]) -> Pin | None
             return place
         except Unresolved as e:
             reasons.append(f"{where}: {e}")
+            if place and e.network:
+                silent.add(place.url)
     raise Unresolved(f"{name} {version} is not available: {'; '.join(reasons)}")
 
 
@@ -431,7 +421,7 @@ def _offered(uv: Uv, files: Sequence[Package], pins: Pins, options: Sequence[str
 def _places_of(uv: Uv, lock: Lock, reasons: list[str]) -> Iterator[tuple[Pins, tuple[str, ...]]]:
     """Where the lock says that they were, then wherever else they could be."""
     try:
-        intel = intel_pins(uv, ())
+        intel = intel_pins(uv, set())
     except Unresolved as e:
         reasons.append(str(e))
         return

@@ -18,12 +18,11 @@ from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.selection import Stack
 from ipexctl.local.user_dirs import cache_dir, make_private
-from ipexctl.packages.index_pins import Pin, Pins, project
+from ipexctl.packages.index_pins import Pins, project
 from ipexctl.packages.indexes import Indexes, in_variables, plain
 from ipexctl.quick_dataclass import dataclass
 
 TIMEOUT = 600.0  # seconds of one resolution; UV_HTTP_TIMEOUT limits each wait for an answer
-SHORT = 30.0
 ANY_INDEX = ("--index-strategy", "unsafe-first-match")
 ALONE = "--no-deps"
 LAST_LINES, LONGEST = 8, 1000  # of uv's output, in an error
@@ -112,41 +111,16 @@ class Uv:
         text = project(wanted, pins, constraints)
         return read_origins(self._compile(text, pins, "out.txt", *told, *options))
 
-    def answers(self, pin: Pin) -> bool:
-        """Does this index give any answer? Asked shortly: it is one of several places."""
-        place = ("--no-index", "--find-links") if pin.flat else ("--default-index",)
-        short = {"UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": "1"}
-        environ = {**short, **{k: v for k, v in self._environ.items() if k != "UV_HTTP_RETRIES"}}
-        # what the user configured has its own time to answer
-        for name in ("UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_DEFAULT_INDEX"):
-            environ.pop(name, None)
-        trusted = Indexes(trusted=self.indexes.trusted).arguments()
-        try:
-            options = (ALONE, *place, pin.url, *trusted)
-            self._run(project(("torch",), {}), "out.txt", options, environ, [pin], SHORT)
-        except Unresolved as e:
-            return not e.network
-        except InputError:
-            return False
-        return True
-
     def _resolved(self, text: str, pins: Pins, options: Sequence[str]) -> list[list[Found]]:
         lock = self._compile(text, pins, "pylock.toml", "--format", "pylock.toml", *options)
         return [_found(raw) for raw in toml.loads(lock)["packages"]]
 
     def _compile(self, text: str, pins: Pins, out: str, *options: str) -> str:
-        arguments = (*self.indexes.arguments(), *options)
-        return self._run(text, out, arguments, self._environ, tuple(pins.values()), TIMEOUT)
-
-    def _run(
-        self, text: str, out: str, options: Sequence[str], environ: Mapping[str, str],
-        pins: Sequence[Pin], timeout: float,
-    ) -> str:  # fmt: skip
         """Raises Unresolved, and InputError where an index keeps uv waiting for longer."""
         # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
         above = cache_dir(self._environ) / "resolve"
         make_private(above)
-        environ = {"UV_CACHE_DIR": str(above / "uv"), **environ, "COLUMNS": "100000"}
+        environ = {"UV_CACHE_DIR": str(above / "uv"), **self._environ, "COLUMNS": "100000"}
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
             Path(folder, "pyproject.toml").write_text(text, "utf-8")
             if self._preferred:
@@ -157,15 +131,15 @@ class Uv:
                 # else uv asks every Python that it finds here, each time, for seconds
                 "--python", sys.executable, "--python-version", self.stack.python_full,
                 "--python-platform", self.stack.platform,
-                *options,
+                *self.indexes.arguments(), *options,
             )  # fmt: skip
             try:
                 done = subprocess.run(
                     command, cwd=folder, env=environ, text=True, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=timeout, check=False,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False,
                 )  # fmt: skip
             except subprocess.TimeoutExpired:
-                raise self._no_answer(pins, timeout) from None
+                raise self._no_answer(pins) from None
             except OSError as e:
                 raise NotHere(
                     f"cannot run {self._binary}", why=reason_of(e), slug="uv-failed"
@@ -174,11 +148,11 @@ class Uv:
                 raise Unresolved(_last_lines(done.stderr), HIDDEN.findall(done.stderr))
             return Path(folder, out).read_text("utf-8")
 
-    def _no_answer(self, pins: Sequence[Pin], timeout: float) -> InputError:
-        urls = (*(pin.url for pin in pins), *in_variables(self._environ))
+    def _no_answer(self, pins: Pins) -> InputError:
+        urls = (*(pin.url for pin in pins.values()), *in_variables(self._environ))
         asked = dict.fromkeys(plain(url) for url in urls if "://" in url)
         return InputError(
-            f"uv did not resolve the packages within {timeout:.0f} s",
+            f"uv did not resolve the packages within {TIMEOUT:.0f} s",
             why=f"it asked {', '.join(asked) or 'the default index'}; a package index may stall",
             hint="run the same command again; or --index-url URL   # another index",
             slug="index-no-answer",

@@ -64,7 +64,6 @@ def stalling(point: str) -> Iterator[str]:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """For trickles, which uv itself waits for."""
     monkeypatch.setattr(uv, "TIMEOUT", 3.0)
-    monkeypatch.setattr(uv, "SHORT", 3.0)
 
 
 def environ_of(tmp_path: Path) -> dict[str, str]:

@@ -216,6 +216,6 @@ def test_uv_has_logins_where_only_this_user_can_read_them(tmp_path: Path) -> Non
 def test_what_cannot_be_had_is_told_without_the_login(tmp_path: Path) -> None:
     page = f"http://me:{SECRET}@127.0.0.1:1/wheels"
     with pytest.raises(Unresolved) as told:
-        intel_pins(Uv(STACK, Indexes(find_links=(page,)), for_uv(tmp_path)), [STACK.row.links])
+        intel_pins(Uv(STACK, Indexes(find_links=(page,)), for_uv(tmp_path)), {STACK.row.links})
     assert "http://127.0.0.1:1/wheels" in str(told.value)
     assert SECRET not in str(told.value)
