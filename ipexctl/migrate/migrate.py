@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickletools
 import tokenize
 import warnings
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
@@ -20,7 +22,6 @@ from ipexctl.migrate.code.shell_code import Around, ShellReader
 from ipexctl.project.files.project_files import CACHES, ENVIRONMENT_SIGNS
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script_files import accelerate_file
-from ipexctl.run.script_files.checkpoint_modules import modules_of
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.run.script_files.training_script import training_script
 from ipexctl.shipped_tables import migration_rules, migration_tables
@@ -29,6 +30,7 @@ from ipexctl.user_code.source import Source
 from ipexctl.user_code.typed_word import as_typed
 
 MAX_FILES = 10_000
+MAX_PICKLE = 16 << 20  # bytes: it holds names and shapes; tensors are beside it
 
 
 @dataclass(frozen=True)
@@ -177,9 +179,32 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
 
 def _of_checkpoint(path: Path) -> Migrated:
     rules = migration_rules()
-    ruled = ((module, rules.find("pickle", module)) for module in modules_of(path))
+    ruled = ((module, rules.find("pickle", module)) for module in _modules_of(path))
     findings = (migrate_finding.found(rule, module, 1) for module, rule in ruled if rule)
     return Migrated(str(path), Reading(tuple(findings)))
+
+
+def _modules_of(path: Path) -> tuple[str, ...]:
+    """Read which modules a checkpoint of torch.save needs, in order, without loading it. Files of
+    another kind need none. Raises OSError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+            data = archive.open(names[0]).read(MAX_PICKLE) if names else b""
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, RuntimeError):
+        return ()
+    found, texts = dict[str, None](), list[str]()
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name == "GLOBAL":
+                found[str(argument).partition(" ")[0]] = None
+            elif opcode.name == "STACK_GLOBAL":
+                found.update(dict.fromkeys(texts[-2:-1]))
+            elif isinstance(argument, str):
+                texts.append(argument)
+    except (ValueError, IndexError, UnicodeDecodeError):
+        pass  # cut, or no pickle: what was read counts
+    return tuple(found)
 
 
 def _of_hostfile(path: Path) -> Migrated:

@@ -14,12 +14,13 @@ from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.env.choice.env_choice import asked_env
 from ipexctl.errors import NOT_THE_HOST, IpexctlError, RunFailed, Unreachable
 from ipexctl.inventory.inventory import Host
+from ipexctl.local import hostfile_reader
 from ipexctl.local.environment import environment
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, reading
 from ipexctl.machines.probe_host import answer, question
 from ipexctl.machines.suggested_commands import installing, merged_hints, without
-from ipexctl.run.forgotten_hosts import no_hosts
+from ipexctl.run.outcome import retry_command
 from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
 from ipexctl.run.plan import launch_plan, mpi
 from ipexctl.run.plan.launch_plan import Node
@@ -100,11 +101,27 @@ def each(
             fleet.leave_out(host)
     if downs := list(fleet.downs.values()):
         if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
-            raise no_hosts(downs[0], typed)
+            raise _no_hosts(downs[0], typed)
         blamed = [d.host for d in downs if d.slug not in NOT_THE_HOST]
         again = without(typed, blamed) if found and len(blamed) == len(downs) else ""
         raise unknown_keys(downs, fleet.target) or _together(downs, len(found), again)
     return found
+
+
+def _no_hosts(here: HostDown, typed: Typed) -> RunFailed:
+    """Nothing names hosts, and this machine cannot run it: most likely they were forgotten."""
+    file = hostfile_reader.hostfile_here()
+    meant = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
+    again = retry_command.command(meant, (), None)
+    hint = [f"{again}   # on the hosts of {file}" if file else again]
+    hint += ["" if file else hostfile_reader.NEW, f"{here.hint}   # to use this machine"]
+    why = "no hosts are given (-f, -H), so this machine is used"
+    return RunFailed(
+        here.what,
+        why=f"{why}, {here.why}" if here.why else why,
+        hint="\n".join(filter(None, hint)),
+        exit_code=EXIT_HOST_FAILED,
+    )
 
 
 def _together(downs: Sequence[HostDown], others: int, again: str) -> IpexctlError:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ipexctl.run.output.merge_lines import Fold
-from ipexctl.run.output.near_equal import merged, template
+from ipexctl.run.output.merge_lines import Fold, merged, template
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run.last_minute import Pace
 from ipexctl.run.command.summary import ending
-from ipexctl.run.jobs.step_log import of_lines
+from ipexctl.run.jobs.why import rate_of_lines
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
@@ -201,8 +201,8 @@ def test_steps_per_second_from_the_end_of_a_log():
         size += len(line)
         if number % 5 == 0:
             sizes.append((number * 0.5, size))
-    assert of_lines(sizes, b"".join(lines[40:])) == pytest.approx(2.0, rel=0.1)
-    assert of_lines(sizes, b"nothing\n") is None and of_lines([], b"") is None
+    assert rate_of_lines(sizes, b"".join(lines[40:])) == pytest.approx(2.0, rel=0.1)
+    assert rate_of_lines(sizes, b"nothing\n") is None and rate_of_lines([], b"") is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost
-from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
+from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, worst_exit
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.suggested_commands import command
@@ -16,17 +16,23 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import run_situation
 from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
-from ipexctl.run.jobs import step_log
+from ipexctl.run.jobs.logs import SILENCE, WINDOW
 from ipexctl.run.jobs.ps import NEWEST, find, look_at, reached
 from ipexctl.run.outcome.listed_runs import Run, State, number, read_ends
+from ipexctl.run.output.log_times import LogTimes
+from ipexctl.run.output.rank_lines import Lines
+from ipexctl.run.output.training_state import Training
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import read_pace
 from ipexctl.run.pace.slow_steps import SlowSteps
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.shipped_tables import metric_formats
 
 LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
 QUIET = 5.0  # seconds without progress from which a run may be stalled
+LAST_LINES = 400  # of a rank, for its steps per second
+LARGEST = 8 << 20  # bytes
 BUSY = (Kind.MOVING, Kind.COMPUTING)
 
 
@@ -104,9 +110,50 @@ def _steps(fleet: Fleet, run: Run, answers: Mapping[str, Answer]) -> SlowSteps |
     if plan is None or not any(pace.ranks for pace in paces):
         return None
     first = plan.hosts[0]
-    rate = step_log.rate(fleet, run, first.host, first.ranks[0].rank)
+    rate = _steps_per_second(fleet, run, first.host, first.ranks[0].rank)
     found = slow_steps.judge(plan, paces, rate, run.about.command)
     return found.spelled(lambda name: command(fleet.target, name, fleet.root))
+
+
+def _steps_per_second(fleet: Fleet, run: Run, name: str, rank: int) -> float | None:
+    """Read the rate from the last lines of the rank and the times at which they were printed; None
+    if the lines do not say it or the host is not reached."""
+    host = reached(fleet, run).get(name)
+    if host is None:
+        return None
+    asked = {
+        "root": fleet.root_of(host), "journal": name, "run_id": run.id, "ranks": [rank],
+        "lines": LAST_LINES, "since": None, "times": True, "follow": False, "window": WINDOW,
+    }  # fmt: skip
+    agent, rows, data = fleet.agents[host], list[list[float]](), b""
+    try:
+        call = agent.start("run.run_logs.read", asked)
+        for frame in agent.answers(call, SILENCE, LARGEST):
+            if frame.header.get("event") == "sizes":
+                rows = Answer(host.name, frame.header).rows("rows", float, int)
+            elif frame.header.get("event") == "log":
+                data += frame.body
+                agent.feed(call, {"shown": len(frame.body)})
+    except IpexctlError:
+        return None
+    return rate_of_lines([(at, int(size)) for at, size in rows], data)
+
+
+def rate_of_lines(sizes: list[tuple[float, int]], data: bytes) -> float | None:
+    """`data`: the end of a log that had these sizes at these times; the last is that of now."""
+    if not sizes:
+        return None
+    start = max(0, sizes[-1][1] - len(data))
+    before = max((i for i, (_, size) in enumerate(sizes) if size <= start), default=0)
+    clock = LogTimes([(at, max(0, size - start)) for at, size in sizes[before:]])
+    training, stream, last = Training(metric_formats()), Lines(bars=True), 0.0
+    for piece, span in clock.pieces(data):
+        texts = stream.feed(piece)
+        for index, text in enumerate(texts, 1):
+            if span:
+                last = span[0] + (span[1] - span[0]) * index / len(texts)
+            training.lines(0, [text], last)
+    return training.progress(last).rate
 
 
 def _kept(run: Run) -> tuple[Situation, Diagnosis] | None:
