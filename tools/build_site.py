@@ -3,7 +3,7 @@
 
 The Markdown files stay as they are on GitHub: they are copied with their folders, so every relative
 link means the same here and there. Pages generated from the code (checks, commands, errors,
-known failures) are on the site alone.
+known failures, steps of plays) are on the site alone.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ sys.path.insert(0, str(ROOT))
 import checks_tables  # noqa: E402  beside this file
 import cli_reference  # noqa: E402
 import error_catalogue  # noqa: E402
+import play_docs  # noqa: E402
 import table_pages  # noqa: E402
 
 from ipexctl.doctor.checks import catalogue  # noqa: E402
+from ipexctl.play.steps import all_steps  # noqa: E402
 from ipexctl.shipped_tables import failures  # noqa: E402
 
 SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
@@ -76,6 +78,7 @@ def generated_pages() -> dict[str, str]:
         "checks": checks_tables.page(catalogue()),
         "cli": cli_reference.page(),
         "errors": error_catalogue.page(*error_catalogue.catalogue(ROOT / "ipexctl")),
+        "play-steps": play_docs.steps_page(all_steps()),
         "failures": table_pages.failures(failures()),
     }
 

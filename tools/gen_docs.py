@@ -25,7 +25,6 @@ if __name__ == "__main__":
     file.write_text(table_pages.with_variables(file.read_text("utf-8")), "utf-8")
     file = ROOT / "docs" / "stacks.md"
     file.write_text(stacks_text.updated(file.read_text("utf-8"), table()), "utf-8")
-    (ROOT / "docs" / "play-steps.md").write_text(play_docs.steps_page(all_steps()), "utf-8")
     schemas = {"play": play_docs.play_schema(all_steps())}
     schemas["settings"] = settings_schema.settings_schema()
     for name, schema in schemas.items():

@@ -1,4 +1,4 @@
-"""docs/play-steps.md and ipexctl/schema/play.json, from the steps themselves."""
+"""Steps of plays: their page of the site, and ipexctl/schema/play.json."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
+from ipexctl.play.command.step_help import default_text, step_doc
 from ipexctl.play.text.play_keywords import PLAY_KEYS, STEP_KEYS
 from ipexctl.play.text.step_schema import FALSE, TRUE, Step, arguments, described
 
@@ -35,8 +36,7 @@ def steps_page(steps: Mapping[str, type[Step]]) -> str:
 
 def _step(keyword: str, kind: type[Step]) -> Iterator[str]:
     yield f"## {keyword}\n"
-    paragraphs = textwrap.dedent("    " + (kind.__doc__ or "")).strip().split("\n\n")
-    for paragraph in paragraphs:
+    for paragraph in step_doc(kind):
         yield " ".join(paragraph.split()) + "\n"
     yield textwrap.indent(f"- {kind.example}", "    ") + "\n"
     if not arguments(kind):
@@ -46,18 +46,10 @@ def _step(keyword: str, kind: type[Step]) -> Iterator[str]:
     for about in arguments(kind).values():
         name = f"**{about.name}**" if about.required else about.name
         mark = " `*`" if about.name == kind.main else ""
-        default = "" if about.required else _default(about.default)
+        default = "" if about.required else default_text(about.default)
         doc = about.doc.replace("|", "\\|")
         yield f"| {name}{mark} | {described(about.kind)} | {default} | {doc} |"
     yield ""
-
-
-def _default(value: Any) -> str:
-    if value is None or value in ("", (), {}):
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:

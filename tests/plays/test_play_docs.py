@@ -17,11 +17,12 @@ from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.fix_plan import ready_commands
 from ipexctl.doctor.report.fix_play import fix_play
 from ipexctl.errors import InputError
+from ipexctl.play.command.step_help import step_help
 from ipexctl.play.play_files import shipped_plays
 from ipexctl.play.steps import all_steps
 from ipexctl.play.text.interpolation import Scope
 from ipexctl.play.text.play_reader import read_play
-from ipexctl.play.text.step_schema import bind
+from ipexctl.play.text.step_schema import arguments, bind
 from tests.checks.cases import ONE_HOST
 from tests.checks.hosts import clean, findings
 
@@ -48,8 +49,9 @@ _Yaml12.yaml_implicit_resolvers = {
 }
 
 
-def test_the_pages_are_those_of_the_steps():
-    assert (REPO / "docs/play-steps.md").read_text() == steps_page(all_steps())
+def test_the_schema_is_that_of_the_steps():
+    for keyword in all_steps():
+        assert f"\n## {keyword}\n" in steps_page(all_steps())
     assert json.loads((REPO / "ipexctl/schema/play.json").read_text()) == SCHEMA
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
@@ -61,6 +63,18 @@ def test_the_example_of_each_step_is_right(keyword):
     if keyword != "get":  # its SHA-256 is not written out
         assert bind(all_steps()[keyword], step.node, Scope({}))
     assert is_valid(text)
+
+
+def test_list_modules_names_every_step_and_explains_those_that_are_named():
+    lines = list(step_help(all_steps(), ()))
+    assert [line.split()[0] for line in lines] == list(all_steps())
+    text = "\n".join(step_help(all_steps(), ("sh", "copy")))
+    assert "copy: Copy a file" in text and "may follow the keyword directly" in text
+    assert max(map(len, text.splitlines())) <= 80
+    for about in (*arguments(all_steps()["sh"]).values(), *arguments(all_steps()["copy"]).values()):
+        assert f"\n  {about.name} (" in text and about.doc.split()[-1] in text
+    with pytest.raises(InputError, match="nosuch: unknown value"):
+        list(step_help(all_steps(), ("nosuch",)))
 
 
 @pytest.mark.parametrize("name", shipped_plays())

@@ -91,7 +91,8 @@ def play(
         ),
     ] = False,
     list_modules: Annotated[
-        bool, typer.Option("--list-modules", help="List the kinds of steps and exit.")
+        bool,
+        typer.Option("--list-modules", help="List the kinds of steps, or explain those named."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -99,6 +100,7 @@ def play(
     from ipexctl.base.quoting import quote
     from ipexctl.play.command import play_recap as ui
     from ipexctl.play.command.play_screen import PlayScreen
+    from ipexctl.play.command.step_help import step_help
     from ipexctl.play.play import PlayOptions, refuse_unknown, run_play
     from ipexctl.play.play_files import read_play_file
     from ipexctl.play.steps import all_steps
@@ -107,8 +109,7 @@ def play(
     from ipexctl.terminal.console import stdout_console
 
     if list_modules:
-        for keyword, kind in all_steps().items():
-            print(f"{keyword:<10} {(kind.__doc__ or '').strip().splitlines()[0]}")
+        print("\n".join(step_help(all_steps(), plays or ())))
         return
     if not plays:
         raise InputError("no play given", hint="ipexctl play FILE", slug="no-play-given")

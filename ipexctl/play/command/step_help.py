@@ -1,0 +1,51 @@
+"""What `ipexctl play --list-modules` prints of the kinds of steps."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ipexctl.errors import unknown_value
+from ipexctl.play.text.step_schema import Step, arguments, described
+
+_WIDTH = 80
+
+
+def step_help(steps: Mapping[str, type[Step]], asked: Sequence[str]) -> Iterator[str]:
+    """One line for each kind of step, or all about those that are asked for."""
+    for keyword in asked:
+        if keyword not in steps:
+            raise unknown_value("--list-modules", keyword, steps)
+    for keyword in asked:
+        yield from _details(keyword, steps[keyword])
+    if not asked:
+        for keyword, kind in steps.items():
+            yield f"{keyword:<10} {step_doc(kind)[0].splitlines()[0]}"
+
+
+def step_doc(kind: type[Step]) -> list[str]:
+    """The paragraphs of its documentation."""
+    return textwrap.dedent("    " + (kind.__doc__ or "")).strip().split("\n\n")
+
+
+def default_text(value: Any) -> str:
+    if value is None or value in ("", (), {}):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _details(keyword: str, kind: type[Step]) -> Iterator[str]:
+    for paragraph in (f"{keyword}: {step_doc(kind)[0]}", *step_doc(kind)[1:]):
+        yield textwrap.fill(" ".join(paragraph.split()), _WIDTH) + "\n"
+    yield f"  - {kind.example}\n"
+    for about in arguments(kind).values():
+        default = default_text(about.default)
+        said = "required" if about.required else f"default: {default}" if default else ""
+        notes = [described(about.kind), said, "may follow the keyword directly"]
+        head = ", ".join(filter(None, notes if about.name == kind.main else notes[:2]))
+        yield f"  {about.name} ({head})"
+        yield textwrap.fill(about.doc, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    yield ""
