@@ -3,7 +3,7 @@
 
 The Markdown files stay as they are on GitHub: they are copied with their folders, so every relative
 link means the same here and there. Pages generated from the code (checks, commands, errors,
-known failures, steps of plays) are on the site alone.
+known failures, steps of plays, version table, rules of migrate) are on the site alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import table_pages  # noqa: E402
 
 from ipexctl.doctor.checks import catalogue  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
-from ipexctl.shipped_tables import failures  # noqa: E402
+from ipexctl.shipped_tables import failures, migration_rules, table  # noqa: E402
 
 SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
 FOLDERS = ("docs", "examples", "playbooks")
@@ -46,7 +46,8 @@ CONTENTS = {  # caption -> pages, in order
     ),
     "Reference": (
         "docs/cli", "docs/play-steps", "docs/checks", "docs/failures",
-        "docs/errors", "docs/stacks", "docs/faults", "docs/benchmarks", "CHANGELOG",
+        "docs/errors", "docs/stacks", "docs/stack-rows", "docs/migrate-rules", "docs/faults",
+        "docs/benchmarks", "CHANGELOG",
     ),
     "How it works": ("ARCHITECTURE", "docs/security", "CONTRIBUTING", "docs/decisions/*"),
 }  # fmt: skip
@@ -78,6 +79,8 @@ def generated_pages() -> dict[str, str]:
         "checks": checks_tables.page(catalogue()),
         "cli": cli_reference.page(),
         "errors": error_catalogue.page(*error_catalogue.catalogue(ROOT / "ipexctl")),
+        "migrate-rules": table_pages.rules(migration_rules().all),
+        "stack-rows": table_pages.stack_rows(table()),
         "play-steps": play_docs.steps_page(all_steps()),
         "failures": table_pages.failures(failures()),
     }

@@ -14,17 +14,11 @@ import play_docs  # noqa: E402  beside this file
 import settings_schema  # noqa: E402
 import table_pages  # noqa: E402
 
-from ipexctl.install.command import stacks_text  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
-from ipexctl.shipped_tables import migration_rules, table  # noqa: E402
 
 if __name__ == "__main__":
-    file = ROOT / "docs" / "migrate.md"
-    file.write_text(table_pages.with_rules(file.read_text("utf-8"), migration_rules().all), "utf-8")
     file = ROOT / "docs" / "run.md"
     file.write_text(table_pages.with_variables(file.read_text("utf-8")), "utf-8")
-    file = ROOT / "docs" / "stacks.md"
-    file.write_text(stacks_text.updated(file.read_text("utf-8"), table()), "utf-8")
     schemas = {"play": play_docs.play_schema(all_steps())}
     schemas["settings"] = settings_schema.settings_schema()
     for name, schema in schemas.items():

@@ -1,14 +1,15 @@
-"""Tables on pages of docs/ and of the site: migration rules, variables of a rank, failures."""
+"""Tables on pages of docs/ and of the site: variables of a rank; stacks, rules, failures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ipexctl.explain.causes.causes import Cause
+from ipexctl.install.command.stacks_text import markdown_table
+from ipexctl.install.stack.version_table import Row
 from ipexctl.migrate.code.rules import Rule
 from ipexctl.run.plan.rank_variables import ERROR_FILE, HOST_WIDE, TABLE
 
-RULES = "<!-- rules: made by tools/gen_docs.py -->", "<!-- end of rules -->"
 VARIABLES = "<!-- variables: made by tools/gen_docs.py -->", "<!-- end of variables -->"
 
 
@@ -22,18 +23,24 @@ def _between(text: str, marks: tuple[str, str], table: Iterable[str]) -> str:
     return f"{before}{begin}\n\n" + "\n".join(table) + f"\n\n{end}{after}"
 
 
-# --- docs/migrate.md -----------------------------------------------------------------------------
+# --- the tables of `stacks` and `migrate`, on the site -------------------------------------------
 
 
-def with_rules(text: str, rules: Iterable[Rule]) -> str:
-    """docs/migrate.md with the table of the rules as they are."""
+def stack_rows(rows: Sequence[Row]) -> str:
+    """A page of the site."""
+    head = "[stacks](stacks.md) explains the table; `?` marks a row that was not fully tested."
+    return f"# The rows of the version table\n\n{head}\n\n{markdown_table(rows)}\n"
+
+
+def rules(rules: Iterable[Rule]) -> str:
+    """A page of the site."""
     rows = (
         f"| {r.id} | {_finds(r)} | {r.since} | {_cell(r.use) or 'none: remove it'} | "
         f"{_cell(r.source)} |"
         for r in rules
     )
     head = "| rule | finds | since | replacement | source |"
-    return _between(text, RULES, [head, "|" + "---|" * 5, *rows])
+    return "\n".join(["# The rules of `ipexctl migrate`", "", head, "|" + "---|" * 5, *rows, ""])
 
 
 def _finds(rule: Rule) -> str:

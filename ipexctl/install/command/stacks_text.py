@@ -106,16 +106,8 @@ def _cells(offer: Offer) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-BEGIN = "<!-- the table below is written by tools/gen_docs.py -->"
-END = "<!-- end of the table -->"
-
-
-def updated(text: str, rows: Sequence[Row]) -> str:
-    """docs/stacks.md with its table made new; all else stays as it is."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"the page lacks {BEGIN!r} or {END!r}")
+def markdown_table(rows: Sequence[Row]) -> str:
+    """The table on its page of the site."""
     head = (*_HEAD[:5], "module", *_HEAD[5:-1], "source")
     lines = [_line([h.lower() for h in head]), "|---" * len(head) + "|"]
     for row in rows:
@@ -123,7 +115,7 @@ def updated(text: str, rows: Sequence[Row]) -> str:
         name = f"`{row.name}`" + " ?" * bool(row.doubts)
         module = f"`{row.oneccl_import}`" if row.oneccl else "-"
         lines.append(_line([name, *cells[1:5], module, *cells[5:-1], row.source]))
-    return before + BEGIN + "\n\n" + "\n".join(lines) + "\n\n" + END + after
+    return "\n".join(lines)
 
 
 def _line(cells: Sequence[str]) -> str:
