@@ -1,7 +1,7 @@
 """The proof of rows with IPEX, with stand-ins: nothing here is the real torch, IPEX or oneCCL.
 
 The stand-in torch has one number that is trained, and the stand-in IPEX writes down what it is
-asked to do. That real IPEX passes is another matter: docs/install.md says what was run.
+asked to do. That real IPEX passes is another matter: docs/stacks.md says what was run.
 """
 
 from __future__ import annotations
