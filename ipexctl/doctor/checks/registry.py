@@ -138,12 +138,13 @@ class cluster_check(Declaration):  # noqa: N801 - a decorator
 
 
 def declared(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
-    """The checks that these modules declare, in the order of the files."""
+    """The checks that these modules declare, alone or in tables, in the order of the files."""
     return tuple(
-        value
+        check
         for module in modules
         for value in vars(module).values()
-        if isinstance(value, Check) and value.module == module.__name__
+        for check in (value if isinstance(value, tuple) else (value,))
+        if isinstance(check, Check) and check.module == module.__name__
     )
 
 
