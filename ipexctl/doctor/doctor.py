@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from ipexctl.errors import InputError, unknown_value
 from ipexctl.facts.facts import Facts, Peer
 from ipexctl.facts.host_facts import is_address, peer_address, plain
 from ipexctl.facts.measurements import Measured
-from ipexctl.facts.open_ports import read_rules
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.hostfile_reader import hostfile_here
@@ -46,7 +45,6 @@ from ipexctl.shipped_tables import table
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
-RULES_TIMEOUT = 20.0
 _BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
 
 
@@ -146,31 +144,12 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
         fleet.target.note(text)
     tried = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
     peers = tuple(peer for found in tried.values() for peer in found)
-    seen |= _with_open_ports(fleet, seen, peers)
     measured = Measured()
     if options.level != "quick":
         alive = {host: seen[host.name].facts for host in fleet.alive}
         measured = measure(fleet, alive, options.python, env, compute=options.compute)
     facts = tuple(one.facts for one in seen.values())
     return facts, peers, measured
-
-
-def _with_open_ports(
-    fleet: Fleet, seen: Mapping[str, Seen], peers: Iterable[Peer]
-) -> dict[str, Seen]:
-    """The hosts with ports closed to others, with what their firewalls let in."""
-    closed = {p.target for p in peers if not p.ok}
-
-    def ask(host: Host) -> Seen:
-        one = seen[host.name]
-        told = one.agent.call("facts.firewall_rules.rules", {}, timeout=RULES_TIMEOUT).done
-        rules = told.get("rules")
-        found = read_rules(rules) if isinstance(rules, str) else ()
-        return replace(one, facts=replace(one.facts, net=replace(one.facts.net, open_ports=found)))
-
-    hosts = [host for host in fleet.alive if host.name in closed]
-    found = fan_out(hosts, ask, forks=fleet.target.forks)
-    return {h.name: one for h, one in found.items() if not isinstance(one, HostDown)}
 
 
 def named(target: Target, hosts: Inventory) -> str:

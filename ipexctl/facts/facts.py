@@ -170,8 +170,6 @@ class NetFacts:
     routes: tuple[Route, ...] = ()
     # from which the kernel takes ports
     port_range: tuple[int, int] | None = field(default=None, metadata=by(_port_range))
-    reserved: str = ""  # ports that it leaves alone: "29500-29600,4000"
-    somaxconn: int | None = None
     master_port_busy: bool | None = None
     hostname_resolves: bool | None = None
     resolver_silent: bool | None = None  # asked for the own name, it gave no answer in time
@@ -179,8 +177,6 @@ class NetFacts:
     localhost: tuple[str, ...] | None = field(default=None, metadata=by(_localhost))
     firewalls: tuple[str, ...] = ()  # those that look switched on
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
-    # of its firewall; asked later, where ports are closed
-    open_ports: tuple[tuple[int, int], ...] = field(default=(), metadata=by(lambda _: None))
     # the interface of ssh_address, where that is a link-local one
     ssh_nic: str = field(default="", metadata=by(_interface, key="ssh_address"))
     name_servers: tuple[NameServer, ...] = ()  # that were asked; none where DNS is not used

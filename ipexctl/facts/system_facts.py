@@ -36,7 +36,6 @@ class Kernel:
     zone_reclaim: int | None = None
     overcommit: int | None = None
     swappiness: int | None = None
-    core_pattern: str = ""
     uptime: int | None = None  # seconds
     mitigations: tuple[str, ...] = ()  # "meltdown: Mitigation: PTI"; only where it is affected
 
@@ -60,9 +59,6 @@ class Limits:
     nofile: Limit | None = None
     memlock: Limit | None = None
     nproc: Limit | None = None
-    core: Limit | None = None
-    address_space: Limit | None = None
-    cpu_seconds: Limit | None = None
     file_size: Limit | None = None
     stack: Limit | None = None
     pids: int | None = None  # of the control group

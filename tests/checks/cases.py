@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ipexctl.facts.facts import ClockFacts, Cpu, Nic, Node
+from ipexctl.facts.facts import ClockFacts, Cpu, Nic
 from ipexctl.facts.live_runs import LiveRun
 from ipexctl.facts.system_facts import Limit, Load
 from tests import made
@@ -126,31 +126,10 @@ ONE_HOST = [
         "2 nodes with CPUs in 1 socket",
     ),
     Case(
-        "TOPO-002", "note",
-        whole(nodes=(*clean().nodes, Node(1, (), 64 * GIB, None))),
-        "nodes 1 have 64 GiB and no CPU",
-    ),
-    Case(
-        "TOPO-003", "warn", whole(nodes=(), nodes_contradict=True),
-        "a CPU is listed in two nodes of /sys/devices/system/node",
-    ),
-    Case(
-        "TOPO-004", "note",
-        both(two_nodes(), part("cpu", cpus=tuple(Cpu(i, i, i // 3, i // 3) for i in range(4)))),
-        "3, 1 cores",
-    ),
-    Case(
         "TOPO-005", "warn",
         part("cpu", cpus=tuple(Cpu(i, i, i // 2, 0) for i in range(4))), "2 sockets, 1 node",
     ),
     Case("TOPO-006", "warn", two_nodes(16 * GIB, 0), "nodes 1"),
-    Case(
-        "TOPO-007", "warn", two_nodes(12 * GIB, 6 * GIB), "node 0: 12 GiB, node 1: 6.0 GiB"
-    ),
-    Case(
-        "TOPO-008", "warn", both(two_nodes(), part("mem", mems=(0,))),
-        "CPUs of node 1 are allowed, its memory is not (cpuset.mems 0)",
-    ),
     Case(
         "PWR-001", "warn", state("power", driver="acpi-cpufreq", status=""),
         "powersave with acpi-cpufreq",
@@ -256,18 +235,6 @@ ONE_HOST = [
     Case("LIM-003", "fail", state("limits", nproc=Limit(3, 3)), "ulimit -u is 3, 4 CPUs"),
     Case("LIM-004", "warn", state("limits", pids=64), "pids.max is 64, 4 CPUs"),
     Case("LIM-004", "fail", state("limits", pids=2), "pids.max is 2, 4 CPUs"),
-    Case(
-        "LIM-005", "warn", state("limits", address_space=Limit(8 * GIB, 8 * GIB)),
-        "ulimit -v is 8.0 GiB",
-    ),
-    Case(
-        "LIM-006", "warn", state("limits", cpu_seconds=Limit(600, 600)), "ulimit -t is 600 s"
-    ),
-    Case(
-        "LIM-007", "note",
-        both(state("limits", core=Limit(1 << 62, 1 << 62)), state("kernel", core_pattern="core")),
-        "ulimit -c is unlimited, core_pattern is core",
-    ),
     Case(
         "LIM-008", "warn", state("limits", file_size=Limit(4 * GIB, 1 << 62)),
         "ulimit -f allows 4.0 GiB",
@@ -426,7 +393,6 @@ HARMLESS = {
     ),
     "a limit on files that no checkpoint reaches": state("limits", file_size=Limit(17 * GIB, 0)),
     "a stack of glibc's threads without a limit": state("limits", stack=Limit(2 * MIB, 0)),
-    "core files that a program takes": state("limits", core=Limit(1 << 62, 1 << 62)),
     "KillUserProcesses with linger": state("system", kill_user_processes=True, linger=True),
     "RemoveIPC for root": both(whole(uid=0), state("system", remove_ipc=True)),
     "RemoveIPC without a session": state("system", remove_ipc=True, session=False),

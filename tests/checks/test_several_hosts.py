@@ -297,7 +297,7 @@ def test_the_firewall_to_look_at_is_that_of_the_end_that_the_failures_share(
     mesh = tuple(p if p.ok else replace(p, error=error) for p in _mesh(*bad))
     hosts = three(**{name: part("net", firewalls=("nftables",)) for name in behind})
     first = next(f for f in findings(*hosts, peers=mesh) if f.id in ("NET-002", "NET-003"))
-    (parts,) = first.fix.alternatives
+    parts = first.fix.alternatives[0]
     rules = [before for before, p in pairwise(parts) if str(p) == "sudo nft list ruleset"]
     assert [str(text).strip(" :").removeprefix("on ") for text in rules] == looks
 

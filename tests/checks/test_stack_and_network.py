@@ -138,8 +138,6 @@ CASES = [
         "NET-006", "warn", part("net", hostname_addresses=("10.9.9.9",)),
         "node01 resolves to 10.9.9.9; its own are 10.0.0.1",
     ),
-    Case("NET-017", "note", part("net", port_range=(20000, 60999)),
-         "ip_local_port_range 20000 60999"),
     Case("NET-018", "warn", part("net", port_range=(40000, 40100)), "40000 to 40100"),
     Case(
         "NET-021", "note",
@@ -199,9 +197,6 @@ HARMLESS: dict[str, Change] = {
     "a CUDA build elsewhere": software(prefix(("torch", "2.13.0"), cuda=True, kind="other")),
     "one OpenMP of torch's own": software(prefix(TORCH, omp=("/x/torch/lib/libgomp.so.1",))),
     "a login of three seconds": state("system", login_ms=3000),
-    "a kernel that keeps MASTER_PORT aside": part(
-        "net", port_range=(20000, 60999), reserved="29400-29600"
-    ),
     "an interface that is no one's": nics(
         LO, Nic("eth0", True, 1500, ("10.0.0.1",)), Nic("docker0", False, 1500, ("172.17.0.1",))
     ),

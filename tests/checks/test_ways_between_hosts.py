@@ -1,4 +1,4 @@
-"""What stands between hosts: firewalls and their rules, and other kinds of addresses."""
+"""What stands between hosts: firewalls, and other kinds of addresses."""
 
 from __future__ import annotations
 
@@ -10,98 +10,19 @@ from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.facts.facts import Nic, Peer
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.facts.measurements import Link, Measured
-from ipexctl.facts.open_ports import in_common, read_rules
 from tests.checks.hosts import ROWS, Change, clean, findings, part, seen, three
-
-_NFT = """
-table inet filter {
-	chain input {
-		type filter hook input priority filter; policy drop;
-		ct state established,related accept
-		tcp dport 22 accept
-		ip saddr 10.0.0.0/24 tcp dport { 80, 40000-40100 } ct state new counter packets 3 accept
-		tcp dport 50000-51000 drop
-	}
-	chain forward {
-		type filter hook forward priority filter; policy drop;
-		tcp dport 60000-61000 accept
-	}
-}
-table inet firewalld {
-	chain filter_IN_public_allow {
-		tcp dport 30000-30100 accept
-		udp dport 31000-31100 accept
-	}
-	chain filter_FWD_public_allow {
-		tcp dport 32000-32100 accept
-	}
-}
-"""
-_IPTABLES = """
-*filter
-:INPUT DROP [0:0]
--A INPUT -p tcp -m tcp --dport 22 -j ACCEPT
--A INPUT -s 10.0.0.0/24 -p tcp -m multiport --dports 40000:40100,8080 -j ACCEPT
--A INPUT -p udp -m udp --dport 5000:6000 -j ACCEPT
--A INPUT -p tcp -m tcp --dport 50000:51000 -j REJECT
--A FORWARD -p tcp -m tcp --dport 60000:61000 -j ACCEPT
--A ufw-user-input -p tcp -m tcp --dport 29500:29600 -j ACCEPT
-COMMIT
-"""
-_FIREWALLD = """<?xml version="1.0" encoding="utf-8"?>
-<zone><service name="ssh"/><port port="40000-40100" protocol="tcp"/>
-  <port protocol="udp" port="5000-6000"/><port protocol="tcp" port="8080"/>
-  <source-port port="7000-7100" protocol="tcp"/></zone>
-"""
-
-
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        (_NFT, ((22, 22), (80, 80), (40000, 40100), (30000, 30100))),
-        (_IPTABLES, ((22, 22), (40000, 40100), (8080, 8080), (29500, 29600))),
-        (_FIREWALLD, ((40000, 40100), (8080, 8080))),
-        ("", ()),
-        ("tcp dport 70000-99999 accept\n-A INPUT -p tcp --dport 9:1 -j ACCEPT\n<port>", ()),
-    ],
-    ids=["nft", "iptables", "firewalld", "nothing", "nonsense"],
-)
-def test_rules_of_every_kind_say_which_ports_are_let_in(rules, expected):
-    assert read_rules(rules) == expected
-
-
-@pytest.mark.parametrize(
-    ("hosts", "expected"),
-    [
-        ([[(22, 22), (40000, 40100)]], (40000, 40100)),
-        ([[(40000, 40100)], [(40050, 41000)]], (40050, 40100)),
-        ([[(40000, 40100)], [(40090, 41000)]], None),
-        ([[(1, 65535)], [(22, 22), (500, 2000)]], (1024, 2000)),
-        ([[(40000, 40100)], []], None),
-        ([], None),
-    ],
-)
-def test_a_range_has_to_be_open_on_all_hosts_and_to_be_wide_enough(hosts, expected):
-    assert in_common(hosts, 16) == expected
-
 
 _CLOSED = tuple(
     Peer(a, "node02", "10.0.0.2", ok=False, error="no answer in 2 s") for a in ("node01", "node03")
 )
 
 
-def test_an_open_range_is_suggested_where_other_ports_are_closed():
-    behind = part("net", open_ports=((22, 22), (40000, 40100)))
-    (found,) = findings(*three(node02=behind), peers=_CLOSED)
+def test_where_ports_are_closed_the_fix_names_what_to_look_at_and_the_option_for_open_ports():
+    (found,) = findings(*three(), peers=_CLOSED)
     assert (found.id, found.severity.value, found.host) == ("NET-002", "fail", "node02")
-    assert [str(c).split()[:2] for c in found.fix.commands] == [
-        ["ipexctl", "run"], ["sudo", "sysctl"], ["ip", "route"], ["sudo", "nft"]
-    ]  # fmt: skip
-    within, looks = found.fix.lines
-    assert "--ports 40000-40100 " in within and "node02" in within
-    assert "'net.ipv4.ip_local_port_range=40000 40100'" in within
-    assert looks.startswith("on node01: ip") and "on node02: sudo" in looks
-    assert "--ports" not in str(findings(*three(), peers=_CLOSED)[0].fix)
+    looks, within = found.fix.lines
+    assert looks.startswith("on node01: ip") and "on node02: sudo nft" in looks
+    assert within.endswith("ipexctl run --ports LOW-HIGH train.py")
 
 
 def _at(*addresses: str) -> Change:

@@ -126,9 +126,8 @@ HOSTS: dict[str, Planted] = {
         """
         sed -i '/localhost/d' /etc/hosts; echo '10.9.9.9 localhost' >> /etc/hosts
         printf 'hosts: files\\n' > /etc/nsswitch.conf
-        # up to MASTER_PORT and no further: `names` drops answers to 29501-29599, too
+        # below 29501: `names` drops answers to 29501-29599, too
         echo '29001 29500' > /proc/sys/net/ipv4/ip_local_port_range
-        echo 64 > /proc/sys/net/core/somaxconn
         ip link set eth0 mtu 1200
         ip link add docker0 type veth peer name inside
         ip address add 172.17.0.1/16 dev docker0; ip link set docker0 up; ip link set inside up
@@ -139,9 +138,7 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
             Seed("gloo-loopback", "NET-001", "instead of the line 127.0.1.1"),
             Seed("name-unknown", "NET-007", "127.0.0.1 localhost"),
             Seed("master-port-taken", "NET-016", "ss -ltnp"),
-            Seed("master-port-taken", "NET-017", "ip_local_reserved_ports"),
             Seed("gloo-mesh", "NET-018", "ip_local_port_range"),
-            Seed("gloo-mesh", "NET-019", "somaxconn"),
             Seed("gloo-mesh", "NET-014", "ip link set eth0 mtu 1500"),
         ),
         HostSpec(loopback_name=True),

@@ -20,7 +20,6 @@ GIB = 1 << 20  # in KiB
 _QUIET = {
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
     "proc/sys/kernel/numa_balancing": "0",
-    "proc/sys/kernel/core_pattern": "|/usr/lib/systemd/systemd-coredump",
     "proc/sys/vm/zone_reclaim_mode": "0",
     "proc/sys/vm/overcommit_memory": "0",
     "proc/sys/vm/swappiness": "60",
@@ -126,7 +125,7 @@ REAL = {
         (224, 112, 2, 16), "amx", "Xeon Max",
         "AVX-512 VNNI, AVX-512 BF16, AVX-512 FP16, AMX tile, AMX bf16, AMX int8",
         ("bf16", 8, 14), (_BF16_AMX, "8 ranks", "(8 more have memory only)", "14 threads"),
-        (*_SNC, ("TOPO-002", "note")),
+        _SNC,
     ),
     "Emerald Rapids 8592+": Real(
         server(

@@ -147,7 +147,6 @@ def test_kernel_switches_and_memory_are_read(agent, tmp_path):
         "proc/sys/vm/zone_reclaim_mode": "1",
         "proc/sys/vm/overcommit_memory": "2",
         "proc/sys/vm/swappiness": "100",
-        "proc/sys/kernel/core_pattern": "core.%p",
         f"{_CPU}/isolated": "2-3",
         f"{_CPU}/smt/control": "forceoff",
         f"{_CPU}/present": "0-5",
@@ -160,7 +159,6 @@ def test_kernel_switches_and_memory_are_read(agent, tmp_path):
         zone_reclaim=1,
         overcommit=2,
         swappiness=100,
-        core_pattern="core.%p",
     )
     mem = facts.mem
     assert (mem.swap_total, mem.swap_free, mem.huge) == (500 << 10, 100 << 10, 6 << 20)
@@ -273,7 +271,7 @@ def test_this_machine_tells_its_limits_and_its_temporary_folder(agent):
     facts = probe_and_listen(agent, listen=False)[0]
     limits = facts.condition.limits
     assert limits.nofile and 0 < limits.nofile.soft <= limits.nofile.hard
-    assert limits.cpu_seconds and limits.address_space and limits.nproc and limits.core
+    assert limits.file_size and limits.nproc and limits.stack
     assert facts.condition.system.bits == 64
     assert facts.tmp and facts.tmp.there and facts.tmp.writable
     assert facts.home_disk and facts.home_disk.filesystem
@@ -303,7 +301,7 @@ def test_junk_in_any_place_is_unknown(junk):
     names = {
         "power": ("governors", "turbo", "max_khz", "throttled"),
         "kernel": ("numa_balancing", "zone_reclaim", "overcommit"),
-        "limits": ("nofile", "memlock", "pids", "address_space", "cpu_seconds"),
+        "limits": ("nofile", "memlock", "pids", "file_size", "stack"),
         "system": ("bits", "session", "netns", "rdma", "infiniband", "linger"),
     }
     raw = {part: dict.fromkeys(fields, junk) for part, fields in names.items()}

@@ -28,7 +28,7 @@ from tests.checks.hosts import GIB, clean, part, two_nodes
 from tests.facts.machines import AMX, AVX2, AVX512, MACHINES, V2, Machine, regular
 
 # of hosts that connect to each other, or found on this machine
-WITH_LISTENERS = {"NetFacts.name_servers", "NetFacts.open_ports", "NetFacts.range_port"}
+WITH_LISTENERS = {"NetFacts.name_servers", "NetFacts.range_port"}
 RECORDED = Path(__file__).parents[3] / "shared" / "machines"
 
 

@@ -260,27 +260,6 @@ def master_port(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "NET-017",
-    title="the kernel may assign MASTER_PORT to other programs",
-    severity=Severity.NOTE,
-    seen=f"net.ipv4.ip_local_port_range includes {MASTER_PORT}",
-    why="An outgoing connection may occupy it when a run starts, and the run then fails with "
-    "`Address already in use`.",
-    fix=scripted("sysctl -w net.ipv4.ip_local_reserved_ports=29500-29600"),
-)
-def ephemeral_master(facts: Facts) -> Sight | None:
-    low, high = facts.net.port_range or (0, 0)
-    if not low <= MASTER_PORT <= high or _reserved(facts.net.reserved, MASTER_PORT):
-        return None
-    return Sight(f"ip_local_port_range {low} {high}")
-
-
-def _reserved(text: str, port: int) -> bool:
-    parts = re.findall(r"(\d+)(?:-(\d+))?", text)
-    return any(int(low) <= port <= int(high or low) for low, high in parts)
-
-
-@host_check(
     "NET-018",
     title="few local ports for connections",
     severity=Severity.WARN,
@@ -297,20 +276,6 @@ def few_ports(facts: Facts) -> Sight | None:
         return None
     low, high = facts.net.port_range
     return Sight(f"{low} to {high}") if high - low < 2000 else None
-
-
-@host_check(
-    "NET-019",
-    title="the queue for new connections is short",
-    severity=Severity.WARN,
-    seen="net.core.somaxconn is below 128",
-    why="All ranks connect to rank 0 at once; connections beyond the queue wait a second or "
-    "more, or are refused.",
-    fix=scripted("sysctl -w net.core.somaxconn=4096"),
-)
-def short_queue(facts: Facts) -> Sight | None:
-    queue = facts.net.somaxconn
-    return Sight(f"somaxconn {queue}") if queue is not None and queue < 128 else None
 
 
 @host_check(

@@ -102,54 +102,6 @@ def pids(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "LIM-005",
-    title="address space is limited",
-    severity=Severity.WARN,
-    seen="ulimit -v is below 4 times the memory",
-    why="torch, oneDNN and MPI reserve far more address space than they use: std::bad_alloc, "
-    "although memory is free.",
-    fix=do(command("ulimit -v unlimited"), "   (or remove `as` from /etc/security/limits.conf)"),
-)
-def address_space(facts: Facts) -> Sight | None:
-    limit, total = facts.condition.limits.address_space, of.memory(facts)
-    if not limit or limit.soft >= NO_LIMIT or (total is not None and limit.soft >= 4 * total):
-        return None
-    fix = "" if limit.hard >= NO_LIMIT else _allow(facts, "as unlimited")
-    return Sight(f"ulimit -v is {size(limit.soft)}", fix=fix)
-
-
-@host_check(
-    "LIM-006",
-    title="processes are killed after a limited amount of CPU time",
-    severity=Severity.WARN,
-    seen="ulimit -t is set, as is common on login nodes",
-    why="A rank with 56 threads uses up an hour of CPU time in about a minute, and is killed by "
-    "SIGXCPU or SIGKILL without a message.",
-    fix="use compute nodes instead of a login node, or remove `cpu` from /etc/security/limits.conf",
-)
-def cpu_time(facts: Facts) -> Sight | None:
-    limit = facts.condition.limits.cpu_seconds
-    if not limit or limit.soft >= NO_LIMIT:
-        return None
-    return Sight(f"ulimit -t is {limit.soft} s")
-
-
-@host_check(
-    "LIM-007",
-    title="a crash writes a large core file",
-    severity=Severity.NOTE,
-    seen="ulimit -c is above 1 GiB, and core_pattern is a file, not a program",
-    why="Each crashing rank writes all of its memory into its working folder.",
-    fix=do(command("ulimit -c 0"), "   # if you do not need core files"),
-)
-def core_files(facts: Facts) -> Sight | None:
-    limit, pattern = facts.condition.limits.core, facts.condition.kernel.core_pattern
-    if not limit or limit.soft < GIB or not pattern or pattern.startswith("|"):
-        return None
-    return Sight(f"ulimit -c is {_number(limit.soft)}, core_pattern is {pattern}")
-
-
-@host_check(
     "LIM-008",
     title="the size of files is limited",
     severity=(Severity.WARN, Severity.FAIL),

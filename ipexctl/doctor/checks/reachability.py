@@ -21,9 +21,7 @@ from ipexctl.doctor.report.suggested_fix import (
 )
 from ipexctl.facts.facts import Facts, Peer
 from ipexctl.facts.host_facts import loopback, peer_address, public
-from ipexctl.facts.open_ports import in_common
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.plan.port_plan import FEWEST
 
 FULL_MESH = 32
 OTHERS = 3
@@ -88,12 +86,12 @@ def own_name(cluster: Cluster) -> list[Sight]:
     why=_WHY,
 )
 def nobody_reaches(cluster: Cluster) -> list[Sight]:
-    hidden, within = _hidden(cluster), within_open_ports(cluster)
+    hidden = _hidden(cluster)
     return [
         Sight(
             f"{fold(p.source for p in failed)} to {failed[0].address}: {failed[0].error}",
             host=target,
-            fix=within | _fix(cluster, failed[0]),
+            fix=_fix(cluster, failed[0]),
         )
         for target, failed in hidden.items()
     ]
@@ -110,7 +108,6 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
     """Silent about hosts that nobody reaches: they have a finding of their own."""
     hidden = _hidden(cluster)
     bad = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
-    within = within_open_ports(cluster)
     by_source: dict[str, list[Peer]] = {}
     for peer in bad:
         by_source.setdefault(peer.source, []).append(peer)
@@ -120,7 +117,7 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
         for peer in failed:
             errors.setdefault(peer.error, []).append(peer.target)
         text = "; ".join(f"to {fold(names)}: {error}" for error, names in errors.items())
-        found.append(Sight(text, host=source, fix=within | _fix(cluster, failed[0])))
+        found.append(Sight(text, host=source, fix=_fix(cluster, failed[0])))
     return found
 
 
@@ -135,7 +132,6 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
 )
 def range_closed(cluster: Cluster) -> list[Sight]:
     closed: dict[str, list[Peer]] = {}
-    within = within_open_ports(cluster)
     for peer in cluster.peers:
         if peer.ok and peer.in_range:
             closed.setdefault(peer.target, []).append(peer)
@@ -144,7 +140,7 @@ def range_closed(cluster: Cluster) -> list[Sight]:
             f"{fold(p.source for p in failed)} to {failed[0].address}: "
             + ", ".join(sorted({p.in_range or "" for p in failed})),
             host=target,
-            fix=within | _fix(cluster, failed[0]),
+            fix=_fix(cluster, failed[0]),
         )
         for target, failed in closed.items()
     ]
@@ -238,6 +234,9 @@ def _fix(cluster: Cluster, peer: Peer) -> Fix:
         command("ip route get", peer.address),
         *(part for pair in rules for part in pair),
         "   (allow all TCP between the hosts: firewall, security group)",
+    ) | do(
+        "or, where the firewalls let a range of ports in: ",
+        ipexctl("run", "--ports", "LOW-HIGH", "train.py"),
     )
 
 
@@ -254,28 +253,6 @@ def _walled(cluster: Cluster, peer: Peer) -> list[str]:
     ends = [peer.target, peer.source]
     known = [h for h in ends if (f := cluster.facts_of(h)) and f.net.firewalls]
     return known or ends
-
-
-def within_open_ports(cluster: Cluster) -> Fix:
-    """What runs with the firewalls as they are: a range that the hosts with closed ports let in.
-
-    A host without rules that somebody reaches is only the other end of a closed way.
-    """
-    reached = {p.target for p in cluster.peers if p.ok}
-    closed = {p.target: 0 for p in cluster.peers if not p.ok}
-    rules = {f.host: f.net.open_ports for f in cluster.hosts if f.host in closed}
-    walled = {host: ranges for host, ranges in rules.items() if ranges or host not in reached}
-    found = in_common(walled.values(), FEWEST)
-    if not found:
-        return Fix()
-    low, high = found
-    kernel = sudo("sysctl -w", f"net.ipv4.ip_local_port_range={low} {high}")
-    return do(
-        ipexctl("run", "--ports", f"{low}-{high}", "train.py"),
-        f"   (the firewall of {fold(walled)} allows these; gloo needs, on all hosts: ",
-        kernel,
-        ")",
-    )
 
 
 # --- names ---------------------------------------------------------------------------------------

@@ -207,18 +207,14 @@ def _master_port_busy():
 def read_network(read, fs, live):
     ssh = os.environ.get("SSH_CONNECTION", "").split()
     routes = read(fs + "/proc/net/route")
-    sysctl = fs + "/proc/sys/net/"
-    ports = [int(n) for n in read(sysctl + "ipv4/ip_local_port_range").split() if n.isdigit()]
-    backlog = read(sysctl + "core/somaxconn").strip()
+    ports = read(fs + "/proc/sys/net/ipv4/ip_local_port_range").split()
     return {
         "hostname": os.uname().nodename,
         "ssh_address": ssh[2] if live and len(ssh) == 4 else "",
         "nics": _nics(read) if live else [],
         "default_nic": _default_nic(routes),
         "routes": _routes(routes),
-        "port_range": ports,
-        "reserved": read(sysctl + "ipv4/ip_local_reserved_ports").strip(),
-        "somaxconn": int(backlog) if backlog.isdigit() else None,
+        "port_range": [int(n) for n in ports if n.isdigit()],
         "master_port_busy": _master_port_busy() if live else None,
         "firewalls": firewalls() if live else [],
     }

@@ -96,7 +96,6 @@ def _kernel(fs, of):
         "zone_reclaim": number(of("/proc/sys/vm/zone_reclaim_mode")),
         "overcommit": number(of("/proc/sys/vm/overcommit_memory")),
         "swappiness": number(of("/proc/sys/vm/swappiness")),
-        "core_pattern": of("/proc/sys/kernel/core_pattern"),
         "uptime": number(uptime),
         "mitigations": [n + ": " + text for n, text in told if text not in ("", "Not affected")],
     }
@@ -111,9 +110,6 @@ def _limits(groups, live):
             ("nofile", resource.RLIMIT_NOFILE),
             ("memlock", resource.RLIMIT_MEMLOCK),
             ("nproc", resource.RLIMIT_NPROC),
-            ("core", resource.RLIMIT_CORE),
-            ("address_space", resource.RLIMIT_AS),
-            ("cpu_seconds", resource.RLIMIT_CPU),
             ("file_size", resource.RLIMIT_FSIZE),
             ("stack", resource.RLIMIT_STACK),
         ):
