@@ -263,6 +263,6 @@ class Attempts:
         if first:
             names = fold(sorted(host.name for host in self.silent))
             self.painter.note(
-                f"{names}: not reached from here; the run may go on there, looking for it"
+                f"{names}: not reached from here; the run may go on there (trying again)"
             )
         fan_out(list(self.silent), self._reach)

@@ -47,10 +47,12 @@ class ReturnedHosts:
     def _look(self, over: threading.Event) -> None:
         with Fleet(self.target, self.root) as self.fleet:
             self.asked = list(self.fleet.hosts.hosts)
-            before: set[Host] = set()
+            before, led = set[Host](), None
             while not over.wait(LOOK):
                 if (away := self._away()) is None:
                     continue
+                if led != self.asked[0]:  # another one leads: it may never have missed these
+                    before, led = before & away, self.asked[0]
                 for host in before - away:
                     if host.name not in self.busy():
                         self.back(host.name)

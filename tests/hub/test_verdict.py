@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,6 +199,25 @@ def test_the_first_fact_of_a_run_stays_its_cause(
     parts = [part(name, record) for name, record in zip("abc", noted, strict=True)]
     (run,) = listed_runs.merged([parts[i] for i in order])
     assert (run.cause, run.seconds) == (cause, seconds)
+
+
+@pytest.mark.parametrize(
+    ("noted", "cause"),
+    [
+        # the hosts were divided, and each part notes the loss of the other
+        ([lost("b", SILENT, 12), lost("a", SILENT, 12), lost("a", SILENT, 12)],
+         f"b was lost: {SILENT}"),
+        ([lost("a", SILENT, 12), lost("a", SILENT, 12), lost("a", SILENT, 12)], "b: lost"),
+        ([{}, {}, {}], "b: lost"),
+        ([{"fact": rank(1, code=3), "at": 5}] * 3, "rank 1 on b exited with code 3"),
+    ],
+)  # fmt: skip
+def test_the_record_of_the_run_says_which_host_was_lost(
+    noted: list[dict[str, Any]], cause: str
+) -> None:
+    parts = [part(name, one) for name, one in zip("abc", noted, strict=True)]
+    (run,) = listed_runs.merged(replace(one, lost=("b",)) for one in parts)
+    assert run.cause == cause
 
 
 def test_what_the_command_of_the_run_said_stays_its_cause() -> None:

@@ -51,7 +51,7 @@ def op_list(call, h):
         row["kept"] = control.is_alive(first, keeper)
         waits = control.ask(first, keeper, {"waits": True}) if row["kept"] and not alive else None
         row["waits"], row["leads"] = (waits or {}).get("waits", ["", False])
-        row["stopped"] = stopped(os.path.join(root, "runs", first), name, run)
+        row.update(recorded(os.path.join(root, "runs", first), name, run))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
             row["seconds"] = max(row["seconds"], until)
@@ -67,12 +67,15 @@ def op_list(call, h):
     return {"runs": found}
 
 
-def stopped(folder, name, run):
-    """Why there is no attempt after this one, if a user wanted that; else ""."""
+def recorded(folder, name, run):
+    """What the record of a run with --restarts says of an attempt: {lost: the hosts whose loss
+    ended it, stopped: why there is none after it, if a user wanted that; else ""}."""
     story = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
-    last = [line.get("run_id") for line in story if "attempt" in line][-1:]
+    numbers = {line.get("run_id"): line["attempt"] for line in story if "attempt" in line}
+    lost = [line["lost"] for line in story if line.get("ended", 0) == numbers.get(run)]
     ends = [str(line.get("end")) for line in story if line.get("by_user")]
-    return ends[-1] if ends and last == [run] else ""
+    last = list(numbers)[-1:] == [run]
+    return {"lost": lost[-1] if lost else [], "stopped": ends[-1] if ends and last else ""}
 
 
 def name_in(run, folder, name):

@@ -14,6 +14,7 @@ from ipexctl.base.located_errors import nearest
 from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
+from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events, verdict
 from ipexctl.run.outcome.run_result import EXIT_LOST
@@ -85,6 +86,7 @@ class OnHost:
     ends: tuple[tuple[int, str, str], ...] = ()  # of its ranks then: rank, host, how
     kept: bool = False  # a keeper of the run lives (--restarts)
     stopped: str = ""  # why there is no further attempt, if a user wanted that
+    lost: tuple[str, ...] = ()  # hosts whose loss ended this attempt, by the record of the run
     waits: str = ""  # for what its keeper waits with the next one
     leads: bool = False  # that keeper leads
 
@@ -230,6 +232,7 @@ def read_on_host(
         ends=tuple(read_ends(raw.get("ends"))),
         kept=raw.get("kept") is True,
         stopped=plain(raw.get("stopped"), 400),
+        lost=texts(raw.get("lost")),
         waits=plain(raw.get("waits"), 400),
         leads=raw.get("leads") is True,
     )
@@ -320,20 +323,26 @@ def _deciding(seen: Sequence[OnHost], about: About) -> list[OnHost]:
     """The hosts that know how the run ended, the one that knows best first.
 
     The first fact counts, whatever a host notes that was frozen or cut off, and is back. Where
-    hosts of a divided network noted different ones at one time, most of them are right. A lost
-    host knows best how, then the hub.
+    hosts of a divided network noted different ones at one time, the record of the run says which
+    counts; without one, most of them are right. A lost host knows best how, then the hub.
     """
+    recorded = recorded_losses(seen)
     noted = [part for part in seen if part.verdict]
     first = min((part.decided for part in noted), default=0.0)
     early = [part for part in noted if part.decided <= first + AT_ONE_TIME]
     votes = Counter(map(_what_ended_it, early))
 
-    def worth(part: OnHost) -> tuple[int, bool, bool]:
-        of_itself = part.verdict is not None and part.verdict.lost == part.host
-        return votes[_what_ended_it(part)], of_itself, part.host in about.hosts[:1]
+    def worth(part: OnHost) -> tuple[bool, int, bool, bool]:
+        ended_by, lost = _what_ended_it(part)
+        first = part.host in about.hosts[:1]
+        return lost in recorded, votes[ended_by, lost], lost == part.host, first
 
     early.sort(key=worth, reverse=True)
     return [part for part in early if _what_ended_it(part) == _what_ended_it(early[0])]
+
+
+def recorded_losses(seen: Iterable[OnHost]) -> tuple[str, ...]:
+    return max((part.lost for part in seen), key=len, default=())
 
 
 def _what_ended_it(part: OnHost) -> tuple[str, str]:
@@ -349,6 +358,11 @@ def _verdict(
         return Verdict(EXIT_INTERRUPTED, verdict.INTERRUPTED, stopped)
     told = next((part.result for part in seen if part.result), None)  # by who watched the run
     fact = deciding[0].verdict if deciding else None
+    recorded = recorded_losses(seen)
+    if recorded and (fact is None or fact.ended_by == verdict.HOST_LOST):
+        lost = fold(recorded)
+        known = fact if fact and fact.lost in recorded else None
+        return known or Verdict(EXIT_LOST, verdict.HOST_LOST, f"{lost}: lost", lost=recorded[0])
     hub_first = sorted(seen, key=lambda part: part.host not in about.hosts[:1])
     own = [part.own for part in hub_first if part.own]
     if told and fact and told.ended_by == fact.ended_by:  # the journals know more than its words
