@@ -168,7 +168,7 @@ class Attempts:
         """The result of the last attempt; `result`: of the one before."""
         while isinstance(result, RunResult):
             pressed = self.interrupts.count
-            line = self._waited_for(seen)
+            line = self._waited_for(seen, ended_well=result.exit_code == 0)
             if self.interrupts.detach:
                 return Left(self.run_id)
             if line is None or line.end:
@@ -189,17 +189,17 @@ class Attempts:
             result = self._shown(line) or result
         return result
 
-    def _waited_for(self, seen: int) -> Line | None:
+    def _waited_for(self, seen: int, *, ended_well: bool) -> Line | None:
         """The next attempt, or the end. Ctrl-C stops the run for good, as during an attempt."""
         pressed, self.interrupts.armed, self.busy = self.interrupts.count, True, ()
         try:
-            return self._next(seen, pressed)
+            return self._next(seen, pressed, noted=ended_well)
         finally:
             self.interrupts.armed = False
 
-    def _next(self, seen: int, pressed: int) -> Line | None:
+    def _next(self, seen: int, pressed: int, *, noted: bool) -> Line | None:
         """None: no host knows of a next attempt or an end, or the user leaves."""
-        heard, end, waited = time.monotonic(), None, False
+        heard, end = time.monotonic(), None
         while time.monotonic() - heard < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
@@ -219,10 +219,10 @@ class Attempts:
                     return ended[0]
                 self._reach_again(first=end is None)
                 end = ended[0]
-            if alive and not waited:
+            if alive and not noted:
                 self.painter.note("no rank runs now: the hosts decide how the run goes on")
             if alive:
-                waited, heard = True, time.monotonic()
+                noted, heard = True, time.monotonic()
             time.sleep(LOOK)
         return end
 
@@ -260,9 +260,9 @@ class Attempts:
             self.silent.discard(host)
 
     def _reach_again(self, first: bool) -> None:
-        if first:
+        fan_out(list(self.silent), self._reach)
+        if first and self.silent:
             names = fold(sorted(host.name for host in self.silent))
             self.painter.note(
                 f"{names}: not reached from here; the run may go on there (trying again)"
             )
-        fan_out(list(self.silent), self._reach)

@@ -220,6 +220,12 @@ def test_the_record_of_the_run_says_which_host_was_lost(
     assert run.cause == cause
 
 
+def test_a_run_that_is_done_by_its_record_is_done_whatever_its_last_hosts_saw() -> None:
+    parts = [part(name, lost("a", SILENT, 12)) for name in "bc"]
+    (run,) = listed_runs.merged([replace(parts[0], done=True), parts[1]])
+    assert (run.state, run.exit_code, run.cause) == (State.DONE, 0, "")
+
+
 def test_what_the_command_of_the_run_said_stays_its_cause() -> None:
     """Also where its hosts note another one later: its hub, once its guardian has killed it."""
     late = {"event": "lost", "host": "a", "why": "the supervisor of the run was killed (signal 9)"}

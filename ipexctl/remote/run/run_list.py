@@ -69,13 +69,18 @@ def op_list(call, h):
 
 def recorded(folder, name, run):
     """What the record of a run with --restarts says of an attempt: {lost: the hosts whose loss
-    ended it, stopped: why there is none after it, if a user wanted that; else ""}."""
+    ended it, stopped: why there is none after it, if a user wanted that; else "", done: whether
+    the run ended well}."""
     story = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
     numbers = {line.get("run_id"): line["attempt"] for line in story if "attempt" in line}
     lost = [line["lost"] for line in story if line.get("ended", 0) == numbers.get(run)]
     ends = [str(line.get("end")) for line in story if line.get("by_user")]
     last = list(numbers)[-1:] == [run]
-    return {"lost": lost[-1] if lost else [], "stopped": ends[-1] if ends and last else ""}
+    return {
+        "lost": lost[-1] if lost else [],
+        "stopped": ends[-1] if ends and last else "",
+        "done": any(line.get("well") is True for line in story),
+    }
 
 
 def name_in(run, folder, name):

@@ -87,6 +87,7 @@ class OnHost:
     kept: bool = False  # a keeper of the run lives (--restarts)
     stopped: str = ""  # why there is no further attempt, if a user wanted that
     lost: tuple[str, ...] = ()  # hosts whose loss ended this attempt, by the record of the run
+    done: bool = False  # the run ended well, by that
     waits: str = ""  # for what its keeper waits with the next one
     leads: bool = False  # that keeper leads
 
@@ -233,6 +234,7 @@ def read_on_host(
         kept=raw.get("kept") is True,
         stopped=plain(raw.get("stopped"), 400),
         lost=texts(raw.get("lost")),
+        done=raw.get("done") is True,
         waits=plain(raw.get("waits"), 400),
         leads=raw.get("leads") is True,
     )
@@ -267,11 +269,14 @@ def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
     }
     runs = [_run(there[name]) for name in sorted(there, reverse=True)]
     newest = {run.first_id: run for run in reversed(runs)}
-    return tuple(_restarting(run) if run is newest[run.first_id] else run for run in runs)
+    return tuple(_last(run) if run is newest[run.first_id] else run for run in runs)
 
 
-def _restarting(run: Run) -> Run:
-    """The last attempt of a run that its keepers do not think over."""
+def _last(run: Run) -> Run:
+    """Return the last attempt that these hosts know as the record of the run has it: its hosts may
+    not have seen how it ended, and those of a later one may not be reached."""
+    if run.over and any(part.done for part in run.seen):
+        return replace(run, state=State.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
     waits = run.over and run.state is not State.DONE and any(part.kept for part in run.seen)
     return replace(run, state=State.RESTARTING) if waits else run
 
