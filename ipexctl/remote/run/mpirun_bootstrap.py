@@ -1,7 +1,7 @@
-"""What mpirun starts instead of ssh: hands `HOST COMMAND` to the agent on node0 and waits.
+"""What mpirun starts instead of ssh: hands `HOST COMMAND` to the first host's supervisor and waits.
 
-The agent passes it over the controller's open connections to the agent of that host. No SSH between
-the nodes, so no keys, no host keys and no prompts there.
+That supervisor, the hub, passes it to the supervisor of HOST. No SSH between the hosts, so no keys,
+no host keys and no prompts there.
 """
 
 import _socket as socket
@@ -35,7 +35,7 @@ def answer(link):
     while len(said) < LENGTH.size or len(said) < LENGTH.size + LENGTH.unpack_from(said)[0]:
         data = link.recv(4096)
         if not data:
-            return {"exit": 255}  # the agent has ended
+            return {"exit": 255}  # the supervisor has ended
         said += data
     return marshal.loads(said[LENGTH.size :])
 
