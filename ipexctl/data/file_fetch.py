@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,14 +19,13 @@ from ipexctl.data.rules.pulled_tree import Content, RemoteFile
 from ipexctl.errors import IpexctlError, NotHere, reason_of
 from ipexctl.install.progress import FETCHING, Progress, Step
 from ipexctl.local.file_hashes import Hashes, stamp
-from ipexctl.packages.download import FINAL
+from ipexctl.packages.download import AGAIN, FINAL
+from ipexctl.packages.parallel_fetch import fetch_all
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
-AT_ONCE = 4
 TRIES = 2  # of a file whose content is wrong
 PART = ".ipexctl-part"
-AGAIN = "run the same command again: files that are already here are not fetched again"
 
 OnBytes = Callable[[int], None]
 Bring = Callable[[BinaryIO, RemoteFile, OnBytes], None]  # appends what a part lacks
@@ -63,34 +61,10 @@ class FileFetch:
         each = list({f.local: f for f in files}.values())
         self._total = sum(max(f.size, 0) for f in each)
         self._need_space(each)
-        todo: queue.SimpleQueue[RemoteFile] = queue.SimpleQueue()
-        ended: queue.SimpleQueue[tuple[str, Content | BaseException]] = queue.SimpleQueue()
-        for file in each:
-            todo.put(file)
-
-        def work() -> None:
-            with suppress(queue.Empty):
-                while not self._over.is_set():
-                    file = todo.get_nowait()
-                    try:
-                        ended.put((file.local, self._one(file)))
-                    except BaseException as e:  # raised again by who waits for it
-                        ended.put((file.local, e))
-
-        for _ in range(min(AT_ONCE, len(each))):
-            # daemons: who presses Ctrl-C does not wait for a server that says nothing
-            threading.Thread(target=work, daemon=True).start()
-        found: dict[str, Content] = {}
         try:
-            for _ in each:
-                local, outcome = ended.get()
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                found[local] = outcome
+            return dict(fetch_all(each, lambda file: (file.local, self._one(file)), self._over))
         finally:
-            self._over.set()
             self.hashes.save()
-        return found
 
     def lacking(self, files: Sequence[RemoteFile]) -> int:
         """Bytes that are not here yet, as far as sizes are known."""

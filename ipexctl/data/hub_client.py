@@ -16,14 +16,14 @@ from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from ipexctl.base.sizes import duration
-from ipexctl.data.file_fetch import AGAIN, OnBytes, PullFailed, next_step
+from ipexctl.data.file_fetch import OnBytes, PullFailed, next_step
 from ipexctl.data.rules.pull_source import DATASETS, MODELS, HubSource
 from ipexctl.data.rules.pulled_tree import RemoteFile, Repository, checked_repository
-from ipexctl.data.source_requests import HEADERS, Answered, ask
+from ipexctl.data.source_requests import Answered, ask
 from ipexctl.errors import InputError, NotHere
 from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import Broken, Download, asked_pause
+from ipexctl.packages.download import AGAIN, Broken, Download, asked_pause
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
@@ -86,7 +86,7 @@ class HubClient:
     def bring(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
         download = Download(self._open, wait=self._pause, longest=LONGEST)
         try:
-            download.into(out, file.url, HEADERS, on_bytes, file.size)
+            download.into(out, file.url, on_bytes, file.size)
         except Broken as e:
             refused = e.status in (401, 403)
             page = file.url.partition("/resolve/")[0]

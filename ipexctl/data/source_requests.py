@@ -11,10 +11,9 @@ from email.message import Message
 from urllib.parse import urlsplit
 
 from ipexctl.data.file_fetch import PullFailed
-from ipexctl.packages.download import TIMEOUT, Broken, copy_body
+from ipexctl.packages.download import HEADERS, TIMEOUT, Broken, copy_body
 from ipexctl.quick_dataclass import dataclass
 
-HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 MOST = 64 << 20  # bytes of a description
 LONGEST = 120.0  # seconds that it may take
 

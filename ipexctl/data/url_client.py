@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from ipexctl.data.file_fetch import CHUNK, OnBytes, PullFailed, next_step
 from ipexctl.data.rules.pull_source import UrlSource
 from ipexctl.data.rules.pulled_tree import RemoteFile, is_plain
-from ipexctl.data.source_requests import HEADERS, ask
+from ipexctl.data.source_requests import ask
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import cache_dir
@@ -51,7 +51,7 @@ class UrlClient:
         if self._is_http:
             try:
                 download = Download(self._opener().open, longest=330.0)
-                return download.into(out, file.url, HEADERS, on_bytes, max(file.size, 0))
+                return download.into(out, file.url, on_bytes, max(file.size, 0))
             except Broken as e:
                 raise self._failed(str(e), e.status) from None
         try:

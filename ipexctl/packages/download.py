@@ -25,6 +25,8 @@ MOST = 16 << 30  # bytes of a file of unknown size
 TRIES = 3  # in a row that bring nothing
 LONGEST_PAUSE = 30.0
 FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
+HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
+AGAIN = "run the same command again: files that are already here are not fetched again"
 
 
 class Broken(Exception):
@@ -64,10 +66,7 @@ class Download:
     wait: Callable[[float], None] = time.sleep
     longest: float = LONGEST_PAUSE
 
-    def into(
-        self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None],
-        size: int = 0,
-    ) -> None:  # fmt: skip
+    def into(self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], size: int = 0) -> None:
         """Afterwards all that the server has is in `out`. Raises Broken, OSError for our disk.
 
         `size`: of the file, 0 if it is not known. What is larger is not taken.
@@ -77,7 +76,7 @@ class Download:
             before = out.seek(0, os.SEEK_END)
             timeout = self.timeout if flows else min(self.timeout, FIRST)
             try:
-                return self._once(out, url, headers, on_bytes, size or MOST, timeout)
+                return self._once(out, url, on_bytes, size or MOST, timeout)
             except TooLarge:
                 out.truncate(0)
                 raise
@@ -90,11 +89,10 @@ class Download:
                 self.wait(min(self.longest, float(vain) if e.pause is None else e.pause))
 
     def _once(
-        self, out: BinaryIO, url: str, headers: Mapping[str, str], on_bytes: Callable[[int], None],
-        most: int, timeout: float,
-    ) -> None:  # fmt: skip
+        self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], most: int, timeout: float
+    ) -> None:
         have = out.seek(0, os.SEEK_END)
-        asked = {**headers, "Range": f"bytes={have}-"} if have else dict(headers)
+        asked = {**HEADERS, "Range": f"bytes={have}-"} if have else HEADERS
         answer = self._answer(urllib.request.Request(url, headers=asked), timeout)
         if answer is None:
             return  # all of it is here already; the hash will tell

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import http.client
 import os
-import queue
 import tempfile
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -26,15 +24,13 @@ from ipexctl.blobs.blob_store import Damaged, Store, hash_of
 from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import FINAL, Broken, Download
+from ipexctl.packages.download import AGAIN, FINAL, HEADERS, Broken, Download
 from ipexctl.packages.http_opener import Opener, bare
 from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
+from ipexctl.packages.parallel_fetch import fetch_all
 
 CHUNK = 1 << 20
 ASK = 10  # for a file's size
-AT_ONCE = 4
-HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
-AGAIN = "run the same command again: files that are already here are not fetched again"
 GONE = "rm -f ipexctl.lock   # the next install resolves the versions again"
 
 OnBytes = Callable[[int], None]
@@ -61,26 +57,7 @@ class Fetcher:
     def fetch(self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes) -> None:
         """Afterwards all the files are in the store. After one failure no other is begun."""
         self._over.clear()
-        todo: queue.SimpleQueue[Package] = queue.SimpleQueue()
-        ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        for file in files:
-            todo.put(file)
-
-        def work() -> None:
-            with suppress(queue.Empty):
-                while not self._over.is_set():
-                    file = todo.get_nowait()
-                    ended.put(self._outcome(file, urls[file.sha256], on_bytes))
-
-        for _ in range(min(AT_ONCE, len(files))):
-            # daemons: who presses Ctrl-C does not wait for a server that says nothing
-            threading.Thread(target=work, daemon=True).start()
-        try:
-            for _ in files:
-                if problem := ended.get():
-                    raise problem
-        finally:
-            self._over.set()
+        fetch_all(files, lambda file: self._one(file, urls[file.sha256], on_bytes), self._over)
 
     def add(self, name: str, url: str, *, sha256: str = "") -> Blob:
         """A file of which nobody has said the size, and perhaps not the content."""
@@ -91,7 +68,7 @@ class Fetcher:
                     self._copy(file, url, out, lambda n: None)
                 else:
                     download = Download(self._opener.open)
-                    download.into(out, url, HEADERS, lambda n: self._count(n, n))
+                    download.into(out, url, lambda n: self._count(n, n))
             except Broken as e:
                 what = f"{urlsplit(url).hostname} did not send {name}"
                 check = f"check the address: {bare(url)}"
@@ -124,13 +101,6 @@ class Fetcher:
         except (OSError, http.client.HTTPException, ValueError):
             return file
 
-    def _outcome(self, file: Package, url: str, on_bytes: OnBytes) -> BaseException | None:
-        try:
-            self._one(file, url, on_bytes)
-        except BaseException as e:  # raised again by who waits for it
-            return e
-        return None
-
     def _one(self, file: Package, url: str, on_bytes: OnBytes) -> None:
         try:
             self.store.fill(file.blob, lambda out: self._complete(file, url, out, on_bytes))
@@ -156,11 +126,11 @@ class Fetcher:
 
         try:
             download = Download(self._opener.open)
-            download.into(out, url, HEADERS, count, file.size)
+            download.into(out, url, count, file.size)
             if had and hash_of(out) != file.sha256:  # what was left was not of this file
                 out.truncate(0)
                 self._count(-had, 0)
-                download.into(out, url, HEADERS, count, file.size)
+                download.into(out, url, count, file.size)
         except Broken as e:
             raise FetchFailed(
                 f"{urlsplit(url).hostname} did not send {file.file}",

@@ -132,7 +132,7 @@ def test_a_server_that_gives_nothing_is_given_up(
     opener = urllib.request.build_opener()
     download = Download(opener.open, timeout=0.1, wait=waited.append)
     with (tmp_path / "out").open("a+b") as out, pytest.raises(Broken) as told:
-        download.into(out, f"{server.url}/files/{FILE.file}", {}, lambda n: None)
+        download.into(out, f"{server.url}/files/{FILE.file}", lambda n: None)
     assert (str(told.value), waited) == (words, pauses)
 
 
@@ -145,5 +145,5 @@ def test_a_server_that_sends_more_than_was_locked_is_not_listened_to(
     with (tmp_path / "out").open("a+b") as out:
         out.write(CONTENT[:resumed])
         with pytest.raises(TooLarge, match=" 100 bytes "):
-            download.into(out, f"{server.url}/files/{FILE.file}", {}, lambda n: None, 100)
+            download.into(out, f"{server.url}/files/{FILE.file}", lambda n: None, 100)
         assert (out.seek(0, 2), waited) == (0, [])
