@@ -72,7 +72,7 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     )  # fmt: skip
     work = Work(options, progress)
     host = table_view.as_host(table_view.query(hosts.python, "", hosts.glibc, hosts.arch))
-    python, carried = carried_python.python_to_carry(work, [host], old)
+    python = carried_python.python_to_carry(work, [host], old)
     decision = decide([host], options.wanted, old, table(), python)
     found = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], python)
     carried_python.check_here(found.lock)
@@ -82,7 +82,7 @@ def bundle(asked: Bundling, progress: Progress) -> Bundled:
     if lock != old:
         write_lock(place, lock)
     written = _written(asked, work, lock, place)
-    return replace(written, new_lock=lock != old, fetched=carried + fetched)
+    return replace(written, new_lock=lock != old, fetched=fetched)
 
 
 def _hosts(asked: Bundling, lock: Lock | None) -> Hosts:

@@ -9,22 +9,15 @@ from ipexctl.blobs.blob_store import default_store
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
 from ipexctl.install.install_plan import Work
-from ipexctl.install.lock_wheels import indexes_of
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.version_table import is_version
 from ipexctl.packages import cpython_builds
 from ipexctl.packages.cpython_builds import Wanted
 from ipexctl.packages.resolver import Resolved
-from ipexctl.packages.wheel_fetch import Fetcher
 
 
-def python_to_carry(
-    work: Work, facts: Sequence[Facts], old: Lock | None
-) -> tuple[Package | None, int]:
-    """The one that is asked for, else the one in the lock, and bytes that were fetched for it.
-
-    None: the hosts' own are used.
-    """
+def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> Package | None:
+    """The one that is asked for, else the one in the lock. None: the hosts' own are used."""
     where, version = work.asked.python_from, work.asked.wanted.python
     if where:
         if "/" in version:
@@ -34,12 +27,11 @@ def python_to_carry(
                 slug="options-conflict",
             )
         work.step("", "looking for a Python to carry")
-        fetcher = Fetcher(default_store(), indexes_of(work))
-        found = cpython_builds.find_build(where, Wanted(facts[0].cpu.arch, version), fetcher)
-        return found, fetcher.fetched
+        wanted = Wanted(facts[0].cpu.arch, version)
+        return cpython_builds.find_build(where, wanted, default_store())
     locked = old.cpython if old else None
     suits = locked and (not version or is_version(locked.version, version))
-    return locked if suits else None, 0
+    return locked if suits else None
 
 
 def in_lock(found: Resolved, package: Package | None) -> Resolved:

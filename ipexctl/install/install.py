@@ -97,7 +97,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     facts = fleet.each(lambda host: _facts(work, fleet, host))
     if not facts:
         return None
-    found, new_lock, fetched = _found(work, tuple(facts.values()), bundle)
+    found, new_lock = _found(work, tuple(facts.values()), bundle)
     lock, names = found.lock, tuple(host.name for host in facts)
     unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
     lacking = () if bundle else not_here(lock)
@@ -114,7 +114,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     parts = tuple(fleet.each(part).values())
     disk = _disk(work, found, parts)
     return Plan(
-        chosen, found, parts, work.asked.folder, disk, fetched, lacking,
+        chosen, found, parts, work.asked.folder, disk, lacking,
         bool(bundle), work.asked.relay, dtype(tuple(facts.values())),
         fleet.failures,
     )  # fmt: skip
@@ -164,17 +164,16 @@ def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
     return _with_named(seen, agent, python)
 
 
-def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool, int]:
-    """The files to install, whether ipexctl.lock does not name them yet, and bytes fetched."""
+def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool]:
+    """The files to install, and whether ipexctl.lock does not name them yet."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
     wanted = work.asked.wanted
-    python, fetched = carried_python.python_to_carry(work, facts, old)
+    python = carried_python.python_to_carry(work, facts, old)
     if bundle:
-        found = from_bundle.resolve_from_bundle(facts, wanted, python, bundle)
-        return found, bundle.new_lock, fetched
+        return from_bundle.resolve_from_bundle(facts, wanted, python, bundle), bundle.new_lock
     found, new_lock = lock_for(work, decide(facts, wanted, old, table(), python).candidates, old)
-    return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python, fetched
+    return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python
 
 
 def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
@@ -205,7 +204,7 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     agreed = not plan.todo or work.agreed(plan)
     if work.asked.check or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
-        return InstallReport(recaps, plan.chosen, plan.fetched, plan=plan, declined=not agreed)
+        return InstallReport(recaps, plan.chosen, plan=plan, declined=not agreed)
     files = supply(work, plan, bundle)
     project = project_of(plan.folder)
     with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
@@ -217,9 +216,8 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         if not files.incoming or files.incoming.ended:  # also where every host failed
             settled()
         by_lock_again(plan.folder)
-    fetched = plan.fetched + files.came()
     return InstallReport(
-        fleet.recaps(found), replace(plan.chosen, lock=files.lock), fetched, moved.sent,
+        fleet.recaps(found), replace(plan.chosen, lock=files.lock), files.came(), moved.sent,
         passed=moved.passed, plan=plan,
     )  # fmt: skip
 

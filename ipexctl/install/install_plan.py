@@ -135,7 +135,7 @@ class Plan:
     """What an install will do. Making it changes nothing; --check ends with it.
 
     `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
-    `fetched`: bytes downloaded to make the plan. `lacking`: files that are not on this machine yet.
+    `lacking`: files that are not on this machine yet.
     `bundled`: they are in a bundle. `left_out`: hosts that failed already.
     """
 
@@ -144,7 +144,6 @@ class Plan:
     parts: tuple[HostInstall, ...]
     folder: Path
     disk: Room | None = None
-    fetched: int = 0
     lacking: tuple[Blob, ...] = ()
     bundled: bool = False
     relay: bool = True

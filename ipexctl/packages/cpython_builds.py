@@ -1,7 +1,7 @@
 """--python-from: a relocatable CPython for the hosts, as one blob in the store here.
 
-A file or address of an archive, or an unpacked one such as `uv python install` makes. Which it was
-does not matter afterwards: the lock has its version and its sha256.
+An archive, or an unpacked one such as `uv python install` makes. Which it was does not matter
+afterwards: the lock has its version and its sha256.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
-from urllib.parse import unquote, urldefrag, urlsplit
 
 from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, reason_of
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.version_table import is_version
-from ipexctl.packages.http_opener import bare
 from ipexctl.packages.indexes import expanded
-from ipexctl.packages.wheel_fetch import Fetcher
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
@@ -49,14 +46,10 @@ class Wanted:
         return arch == self.arch and (not self.version or is_version(version, self.version))
 
 
-def find_build(where: str, wanted: Wanted, fetcher: Fetcher) -> Package:
-    """Its archive is in the store afterwards. Raises InputError, NotHere, FetchFailed."""
-    if "://" in where:
-        found, name = _from_url(where, fetcher)
-        where = bare(where)  # messages name it
-    else:
-        found, name = _from_path(expanded(where), fetcher.store)
-    version, arch = _inspect(fetcher.store.path(found), where)
+def find_build(where: str, wanted: Wanted, store: Store) -> Package:
+    """Its archive is in the store afterwards. Raises InputError or NotHere."""
+    found, name = _from_path(expanded(where), store)
+    version, arch = _inspect(store.path(found), where)
     said = _ARCHIVE.search(name) or _UNPACKED.search(name)
     if said and is_version(said[1], version):
         version = said[1]  # an archive without headers tells no patch number
@@ -97,14 +90,6 @@ def _from_path(path: Path, store: Store) -> tuple[Blob, str]:
         raise InputError(
             f"cannot read {path}", why=reason_of(e), slug="python-archive-unreadable"
         ) from None
-
-
-def _from_url(where: str, fetcher: Fetcher) -> tuple[Blob, str]:
-    """A fragment `#sha256=HEX` is checked; without one, what came now is what the lock says."""
-    url, fragment = urldefrag(where)
-    name = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
-    sha256 = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
-    return fetcher.add(name, url, sha256=sha256), name
 
 
 # --- an unpacked one as an archive ---------------------------------------------------------------

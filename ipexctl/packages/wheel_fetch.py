@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -19,13 +18,12 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_store import Damaged, Store, hash_of
-from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
+from ipexctl.errors import InputError, IpexctlError
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import AGAIN, FINAL, HEADERS, Broken, Download
-from ipexctl.packages.http_opener import Opener, bare
+from ipexctl.packages.download import AGAIN, HEADERS, Broken, Download
+from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
 from ipexctl.packages.parallel_fetch import fetch_all
 
@@ -58,29 +56,6 @@ class Fetcher:
         """Afterwards all the files are in the store. After one failure no other is begun."""
         self._over.clear()
         fetch_all(files, lambda file: self._one(file, urls[file.sha256], on_bytes), self._over)
-
-    def add(self, name: str, url: str, *, sha256: str = "") -> Blob:
-        """A file of which nobody has said the size, and perhaps not the content."""
-        file = Package("", "", name, sha256)
-        with tempfile.TemporaryFile() as out:
-            try:
-                if urlsplit(url).scheme == "file":
-                    self._copy(file, url, out, lambda n: None)
-                else:
-                    download = Download(self._opener.open)
-                    download.into(out, url, lambda n: self._count(n, n))
-            except Broken as e:
-                what = f"{urlsplit(url).hostname} did not send {name}"
-                check = f"check the address: {bare(url)}"
-                again = check if e.status in FINAL else "run the same command again"
-                hint = _hint(e, url) or again
-                raise FetchFailed(what, why=str(e), hint=hint, slug="fetch") from None
-            except OSError as e:
-                raise NotHere(
-                    f"cannot save {name} here", why=reason_of(e), slug="cannot-save"
-                ) from None
-            out.seek(0)
-            return self.store.add(name, iter(lambda: out.read(CHUNK), b""), sha256=sha256)
 
     def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
         """The lock with the size of every file, as far as somebody tells it without sending it."""

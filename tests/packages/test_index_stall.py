@@ -101,6 +101,8 @@ def test_a_file_that_stalls_is_given_up(
     monkeypatch.setattr(download, "FIRST", 1.0)
     began = time.monotonic()
     with stalling(point) as url, pytest.raises(FetchFailed) as told:
-        Fetcher(Store(tmp_path), Indexes(), for_uv(tmp_path)).add("a.whl", url)
+        fetcher = Fetcher(Store(tmp_path), Indexes(), for_uv(tmp_path))
+        file = replace(FILES[0], size=100_000)
+        fetcher.fetch([file], {file.sha256: url}, lambda n: None)
     assert time.monotonic() - began < 6.0
     assert "stalls" in told.value.why

@@ -95,8 +95,9 @@ def test_a_login_does_go_along_within_its_site(server: Served, tmp_path: Path) -
 
 def test_an_address_with_a_login_is_asked_for_without_it(server: Served, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    blob = Fetcher(store, Indexes(), {}).add(FILE.file, with_login(file_of(server)))
-    assert (store.path(blob).read_bytes(), server.users) == (CONTENT, [ME])
+    urls = {FILE.sha256: with_login(file_of(server))}
+    Fetcher(store, Indexes(), {}).fetch([FILE], urls, lambda n: None)
+    assert (store.path(FILE.blob).read_bytes(), server.users) == (CONTENT, [ME])
 
 
 TEAMS = ("https://a:1@h.example/team-a/simple", "https://b:2@h.example/team-b/simple")

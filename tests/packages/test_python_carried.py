@@ -14,9 +14,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +28,6 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.packages.cpython_builds import Wanted, find_build
-from ipexctl.packages.indexes import Indexes
-from ipexctl.packages.wheel_fetch import Fetcher
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import standalone_pythons
 from ipexctl.shipped_tables import table
@@ -171,77 +166,26 @@ def test_where_no_python_fits_the_message_says_how_one_gets_there() -> None:
 
 
 @pytest.fixture
-def fetcher(tmp_path: Path) -> Fetcher:
-    return Fetcher(Store(tmp_path / "store"), Indexes())
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
 
 
 ARCH = os.uname().machine
 
 
-def test_the_same_tree_gives_the_same_bytes(unpacked: Path, fetcher: Fetcher) -> None:
+def test_the_same_tree_gives_the_same_bytes(unpacked: Path, store: Store) -> None:
     version = unpacked.name.split("-")[1]
     minor = version.rpartition(".")[0]
-    found = find_build(str(unpacked), Wanted(ARCH, minor), fetcher)
+    found = find_build(str(unpacked), Wanted(ARCH, minor), store)
     assert (found.version, found.file) == (version, f"cpython-{version}-{ARCH}.tar.gz")
-    assert find_build(str(unpacked), Wanted(ARCH), fetcher) == found
+    assert find_build(str(unpacked), Wanted(ARCH), store) == found
 
 
-@pytest.fixture
-def site(archive: Path) -> Iterator[tuple[str, list[str]]]:
-    """A server that has the archive under every name, and what it was asked for."""
-    asked: list[str] = []
-
-    class Site(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Length", str(archive.stat().st_size))
-            self.end_headers()
-            self.wfile.write(archive.read_bytes())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/mirror", asked
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_a_login_is_used_and_not_told(
-    archive: Path, fetcher: Fetcher, site: tuple[str, list[str]]
-) -> None:
-    url = site[0].replace("://", "://me:secret@")
-    found = find_build(f"{url}/{archive.name}", Wanted(ARCH), fetcher)
-    assert (found.sha256, site[1]) == (digest(archive), [f"/mirror/{archive.name}"])
-    assert fetcher.fetched == archive.stat().st_size
-    other = "aarch64" if ARCH == "x86_64" else "x86_64"
-    with pytest.raises(InputError) as refused:
-        find_build(f"{url}/{archive.name}", Wanted(other), fetcher)
-    assert refused.value.what.startswith(f"{site[0]}/{archive.name} is CPython")
-
-
-def test_an_address_is_fetched_and_its_sha256_counts(
-    archive: Path, fetcher: Fetcher, site: tuple[str, list[str]]
-) -> None:
-    url = f"{site[0]}/{archive.name}"
-    found = find_build(f"{url}#sha256={digest(archive)}", Wanted(ARCH), fetcher)
-    assert found.sha256 == digest(archive)
-    with pytest.raises(InputError) as refused:
-        find_build(f"{url}#sha256={'0' * 64}", Wanted(ARCH), fetcher)
-    assert "0" * 64 in refused.value.why
-
-
-def test_another_version_or_architecture_is_refused_with_both(
-    archive: Path, fetcher: Fetcher
-) -> None:
+def test_another_version_or_architecture_is_refused_with_both(archive: Path, store: Store) -> None:
     other = "aarch64" if ARCH == "x86_64" else "x86_64"
     for wanted, said in ((Wanted(other), f"not for {other}"), (Wanted(ARCH, "3.2"), "3.2 ")):
         with pytest.raises(InputError) as refused:
-            find_build(str(archive), wanted, fetcher)
+            find_build(str(archive), wanted, store)
         assert said in refused.value.what
 
 
@@ -254,7 +198,7 @@ def made(path: Path, *members: tuple[str, bytes]) -> Path:
     return path
 
 
-def test_what_is_no_python_is_refused(tmp_path: Path, fetcher: Fetcher) -> None:
+def test_what_is_no_python_is_refused(tmp_path: Path, store: Store) -> None:
     text = tmp_path / "a.tar.gz"
     text.write_text("<html>404</html>")
     for path, slug in (
@@ -265,7 +209,7 @@ def test_what_is_no_python_is_refused(tmp_path: Path, fetcher: Fetcher) -> None:
         (tmp_path / "gone", "python-archive-missing"),
     ):
         with pytest.raises(InputError) as refused:
-            find_build(str(path), Wanted(ARCH), fetcher)
+            find_build(str(path), Wanted(ARCH), store)
         assert (refused.value.slug, str(path) in refused.value.what) == (slug, True)
 
 

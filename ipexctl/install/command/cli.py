@@ -58,7 +58,7 @@ PythonFrom = Annotated[
     packages_option(
         "--python-from",
         metavar="SOURCE",
-        help="CPython to copy to the hosts: archive, folder or URL.",
+        help="CPython to copy to the hosts: folder or archive.",
     ),
 ]
 FindLinks = Annotated[
