@@ -15,7 +15,7 @@ from ipexctl.lab.cluster import host_boot, lab_network, plain_hosts, rung_limits
 from ipexctl.lab.cluster.host_boot import Running
 from ipexctl.lab.cluster.lab_plan import HostPlan
 from ipexctl.lab.cluster.lab_spec import lab_command
-from ipexctl.lab.cluster.processes import run, sshd_path, wait_until
+from ipexctl.lab.cluster.processes import pids, run, sshd_path, wait_until
 
 if TYPE_CHECKING:
     from ipexctl.lab.cluster.watchdog import Watchdog
@@ -176,11 +176,10 @@ MEND: dict[str, Step] = {
 def _members(pid: int) -> Iterator[int]:
     """Every process in the pid namespace of process `pid`."""
     space = os.stat(f"/proc/{pid}/ns/pid").st_ino
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with suppress(OSError):
-                if os.stat(f"/proc/{entry}/ns/pid").st_ino == space:
-                    yield int(entry)
+    for member in pids():
+        with suppress(OSError):
+            if os.stat(f"/proc/{member}/ns/pid").st_ino == space:
+                yield member
 
 
 def _pid_inside(pid: int) -> str:
@@ -189,8 +188,8 @@ def _pid_inside(pid: int) -> str:
     return next(line.split()[-1] for line in lines if line.startswith("NSpid:"))
 
 
-def _signal(pids: set[int], number: signal.Signals) -> None:
-    for pid in pids:
+def _signal(members: set[int], number: signal.Signals) -> None:
+    for pid in members:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 

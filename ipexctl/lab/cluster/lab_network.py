@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 from typing import Any
@@ -132,12 +131,14 @@ def _greetings(nic: Nic) -> Iterator[bytes]:
         yield b"\xff" * 6 + mac + b"\x08\x06" + arp
 
 
-def _wait_forwarding(host: HostPlan, switch: int, seconds: float = 10) -> None:
+def _wait_forwarding(host: HostPlan, switch: int) -> None:
     wanted = {nic.port for nic in host.nics}
-    deadline = time.monotonic() + seconds
-    while wanted and time.monotonic() < deadline:
+
+    def all_forward() -> bool:
         links = json.loads(_run([*_inside(switch), "ip", "-j", "-d", "link", "show"]) or "[]")
-        wanted -= {link["ifname"] for link in links if _forwards(link)}
+        return wanted <= {link["ifname"] for link in links if _forwards(link)}
+
+    wait_until(all_forward, 10)
 
 
 def _forwards(link: dict[str, Any]) -> bool:

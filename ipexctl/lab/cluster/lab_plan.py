@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 
@@ -87,10 +86,6 @@ def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) ->
     )
     nothing = {"uplink": "", "link": "", "gateway": "", "names": False}
     return LabPlan(name=spec.name, user=user, hosts=hosts, rung=rung_limits.FLAT, **nothing)  # type: ignore[arg-type]
-
-
-def with_port(plan: LabPlan, port: int) -> LabPlan:
-    return replace(plan, port=port)
 
 
 def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:

@@ -191,6 +191,8 @@ _SWITCHES: dict[str, tuple[str, bool]] = {
     "no-python": ("python", False),
     "loopback-name": ("loopback_name", True),
 }
+# field of HostSpec -> its word in --host
+WORDS = {field: word for word, (field, _) in (_VALUES | _SWITCHES).items()}
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _NIC = re.compile(r"(?!lo$|\.)[A-Za-z0-9_.-]{1,15}")

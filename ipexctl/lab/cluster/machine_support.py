@@ -14,6 +14,7 @@ from ipexctl.errors import InputError, NotHere
 from ipexctl.lab.cluster import rung_limits
 from ipexctl.lab.cluster.config_text import PATH
 from ipexctl.lab.cluster.lab_spec import LabSpec
+from ipexctl.lab.cluster.processes import PYTHON_ENV
 
 _CAP_NET_ADMIN = 12
 _CAP_SYS_ADMIN = 21
@@ -93,15 +94,13 @@ def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
 @lru_cache
 def _refusal(script: str) -> str:
     """The last line of what a process says that tries it and fails."""
-    package = str(Path(rung_limits.__file__).parents[3])
-    env = {"PATH": PATH, "PYTHONPATH": package, "LANG": "C.UTF-8"}
     try:
         done = subprocess.run(
             [sys.executable, "-c", script],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=env,
+            env=PYTHON_ENV,
         )
     except OSError as error:
         return f"it needs {sys.executable}: {error.strerror}"

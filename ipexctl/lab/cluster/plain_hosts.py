@@ -11,16 +11,16 @@ import pwd
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, folders, lab_plan, linux
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
 from ipexctl.lab.cluster.lab_spec import LabSpec
-from ipexctl.lab.cluster.processes import ENV, sshd_path
+from ipexctl.lab.cluster.processes import ENV, pids, sshd_path, wait_until
 
 
 def account() -> str:
@@ -33,7 +33,7 @@ def claim(spec: LabSpec, folder: Path) -> LabPlan:
     for block in lab_plan.places(spec.name, ()):
         plan = lab_plan.plan_loopback(spec, block, folder, account())
         with suppress(OSError):
-            return lab_plan.with_port(plan, _free_port([host.address for host in plan.hosts]))
+            return replace(plan, port=_free_port([host.address for host in plan.hosts]))
     raise HostFailed(
         "no free loopback addresses", hint="ipexctl lab down --all", slug="no-free-addresses"
     )
@@ -67,23 +67,22 @@ def start(folder: Path, plan: LabPlan, host: HostPlan, key: str = "host_key") ->
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd of root wants it, empty
     argv = [sshd_path(), "-D", "-f", str(own / "sshd_config"), "-E", str(own / "sshd.log")]
     pid = subprocess.Popen(argv, env=ENV, stdin=subprocess.DEVNULL, start_new_session=True).pid
-    deadline = time.monotonic() + 20
-    while not (own / "sshd.pid").exists():
-        if os.waitpid(pid, os.WNOHANG)[0] or time.monotonic() > deadline:
-            said = (own / "sshd.log").read_text().strip().splitlines()[-1:] or ["sshd ended"]
-            raise HostFailed(f"{host.name} did not come up", why=said[0], slug="lab-host-failed")
-        time.sleep(0.005)
+    listens = (own / "sshd.pid").exists
+    wait_until(lambda: listens() or os.waitpid(pid, os.WNOHANG)[0])
+    if not listens():
+        said = (own / "sshd.log").read_text().strip().splitlines()[-1:] or ["sshd ended"]
+        raise HostFailed(f"{host.name} did not come up", why=said[0], slug="lab-host-failed")
     return pid
 
 
 def members(host: HostPlan, sshd: int) -> set[int]:
     """The host's processes: what descends from its sshd, and what has its home."""
-    return descendants(sshd) | {sshd} | {pid for pid in _pids() if _has_home(pid, host.home)}
+    return descendants(sshd) | {sshd} | {pid for pid in pids() if _has_home(pid, host.home)}
 
 
 def descendants(top: int) -> set[int]:
     parents: dict[int, list[int]] = {}
-    for pid in _pids():
+    for pid in pids():
         with suppress(OSError):
             stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             parents.setdefault(int(stat[1]), []).append(pid)
@@ -96,14 +95,17 @@ def descendants(top: int) -> set[int]:
 
 def end(find: Callable[[], set[int]]) -> None:
     """Kill all that `find` finds, again until it finds nothing: processes fork meanwhile."""
-    deadline = time.monotonic() + 20
-    while (found := find()) and time.monotonic() < deadline:
+
+    def none_left() -> bool:
+        found = find()
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in found:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
         _reap()
-        time.sleep(0.005)
+        return not found
+
+    wait_until(none_left)
 
 
 def keep(folder: Path) -> None:
@@ -134,10 +136,6 @@ def _reap() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-
-
-def _pids() -> list[int]:
-    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 
 def _has_home(pid: int, home: str) -> bool:

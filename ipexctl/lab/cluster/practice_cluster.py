@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ipexctl
 from ipexctl.base.located_errors import nearest
 from ipexctl.base.quoting import quote
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
@@ -28,7 +27,7 @@ from ipexctl.lab.cluster import (
 )
 from ipexctl.lab.cluster.folders import state_root
 from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
-from ipexctl.lab.cluster.processes import wait_until
+from ipexctl.lab.cluster.processes import PYTHON_ENV, wait_until
 from ipexctl.local.environment import environment
 from ipexctl.quick_dataclass import dataclass
 
@@ -307,7 +306,6 @@ def _take(folder: Path, tries: int = 1) -> int | None:
 
 def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
     ready, say = os.pipe()
-    package = str(Path(ipexctl.__file__).parent.parent)
     argv = [sys.executable, "-m", "ipexctl.lab.cluster.watchdog", str(folder), str(say), str(owner)]
     with open(folder / "watchdog.log", "wb") as log:
         subprocess.Popen(
@@ -317,7 +315,7 @@ def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
             stderr=log,
             start_new_session=True,
             pass_fds=(say, lock),
-            env={"PATH": config_text.PATH, "PYTHONPATH": package, "LANG": "C.UTF-8"},
+            env=PYTHON_ENV,
         )
     os.close(say)
     with open(ready) as pipe:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import ipexctl
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text
 
 ENV = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
+# for programs of Python that import ipexctl
+PYTHON_ENV = {**ENV, "PYTHONPATH": str(Path(ipexctl.__file__).parent.parent)}
 
 
 def run(argv: Sequence[str], given: str = "", *, what: str = "") -> str:
@@ -22,6 +27,11 @@ def run(argv: Sequence[str], given: str = "", *, what: str = "") -> str:
             what or f"{argv[0]}: {words}", why=words if what else "", slug="lab-tool-failed"
         )
     return done.stdout
+
+
+def pids() -> list[int]:
+    """Every process that this machine shows."""
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 
 def sshd_path() -> str:

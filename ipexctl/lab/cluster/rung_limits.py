@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ipexctl.errors import InputError
-from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec
+from ipexctl.lab.cluster.lab_spec import WORDS, HostSpec, LabSpec
 
 FULL, USER, FLAT = RUNGS = ("full", "user", "flat")
 
@@ -15,18 +15,8 @@ SENTENCES = {
     FLAT: "sshd processes on loopback addresses of this machine, without namespaces",
 }
 
-# What a host of the flat rung cannot have: field of HostSpec -> word of the command line.
-_FLAT_HOST = {
-    "isa": "isa",
-    "shm": "shm",
-    "nics": "nic",
-    "rate": "rate",
-    "disk": "disk",
-    "home": "home",
-    "python": "no-python",
-    "loopback_name": "loopback-name",
-    "covers": "covers",
-}
+# What a host of the flat rung cannot have, and the lab: field -> word of the command line.
+_FLAT_HOST = {**WORDS, "covers": "covers"}
 _FLAT_LAB = {"uplink": "--uplink", "names": "--names", "ipv6": "--ipv6"}
 
 
