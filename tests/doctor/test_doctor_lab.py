@@ -218,22 +218,6 @@ def test_dead_name_servers_are_found_behind_etc_hosts(full_rung, make_lab):
     assert ids(document) == {dead: ["NET-029"], alive: [], silent: ["NET-029"]}
 
 
-def test_ports_that_a_firewall_lets_in_are_asked_of_the_host_and_suggested(full_rung, make_lab):
-    """This machine has no firewall's program: a script prints what iptables-legacy-save would."""
-    lab = make_lab(LabSpec.plain(3, name="wall"))
-    rule = "-A INPUT -p tcp -m tcp --dport 40000:40100 -j ACCEPT"
-    path = "/usr/local/sbin/iptables-legacy-save"
-    script = f"printf '#!/bin/sh\\necho \"{rule}\"\\n' > {path}; chmod +x {path}"
-    assert lab.run_in("node02", ["bash", "-c", script]).returncode == 0
-    for name in ("node01", "node03"):
-        route = ["ip", "route", "add", "prohibit", lab.hosts["node02"].address]
-        assert lab.run_in(name, route).returncode == 0
-    document = told(lab)
-    (found,) = (f for f in document["hosts"][1]["findings"] if f["id"] == "NET-002")
-    assert f"ipexctl run -f {lab.hostfile}" in found["fix"].splitlines()[0]
-    assert "--ports 40000-40100" in found["fix"].splitlines()[0]
-
-
 def test_shapes_of_hosts_are_seen(make_lab):
     shapes = {
         "amx": HostSpec(isa="amx"),

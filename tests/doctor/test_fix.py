@@ -1,22 +1,15 @@
-"""--fix does what it showed, takes it back, and never touches what somebody uses."""
+"""The fixes of doctor: the script, the play, and the play as it runs on hosts."""
 
 from __future__ import annotations
 
-import mmap
 import os
-import socket
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ipexctl.doctor.apply_fixes import apply_fixes
-from ipexctl.doctor.apply_fixes import undo as take_back
+from ipexctl.doctor.command.fixes import run_fixes
 from ipexctl.doctor.report import fix_plan
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.doctor.report.fix_play import as_step, fix_play
@@ -32,169 +25,16 @@ from ipexctl.doctor.report.suggested_fix import (
     sudo,
     write,
 )
+from ipexctl.errors import InputError
 from ipexctl.facts.system_facts import Limit
-from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
+from ipexctl.play.steps import all_steps
+from ipexctl.play.text.interpolation import Scope
+from ipexctl.play.text.play_reader import read_play
+from ipexctl.play.text.step_schema import bind
 from tests.checks.hosts import clean, findings, state
-from tests.doctor.test_doctor_lab import doctor
-
-
-@pytest.fixture
-def place(tmp_path) -> dict[str, Any]:
-    """A root, and a folder that stands for /dev/shm, where everything counts as old."""
-    (tmp_path / "root").mkdir(mode=0o700)
-    (tmp_path / "shm").mkdir()
-    return {"root": str(tmp_path / "root"), "shm": str(tmp_path / "shm"), "old": -1}
-
-
-def left_behind(place: dict[str, Any], name: str, data: bytes = b"segment") -> Path:
-    path = Path(place["shm"]) / name
-    path.write_bytes(data)
-    path.chmod(0o640)
-    return path
-
-
-def look(agent: Agent, place: dict[str, Any]) -> fix_plan.Plan:
-    return fix_plan.plan("here", agent.call("install.host_fixes.plan", place).done)
-
-
-def apply(agent: Agent, place: dict[str, Any], *keys: str) -> fix_plan.Done:
-    return fix_plan.done(
-        "here", agent.call("install.host_fixes.apply", {**place, "keys": keys}).done
-    )
-
-
-def undo(agent: Agent, place: dict[str, Any]) -> fix_plan.Done:
-    return fix_plan.done("here", agent.call("install.host_fixes.undo", place).done)
-
-
-def keys(plan: fix_plan.Plan) -> list[str]:
-    return [change.key for change in plan.changes]
-
-
-def test_what_a_dead_training_left_is_removed_and_put_back(agent, place):
-    path = left_behind(place, "psm_1a2b3c", b"segment" * 1000)
-    before = path.stat()
-    plan = look(agent, place)
-    assert [c.what.split(" (")[0] for c in plan.changes] == [f"remove {path}"]
-    done = apply(agent, place, *keys(plan))
-    assert (len(done.done), done.failed, path.exists()) == (1, (), False)
-    assert undo(agent, place).done == (f"put back {path}",)
-    after = path.stat()
-    assert path.read_bytes() == b"segment" * 1000
-    assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
-    assert undo(agent, place) == fix_plan.Done("here", ())
-    assert list((Path(place["root"]) / "fixes").iterdir()) == []
-
-
-def test_looking_changes_nothing(agent, place):
-    left_behind(place, "psm_1a2b3c")
-    look(agent, place)
-    assert list(Path(place["root"]).iterdir()) == []
-    assert [p.name for p in Path(place["shm"]).iterdir()] == ["psm_1a2b3c"]
-
-
-@pytest.mark.parametrize(
-    "name", ["my-data", "psm", "torch_x_y", "something.sem.mp-1", "PostgreSQL.123", ".psm_1"]
-)
-def test_files_of_unknown_makers_are_left_alone(agent, place, name):
-    left_behind(place, name)
-    assert look(agent, place).changes == ()
-
-
-def test_the_name_of_a_living_process_protects_its_file(agent, place):
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    left_behind(place, f"torch_{os.getpid()}_11_0")
-    dead = left_behind(place, f"torch_{gone.pid}_11_0")
-    assert [c.what.split(" (")[0] for c in look(agent, place).changes] == [f"remove {dead}"]
-
-
-def test_what_a_process_has_open_or_mapped_is_left_alone(agent, place):
-    opened, mapped = left_behind(place, "psm_open"), left_behind(place, "psm_map")
-    with opened.open("rb"), mapped.open("r+b") as f:
-        memory = mmap.mmap(f.fileno(), 0)
-        f.close()
-        assert look(agent, place).changes == ()
-        memory.close()
-    assert len(look(agent, place).changes) == 2
-
-
-def test_young_files_links_folders_and_sockets_are_left_alone(agent, place, tmp_path):
-    left_behind(place, "psm_young")
-    assert look(agent, {**place, "old": 600}).changes == ()
-    (Path(place["shm"]) / "psm_young").unlink()
-    target = tmp_path / "precious"
-    target.write_text("x")
-    (Path(place["shm"]) / "psm_link").symlink_to(target)
-    os.link(target, Path(place["shm"]) / "psm_hard")
-    (Path(place["shm"]) / "psm_folder").mkdir()
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(Path(place["shm"]) / "psm_socket"))
-        assert look(agent, place).changes == ()
-
-
-def test_only_what_was_shown_is_done_and_only_while_it_is_the_same(agent, place):
-    shown = left_behind(place, "psm_shown")
-    plan = look(agent, place)
-    later = left_behind(place, "psm_later")
-    shown.unlink()
-    other = left_behind(place, "psm_shown", b"another one")
-    os.utime(other, (1, 1))
-    done = apply(agent, place, *keys(plan))
-    assert done.done == () and len(done.failed) == 1
-    assert later.exists() and other.read_bytes() == b"another one"
-
-
-def test_a_file_that_came_back_meanwhile_is_not_overwritten_by_undo(agent, place):
-    path = left_behind(place, "psm_1", b"old")
-    apply(agent, place, *keys(look(agent, place)))
-    path.write_bytes(b"new")
-    done = undo(agent, place)
-    assert (done.done, len(done.failed), path.read_bytes()) == ((), 1, b"new")
-
-
-def test_a_root_that_others_can_write_to_is_closed_and_opened_again(agent, place):
-    root = Path(place["root"])
-    root.chmod(0o775)
-    plan = look(agent, place)
-    assert keys(plan) == ["root-mode"]
-    apply(agent, place, *keys(plan))
-    assert root.stat().st_mode & 0o777 == 0o755
-    undo(agent, place)
-    assert root.stat().st_mode & 0o777 == 0o775
-
-
-def test_every_host_is_mended_and_taken_back_in_its_own_root(tmp_path, monkeypatch):
-    ssh = tmp_path / "bin" / "ssh"
-    ssh.parent.mkdir()
-    ssh.write_text('#!/bin/sh\n[ "$1" = -G ] || { for last; do :; done; exec sh -c "$last"; }\n')
-    ssh.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
-    roots = [tmp_path / name for name in ("own", "usual")]
-    for root in roots:
-        root.mkdir()
-        root.chmod(0o775)
-    hostfile = tmp_path / "hosts"
-    hostfile.write_text(f"n1 root={roots[0]}\nn2\n")
-    target = Target(hostfile, transport="openssh")
-
-    def only_modes(plans: Sequence[fix_plan.Plan]) -> bool:
-        if any(keys(plan) != ["root-mode"] for plan in plans):
-            pytest.skip("a training left files in this machine's own /dev/shm")
-        return True
-
-    declined = apply_fixes(target, lambda plans: False, str(roots[1]))
-    assert (declined.exit_code, declined.done) == (1, ())
-    mended = apply_fixes(target, only_modes, str(roots[1]))
-    assert [(d.host, Path(d.record).parent.parent) for d in mended.done] == [
-        ("n1", roots[0]),
-        ("n2", roots[1]),
-    ]
-    assert [root.stat().st_mode & 0o777 for root in roots] == [0o755, 0o755]
-    assert [d.host for d in take_back(target, str(roots[1])).done] == ["n1", "n2"]
-    assert [root.stat().st_mode & 0o777 for root in roots] == [0o775, 0o775]
-
+from tests.cli import Ended, ipexctl
+from tests.doctor.test_report import report
 
 # --- what needs root -----------------------------------------------------------------------------
 
@@ -350,29 +190,54 @@ def test_words_of_a_host_cannot_leave_the_comment():
     assert lines == ["bad=", 'failed() { echo "$1: failed" >&2; bad=1; }', 'test -z "$bad"']
 
 
-# --- as a user -----------------------------------------------------------------------------------
+# --- on hosts ------------------------------------------------------------------------------------
+
+_FILES = ("{dead}:0:0", "{living}:0:0", "mine", "{dead}:1:1")
 
 
 @pytest.mark.lab
-def test_on_real_hosts_nothing_is_changed_without_a_yes(lab3):
-    folder = f"{lab3.hosts['node01'].home}/.ipexctl"
-    make = f"mkdir -p {folder}; chown {lab3.user} {folder}; chmod 775 {folder}"
+def test_fixes_are_shown_as_a_play_which_runs_after_a_yes_alone(lab3, tmp_path):
+    """Of segments in /dev/shm, those of a process that lives and of another user stay."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    names = [name.format(dead=ended.pid, living=1) for name in _FILES]
+    make = "cd /dev/shm && touch {} && chown trainer {} {} {}".format(" ".join(names), *names[:3])
     lab3.run_in("node01", ["sh", "-c", make])
 
-    def mode() -> str:
-        return str(lab3.run_in("node01", ["stat", "-c", "%a", folder]).stdout).strip()
+    def fix(*words: str) -> Ended:
+        argv = ("doctor", "-f", str(lab3.hostfile), "-F", str(lab3.ssh_config), "--fix", *words)
+        return ipexctl(*argv, cwd=tmp_path)
+
+    def there() -> list[str]:
+        found = str(lab3.run_in("node01", ["ls", "/dev/shm"]).stdout).split()
+        return [name for name in names if name in found]
 
     try:
-        asked = doctor(lab3, "--fix")
-        assert (asked.returncode, mode()) == (2, "775")
-        assert "chmod go-w" in asked.stderr and "-y" in asked.stderr
-        done = doctor(lab3, "--fix", "-y")
-        assert (done.returncode, mode()) == (0, "755"), done.stderr
-        assert f"to undo: ipexctl doctor -f {lab3.hostfile} -F " in done.stdout
-        back = doctor(lab3, "--undo")
-        assert (back.returncode, mode()) == (0, "775")
-        again = doctor(lab3, "--undo")
-        assert (again.returncode, again.stdout) == (0, "nothing to undo\n")
+        asked = fix()
+        assert (asked.returncode, asked.slug, there()) == (2, "no-terminal", names)
+        play = (tmp_path / "doctor-fix.yaml").read_text()
+        assert play in asked.stderr and "SOFT-023" in play and 'on: "node01"' in play
+        done = fix("-y")
+        assert (done.returncode, there()) == (0, names[1:]), done.stderr
+        again = fix("-y")
+        assert again.stderr.endswith("nothing can be fixed without a question\n")
     finally:
-        lab3.run_in("node01", ["rm", "-rf", folder])
-    assert doctor(lab3, "--fix", "-y").stdout == "nothing to fix without root\n"
+        lab3.run_in("node01", ["sh", "-c", "cd /dev/shm && rm -f " + " ".join(names)])
+
+
+def test_a_file_that_doctor_did_not_write_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "doctor-fix.yaml").write_text("steps: []\n")
+    found = replace(report(clean("node01")), findings=(finding(scripted("ls"), "node01"),))
+    with pytest.raises(InputError) as refused:
+        run_fixes(found, Target(), "~/.ipexctl", yes=True, json=False)
+    assert refused.value.slug == "report-file-exists"
+    assert (tmp_path / "doctor-fix.yaml").read_text() == "steps: []\n"
+
+
+def test_a_fix_that_needs_no_root_is_played_without_sudo():
+    fix = Shell("rm ~/${x}", unattended=True)
+    text = fix_play([finding(fix, "n1", Severity.NOTE), finding(scripted("ls"), "n2")], ["n1"])
+    steps = read_play(text, "fixes", all_steps()).steps
+    assert [step.sudo for step in steps] == [False, True]
+    assert bind(all_steps()["sh"], steps[0].node, Scope({})).cmd == fix.text

@@ -15,7 +15,7 @@ EXAMPLES = {
     "doctor": (
         "ipexctl doctor -f hosts",
         "ipexctl doctor -f hosts --level std -v   # measure, and explain findings",
-        "ipexctl doctor -f hosts --fix            # apply safe fixes",
+        "ipexctl doctor -f hosts --fix            # run the fixes as a play",
         "ipexctl doctor -f hosts --html report.html",
     ),
     "install": (

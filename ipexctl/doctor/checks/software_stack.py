@@ -479,9 +479,10 @@ def slow_login(facts: Facts) -> Sight | None:
     seen="files left in /dev/shm by MPI processes that have ended; warn from 1 GiB",
     why="Killed ranks, and torch-ccl when it exits, leave segments there. When they fill "
     "/dev/shm, new ranks die with a bus error.",
-    fix=do(
-        Shell("find /dev/shm -maxdepth 1 -user $(id -un) -name '[0-9]*:*:*' -delete"),
-        "   # while no MPI job is running",
+    fix=Shell(
+        "for f in /dev/shm/[0-9]*:*:*; do p=${f##*/}; "
+        '[ ! -O "$f" ] || [ -e /proc/${p%%:*} ] || rm "$f"; done',
+        unattended=True,
     ),
 )
 def stale_memory(facts: Facts) -> Sight | None:

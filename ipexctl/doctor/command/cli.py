@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.help.help_layout import output_option
-from ipexctl.cli.options import Html, Json, Root, Yes, on_hosts, print_json
+from ipexctl.cli.options import Html, Json, Root, Yes, on_hosts
 from ipexctl.errors import InputError, unknown_value
 
 
@@ -43,9 +43,9 @@ def doctor(
         ),
     ] = "",
     fix: Annotated[
-        bool, typer.Option("--fix", help="Apply safe, reversible fixes, after confirmation.")
+        bool,
+        typer.Option("--fix", help="Write the fixes as a play and run it, after confirmation."),
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Undo the last --fix.")] = False,
     script: Annotated[
         bool, output_option("--print", help="Print, as a script, the fixes that need root.")
     ] = False,
@@ -64,15 +64,17 @@ def doctor(
     if as_what not in ("script", "play"):
         raise unknown_value("--as", as_what, ("script", "play"))
     if html:
-        _check_html(html, alone=not (fix or undo or script), as_text=as_text is None)
-    if (fix and not script) or undo:
-        raise typer.Exit(_mend(target, root, undo=undo, yes=yes, json=json))
+        _check_html(html, alone=not (fix or script), as_text=as_text is None)
     report = examine(target, root, Options(root, level, python))
     if script:
         from ipexctl.doctor.command.fixes import show_play, show_scripts
 
         (show_play if as_what == "play" else show_scripts)(report, sys.stdout)
         raise typer.Exit(report.exit_code if report.down else 0)
+    if fix:
+        from ipexctl.doctor.command.fixes import run_fixes
+
+        raise typer.Exit(run_fixes(report, target, root, yes=yes, json=json))
     if as_text:
         print(as_text(report))
     elif html != "-":
@@ -89,30 +91,10 @@ def doctor(
 def _check_html(to: str, *, alone: bool, as_text: bool) -> None:
     """Before the hosts are asked."""
     if not alone:
-        raise InputError(
-            "--html cannot be combined with --fix, --undo or --print", slug="options-conflict"
-        )
+        raise InputError("--html cannot be combined with --fix or --print", slug="options-conflict")
     from ipexctl.pages.page_file import check_html
 
     check_html(to, "doctor", other=not as_text)
-
-
-def _mend(target: Any, root: str, *, undo: bool, yes: bool, json: bool) -> int:
-    """doctor --fix and --undo. The plan goes to stderr, what was done to stdout."""
-    from ipexctl.doctor import apply_fixes as verb
-    from ipexctl.doctor.command import fixes
-
-    def agree(plans: Any) -> bool:
-        if yes and not json:
-            fixes.show_plan(plans, sys.stderr)
-        return yes or fixes.ask(plans, sys.stdin, sys.stderr)
-
-    report = verb.undo(target, root) if undo else verb.apply_fixes(target, agree, root)
-    if json:
-        print_json(fixes.document(report))
-    else:
-        fixes.show_done(report, sys.stdout, "" if undo else fixes.undo_command(target, root))
-    return report.exit_code
 
 
 def _formatter(name: str) -> Callable[[Any], str] | None:

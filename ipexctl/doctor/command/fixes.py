@@ -1,40 +1,29 @@
-"""The plan of --fix, the question, and what became of it."""
+"""The fixes that need no question: as a script, as a play, and played on the hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import IO, Any, TextIO
+import os
+import sys
+from pathlib import Path
+from typing import IO
 
-from rich.text import Text
-
-from ipexctl.doctor.apply_fixes import FixReport
-from ipexctl.doctor.command.report_lines import command
-from ipexctl.doctor.report.fix_plan import Plan, scripts
-from ipexctl.doctor.report.fix_play import fix_play
+from ipexctl.base.quoting import quote
+from ipexctl.doctor.report.fix_plan import scripts
+from ipexctl.doctor.report.fix_play import WRITTEN, fix_play
 from ipexctl.doctor.report.report import Report
+from ipexctl.errors import EXIT_FAILED, InputError, reason_of
 from ipexctl.facts.host_facts import plain
-from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.atomic_file import write_atomic
 from ipexctl.machines import suggested_commands as hints
 from ipexctl.machines.target import Target
+from ipexctl.play.command.show_plays import show_plays
+from ipexctl.play.play import PlayOptions
+from ipexctl.play.steps import all_steps
+from ipexctl.play.text.play_reader import read_play
 from ipexctl.terminal.confirm import DECLINED, confirm
-from ipexctl.terminal.console import console_on, print_lines
 
-
-def show_plan(plans: Sequence[Plan], file: IO[str]) -> None:
-    """Hosts with the same plan together."""
-    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for p in plans:
-        if p.changes:
-            groups.setdefault(tuple((c.what, c.undo) for c in p.changes), []).append(p.host)
-    console = console_on(file)
-    for changes, names in groups.items():
-        print_lines(console, [Text(f"{plain(fold(names))}:", "bold")])
-        for what, undo in changes:
-            print_lines(console, [Text(f"  {plain(what)}   [undo: {plain(undo)}]")])
-    for p in plans:
-        for text in p.left:
-            print_lines(console, [Text(f"{plain(p.host)}: not reverted: {plain(text)}")])
+FILE = Path("doctor-fix.yaml")
+NOTHING = "nothing can be fixed without a question"
 
 
 def show_scripts(report: Report, file: IO[str]) -> None:
@@ -54,45 +43,45 @@ def show_scripts(report: Report, file: IO[str]) -> None:
 def show_play(report: Report, file: IO[str]) -> None:
     for down in report.down:
         print(f"# not looked at: {plain(down.what)}", file=file)
-    text = fix_play(report.findings, [h.name for h in report.hosts])
-    print(text or "# nothing needs root", end="" if text else "\n", file=file)
+    print(_play_of(report) or f"# {NOTHING}\n", end="", file=file)
 
 
-def undo_command(target: Target, root: str) -> str:
-    return f"{hints.command(target, 'doctor', root)} --undo"
+def run_fixes(report: Report, target: Target, root: str, *, yes: bool, json: bool) -> int:
+    """Write the play, show it, ask, and run it as `ipexctl play` does."""
+    text = _play_of(report)
+    later = f"{hints.command(target, 'play', root)} {FILE}"
+    print(text, end="", file=sys.stderr)
+    if not text.startswith(WRITTEN):
+        print(NOTHING, file=sys.stderr)
+        show_plays([], target, PlayOptions(root), again=later, json=json)
+        return report.exit_code if report.down else 0
+    _write(text)
+    refusal = InputError(
+        "cannot ask for confirmation: stdin is not a terminal (use --yes)",
+        why="the command asks before it changes anything",
+        hint=f"or read {FILE}, then: {later}",
+        slug="no-terminal",
+    )
+    if not yes and not confirm(f"Run {FILE}? [y/N] ", sys.stdin, refusal):
+        print(f"{DECLINED}; {later} runs it", file=sys.stderr)
+        return EXIT_FAILED
+    play = read_play(text, str(FILE), all_steps())
+    return show_plays([play], target, PlayOptions(root), again=later, json=json)
 
 
-def ask(plans: Sequence[Plan], stdin: TextIO, file: TextIO) -> bool:
-    show_plan(plans, file)
-    return confirm("Do this? [y/N] ", stdin, out=file)
+def _play_of(report: Report) -> str:
+    return fix_play(report.findings, [h.name for h in report.hosts])
 
 
-def show_done(report: FixReport, file: IO[str], again: str) -> None:
-    """`again` is the command that takes it back; "" after that one itself."""
-    console = console_on(file)
-    for done in report.done:
-        for text in done.done:
-            print_lines(console, [Text(f"{plain(done.host)}: {plain(text)}")])
-        for text in done.failed:
-            line = Text("failed", "red").append(f" {plain(done.host)}: {plain(text)}", "not red")
-            print_lines(console, [line])
-    for down in report.down:
-        print_lines(console, [Text("failed", "red").append(f" {plain(down.what)}")])
-        for line in command("fix", down.hint):
-            print_lines(console, [line])
-    if not any(d.done or d.failed for d in report.done) and not report.down:
-        words = DECLINED if not report.agreed else "nothing to fix without root"
-        console.print(Text(words if again else "nothing to undo"))
-    elif again and any(d.done for d in report.done):
-        print_lines(console, [Text(f"to undo: {again}")])
-
-
-def document(report: FixReport) -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "command": "doctor --fix",
-        "plans": [asdict(p) for p in report.plans],
-        "done": [asdict(d) for d in report.done],
-        "down": [asdict(d) for d in report.down],
-        "exit_code": report.exit_code,
-    }
+def _write(text: str) -> None:
+    """Only a play of an earlier `doctor` is replaced."""
+    try:
+        if os.path.lexists(FILE) and not FILE.read_text("utf-8", "replace").startswith(WRITTEN):
+            what = f"{FILE} is there already, and doctor did not write it"
+            hint = f"{quote(('mv', str(FILE), 'my-play.yaml'))}   # or run it in another folder"
+            raise InputError(what, hint=hint, slug="report-file-exists")
+        write_atomic(FILE, text)
+    except OSError as e:
+        raise InputError(
+            f"cannot write {FILE}", why=reason_of(e), slug="report-folder-missing"
+        ) from None

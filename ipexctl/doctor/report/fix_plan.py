@@ -1,61 +1,14 @@
-"""What --fix would do on a host, and the script of what only root can do. Pure.
-
-Ours to change is little on purpose: what a user may undo, and what no running program can notice.
-"""
+"""`doctor --print`: the script of what only root can do, and which fixes need no question."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
-from typing import Any
+from collections.abc import Sequence
 
 from ipexctl.base.values import plain
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.doctor.report.report import Problem, by_problem
 from ipexctl.doctor.report.suggested_fix import Command, Fix, Shell
-from ipexctl.facts.reader import by, record
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.quick_dataclass import dataclass
-
-
-@dataclass(frozen=True)
-class Change:
-    """One thing that will be changed, in the host's words. `key` is what the host knows it by."""
-
-    key: str = field(metadata=by(plain, needed=True))
-    what: str
-    undo: str
-    size: int = 0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """`left` is what looks like a case for us and is not safe: told, and left alone."""
-
-    host: str
-    changes: tuple[Change, ...]
-    left: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Done:
-    """`record` is the file on the host that --undo needs; "" when nothing was changed."""
-
-    host: str
-    done: tuple[str, ...]
-    failed: tuple[str, ...] = ()
-    record: str = ""
-
-
-def plan(host: str, raw: Mapping[str, Any]) -> Plan:
-    return record(Plan, raw, host=host)
-
-
-def done(host: str, raw: Mapping[str, Any]) -> Done:
-    return record(Done, raw, host=host)
-
-
-# --- what needs root -----------------------------------------------------------------------------
 
 # One step that fails must not keep the others from being done. No `exit`: some paste this.
 _START = ("bad=", 'failed() { echo "$1: failed" >&2; bad=1; }')
@@ -78,7 +31,7 @@ def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[lis
 def _script(names: Sequence[str], findings: Sequence[Finding]) -> str:
     head = (
         f"# for {_comment(fold(names))}",
-        "# written by `ipexctl doctor --fix --print`: read it, then run it there as a user of sudo",
+        "# written by `ipexctl doctor --print`: read it, then run it there as a user of sudo",
     )
     own = by_problem(f for f in findings if f.host in ("", *names))
     lines = [line for problem in own for line in _script_of(problem, names)]

@@ -1,4 +1,4 @@
-"""`doctor --print --as play`: what only root can do, as a play. The same fixes as in the script."""
+"""The play of `doctor --fix` and `doctor --print --as play`: fixes that need no question."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ipexctl.facts.host_facts import plain
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 
+WRITTEN = "# Written by `ipexctl doctor`"
 _INSTALLERS = ("apt-get", "dnf", "zypper")
 _AGAIN = {"--reinstall", "--force"}
 _SETTING = re.compile(r"([a-z0-9_.]+)=(.*)")
@@ -27,6 +28,7 @@ class FixStep:
     title: str
     kind: str
     args: dict[str, object]
+    sudo: bool = True
 
 
 def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
@@ -34,9 +36,12 @@ def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
     on: dict[str, tuple[FixStep, list[str]]] = {}
     left: dict[str, list[str]] = {}
     for finding in findings:
-        if not finding.fix.needs_root or finding.severity is Severity.NOTE:
-            continue
         ready = ready_commands(finding.fix)
+        if finding.fix.needs_root:
+            if finding.severity is Severity.NOTE:
+                continue
+        elif not ready:
+            continue
         where = [finding.host] if finding.host else hosts
         for command in ready:
             step = as_step(finding, command)
@@ -44,7 +49,7 @@ def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
         if not ready:
             words = f"{finding.id} {plain(finding.title)}: {plain(finding.fix.lines[0])}"
             left.setdefault(words, []).extend(where)
-    lines = ["# Written by `ipexctl doctor --print --as play`. Read it, then: ipexctl play FILE"]
+    lines = [f"{WRITTEN}. Read it, then: ipexctl play FILE"]
     lines += [f"# left to you, on {fold(names)}: {words}" for words, names in left.items()]
     if not on:
         return "".join(f"{line}\n" for line in lines[1:])
@@ -60,6 +65,8 @@ def _step_lines(step: FixStep, names: Sequence[str], hosts: Sequence[str]) -> li
         f"    tags: [{step.check}]",
         f"    {step.kind}: {json.dumps(step.args)}",
     ]
+    if not step.sudo:
+        lines.append("    sudo: false")
     if set(names) != set(hosts):
         lines.append(f"    on: {json.dumps(','.join(names))}")
     return lines
@@ -67,12 +74,12 @@ def _step_lines(step: FixStep, names: Sequence[str], hosts: Sequence[str]) -> li
 
 def as_step(finding: Finding, command: Command | Shell) -> FixStep:
     kind, args = _step(command)
-    return FixStep(finding.id, finding.title, kind, args)
+    return FixStep(finding.id, finding.title, kind, args, sudo=command.needs_root)
 
 
 def _step(command: Command | Shell) -> tuple[str, dict[str, object]]:
     if isinstance(command, Shell):
-        return "sh", {"cmd": command.text.replace("sudo ", "")}
+        return "sh", {"cmd": command.text.replace("sudo ", "").replace("${", "$${")}
     words = [word for word in command.argv if word != "sudo"]
     if command.pipe[:2] == ("sudo", "tee"):
         return _written(words[1], command.pipe[-1], append="-a" in command.pipe)

@@ -124,7 +124,7 @@ def sudo(start: str, *argv: str) -> Command:
 
 
 def scripted(start: str, *argv: str) -> Command:
-    """What root can do without a question: `doctor --fix --print` makes a script of these."""
+    """What root can do without a question: `doctor --print` makes a script of these."""
     return replace(sudo(start, *argv), scripted=True)
 
 

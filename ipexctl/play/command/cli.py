@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ipexctl.base.quoting import quote
-from ipexctl.cli.options import Json, Root, on_hosts, print_json
+from ipexctl.cli.options import Json, Root, on_hosts
 from ipexctl.errors import InputError, reason_of
-
-if TYPE_CHECKING:
-    from ipexctl.play.text.play_outcome import PlayReport
 
 PLAYS = Annotated[
     list[str] | None,
@@ -97,16 +92,14 @@ def play(
     json: Json = False,
 ) -> None:
     """Run the steps of a play on every host."""
-    from ipexctl.base.quoting import quote
     from ipexctl.play.command import play_recap as ui
-    from ipexctl.play.command.play_screen import PlayScreen
+    from ipexctl.play.command.show_plays import show_plays
     from ipexctl.play.command.step_help import step_help
-    from ipexctl.play.play import PlayOptions, refuse_unknown, run_play
+    from ipexctl.play.play import PlayOptions, refuse_unknown
     from ipexctl.play.play_files import read_play_file
     from ipexctl.play.steps import all_steps
     from ipexctl.play.text.play_reader import read_play
     from ipexctl.play.text.step_choice import StepChoice
-    from ipexctl.terminal.console import stdout_console
 
     if list_modules:
         print("\n".join(step_help(all_steps(), plays or ())))
@@ -129,28 +122,8 @@ def play(
         password=_password(sudo_password_file, ask=ask_sudo_pass),
         resume=resume,
     )
-    console = stdout_console()
-    reports: list[PlayReport] = []
-    masks: list[Callable[[str], str]] = []
-    for one in found:
-        screen = PlayScreen(console, diff, quiet=json, check=check)
-        with screen.live():
-            report = run_play(one, target, options, screen.listener, screen.started)
-        screen.finish()
-        masks.append(screen.masked)
-        reports.append(report)
-        if not json:
-            typed = [word for word in sys.argv[1:] if word != "--resume"]
-            ui.show_recap(report, console, quote(("ipexctl", *typed)))
-        if report.failures:
-            break
-    if json:
-        print_json(ui.play_document(reports, lambda text: reduce(_apply, masks, text)))
-    raise typer.Exit(next((r.exit_code for r in reversed(reports) if r.exit_code), 0))
-
-
-def _apply(text: str, mask: Callable[[str], str]) -> str:
-    return mask(text)
+    typed = quote(("ipexctl", *(word for word in sys.argv[1:] if word != "--resume")))
+    raise typer.Exit(show_plays(found, target, options, again=typed, json=json))
 
 
 def _words(given: list[str] | None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from ipexctl.remote.install import disk_use, environments
 from ipexctl.remote.run_files import run_folders
 
 OURS = (
-    "current", "previous", "runs", "data", "envs", "tools", "pythons", "projects", "fixes", "blobs",
+    "current", "previous", "runs", "data", "envs", "tools", "pythons", "projects", "blobs",
     "install.holder", "install.lock", root_folder.MARK,
 )  # fmt: skip
 LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
