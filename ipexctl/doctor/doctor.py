@@ -16,7 +16,7 @@ from typing import Any
 from ipexctl.base import quoting
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.base.values import count_or_none, listed, texts, truth
+from ipexctl.base.values import count_or_none, listed, truth
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.checks.reachability import pairs
 from ipexctl.doctor.measure import measure
@@ -26,7 +26,7 @@ from ipexctl.doctor.report.report import Report
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, unknown_value
 from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.host_facts import is_address, peer_address, plain
+from ipexctl.facts.host_facts import peer_address, plain
 from ipexctl.facts.measurements import Measured
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host, Inventory
@@ -174,17 +174,14 @@ def connect_all(
     }
     able = [h for h in hosts if h.name in where and where[h.name][0]]
     plan = pairs([h.name for h in able])
-    labels = {h.name for h in hosts if h.address}  # nobody is to resolve these
 
     def second(host: Host) -> list[Peer]:
         targets = [(name, *where[name]) for name in plan[host.name]]
         if not targets:
             return []
         beside = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
-        names = [name for name, _, _ in targets if not is_address(name) and name not in labels]
         args = {
             "targets": targets + beside,
-            "names": names,
             "large": [name for name, _, _ in targets],
             "timeout": PEER_TIMEOUT,
         }
@@ -198,7 +195,7 @@ def connect_all(
 
 def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
     errors = {plain(name): plain(error) for name, error in done.rows("results", str, str)}
-    resolved, large = _resolved(done), _large(done)
+    large = _large(done)
     found = []
     for name, address, _ in targets:
         lost, passes = large.get(name, (None, None))
@@ -210,8 +207,6 @@ def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -
                 ok=errors.get(name) == "",
                 error=errors.get(name, "?"),
                 in_range=errors.get(_BESIDE + name),
-                resolved=resolved.get(name),
-                unanswered=name in resolved and resolved[name] is None,
                 lost=lost,
                 passes=passes,
             )
@@ -223,13 +218,3 @@ def _large(done: Mapping[str, Any]) -> dict[str, tuple[bool | None, int | None]]
     """Whether large packets to a host are lost, and the size of those that arrive."""
     rows = (r for r in listed(done.get("large")) if isinstance(r, list) and len(r) == 3)
     return {plain(name): (truth(lost), count_or_none(size)) for name, lost, size in rows}
-
-
-def _resolved(done: Mapping[str, Any]) -> dict[str, tuple[str, ...] | None]:
-    """What the hosts' names mean there; None: the resolver gave no answer."""
-    rows = (row for row in listed(done.get("names")) if isinstance(row, list) and len(row) == 2)
-    return {
-        plain(name): texts(found) if isinstance(found, list) else None
-        for name, found in rows
-        if found is None or isinstance(found, list)
-    }

@@ -248,9 +248,5 @@ class Peer:
     ok: bool
     error: str = ""
     in_range: str | None = None  # the same at a port beside MASTER_PORT: "" it works, None untried
-    resolved: tuple[str, ...] | None = (
-        None  # the target's name there; None: not asked, or no answer
-    )
-    unanswered: bool = False  # asked for the target's name, the resolver gave no answer
     lost: bool | None = None  # 64 KiB did not arrive, though a byte did; None: not known
     passes: int | None = None  # bytes of the largest packet that arrives, where some are lost

@@ -166,7 +166,6 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         """
         printf 'hosts: files\\n' > /etc/nsswitch.conf
         sed -i '/ names$/d' /etc/hosts
-        echo '10.99.0.1 plain' >> /etc/hosts
         mkdir -p /etc/ufw; printf 'ENABLED=yes\\n' > /etc/ufw/ufw.conf
         ip link add docker0 type veth peer name inside
         ip address add 172.17.0.1/16 dev docker0; ip link set docker0 up; ip link set inside up
@@ -174,7 +173,6 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         """,
         (
             Seed("gloo-loopback", "NET-005", "/etc/hosts"),
-            Seed("name-unknown", "NET-009", "plain"),
             Seed("master-unreachable", "NET-020", "nft list ruleset"),
         ),
     ),
@@ -228,5 +226,4 @@ TOGETHER = (
     ("abi-mismatch", "SOFT-015", "2.7.0+cpu on versions", "ipexctl install"),
     ("wrong-nic", "NET-012", "172.17.0.1 is docker0 on", "FI_TCP_IFACE"),
     ("gloo-mesh", "NET-013", "1200 on network", "mtu 1500"),
-    ("name-unknown", "NET-008", "unknown on", "/etc/hosts"),
 )

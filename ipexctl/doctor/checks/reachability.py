@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.doctor.checks.interfaces import address_family, families, firewall_of, peer_nic
@@ -20,7 +20,7 @@ from ipexctl.doctor.report.suggested_fix import (
     write,
 )
 from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.host_facts import loopback, peer_address, public
+from ipexctl.facts.host_facts import loopback, peer_address
 from ipexctl.inventory.hostfile_text import fold
 
 FULL_MESH = 32
@@ -314,41 +314,6 @@ def localhost(facts: Facts) -> Sight | None:
     return Sight(f"localhost resolves to {', '.join(found) or 'nothing'}")
 
 
-@cluster_check(
-    "NET-008",
-    title="the hosts cannot resolve the names of the other hosts",
-    severity=Severity.NOTE,
-    seen="a host's name in the inventory does not resolve on other hosts, or name resolution there "
-    "gives no answer",
-    why="mpirun and DeepSpeed started by hand need names that resolve on every host: `unable to "
-    "run bstrap_proxy`, `getaddrinfo returned error`. `ipexctl run` uses addresses.",
-    fix="add all hosts to /etc/hosts on each host, or use addresses in the hostfile",
-)
-def unknown_names(cluster: Cluster) -> Iterator[Sight]:
-    """Silent about hosts whose name servers do not respond: NET-029."""
-    known = {f.host for f in cluster.hosts if f.net.resolver_silent or _dead(f)}
-    without = {f.host for f in cluster.hosts if any(not s.configured for s in f.net.name_servers)}
-    failed = [p for p in cluster.peers if p.unanswered]
-    if bad := [*(p for p in cluster.peers if p.resolved == ()),
-               *(p for p in failed if p.source in without)]:  # fmt: skip
-        yield Sight(f"{_targets(bad)} unknown on {_sources(bad)}")
-    if bad := [p for p in failed if p.source not in known | without]:
-        yield Sight(
-            f"asked for {_targets(bad)}, the name servers gave no answer on {_sources(bad)}",
-            title=_SILENT,
-            why=_SILENT_WHY,
-            fix=do("add all hosts to /etc/hosts on each host") | _NAME_SERVERS,
-        )
-
-
-def _targets(peers: Iterable[Peer]) -> str:
-    return fold({p.target: 0 for p in peers})
-
-
-def _sources(peers: Iterable[Peer]) -> str:
-    return fold({p.source: 0 for p in peers})
-
-
 _SILENT = "name resolution does not respond"
 _SILENT_WHY = (
     "Each lookup waits for seconds and then fails (Temporary failure in name resolution): mpirun "
@@ -403,49 +368,3 @@ def _dead(facts: Facts) -> bool:
     """Whether it has name servers, and none of them responds."""
     asked = facts.net.name_servers
     return bool(asked) and asked[0].configured and not any(s.responds for s in asked)
-
-
-@cluster_check(
-    "NET-009",
-    title="a host's name resolves to another address on other hosts",
-    severity=(Severity.WARN, Severity.NOTE),
-    seen="a host's name in the inventory resolves on other hosts to an address it does not have "
-    "(note: to a public one, while all of that host's addresses are private)",
-    why="Programs started by hand connect to another host, or to none. Two sources of names "
-    "contradict each other (/etc/hosts and DNS).",
-)
-def wrong_names(cluster: Cluster) -> list[Sight]:
-    own = {f.host: {a for n in f.net.nics for a in n.addresses} | {peer_address(f)}
-           for f in cluster.hosts}  # fmt: skip
-    wrong: dict[tuple[str, bool], list[Peer]] = {}
-    for peer in cluster.peers:
-        addresses = own.get(peer.target, set())
-        if peer.resolved and not addresses & set(peer.resolved):
-            kind = _translated(peer.resolved, addresses)
-            wrong.setdefault((peer.source, kind), []).append(peer)
-    return [_wrong(source, peers, translated) for (source, translated), peers in wrong.items()]
-
-
-def _translated(resolved: Sequence[str], own: set[str]) -> bool:
-    """Public addresses of a host that itself has only private ones of the same kind, IPv4 or 6."""
-    kinds = {":" in address for address in resolved}
-    mine = [a for a in own if (":" in a) in kinds and not loopback(a)]
-    return all(map(public, resolved)) and bool(mine) and not any(map(public, mine))
-
-
-def _wrong(source: str, peers: Sequence[Peer], translated: bool) -> Sight:
-    sight = Sight(
-        ", ".join(f"{p.target} is {p.resolved[0]}" for p in peers[:4] if p.resolved),
-        host=source,
-        fix=do(edit("/etc/hosts"), f"   # {peers[0].address} {peers[0].target}"),
-    )
-    if not translated:
-        return sight
-    return replace(
-        sight,
-        severity=Severity.NOTE,
-        title="a host's name resolves to its public address on other hosts",
-        why="The host has only private addresses; the cloud translates the public one. Traffic "
-        "to that name leaves the private network, and firewalls usually block it. `ipexctl run` "
-        "uses the hosts' own addresses.",
-    )

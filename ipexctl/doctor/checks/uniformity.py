@@ -107,8 +107,7 @@ SAME = tuple(
             lambda f: isa.level(f.cpu),
             severity=_WARN,
             why="In each step, all hosts wait for the slowest one. The gap is largest in bf16.",
-            fix="expose what a host hides (CPU-005), leave out the slower hosts, or train in fp32, "
-            "where the gap is smallest",
+            fix="leave out the slower hosts, or train in fp32, where the gap is smallest",
         ),
         SameValue(
             "UNI-003",

@@ -65,10 +65,8 @@ def listener(port=0, address=""):
 def op_connect(call, args):
     """Tries all targets [name, address, port] at once. Returns [name, error or ""] for each.
 
-    Meanwhile the `names` are looked up: [name, addresses, or None when there was no answer]. Over
-    the connections to those in `large` go large packets: see packet_sizes.
+    Over the connections to those in `large` go large packets: see packet_sizes.
     """
-    lookup = Lookup(args["names"]) if args.get("names") else None
     seconds = args.get("timeout", 2.0)
     end = time.monotonic() + seconds
     results, opened = connected(args["targets"], end, "no answer in %g s" % seconds)
@@ -81,9 +79,6 @@ def op_connect(call, args):
         done["large"] = packet_sizes.lost(large)
     for sock in opened.values():
         sock.close()
-    if lookup:
-        lookup.wait(max(0.0, end - time.monotonic()))
-        done["names"] = [[n, lookup.found.get(n)] for n in lookup.names]
     return done
 
 
