@@ -111,8 +111,6 @@ class SoftwareFacts:
     mpis: tuple[MpiFolder, ...] = ()
     # of proxies; None: set, its value is not told
     env: tuple[tuple[str, str | None], ...] = field(default=(), metadata=by(_env))
-    accelerate: tuple[str, ...] = ()  # keys of its configuration, outer.inner
-    accelerate_path: str = ""
     stale: int = 0  # files of dead MPI processes in /dev/shm
     stale_bytes: int = 0
     current: Current | None = None

@@ -119,13 +119,6 @@ ONE_HOST = [
     ),
     Case("CORE-003", "warn", part("cpu", quota=1.5), "cgroup quota of 1.5 CPUs on 4 CPUs"),
     Case(
-        "TOPO-001", "note",
-        both(
-            two_nodes(), part("cpu", cpus=tuple(Cpu(i, i, 0, i // 2) for i in range(4)))
-        ),
-        "2 nodes with CPUs in 1 socket",
-    ),
-    Case(
         "TOPO-005", "warn",
         part("cpu", cpus=tuple(Cpu(i, i, i // 2, 0) for i in range(4))), "2 sockets, 1 node",
     ),

@@ -235,20 +235,6 @@ def test_a_patch_release_is_a_warning_where_it_is_used():
     assert ("SOFT-002", "warn") in {f[:2] for f in seen(change(clean()))}
 
 
-def test_accelerate_beside_ipex_needs_its_key():
-    keys = ("distributed_type", "num_machines")
-    change = software(
-        prefix(("torch", "2.8.0"), (IPEX, "2.8.0"), ("accelerate", "1.11.0")),
-        accelerate=keys, accelerate_path="/a.yaml",
-    )  # fmt: skip
-    assert "SOFT-011" in {f[0] for f in seen(change(clean()))}
-    told = software(
-        prefix(("torch", "2.8.0"), (IPEX, "2.8.0"), ("accelerate", "1.11.0")),
-        accelerate=(*keys, "ipex_config", "ipex_config.ipex"),
-    )
-    assert "SOFT-011" not in {f[0] for f in seen(told(clean()))}
-
-
 # --- several hosts -------------------------------------------------------------------------------
 
 
@@ -353,7 +339,7 @@ def test_a_host_without_the_environment_of_the_others_is_named():
 
 def test_every_check_of_these_families_is_seen_here_or_in_the_lab():
     here = {c.id for c in CASES} | {
-        "SOFT-002", "SOFT-008", "SOFT-011", "SOFT-014", "SOFT-015", "NET-002", "NET-003",
+        "SOFT-002", "SOFT-008", "SOFT-014", "SOFT-015", "NET-002", "NET-003",
         "NET-004", "NET-011", "NET-012", "NET-013", "NET-015",
         "NET-025", "NET-026", "NET-027", "NET-028",
     }  # fmt: skip

@@ -68,7 +68,6 @@ HOSTS: dict[str, Planted] = {
         environment(
             "torch-2.1.0",
             "numpy-2.1.3",
-            "accelerate-1.13.0",
             "impi_rt-2021.12.0",
             whole=False,
         )
@@ -78,14 +77,10 @@ HOSTS: dict[str, Planted] = {
         touch $E/bin/mpirun $E/bin/mpiexec.hydra $E/bin/hydra_bstrap_proxy
         chmod 644 $E/bin/mpirun $E/bin/mpiexec.hydra $E/bin/hydra_bstrap_proxy
         touch $S/torch/lib/libtorch_cuda.so $S/torch/lib/libiomp5.so $E/lib/libiomp5.so
-        mkdir -p $H/.cache/huggingface/accelerate
-        printf 'distributed_type: MULTI_CPU\\nipex_config:\\n  ipex: true\\n' \\
-            > $H/.cache/huggingface/accelerate/default_config.yaml
         """,
         (
             Seed("gloo-bf16", "SOFT-007", "ipexctl install"),
             Seed("numpy-two", "SOFT-009", "pip install 'numpy<2'"),
-            Seed("accelerate-keys", "SOFT-010", "accelerate config"),
             Seed("python-not-there", "SOFT-012", "ipexctl install"),
             Seed("two-openmps", "SOFT-017", "pip uninstall intel-openmp"),
             Seed("no-fabric-provider", "MPI-002", "ipexctl install"),

@@ -105,7 +105,6 @@ def server(
 
 
 _SPR = server("Intel(R) Xeon(R) Platinum 8480+", ids=(6, 143, 8), sockets=2, cores=56, flags=_AMX)
-_SNC = (("TOPO-001", "note"),)
 _NO_BF16 = (("CPU-002", "note"),)
 _BF16_AMX = "bf16: AMX computes it in hardware"
 _BF16_512 = "bf16: AVX-512 computes it in hardware"
@@ -125,7 +124,6 @@ REAL = {
         (224, 112, 2, 16), "amx", "Xeon Max",
         "AVX-512 VNNI, AVX-512 BF16, AVX-512 FP16, AMX tile, AMX bf16, AMX int8",
         ("bf16", 8, 14), (_BF16_AMX, "8 ranks", "(8 more have memory only)", "14 threads"),
-        _SNC,
     ),
     "Emerald Rapids 8592+": Real(
         server(
@@ -142,7 +140,7 @@ REAL = {
         ),
         (512, 256, 2, 6), "amx", "Granite Rapids",
         "AVX-512 VNNI, AVX-512 BF16, AVX-512 FP16, AMX tile, AMX bf16, AMX int8, AMX fp16",
-        ("bf16", 6, 42), (_BF16_AMX, "6 ranks"), _SNC,
+        ("bf16", 6, 42), (_BF16_AMX, "6 ranks"),
     ),
     "Cooper Lake 8380H": Real(
         server(
@@ -190,7 +188,7 @@ REAL = {
             flags=_BF16, vendor="AuthenticAMD", files=_ACPI,
         ),
         (384, 192, 2, 8), "avx512-bf16", "Zen 4", "AVX-512 VNNI, AVX-512 BF16",
-        ("bf16", 8, 24), (_BF16_512, "8 ranks"), _SNC,
+        ("bf16", 8, 24), (_BF16_512, "8 ranks"),
     ),
     "KVM guest on Sapphire Rapids": Real(
         server(

@@ -10,23 +10,6 @@ from ipexctl.facts.facts import Facts, Node
 
 
 @host_check(
-    "TOPO-001",
-    title="sub-NUMA clustering",
-    severity=Severity.NOTE,
-    seen="more NUMA nodes with CPUs than sockets (SNC, NPS)",
-    why="Each node has its own memory channels, so one rank per node fits best; `ipexctl run` "
-    "does that by default. One rank per socket would use remote memory.",
-    fix="nothing to do; by hand: one rank per NUMA node, with numactl --cpunodebind and --membind",
-)
-def sub_numa(facts: Facts) -> Sight | None:
-    sockets = {c.socket for c in facts.cpu.cpus if c.socket is not None}
-    nodes = len(_with_cpus(facts))
-    if not sockets or nodes <= len(sockets):
-        return None
-    return Sight(f"{nodes} nodes with CPUs in {_sockets(len(sockets))}")
-
-
-@host_check(
     "TOPO-005",
     title="several sockets, but one NUMA node",
     severity=Severity.WARN,

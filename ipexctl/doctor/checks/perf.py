@@ -147,20 +147,6 @@ def far(cluster: Cluster) -> list[Sight]:
 
 
 @cluster_check(
-    "PERF-007",
-    title="/proc/cpuinfo is a bind mount: flags not compared",
-    severity=Severity.NOTE,
-    seen="--level std: something is mounted over /proc/cpuinfo (lxcfs, ipexctl's lab)",
-    why="Its flags may not be those of the CPU, so what was measured is not compared with them.",
-    fix="nothing to do",
-)
-def cpuinfo_mounted(cluster: Cluster) -> Iterator[Sight]:
-    for h in cluster.measured.hosts:
-        if h.cpuinfo_mounted:
-            yield Sight("/proc//proc/cpuinfo is a bind mount: flags not compared", host=h.host)
-
-
-@cluster_check(
     "PERF-008",
     title="torch does not work",
     severity=(Severity.FAIL, Severity.WARN),

@@ -24,10 +24,10 @@ from ipexctl.doctor.checks.registry import (
 )
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
 from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Command, Shell, command, do, ipexctl
+from ipexctl.doctor.report.suggested_fix import Command, Shell, do, ipexctl
 from ipexctl.env.choice import package_changes
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.software_facts import Prefix, SoftwareFacts
+from ipexctl.facts.software_facts import Prefix
 from ipexctl.machines.openssh import startup_files
 
 IPEX = "intel-extension-for-pytorch"
@@ -45,8 +45,6 @@ REBUILT = do(INSTALL, "   # ", ipexctl("env diff"), " says how")
 PROVED = "   # one matching set, tested before it is used"
 REINSTALL = do(INSTALL, PROVED)
 SLOW_LOGIN = 3  # seconds
-
-_ACCELERATE = command("accelerate config")
 
 # Which torch an IPEX or its bindings were built for, where that is not X.Y.0 of the same X.Y.
 _IPEX_FOR = {
@@ -260,59 +258,6 @@ def two_openmps(facts: Facts, prefix: Prefix) -> Sight | None:
     if len(both) < 2:
         return None
     return Sight(" and ".join(both), fix=pip(prefix.path, "uninstall", "intel-openmp"))
-
-
-# --- accelerate ----------------------------------------------------------------------------------
-
-
-@host_check(
-    "SOFT-010",
-    title="Accelerate's configuration has keys that it no longer supports",
-    severity=Severity.WARN,
-    seen="accelerate 1.13 or newer, and ipex_config or mpirun_ccl in default_config.yaml",
-    why="`accelerate launch` fails at once: `The config file had unknown keys (['ipex_config'])`. "
-    "accelerate 1.13 removed IPEX support.",
-    fix=do(_ACCELERATE, "   # or remove these keys from the file"),
-)
-def accelerate_keys(facts: Facts) -> Sight | None:
-    software = facts.software
-    found = _accelerate(software)
-    if not software or not found or found < Version("1.13"):
-        return None
-    old = [k for k in software.accelerate if k.split(".")[-1] in ("ipex_config", "mpirun_ccl")]
-    if not old:
-        return None
-    return Sight(
-        f"accelerate {found}, and {', '.join(old)} in {software.accelerate_path}",
-        fix=do(_ACCELERATE, f"   # or remove {', '.join(old)} from {software.accelerate_path}"),
-    )
-
-
-@host_check(
-    "SOFT-011",
-    title="Accelerate fails with IPEX and no ipex_config",
-    severity=Severity.NOTE,
-    seen="accelerate 1.10 to 1.12 alongside IPEX, and a configuration without ipex_config.ipex",
-    why="It still reads the removed flag --ipex: AttributeError in `accelerate launch`.",
-    fix="in default_config.yaml:   ipex_config:\n                             ipex: false",
-)
-def accelerate_ipex(facts: Facts) -> Sight | None:
-    software = facts.software
-    found = _accelerate(software)
-    if not software or not found or not Version("1.10") <= found < Version("1.13"):
-        return None
-    if not software.accelerate or "ipex_config.ipex" in software.accelerate:
-        return None
-    if not any(p.version(IPEX) and p.version("accelerate") for p in software.prefixes):
-        return None
-    return Sight(f"accelerate {found}, IPEX, and {software.accelerate_path} without ipex_config")
-
-
-def _accelerate(software: SoftwareFacts | None) -> Version | None:
-    """The newest: any of them may be the one that is started."""
-    prefixes = software.prefixes if software else ()
-    found = [version(p.version("accelerate")) for p in prefixes]
-    return max((v for v in found if v), default=None)
 
 
 # --- ipexctl's own environment -------------------------------------------------------------------

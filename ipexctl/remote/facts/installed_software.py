@@ -6,7 +6,6 @@ environment is the one a command over SSH gets.
 
 import os
 import re
-import stat
 
 PREFIXES = 8  # Python environments told about
 MPIS = 8
@@ -24,20 +23,17 @@ RUNNABLE = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_bstrap_proxy", "hydra_p
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 
 
-def read_software(read, home, root, key=""):
+def read_software(home, root, key=""):
     """`key`: of the environment that `run` would use; "": the current one."""
     used = root + ("/envs/" + key if KEY.match(key) else "/current")
     search_path = os.environ.get("PATH", "")[:4000]
     found = prefixes(home, used, search_path)
-    accelerate_path, accelerate_keys = accelerate(read, home)
     stale_files, stale_bytes = stale()
     return {
         "current": current(root, used),
         "prefixes": found,
         "mpis": mpis(search_path, [p["path"] for p in found]),
         "env": proxies(),
-        "accelerate": accelerate_keys,
-        "accelerate_path": accelerate_path,
         "stale": stale_files,
         "stale_bytes": stale_bytes,
     }
@@ -48,15 +44,6 @@ def names(folder):
         return sorted(os.listdir(folder)[:ENTRIES])
     except OSError:
         return []
-
-
-def small(read, path):
-    """The text of an ordinary file that is not large; a pipe would keep us waiting."""
-    try:
-        info = os.stat(path)
-    except OSError:
-        return ""
-    return read(path) if stat.S_ISREG(info.st_mode) and info.st_size < 1 << 18 else ""
 
 
 # --- the account ---------------------------------------------------------------------------------
@@ -70,21 +57,6 @@ def proxies():
         if value is not None:
             found[name] = None if "@" in value else value[:2000]
     return found
-
-
-def accelerate(read, home):
-    """(path, keys) of accelerate's configuration; keys inside another one as outer.inner."""
-    folder = os.environ.get("HF_HOME") or home + "/.cache/huggingface"
-    path = folder + "/accelerate/default_config.yaml"
-    text = small(read, path)
-    keys, outer = [], ""
-    for line in text.splitlines():
-        match = re.match(r"( *)([A-Za-z_]\w*):", line)
-        if match and not match.group(1):
-            outer = match.group(2)
-        if match:
-            keys.append(outer + "." + match.group(2) if match.group(1) else outer)
-    return (path, keys[:100]) if keys else ("", [])
 
 
 def stale():

@@ -52,7 +52,7 @@ def op_facts(call, args):
         from ipexctl.remote.facts import installed_software
 
         facts["software"] = installed_software.read_software(
-            cpus_and_memory.read, home, os.path.normpath(root), args.get("environment", "")
+            home, os.path.normpath(root), args.get("environment", "")
         )
     facts["condition"]["load"] = host_load.finish(cpus_and_memory.read, fs, load)
     if live:
