@@ -226,6 +226,14 @@ def test_a_run_that_is_done_by_its_record_is_done_whatever_its_last_hosts_saw() 
     assert (run.state, run.exit_code, run.cause) == (State.DONE, 0, "")
 
 
+def test_a_run_whose_hosts_here_were_cut_off_is_lost_unless_one_knows_that_it_is_done() -> None:
+    here = replace(part("b", lost("a", SILENT, 12)), cut_off=True)
+    (run,) = listed_runs.merged([here])
+    assert (run.state, run.exit_code) == (State.LOST, 121)
+    (run,) = listed_runs.merged([here, replace(part("c", lost("a", SILENT, 12)), done=True)])
+    assert (run.state, run.exit_code) == (State.DONE, 0)
+
+
 def test_what_the_command_of_the_run_said_stays_its_cause() -> None:
     """Also where its hosts note another one later: its hub, once its guardian has killed it."""
     late = {"event": "lost", "host": "a", "why": "the supervisor of the run was killed (signal 9)"}

@@ -323,7 +323,8 @@ class Keeper:
             self.end_part(SMALLER % self.name)
         if self.alone and (self.stop or now - self.led > LOST):
             why = "stopped by %s" % self.stop if self.stop else SMALLER % self.name
-            self.note({"end": why, "well": False, "by_user": bool(self.stop)})
+            by_user = bool(self.stop)
+            self.note({"end": why, "well": False, "by_user": by_user, "cut_off": not by_user})
             self.end_part(why)
             self.over = True
 

@@ -88,6 +88,7 @@ class OnHost:
     stopped: str = ""  # why there is no further attempt, if a user wanted that
     lost: tuple[str, ...] = ()  # hosts whose loss ended this attempt, by the record of the run
     done: bool = False  # the run ended well, by that
+    cut_off: bool = False  # it may go on where that host did not reach
     waits: str = ""  # for what its keeper waits with the next one
     leads: bool = False  # that keeper leads
 
@@ -235,6 +236,7 @@ def read_on_host(
         stopped=plain(raw.get("stopped"), 400),
         lost=texts(raw.get("lost")),
         done=raw.get("done") is True,
+        cut_off=raw.get("cut_off") is True,
         waits=plain(raw.get("waits"), 400),
         leads=raw.get("leads") is True,
     )
@@ -277,6 +279,9 @@ def _last(run: Run) -> Run:
     not have seen how it ended, and those of a later one may not be reached."""
     if run.over and any(part.done for part in run.seen):
         return replace(run, state=State.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
+    if run.over and any(part.cut_off for part in run.seen):
+        why = "its hosts here were cut off from others, on which it may go on"
+        return replace(run, state=State.LOST, verdict=Verdict(EXIT_LOST, verdict.UNKNOWN, why))
     waits = run.over and run.state is not State.DONE and any(part.kept for part in run.seen)
     return replace(run, state=State.RESTARTING) if waits else run
 
