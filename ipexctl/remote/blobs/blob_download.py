@@ -48,7 +48,7 @@ def fetch_all(work, wanted):
     root = work.root
     blobs.remove_dead_parts(root_folder.subfolder(root, "blobs", "parts"))
     missing = [f for f in wanted if not blobs.has(root, f.sha, f.size)]
-    left = sum(max(0, f.least - blobs.part_size(root, f.sha)) for f in missing)
+    left = sum(max(0, f.size - blobs.part_size(root, f.sha)) for f in missing)
     root_folder.need_space(root, left, len(missing))
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         for f in missing:
@@ -63,7 +63,6 @@ class File:
     def __init__(self, name, sha, size, address):
         self.name, self.sha, self.size = str(name), blobs.checked_sha(sha), int(size)
         self.address = checked_address(address)
-        self.least = self.size  # bytes of room
         self.site = urllib.parse.urlsplit(address).hostname
 
     def is_in(self, out):

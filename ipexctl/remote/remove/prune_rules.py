@@ -9,7 +9,6 @@ is within its limit. What an environment needs, and whatever is in use, stays.
 
 import ctypes
 import glob
-import hashlib
 import json
 import os
 import shutil
@@ -272,13 +271,8 @@ def remove_skeleton(work, tree):
 
 
 def sha256_of(call, path):
-    digest = hashlib.sha256()
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        for chunk in iter(lambda: file.read(8 << 20), b""):
-            digest.update(chunk)
-            if len(chunk) == 8 << 20:
-                call.emit({"event": "alive"})
-    return digest.hexdigest()
+        return blobs.hash_of(file, lambda: call.emit({"event": "alive"})).hexdigest()
 
 
 def trees_of(root):
