@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import types
 from pathlib import Path
 
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
-from ipexctl.remote.restart.keeper import Part
+from ipexctl.remote.restart.keeper import Keeper, Part
 from ipexctl.remote.run_files import journal
 
 RUN = "20261126-120000-keeper"
@@ -73,3 +74,24 @@ def test_a_part_of_which_a_rank_was_killed_is_not_finished(tmp_path: Path) -> No
 def test_a_rank_that_ends_with_0_after_it_was_told_to_end_is_not_finished(tmp_path: Path) -> None:
     stop = {"fact": {"event": "asked", "by": "me"}}
     assert not finished(tmp_path, stop, *({"ended": n, "how": WELL} for n in (2, 3)))
+
+
+def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_nothing() -> None:
+    done = list[str]()
+    shelves = types.SimpleNamespace(
+        lay_out=lambda *_: done.append("laid"), forget=lambda *_: done.append("forgot"),
+        hold=lambda *_: done.append("held"),
+    )  # fmt: skip
+    first, second = (
+        types.SimpleNamespace(asked={}, complete="", begin=lambda _, n=n: done.append(n))
+        for n in ("first", "second")
+    )
+    keeper = types.SimpleNamespace(
+        laying=threading.Lock(), shelves=shelves, starter=None,
+        is_latest=lambda part: part is second,
+    )  # fmt: skip
+    lay = {"name": "out/c-7", "order": [1, 3]}
+    Keeper.begin_part(keeper, first, lay, {})
+    assert done == []
+    Keeper.begin_part(keeper, second, lay, {})
+    assert done == ["laid", "forgot", "second", "held"]

@@ -8,6 +8,7 @@ record. A host that no leader reaches ends its ranks, and looks for one.
 
 import os
 import queue
+import threading
 import time
 
 from ipexctl.remote import root_folder
@@ -85,6 +86,7 @@ class Keeper:
         self.inbox = queue.Queue()  # type: queue.Queue
         self.record, self.noted = Record(self.night["first"]), 0
         self.part = None if asked["spare"] else Part(self, asked, 1)
+        self.laying = threading.Lock()  # one attempt at a time lays a checkpoint out
         self.events = {}  # type: dict[str, dict]  # of this host's part, as the leader has to know
         self.stop = ""  # the user who stopped the run
         self.clearing = 0  # the attempt that has to end here
@@ -341,14 +343,17 @@ class Keeper:
         start_thread(self.begin_part, self.part, lay, self.attempts())
 
     def begin_part(self, part, lay, attempts):
-        """First the checkpoint, which may take a while."""
-        try:
-            if lay:
-                self.shelves.lay_out(part.asked, lay, attempts)
-                self.shelves.forget(attempts, lay["order"][0])
-        except (Failure, OSError) as e:
-            what = e.what if isinstance(e, Failure) else str(e)
-            self.take(self.name, {"part": part.attempt, "failed": what})
+        """First the checkpoint, which may take a while: another attempt may have followed."""
+        with self.laying:
+            try:
+                if lay and self.is_latest(part):
+                    self.shelves.lay_out(part.asked, lay, attempts)
+                    self.shelves.forget(attempts, lay["order"][0])
+            except (Failure, OSError) as e:
+                what = e.what if isinstance(e, Failure) else str(e)
+                self.take(self.name, {"part": part.attempt, "failed": what})
+                return
+        if not self.is_latest(part):
             return
         part.begin(self.starter)
         try:
@@ -358,6 +363,9 @@ class Keeper:
                 self.shelves.release(part.asked)
         except (Failure, OSError, Changed) as e:
             self.note({"holds_no_copy": "%s: %s" % (lay["name"], e)})
+
+    def is_latest(self, part):
+        return part is self.part
 
     def look_at_part(self, now):
         part = self.part
