@@ -27,6 +27,37 @@ def test_ddp_over_gloo_on_three_hosts_learns_and_agrees(runner):
     assert losses[0] == sorted(losses[0], reverse=True) and losses[0][0] > losses[0][-1]
 
 
+# What the start-up files of other clusters set: broken for any program that is started by hand.
+_LOGIN_TEXT = """
+LD_PRELOAD=/opt/nowhere/libtcmalloc.so OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 FI_PROVIDER=sockets
+I_MPI_ROOT=/opt/nowhere/mpi I_MPI_FABRICS=shm I_MPI_PIN_DOMAIN=[0xf0000000] CCL_WORKER_COUNT=0
+GLOO_SOCKET_IFNAME=ib0 ATEN_CPU_CAPABILITY=default SLURM_JOBID=4711 RANK=7 WORLD_SIZE=1
+MASTER_ADDR=127.0.0.1 PYTHONHOME=/opt/nowhere/python PYTHONPATH=/opt/nowhere/site
+"""
+_LOGIN = _LOGIN_TEXT.split()
+
+
+def test_variables_of_the_login_shell_do_not_reach_a_run(runner):
+    """So doctor has no checks of them."""
+    script = runner.script(
+        "import os, runpy\n"
+        "here = {f'{name}={value}' for name, value in os.environ.items()}\n"
+        f"print('login', *sorted(here & set({_LOGIN!r})))\n"
+        f"runpy.run_path({EXAMPLE.name!r}, run_name='__main__')\n"
+    )
+    runner.script(EXAMPLE.read_text(), EXAMPLE.name)
+    places = [host.files / ".bashrc" for host in runner.lab.hosts.values()]
+    before = [place.read_text() if place.exists() else "" for place in places]
+    try:
+        for place in places:
+            place.write_text("export " + " ".join(f"'{word}'" for word in _LOGIN) + "\n")
+        run, _ = runner.train("-n", "2", "-ppn", "1", str(script), "--epochs", "1")
+    finally:
+        for place, text in zip(places, before, strict=True):
+            place.write_text(text)
+    assert [run.lines(rank)[0] for rank in (0, 1)] == ["login", "login"]
+
+
 def test_no_thread_of_gloo_outlives_the_examples_process_group(runner):
     """One that did could abort Python while it shuts down: explain ccl-abort-at-exit."""
     runner.script(EXAMPLE.read_text(), EXAMPLE.name)
