@@ -231,7 +231,7 @@ def test_a_file_that_doctor_did_not_write_is_not_replaced(tmp_path, monkeypatch)
     found = replace(report(clean("node01")), findings=(finding(scripted("ls"), "node01"),))
     with pytest.raises(InputError) as refused:
         run_fixes(found, Target(), "~/.ipexctl", yes=True, json=False)
-    assert refused.value.slug == "report-file-exists"
+    assert refused.value.slug == "fix-file-exists"
     assert (tmp_path / "doctor-fix.yaml").read_text() == "steps: []\n"
 
 

@@ -59,7 +59,7 @@ def run_fixes(report: Report, target: Target, root: str, *, yes: bool, json: boo
     refusal = InputError(
         "cannot ask for confirmation: stdin is not a terminal (use --yes)",
         why="the command asks before it changes anything",
-        hint=f"or read {FILE}, then: {later}",
+        hint=f"read {FILE}, then: {later}",
         slug="no-terminal",
     )
     if not yes and not confirm(f"Run {FILE}? [y/N] ", sys.stdin, refusal):
@@ -79,9 +79,9 @@ def _write(text: str) -> None:
         if os.path.lexists(FILE) and not FILE.read_text("utf-8", "replace").startswith(WRITTEN):
             what = f"{FILE} is there already, and doctor did not write it"
             hint = f"{quote(('mv', str(FILE), 'my-play.yaml'))}   # or run it in another folder"
-            raise InputError(what, hint=hint, slug="report-file-exists")
+            raise InputError(what, hint=hint, slug="fix-file-exists")
         write_atomic(FILE, text)
     except OSError as e:
         raise InputError(
-            f"cannot write {FILE}", why=reason_of(e), slug="report-folder-missing"
+            f"cannot write {FILE}", why=reason_of(e), slug="fix-file-not-written"
         ) from None
