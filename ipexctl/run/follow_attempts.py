@@ -34,6 +34,7 @@ LOOK = 1.0  # seconds between two questions
 ANSWER = 5.0  # seconds for a host to answer
 SHOWS = 60.0  # for an attempt that was announced to be seen
 SILENT = 120.0  # without an answer of any host
+REACH = 30.0  # without a decision, until hosts that did not answer are tried again
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Line:
     """Of RUN/attempts. `why`, `lasted`: how the attempt before ended, after how many seconds.
     `age`: of the checkpoint then. `open`: those that were not complete. `kept`: they are copied.
     `away`: the last one, if it is only on hosts that are not reached.
-    `end`: why there is no further attempt; `by_user`: one stopped the run."""
+    `end`: why there is no further attempt; `by_user`: one stopped the run; `cut_off`: so says a
+    host that did not reach the others, where it may go on."""
 
     attempt: int = 0
     run_id: str = ""
@@ -55,6 +57,7 @@ class Line:
     kept: bool = False
     away: str = ""
     by_user: bool = False
+    cut_off: bool = False
 
     @property
     def told(self) -> str:
@@ -83,6 +86,7 @@ def read_story(raw: Any) -> tuple[Line, ...]:
             one.get("kept") is True,
             plain(one.get("away"), 400),
             one.get("by_user") is True,
+            one.get("cut_off") is True,
         )
         for one in listed(raw)
         if isinstance(one, dict)
@@ -199,7 +203,8 @@ class Attempts:
 
     def _next(self, seen: int, pressed: int, *, noted: bool) -> Line | None:
         """None: no host knows of a next attempt or an end, or the user leaves."""
-        heard, end = time.monotonic(), None
+        heard = tried = time.monotonic()
+        end: Line | None = None
         while time.monotonic() - heard < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
@@ -214,11 +219,14 @@ class Attempts:
                 return min(later, key=lambda line: line.attempt)
             alive = any(one["alive"] is True for one in told)
             ended = [story[-1] for story in furthest if story[-1].end]
-            if ended and not alive:  # hosts that see too few others end, and the rest goes on
-                if 2 * len(told) >= len(self.fleet.hosts.hosts):
-                    return ended[0]
+            if known := [line for line in ended if not line.cut_off]:
+                return known[0]
+            if ended and not alive:  # these hosts were cut off, and the rest goes on
                 self._reach_again(first=end is None)
                 end = ended[0]
+            elif time.monotonic() - tried > REACH:  # these may be cut off
+                fan_out(list(self.silent), self._reach)
+                tried = time.monotonic()
             if alive and not noted:
                 self.painter.note("no rank runs now: the hosts decide how the run goes on")
             if alive:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost, Recap
-from ipexctl.doctor.apply_fixes import FixReport, apply_fixes, undo
 from ipexctl.doctor.report.report import Report
 from ipexctl.env.choice.env_choice import EnvChoice, Project
 from ipexctl.env.env import Kept, list_envs
@@ -76,14 +75,14 @@ def test_a_host_that_cannot_be_logged_in_to_ends_every_command_with_4(half, said
         ("b", Recap.UNREACHABLE, f"b: {what}")
     ]
     assert host_lines(ls.recaps)[0].plain == f"b  unreachable  {what}"
-    fixed, undone = apply_fixes(target, lambda plans: False, root), undo(target, root)
-    assert [d.what for d in (*fixed.down, *undone.down)] == [f"b: {what}"] * 2
-    assert (ls.exit_code, fixed.exit_code, undone.exit_code) == (code, code, code)
+    assert ls.exit_code == code
 
 
 def test_what_to_type_for_a_lost_host_has_the_users_own_options(half):
     target, root = half("No ED25519 host key is known for b")
-    (down,) = apply_fixes(target, lambda plans: False, root).down
+    with Fleet(target, root) as reached:
+        reached.each(lambda host: reached.connect(host))
+        (down,) = reached.failures
     assert down.hint == "ipexctl trust -H a,b"
 
 
@@ -108,9 +107,8 @@ def test_every_command_takes_a_lost_host_alike(error, state, code):
     recap = HostRecap("n", down.state)
     report = Report((Host("n"),), (), (down,), (), (), 0.0)
     assert (report.state("n"), recap.state.value) == (state, state)
-    outcomes: list[Report | FixReport | PerHost]
-    outcomes = [report, FixReport((), (), (down,)), Kept((), (recap,), NO_LOCK)]
-    assert [outcome.exit_code for outcome in outcomes] == [code] * 3
+    outcomes: list[Report | PerHost] = [report, Kept((), (recap,), NO_LOCK)]
+    assert [outcome.exit_code for outcome in outcomes] == [code] * 2
 
 
 @pytest.mark.parametrize("what", ["n1: no answer", "no answer"])

@@ -6,6 +6,7 @@ leader wants, it puts into the record; what is in the record, it orders.
 
 from ipexctl.remote.connection.peer_url import peer_url
 from ipexctl.remote.restart import attempt_orders, restart_policy
+from ipexctl.remote.shelf.checkpoint_rules import step_of
 
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
 CLEAR = 25.0  # for the hosts to end what is left
@@ -169,7 +170,8 @@ class Leader:
             "attempt": record.number + 1, "hosts": chosen, "why": last["why"],
             "error": last["error"], "checkpoint": name, "lasted": last["lasted"],
             "kept": self.night["kept"], "age": found["age"] if found else None,
-            "open": sorted(left), "away": "" if found else record.complete,
+            "open": sorted(left, key=lambda one: (step_of(one) or 0, one)),
+            "away": "" if found else record.complete,
         }  # fmt: skip
 
     def fenced(self, now, cleared):

@@ -26,6 +26,7 @@ from ipexctl.shipped_tables import failures
 SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first, and the longest
 END_WAIT = 30.0  # seconds beyond those that the ranks were given
 NOTED_WAIT = 10.0  # for the last words of a run in its journals
+REACH = 30.0  # seconds without a decision, until hosts that did not answer are asked again
 AWAY = 60.0  # seconds in which a host of a run whose connection ended may be reached again
 _ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"
 NEWEST = 20  # ended runs that a host lists unless asked for all
@@ -207,16 +208,29 @@ def _known(fleet: Fleet, run: Run) -> Run:
 
 def until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
     """The run when it has ended, or after this time."""
-    began, pause = time.monotonic(), SOON
+    began = tried = time.monotonic()
+    pause = SOON
     while not run.over and (seconds is None or time.monotonic() - began < seconds):
         time.sleep(pause)
+        if run.state is State.RESTARTING and time.monotonic() - tried > REACH:
+            _forget_downs(fleet, run)  # the hosts that answer may be the smaller part
+            tried = time.monotonic()
         run, pause = _again(fleet, run), min(2 * pause, EVERY)
     return run
 
 
+def _forget_downs(fleet: Fleet, run: Run) -> None:
+    """Ask hosts of the run that did not answer once more."""
+    for host in list(fleet.downs):
+        if host.name in (*run.about.hosts, *run.targets):
+            del fleet.downs[host]
+            if host in fleet.agents:
+                fleet.disconnect(host)
+
+
 def _again(fleet: Fleet, run: Run) -> Run:
     """Its last attempt as it is now. Raises Unreachable if no host of it answers any more."""
-    hosts, began = tuple(reached(fleet, run).values()), time.monotonic()
+    began = time.monotonic()
     while True:
         found = look(fleet, only=run.first_id)
         now = found[0] if found else replace(run, state=State.LOST)
@@ -225,9 +239,7 @@ def _again(fleet: Fleet, run: Run) -> Run:
         if time.monotonic() - began > AWAY:
             return _known(fleet, now)
         time.sleep(EVERY)
-        for host in hosts:
-            if fleet.downs.pop(host, None) and host in fleet.agents:
-                fleet.disconnect(host)
+        _forget_downs(fleet, run)
     if not found:
         raise InputError(
             f"{run.id} was removed from its hosts", hint="ipexctl ps -a", slug="run-removed"

@@ -370,9 +370,11 @@ def _verdict(
     fact = deciding[0].verdict if deciding else None
     recorded = recorded_losses(seen)
     if recorded and (fact is None or fact.ended_by == verdict.HOST_LOST):
-        lost = fold(recorded)
-        known = fact if fact and fact.lost in recorded else None
-        return known or Verdict(EXIT_LOST, verdict.HOST_LOST, f"{lost}: lost", lost=recorded[0])
+        if fact is None or fact.lost not in recorded:
+            lost = f"{fold(recorded)}: lost"
+            return Verdict(EXIT_LOST, verdict.HOST_LOST, lost, lost=recorded[0])
+        also = fold(host for host in recorded if host != fact.lost)
+        return replace(fact, cause=f"{fact.cause}; also lost: {also}" if also else fact.cause)
     hub_first = sorted(seen, key=lambda part: part.host not in about.hosts[:1])
     own = [part.own for part in hub_first if part.own]
     if told and fact and told.ended_by == fact.ended_by:  # the journals know more than its words
