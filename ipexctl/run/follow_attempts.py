@@ -120,7 +120,8 @@ def attach_and_follow(
         painter = Painter(view, target.note)
         try:
             if run.kept or run.attempt > 1:
-                attempts = Attempts(fleet, run.first_id, painter, interrupts)
+                away = set(fleet.downs)
+                attempts = Attempts(fleet, run.first_id, painter, interrupts, silent=away)
                 with attempts.hosts_taken_back():
                     result = attempts.from_attempt(run.attempt)
             else:

@@ -88,6 +88,26 @@ class Hosts:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
 
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        where = ["-f", str(self.lab.hostfile), "-F", str(self.lab.ssh_config)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "ipexctl", words[0], *where, *words[1:]], cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(REPO)}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def cut_controller(self, verb: str, part: str) -> None:
+        """At first its connections to these hosts have to be open."""
+        names = [self.names[int(digit) - 1] for digit in part]
+        if verb == "add":
+            own = {address for addresses in self.addresses for address in addresses}
+            shown = self.lab.run_in(names[0], ["ip", "-4", "neigh"]).stdout
+            text = str(shown.decode() if isinstance(shown, bytes) else shown)
+            self.controller = {line.split()[0] for line in text.splitlines()} - own
+        for name, address in itertools.product(names, self.controller):
+            ip = ["ip", "route", verb, "blackhole", f"{address}/32"]
+            assert self.lab.run_in(name, ip).returncode == 0
+
     def route(self, verb: str, one: int, other: int) -> None:
         for address in self.addresses[other]:
             if ":" not in address:
@@ -126,6 +146,32 @@ def test_a_run_goes_on_though_its_hosts_were_divided(
     print(json.dumps(told["node03"]), [(row["run_id"], row["state"]) for row in rows], firsts)
     assert rows[0]["state"] == "done", rows
     assert len({json.dumps(one) for one in told.values()}) == 1, told
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("seconds", [110, 260])  # while the run goes on, or after its end
+def test_who_waits_in_the_smaller_part_hears_how_the_run_ended(
+    lab: Lab, tmp_path: Path, seconds: int
+) -> None:
+    hosts = Hosts(lab, tmp_path)
+    started = hosts.call(*OPTIONS)
+    assert started.returncode == 0, started.stderr
+    run_id = started.stdout.split()[-1]
+    commands = [hosts.start("wait", run_id), hosts.start("attach", run_id, "--ui", "plain")]
+    time.sleep(25)
+    hosts.cut("add", "13", both=True)
+    hosts.cut_controller("add", "245")
+    time.sleep(20)
+    commands += [hosts.start("wait", run_id), hosts.start("attach", run_id, "--ui", "plain")]
+    time.sleep(seconds - 20)
+    hosts.cut_controller("del", "245")
+    hosts.cut("del", "13", both=True)
+    for command in commands:
+        said, _ = command.communicate(timeout=180)
+        print(said[-1000:])
+        assert command.returncode == 0, said
+    _, rows, _ = ended(hosts, run_id, STEPS)
+    assert rows[0]["state"] == "done", rows
 
 
 def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int]]:
