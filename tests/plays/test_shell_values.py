@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ipexctl.base.located_errors import Bad
+from ipexctl.play.steps.sh_step import Sh
 from ipexctl.play.text.interpolation import PREFIX, Scope, for_shell
 
 # What prints the value of ${v} and one NUL after it.
@@ -139,3 +140,9 @@ def test_names_of_two_kinds_do_not_meet() -> None:
 @pytest.mark.parametrize("text", ["a", "$HOME $1 $$ $(id)", "it's", "echo $${HOME}", "`id`"])
 def test_text_without_names_stays(text: str) -> None:
     assert for_shell(text, Scope({})) == (text.replace("$${", "${"), {})
+
+
+def test_a_program_may_give_shell_code_as_plain_text() -> None:
+    Sh("exit 3").check()  # type: ignore[arg-type]
+    with pytest.raises(Bad, match="is larger than"):
+        Sh("x" * (1 << 20)).check()  # type: ignore[arg-type]

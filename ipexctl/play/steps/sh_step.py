@@ -45,7 +45,8 @@ class Sh(HostStep):
     def check(self) -> None:
         if not self.cmd.strip():
             raise Bad("cmd is empty", slug="argument-missing")
-        texts = (self.cmd, self.unless, *self.cmd.variables.values(), *self.env.values())
+        values = shell_variables(self.cmd).values()  # a program may give plain text
+        texts = (self.cmd, self.unless, *values, *self.env.values())
         if max(len(text.encode("utf-8", "surrogateescape")) for text in texts) > _MOST:
             what = f"cmd, or one of its values, is larger than {_MOST >> 10} KiB"
             raise Bad(what, hint="send it as a file with a copy step", slug="value-too-large")
