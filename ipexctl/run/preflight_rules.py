@@ -43,8 +43,8 @@ BLOCK = _ids(
 )  # fmt: skip
 # these are told when they warn
 TELL = BLOCK | _ids(
-    "SOFT 016 025", "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
-    "UNI 002", "CPU 006", "LIM 001 003 004", "MPI 014 017", "LOAD 004",
+    "SOFT 025", "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
+    "UNI 002", "CPU 006", "LIM 001 003 004", "LOAD 004",
 )  # fmt: skip
 # and these of a run that goes on without the login that started it
 AT_LOGOUT = _ids("SYS 005 006")

@@ -124,7 +124,6 @@ EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
     (have, HAVE, done(missing=["b" * 64]), (BLOB,)),
     (have, HAVE, done(missing=[[]]), (BLOB,)),
     (have, HAVE, done(missing=7), (BLOB,)),
-    (have, HAVE, done(missing=[SHA]), (BLOB,)),
     (have, HAVE, [[{"done": 7}, 0]], (BLOB,)),
     (put, GO, done(), blob_store.Sent(1, 0)),
     (put, GO, [GO[0], [{"event": "got"}, 0], GO[1]], blob_store.Sent(1, 0)),

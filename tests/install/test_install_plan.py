@@ -54,16 +54,6 @@ def test_what_a_host_gets_is_known_before_anything_is_changed(shop, asked):
     assert (recap.state, recap.detail) == (Recap.CHANGED, f"would become {plan.chosen.lock.key}")
 
 
-def test_the_plan_knows_of_which_files_a_host_has_a_part(shop, asked):
-    [part] = planned(asked).todo
-    sha = max(part.lacking, key=lambda blob: blob.size).sha256
-    parts = shop.root / "blobs" / "parts"
-    parts.mkdir(parents=True)
-    shop.root.chmod(0o700)
-    (parts / f"{sha}.part").write_bytes(b"x")
-    assert [part.begun, *(p.begun for p in planned(asked).todo)] == [frozenset(), {sha}]
-
-
 def test_the_plan_that_is_agreed_to_is_the_one_of_check(asked):
     seen: list[Plan] = []
 

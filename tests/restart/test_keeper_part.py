@@ -9,7 +9,8 @@ import types
 from pathlib import Path
 
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
-from ipexctl.remote.restart.keeper import Keeper, Part
+from ipexctl.remote.restart.attempt_part import Part
+from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.run_files import journal
 
 RUN = "20261126-120000-keeper"

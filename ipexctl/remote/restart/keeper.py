@@ -14,11 +14,11 @@ import time
 from ipexctl.remote import root_folder
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
-from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader, voters
 from ipexctl.remote.restart.attempt_orders import run_id_of
+from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.record import Record
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
@@ -26,8 +26,6 @@ from ipexctl.remote.shelf.shelf_folder import Changed
 
 NAME = "ipexctl-keeper"
 LOOK = 0.25
-BEGINS = 60.0  # seconds for a supervisor to appear
-FACTS, TAIL = 8, 2000  # that are reported, and characters of what a rank printed
 LAST_WORDS = 2.0
 LINGERS = 5.0  # seconds of the one that leads, until the others know of the end
 SAYS = 2.0  # seconds until what is so is said again
@@ -35,7 +33,6 @@ ALONE = 5.0  # beyond the lease, without one that leads
 LOST = 600.0  # seconds without one, until this keeper ends
 COMMIT = 10.0  # for a line to become part of the record
 SMALLER = "not more than half of the hosts are reached from %s"
-NO_PROCESS = -1  # whose descendants are to be killed: those that carry the run's id are enough
 
 
 def begin(asked):
@@ -410,99 +407,3 @@ class Keeper:
 
 def attempts_of(folder, host):
     return os.path.join(folder, journal.ATTEMPTS + os.path.basename(host))
-
-
-class Part:
-    """This host's part of one attempt."""
-
-    def __init__(self, keeper, asked, attempt):
-        self.keeper, self.asked, self.attempt = keeper, asked, attempt
-        self.run_id = asked["run_id"]
-        folder = os.path.join(keeper.runs, self.run_id)
-        self.journal = journal.Reader(journal.path_of(folder, asked["host"]))
-        self.began = time.monotonic()
-        self.facts = []  # type: list[dict]
-        self.well = False
-        self.unfinished = {rank["rank"] for rank in asked["ranks"]}  # or failed
-        self.seconds = 0.0
-        self.complete = ""  # the last checkpoint that was complete
-        self.seen = False  # its supervisor was there
-        self.ended = self.reported = False
-        self.joined = False  # it knows its hub
-        self.link = None
-        self.next_look = 0.0
-
-    def begin(self, starter):
-        self.link = starter.begin()
-        start_thread(self.listen, self.link)
-        self.write(self.asked)
-
-    def write(self, header):
-        try:
-            if self.link is not None:
-                self.link.write(header)
-        except OSError:
-            pass  # it has ended: `look` sees it
-
-    def listen(self, link):
-        """What the guardian and the supervisor say, of an attempt that was started here."""
-        keeper = self.keeper
-        while True:
-            frame = link.read()
-            if frame is None:
-                return
-            header = frame[0]
-            if header.get("event") == "ready":
-                keeper.take(keeper.name, {"part": self.attempt, "port": header["port"]})
-            elif "error" in header:
-                what = str(header["error"].get("what"))
-                keeper.take(keeper.name, {"part": self.attempt, "failed": what})
-
-    def look(self, now):
-        self.read()
-        if now < self.next_look or self.ended:
-            return
-        self.next_look = now + 1.0
-        host = self.asked["host"]
-        alive = control.is_alive(self.run_id, host) or control.is_alive(
-            self.run_id, control.guardian_of(host)
-        )
-        self.seen = self.seen or alive
-        if not alive and (self.seen or now - self.began > BEGINS):
-            self.read()  # they may have ended as they should since the last look
-            if not self.ended:
-                self.vanished()
-
-    def read(self):
-        for record, _ in self.journal.new():
-            self.seconds = record.get("at", self.seconds)
-            fact = record.get("fact")
-            if "ended" in record and not self.facts and not judge.failed(record["how"]):
-                self.unfinished.discard(record["ended"])
-            if isinstance(fact, dict) and fact.get("event") == "over":
-                self.well = fact.get("well") is True
-            elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
-                self.complete = "" if fact.get("withdrawn") else str(fact.get("name"))
-                self.keeper.shelves.release(self.asked)
-            elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
-                self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
-            if "over" in record:
-                self.ended = True
-
-    def vanished(self):
-        """Its supervisor and guardian are gone: neither could note that, or end the ranks."""
-        self.ended = True
-        rank_wrapper.kill_all(self.run_id, NO_PROCESS)
-        if not self.facts and self.seen:
-            why = "its supervisor and its guardian have disappeared"
-            self.facts.append({"event": "lost", "host": self.asked["host"], "why": why})
-
-    def end(self):
-        return {
-            "attempt": self.attempt,
-            "well": self.well,
-            "finished": not self.unfinished,
-            "facts": self.facts,
-            "seconds": self.seconds,
-            "complete": self.complete,
-        }
