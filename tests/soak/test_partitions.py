@@ -188,6 +188,13 @@ def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int
         name: [json.loads(line) for line in hosts.read(name, f".ipexctl/runs/{run_id}/attempts.*")]
         for name in hosts.names
     }
+    lost = {
+        one["ended"]: one["lost"] for story in stories.values() for one in story if "ended" in one
+    }
+    for row in rows:
+        named = lost.get(int(row["run_id"].partition("-r")[2] or 1), [])
+        same = any(host in (row["cause"] or "") for host in named)
+        assert same or not named or row["state"] == "done", (row, named)
     told = {
         name: [
             [k, line[k]]

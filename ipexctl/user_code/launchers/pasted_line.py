@@ -74,8 +74,10 @@ class Line:
 
 
 def read(words: Sequence[str], launchers: Launchers, *, module: bool = False) -> Line | None:
-    """None for a line that starts no launcher. `module`: after ipexctl's own -m. Raises InputError
-    for what is not supported, and if there is no script."""
+    """Return None for a line without a launcher. `module`: after ipexctl's own -m.
+
+    Raises InputError for what is not supported, and if there is no script.
+    """
     if module:
         launcher = launchers.of_module(words[0]) if words else None
         found = (launcher, f"python -m {words[0]}", 1) if launcher else None
