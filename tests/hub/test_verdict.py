@@ -230,6 +230,8 @@ def test_a_run_whose_hosts_here_were_cut_off_is_lost_unless_one_knows_that_it_is
     here = replace(part("b", lost("a", SILENT, 12)), cut_off=True)
     (run,) = listed_runs.merged([here])
     assert (run.state, run.exit_code) == (State.LOST, 121)
+    (run,) = listed_runs.merged([here, part("c", lost("a", SILENT, 12))])  # c knows the end
+    assert run.state == State.FAILED
     (run,) = listed_runs.merged([here, replace(part("c", lost("a", SILENT, 12)), done=True)])
     assert (run.state, run.exit_code) == (State.DONE, 0)
 

@@ -279,7 +279,7 @@ def _last(run: Run) -> Run:
     not have seen how it ended, and those of a later one may not be reached."""
     if run.over and any(part.done for part in run.seen):
         return replace(run, state=State.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
-    if run.over and any(part.cut_off for part in run.seen):
+    if run.over and all(part.cut_off for part in run.seen):
         why = "its hosts here were cut off from others, on which it may go on"
         return replace(run, state=State.LOST, verdict=Verdict(EXIT_LOST, verdict.UNKNOWN, why))
     waits = run.over and run.state is not State.DONE and any(part.kept for part in run.seen)
