@@ -27,6 +27,7 @@ REPO = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "restarts" / "train.py"
 STORMS = int(os.environ.get("IPEXCTL_SOAK_STORMS", "1"))
 MINUTES = float(os.environ.get("IPEXCTL_SOAK_MINUTES", "8"))
+LONG = 60  # seconds; of a storm with a longer restart the lines of the run are printed
 WORDS = (str(int(MINUTES * 140)), "70", "30")  # steps, of 0.25 s; a checkpoint each 70, of 30 MB
 ENV = {**os.environ, "PYTHONPATH": str(REPO)}
 STORM = ("--restarts", "60", "--spares", "node05", "--min-hosts", "3", "--host-timeout", "15s")
@@ -67,6 +68,15 @@ class Training:
         for line in self.process.stdout:
             self.times.append(time.monotonic())
             self.lines.append(line.rstrip())
+
+    def note(self, line: str) -> None:
+        self.times.append(time.monotonic())
+        self.lines.append(line)
+
+    def without_steps(self) -> str:
+        rows = zip(self.times, self.lines, strict=False)
+        kept = [(t, x) for t, x in rows if not re.search(r"rank [1-9]\d* |step \d+[1-9]$", x)]
+        return "\n".join(f"{t - self.times[0]:7.1f} {x}" for t, x in kept)
 
     @property
     def goes_on(self) -> bool:
@@ -110,9 +120,15 @@ def test_a_training_ends_as_it_would_have_without_the_storm(lab: Lab, tmp_path: 
         hits.append(time.monotonic())
         for host in hit:
             lab.fault(host, "kill")
+        storm.note(f"storm: {', '.join(hit)} lost")
         time.sleep(chance.uniform(5, 25))
         for host in hit:
             lab.heal(host)
+        storm.note(f"storm: {', '.join(hit)} back")
         time.sleep(chance.uniform(35, 50))
-    assert storm.weights() == pytest.approx(quiet, abs=1e-4)
-    print(f"storm {seed}: {len(hits)} hits, restarts after {storm.restarts(hits)} s")
+    weights = storm.weights()
+    restarts = storm.restarts(hits)
+    print(f"storm {seed}: {len(hits)} hits, restarts after {restarts} s")
+    if max(restarts, default=0) > LONG or weights != pytest.approx(quiet, abs=1e-4):
+        print(storm.without_steps())
+    assert weights == pytest.approx(quiet, abs=1e-4)
