@@ -77,10 +77,16 @@ def test_what_was_killed_has_no_error_that_could_come_twice(fact: dict[str, Any]
     assert restart_policy.refusal(end, [], 5, 5)
 
 
+def ended(seconds: float, *lost: str) -> dict[str, Any]:
+    return {"ran": True, "lasted": seconds, "lost": list(lost)}
+
+
 def test_attempts_that_end_at_once_are_further_and_further_apart() -> None:
-    pauses = [restart_policy.pause([1.0] * n) for n in range(1, 8)]
+    pauses = [restart_policy.pause([ended(1.0)] * n) for n in range(1, 8)]
     assert pauses == sorted(pauses) and pauses[0] == 0.0 and pauses[-1] == 30.0
-    assert restart_policy.pause([1.0, 1.0, 1.0, 500.0]) == 0.0
+    assert restart_policy.pause([ended(1.0)] * 3 + [ended(500.0)]) == 0.0
+    assert restart_policy.pause([ended(1.0, "node02")] * 6) == 0.0  # not the program's fault
+    assert restart_policy.pause([ended(1.0, "node02")] * 6 + [ended(1.0)] * 2) == 5.0
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,8 @@ class Leader:
             if (mine.get(host, {}).get("cleared") or {}).get("attempt") == record.cleared()
         }
         done = there <= set(cleared) or now - self.came > CLEAR
-        pause = restart_policy.pause([one["lasted"] for one in record.endings if one["ran"]])
-        if not (done and self.fenced(now, cleared) and now - self.since >= pause):
+        waited = now - self.since >= restart_policy.pause(record.endings)
+        if not (done and waited and self.fenced(now, cleared)):
             return None
         usable = set(cleared)
         weak = record.weak()

@@ -80,11 +80,12 @@ def refusal(end, before, made, limit):
     return ""
 
 
-def pause(ends):
-    """Seconds to wait; `ends`: how long each attempt lasted."""
+def pause(endings):
+    """Seconds to wait, as a program that fails at once does so again; a lost host is no failure of
+    it. `endings`: of the record."""
     soon = 0
-    for seconds in reversed(ends):
-        if seconds >= AT_ONCE:
+    for one in reversed([one for one in endings if one["ran"]]):
+        if one["lasted"] >= AT_ONCE or one["lost"]:
             break
         soon += 1
     return BACK_OFF[min(soon, len(BACK_OFF) - 1)]
