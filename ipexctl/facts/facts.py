@@ -233,7 +233,6 @@ class Facts:
     condition: Condition = Condition()
     home_disk: DiskFacts | None = None
     tmp: DiskFacts | None = None  # TMPDIR, or /tmp
-    hung: tuple[str, ...] = ()  # Pythons that gave no answer
     tried: tuple[tuple[str, str], ...] = ()  # (path, its own words) of those that do not run
     nodes_contradict: bool = False  # one CPU in two NUMA nodes; then `nodes` is ()
 

@@ -40,7 +40,6 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
         pythons=tuple(filter(_is_usable, rows(Python, raw.get("pythons")))),
         clock=clock,
         nodes=nodes,
-        hung=(),
         tried=(),
         nodes_contradict=bool(listed(raw.get("nodes"))) and not nodes,
     )

@@ -49,7 +49,6 @@ class Hello:
     sh_text: str = ""
     sent: float = 0.0
     received: float = 0.0
-    hung: tuple[str, ...] = ()  # Pythons that did not answer in time
 
 
 OnEvent = Callable[[Frame], None]

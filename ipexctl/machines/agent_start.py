@@ -45,8 +45,7 @@ PYTHONS = " ".join(
         "~/.local/share/uv/python/*/bin/python3 ~/.ipexctl/pythons/*/bin/python3",
     )
 )
-HUNG = 2  # Pythons that do not answer, of one host: so long a command waits, and no longer
-SILENT = 4  # programs called python3 that end without an error and without an answer
+_ANOTHER = "   # or name another one: python=PATH in the hostfile"
 # Without quotes of either kind. The boot line begins with `s=`.
 _BOOT = (
     f"import sys;sys.version_info<(3,6) and sys.exit({OLD_PYTHON});import os,json,zlib;"
@@ -65,34 +64,19 @@ _SH_FACTS = (
 )
 
 
-@dataclass(frozen=True)
-class Hung:
-    """A Python that gave no answer; it runs in the process group of the shell `group`. 0: it has
-    ended, without an error: a stub, or a wrapper that swallows its arguments."""
-
-    path: str
-    group: int
-
-
-def command_line(marker: str, python: str = "", hung: Sequence[Hung] = ()) -> str:
+def command_line(marker: str, python: str = "") -> str:
     """The line for the login shell. `python` is tried first when the user named one.
 
-    Each one is announced before it starts. Those of `hung` are ended; they and their links are
-    passed over. The others that failed are left as $1 $2, $3 $4: how each ended and its path; so
-    are those that have ended without an answer.
+    Each one is announced before it starts. Those that failed are left as $1 $2, $3 $4: how each
+    ended and its path.
     """
-    for path in (python, *(h.path for h in hung)):
-        if path and not _is_plain(path):
-            raise HostFailed(
-                f"the path of Python, {path!r}, contains special characters", slug="bad-python-path"
-            )
-    links = " ".join(h.path for h in hung)
-    same = f'for h in {links}; do [ "$p" -ef $h ] && continue 2; done; ' if hung else ""
-    end = f"kill -9 -{hung[-1].group} 2>/dev/null; " if hung and hung[-1].group else ""
-    end += "".join(f'set -- "$@" 0 {h.path}; ' for h in hung if not h.group)
+    if python and not _is_plain(python):
+        raise HostFailed(
+            f"the path of Python, {python!r}, contains special characters", slug="bad-python-path"
+        )
     script = (
-        f'{end}for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; {same}'
-        f'echo; echo $0-try $$ "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
+        f'for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; '
+        f'echo; echo $0-try "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
         f"case $r in {INPUT_GONE}) echo; echo $0-gone; {startup_files.FIND_READERS}; exit $r;; "
         f'{_ENDS}) exit $r;; esac; set -- "$@" $r "$p"; done; {_SH_FACTS}'
     )
@@ -138,46 +122,26 @@ def connect(
     """One channel, one exec: sends the agent and waits for its hello.
 
     The requests `ahead` go with it, so that their answers come a round trip earlier:
-    `agent.wait(AHEAD)`, then of the next ones. After a Python that gives no answer the next one is
-    tried, over a channel of its own; so is the same one, if it has another bytecode than expected.
+    `agent.wait(AHEAD)`, then of the next ones. A Python that has another bytecode than expected
+    gets the sources, over a channel of its own.
     """
-    passed: tuple[Hung, ...] = ()
     bytecode = bytecode and bool(agent_sources.compiled())
-    while True:
-        pythons = (python or host.python, passed)
-        try:
-            return _connect(transport, host, timeout, pythons, ahead, bytecode=bytecode)
-        except _OtherBytecode:
-            bytecode = False
-        except _Hangs as e:
-            passed += (e.hung,)
-            if e.silent and len(passed) > SILENT:
-                raise e.silent from None
-            hung = [h.path for h in passed if h.group]
-            if len(hung) > HUNG:
-                raise HostFailed(
-                    f"{host.name}: no Python on this host responds: {', '.join(hung)}",
-                    why=f"each was started and did not respond within {timeout:.0f} s",
-                    hint=login_command.ssh(host, f"{e.hung.path} -c 1")
-                    + "   # should return immediately; or use another one: --python PATH",
-                    slug="python-no-answer",
-                ) from None
+    python = python or host.python
+    try:
+        return _connect(transport, host, timeout, python, ahead, bytecode=bytecode)
+    except _OtherBytecode:
+        return _connect(transport, host, timeout, python, ahead, bytecode=False)
 
 
 class _OtherBytecode(Exception):
     pass
 
 
-class _Hangs(Exception):
-    def __init__(self, hung: Hung, silent: HostFailed | None = None) -> None:
-        self.hung, self.silent = hung, silent
-
-
 def _connect(
     transport: Transport,
     host: Host,
     timeout: float,
-    pythons: tuple[str, tuple[Hung, ...]],
+    python: str,
     ahead: Sequence[Ahead],
     *,
     bytecode: bool,
@@ -187,7 +151,7 @@ def _connect(
     ops = [op for asked in ahead for op in asked.ops]
     shipped = frozenset[str]().union(*map(agent_sources.needed, ops))
     asked = b"".join(one.encoded(number) for number, one in enumerate(ahead, AHEAD))
-    channel = transport.open(host, command_line(marker, *pythons), timeout)
+    channel = transport.open(host, command_line(marker, python), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
@@ -195,7 +159,6 @@ def _connect(
             channel.write(payload + asked)
         kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
         hello = Hello("sh", sent=sent, received=time.monotonic())
-        hello = replace(hello, hung=tuple(h.path for h in pythons[1] if h.group))
         if kind == b"sh":
             hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
@@ -207,7 +170,7 @@ def _connect(
             raise _OtherBytecode
         # an answer to what was asked ahead may come in one piece with the hello
         decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
-        hello = replace(hello, kind="python", started=started.path if started else "")
+        hello = replace(hello, kind="python", started=started)
         first = Agent(host, channel, hello, decoder)
         agent = _greeted(first, rest, deadline)
         agent._next += len(ahead)
@@ -249,24 +212,19 @@ def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
 
 def _skip_noise(
     channel: Channel, host: Host, marker: bytes, deadline: float
-) -> tuple[bytes, bytes, Hung | None]:
+) -> tuple[bytes, bytes, str]:
     """Everything before the marker is dropped. Returns who speaks, what follows, and the Python
     that was started last."""
     wanted = re.compile(rb"\n" + marker + rb"-(py|sh|gone|old|try [^\n]*)\n")
-    seen, dropped = b"", 0
-    trying: Hung | None = None
+    seen, dropped, trying = b"", 0, ""
     while dropped < NOISE_LIMIT:
-        try:
-            seen += _read(channel, host, deadline, trying.path if trying else "", seen)
-        except Unreachable:
-            if trying:
-                raise _Hangs(trying) from None
-            raise
+        seen += _read(channel, host, deadline, trying, seen)
         while found := wanted.search(seen):
             seen = seen[found.end() - 1 :]  # its newline may begin the next one
             if not found[1].startswith(b"try "):
                 return found[1], seen[1:], trying
-            trying = _announced(found[1][4:].decode("utf-8", "replace"))
+            path = found[1][4:].decode("utf-8", "replace")
+            trying = path if path.startswith("/") and _is_plain(path) else ""
         noise = max(0, len(seen) - NOISE_TAIL)
         seen, dropped = seen[noise:], dropped + noise
     raise HostFailed(
@@ -276,24 +234,19 @@ def _skip_noise(
     )
 
 
-def _announced(text: str) -> Hung | None:
-    """`1234 /usr/bin/python3`: the shell and what it starts. None: not to be passed over."""
-    group, _, path = text.partition(" ")
-    if (
-        not path.startswith("/")
-        or not _is_plain(path)
-        or not re.fullmatch("[1-9][0-9]{1,8}", group)
-    ):
-        return None
-    return Hung(path, int(group))
-
-
 def _read(
     channel: Channel, host: Host, deadline: float, trying: str = "", noise: bytes = b""
 ) -> bytes:
     try:
         data = channel.read(1 << 16, _left(deadline))
     except ChannelTimeout:
+        if trying:
+            raise HostFailed(
+                f"{host.name}: {trying} was started and did not respond in time",
+                why=tail(channel),
+                hint=login_command.ssh(host, f"{trying} -c 1") + _ANOTHER,
+                slug="python-no-answer",
+            ) from None
         raise Unreachable(
             f"{host.name}: logged in, but commands do not respond in time",
             why=tail(channel),
@@ -302,16 +255,14 @@ def _read(
             slug="login-no-answer",
         ) from None
     if not data and trying:
-        status = channel.exit_status(1.0)
-        error = HostFailed(
-            f"{host.name}: {trying} exited with code {status} without running the command",
+        raise HostFailed(
+            f"{host.name}: {trying} exited with code {channel.exit_status(1.0)} without running "
+            "the command",
             why=_printed(channel)
             or ("it is not a Python, or it is a wrapper that swallows its arguments"),
-            hint=login_command.ssh(host, f"{trying} --version")
-            + "   # or use another one: --python PATH",
+            hint=login_command.ssh(host, f"{trying} --version") + _ANOTHER,
             slug="python-ended",
         )
-        raise _Hangs(Hung(trying, 0), error) if status == 0 else error
     if not data:
         raise _not_run(channel, host, noise)
     return data

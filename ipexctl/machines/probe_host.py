@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from ipexctl.facts import host_facts as core
 from ipexctl.facts.facts import ClockFacts, Facts
@@ -51,8 +50,7 @@ def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Fa
     """What the host says to our `question` of that number, which left at `sent` (monotonic)."""
     name = agent.host.name
     if agent.hello.kind != "python":
-        facts = core.from_sh(name, agent.hello.sh_text, root)
-        return replace(facts, hung=agent.hello.hung), None
+        return core.from_sh(name, agent.hello.sh_text, root), None
     clocks: list[ClockFacts | None] = []
 
     def hear(frame: Frame) -> None:
@@ -64,5 +62,4 @@ def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Fa
     reply = agent.wait(number, timeout=30.0, total=60.0, on_event=hear)
     facts = core.from_json(name, reply.done, clocks[0] if clocks else None)
     port = core.count_or_none(reply.done.get("port"))
-    facts = replace(facts, hung=agent.hello.hung)
     return facts, port if port and port < 65536 else None

@@ -288,14 +288,6 @@ ONE_HOST = [
         "/usr/bin/python3 does not run: Command 'python3' not found",
     ),
     Case(
-        "PY-001", "fail", whole(pythons=(), hung=("/usr/bin/python3",)),
-        "/usr/bin/python3 hangs: it was started and did not answer in time",
-    ),
-    Case(
-        "PY-003", "warn", whole(hung=("/nfs/bin/python3",)),
-        "/nfs/bin/python3 hangs: it was started and did not answer in time",
-    ),
-    Case(
         "PY-002", "fail", whole(pythons=python(6)),
         f"found /usr/bin/python3 (3.6); {_PYTHONS} have packages",
     ),

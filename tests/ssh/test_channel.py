@@ -179,21 +179,6 @@ def test_a_noisy_bashrc_does_no_harm(lab3, transport):
         rc.unlink()
 
 
-@pytest.mark.lab
-def test_a_python_that_hangs_is_passed_over_and_not_left_behind(lab3, transport):
-    script = "mkdir /tmp/hangs; printf '#!/bin/sh\\nsleep 4321\\n' > /tmp/hangs/python3"
-    assert lab3.run_in("node02", ["sh", "-c", f"{script}; chmod 755 /tmp/hangs/python3"])
-    try:
-        host = Host("node02", python="/tmp/hangs/python3")
-        agent = connect(transport(lab3.ssh_config, "node02"), host, timeout=10.0)
-        assert (agent.hello.kind, agent.hello.hung) == ("python", ("/tmp/hangs/python3",))
-        agent.close()
-        running = lab3.run_in("node02", ["ps", "-eo", "args"]).stdout
-        assert "sleep 4321" not in running
-    finally:
-        lab3.run_in("node02", ["rm", "-r", "/tmp/hangs"])
-
-
 @pytest.mark.soak
 @pytest.mark.lab
 def test_an_unplugged_host_ends_the_connection(make_lab, transport):

@@ -32,7 +32,7 @@ _OWN = (
 
 def missing(facts: Facts) -> Fix:
     """The command that brings the distribution's own Python, where none runs."""
-    broken = any(re.match("/(usr/)?bin/", path) for path in [*dict(facts.tried), *facts.hung])
+    broken = any(re.match("/(usr/)?bin/", path) for path in dict(facts.tried))
     if not broken:
         return install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3")
     parts = [f"3.{minor}-{part}" for minor in _own(facts)[:1] for part in ("minimal", "stdlib")]

@@ -23,49 +23,17 @@ OLDEST_PYTHON = (3, 9)  # where no version table is at hand
     "PY-001",
     title="no Python 3",
     severity=Severity.FAIL,
-    seen="no working Python 3: none was found, or python3 is another program, or it hangs",
+    seen="no working Python 3: none was found, or python3 is another program",
     why="ipexctl creates the environment with a Python that is already on the host.",
 )
 def no_python(facts: Facts) -> Sight | None:
     if facts.pythons:
         return None
     found = [f"{path} does not run: {words}" for path, words in facts.tried]
-    hangs = [_hangs(path) for path in facts.hung]
-    return Sight(
-        "; ".join(hangs + found) or f"not in {_LOOKED}",
-        fix=missing(facts),
-    )
+    return Sight("; ".join(found) or f"not in {_LOOKED}", fix=missing(facts))
 
 
 _LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
-
-
-def _hangs(path: str) -> str:
-    return f"{path} hangs: it was started and did not answer in time"
-
-
-@host_check(
-    "PY-003",
-    title="a Python hangs",
-    severity=Severity.WARN,
-    seen="a Python was started and did not answer; another one was used",
-    why="Each command waits for it first, and programs that use it hang. Usually it is a "
-    "wrapper, or is on a file server that does not respond.",
-)
-def hanging_python(facts: Facts) -> list[Sight]:
-    """Without another one it is PY-001."""
-    return [
-        Sight(
-            _hangs(path),
-            fix=do(
-                "see where it hangs: ",
-                command("timeout 20 strace -f", path, "-c", "1"),
-                "; until then set another one: python=PATH in the hostfile",
-            ),
-        )
-        for path in facts.hung
-        if facts.pythons
-    ]
 
 
 @cluster_check(
