@@ -124,7 +124,8 @@ def known_hosts(data: bytes) -> None:
 
 def ssh_config_(data: bytes) -> None:
     text = _text(data)
-    config = ssh_config.parse_config([(text, lambda word: [text] if word == "self" else [])])
+    ssh_config.included_files(text)
+    config = ssh_config.parse_config([text])
     config.host_class("node1")
     answer = ssh_config.read_answer(text, "node1", config)
     ssh_config.for_another(answer, config, "node2")

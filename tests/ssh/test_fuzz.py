@@ -19,6 +19,7 @@ from ipexctl.machines.openssh.ssh_config import (
     Me,
     expand,
     for_another,
+    included_files,
     parse_config,
     parse_jump,
     proxy_command,
@@ -94,7 +95,8 @@ def test_any_answer_of_ssh_g_is_read(text):
 @SOME
 @given(mixed("Host ", "node*", "!node1", "\n", "HostName ", "%h.x", "Port ", "=", '"', "Include "))
 def test_any_ssh_config_is_read(text):
-    config = parse_config([(text, lambda word: [text])])
+    included_files(text)
+    config = parse_config([text])
     config.host_class("node1")
     answer = read_answer(text, "node1", config)
     for_another(answer, config, "node2")

@@ -107,7 +107,7 @@ def test_every_host_gets_what_ssh_itself_says(config_file, which):
     [
         ("nothing", 1),
         ("plain", 2),
-        ("names with the host in them", 3),
+        ("names with the host in them", 6),
         ("jumps", 4),
         ("include", 5),
         ("match", 9),
@@ -217,9 +217,14 @@ def test_names_of_files_may_have_spaces(config_file):
     assert answers[m].user_known_hosts == ("/a", "/b")
 
 
-def test_an_include_of_itself_ends():
-    config = parse_config([("Include x\nHost a\n", lambda word: ["Include x\nUser u\n"])])
-    assert not config.plain
+def test_files_that_include_each_other_are_read_once(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"Include {tmp_path}/?\nHost {name}1 {name}2\n")
+    assert SshConfig(tmp_path / "b").names() == ("b1", "b2", "a1", "a2")
+
+
+def test_an_include_with_a_variable_is_left_to_ssh():
+    assert [parse_config([f"Include {word}\n"]).plain for word in ("x", "${X}/x")] == [True, False]
 
 
 ANSWER = Answer("N1", "n1.example", "ann", port=2201, host_key_alias="")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
 
@@ -17,10 +17,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 
 Patterns = tuple[str, ...]
-Load = Callable[[str], Sequence[str]]  # an Include's argument -> the texts of the files it names
 
-MAX_INCLUDE_DEPTH = 16
-MAX_INCLUDES = 4096  # files that include each other multiply long before they are too deep
 _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
 _NUMBER = re.compile(r"[0-9]{1,9}")  # str.isdigit takes more than int does
 _TIME_PIECE = re.compile(r"([0-9]{1,9})([smhdwSMHDW]?)")
@@ -34,40 +31,26 @@ _ABOUT_THE_HOST = frozenset("hnkCjpr")
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One line, and the `Host` lines that must all match for it to hold."""
-
-    conditions: tuple[Patterns, ...]
-    key: str
-    value: str
-
-
-@dataclass(frozen=True)
 class Config:
-    settings: tuple[Setting, ...]
-    plain: bool  # nothing but Host patterns decides what a host gets
+    """What all files say together."""
+
+    settings: tuple[tuple[str, str], ...] = ()  # keyword and value
+    host_lines: tuple[Patterns, ...] = ()
+    renamed: tuple[Patterns, ...] = ()  # `Host` lines with a HostName below them
+    plain: bool = True  # nothing but Host patterns decides what a host gets
 
     @property
     def names(self) -> tuple[str, ...]:
         """Hosts that have a `Host` line of their own, in its order."""
-        lines = (s.conditions[-1] for s in self.settings if s.conditions)
-        return tuple(dict.fromkeys(p for line in lines for p in line if not set(p) & set("*?!")))
+        return tuple(dict.fromkeys(p for line in self.host_lines for p in line if _is_name(p)))
 
     def host_class(self, name: str) -> tuple[bool, ...]:
-        """Hosts with the same value get the same answer, but for their own names."""
-        lines = dict.fromkeys(c for s in self.settings for c in s.conditions)
-        return tuple(host_matches(patterns, name) for patterns in lines)
-
-    def values(self, name: str, key: str) -> tuple[str, ...]:
-        """Every value that holds for this host, in order; the first counts for most keywords."""
-        return tuple(
-            s.value
-            for s in self.settings
-            if s.key == key and all(host_matches(c, name) for c in s.conditions)
-        )
+        """Hosts that match the same `Host` lines, wherever these are, get the same answer, but for
+        their own names."""
+        return tuple(host_matches(patterns, name) for patterns in self.host_lines)
 
 
-PLAIN = Config((), plain=True)
+PLAIN = Config()
 
 
 @dataclass(frozen=True)
@@ -116,13 +99,29 @@ _NEEDS_SSH = ("RevokedHostKeys", "PKCS11Provider", "HostbasedAuthentication")
 # --- reading the text ----------------------------------------------------------------------------
 
 
-def parse_config(texts: Iterable[tuple[str, Load]]) -> Config:
-    """The user's file, then the system's, each with the way to follow its Include lines."""
-    settings: list[Setting] = []
-    budget = iter(range(MAX_INCLUDES))
-    for text, load in texts:
-        settings += _parse(text, _Load(load, budget), (), MAX_INCLUDE_DEPTH)
-    return Config(tuple(settings), plain=all(_is_plain(s) for s in settings))
+def parse_config(texts: Iterable[str]) -> Config:
+    """The files that ssh reads, those of their Include lines as well, each once."""
+    settings: list[tuple[str, str]] = []
+    host_lines: list[Patterns] = []
+    renamed: list[Patterns] = []
+    for text in texts:
+        section: Patterns = ("*",)
+        for key, value in _keyword_lines(text):
+            if key == "host":
+                section = _words(value)
+                host_lines.append(section)
+            else:
+                settings.append((key, value))
+            if key == "hostname":
+                renamed.append(section)
+    plain = all(_is_plain(key, value) for key, value in settings)
+    return Config(tuple(settings), tuple(dict.fromkeys(host_lines)), tuple(renamed), plain)
+
+
+def included_files(text: str) -> tuple[str, ...]:
+    """The files that its Include lines name; with ~ and wildcards."""
+    values = (value for key, value in _keyword_lines(text) if key == "include")
+    return tuple(word for value in values for word in _words(value))
 
 
 def host_matches(patterns: Patterns, name: str) -> bool:
@@ -145,38 +144,13 @@ def wildcard(pattern: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
-@dataclass(frozen=True)
-class _Load:
-    """Follows an Include line; None when there were too many."""
-
-    load: Load
-    budget: Iterator[int]
-
-    def __call__(self, word: str) -> Sequence[str] | None:
-        texts = self.load(word)
-        return None if any(next(self.budget, None) is None for _ in texts) else texts
+def _keyword_lines(text: str) -> Iterable[tuple[str, str]]:
+    matches = filter(None, map(_LINE.match, text.split("\n")))
+    return ((match[1].lower(), match[2].rstrip()) for match in matches)
 
 
-def _parse(text: str, load: _Load, outer: tuple[Patterns, ...], depth: int) -> list[Setting]:
-    conditions = outer
-    settings: list[Setting] = []
-    for line in text.split("\n"):
-        match = _LINE.match(line)
-        if not match:
-            continue
-        key, value = match.group(1).lower(), match.group(2).rstrip()
-        if key == "host":
-            conditions = (*outer, _words(value))
-        elif key == "include" and depth:
-            for word in _words(value):
-                texts = load(word)
-                if texts is None:  # an include that stays one is not plain: ssh is asked
-                    settings.append(Setting(conditions, key, value))
-                for included in texts or ():
-                    settings += _parse(included, load, conditions, depth - 1)
-        else:
-            settings.append(Setting(conditions, key, value))
-    return settings
+def _is_name(pattern: str) -> bool:
+    return not set(pattern) & set("*?!")
 
 
 def _words(value: str) -> tuple[str, ...]:
@@ -186,14 +160,14 @@ def _words(value: str) -> tuple[str, ...]:
         return (value,)
 
 
-def _is_plain(setting: Setting) -> bool:
-    if setting.key in ("match", "include"):
+def _is_plain(key: str, value: str) -> bool:
+    if key == "match":
         return False
-    if setting.key == "canonicalizehostname":
-        return setting.value.lower() in ("no", "false", "none")
-    if setting.key in _RAW:
-        return True
-    return not _ABOUT_THE_HOST.intersection(_TOKEN.findall(setting.value))
+    if key == "canonicalizehostname":
+        return value.lower() in ("no", "false", "none")
+    if key == "include":  # variables in it are not expanded here
+        return not set(value) & set("%$")
+    return key in _RAW or not _ABOUT_THE_HOST.intersection(_TOKEN.findall(value))
 
 
 # --- what ssh -G says ----------------------------------------------------------------------------
@@ -244,23 +218,21 @@ def read_answer(output: str, name: str, config: Config = PLAIN) -> Answer:
 
 def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
     """The answer for a host of the same class; None if it cannot be derived from this one."""
-    found = config.values(answer.name, "hostname")
-    template = " ".join(_words(found[0])) if found else "%h"
-    if _hostname(template, answer.name) != answer.hostname:
+    renamed = any(host_matches(line, answer.name) for line in config.renamed)
+    if renamed or answer.hostname != _own_name(answer.name):
         return None
-    return replace(answer, name=name, hostname=_hostname(template, name))
+    return replace(answer, name=name, hostname=_own_name(name))
 
 
-def _hostname(template: str, name: str) -> str:
-    expanded = _TOKEN.sub(lambda m: {"h": name, "%": "%"}.get(m[1], m[0]), template)
-    return expanded if ":" in expanded else expanded.lower()
+def _own_name(name: str) -> str:
+    return name if ":" in name else name.lower()
 
 
 def _file_names(value: str, key: str, config: Config) -> tuple[str, ...]:
     """Several names in one value: as they were quoted in the text that it comes from."""
-    for setting in config.settings:
-        if setting.key == key:
-            words = [(".*" if w.startswith("~") else "", w) for w in _words(setting.value)]
+    for keyword, given in config.settings:
+        if keyword == key:
+            words = [(".*" if w.startswith("~") else "", w) for w in _words(given)]
             pattern = " ".join(f"({home}{re.escape(w[bool(home) :])})" for home, w in words)
             found = re.fullmatch(pattern, value)
             if found:

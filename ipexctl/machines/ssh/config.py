@@ -9,7 +9,7 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from ipexctl.machines.openssh.ssh_config import (
     Config,
     Me,
     for_another,
+    included_files,
     parse_config,
     parse_jump,
     read_answer,
@@ -148,7 +149,7 @@ class SshConfig:
 
     def _without_ssh(self, host: Host) -> Answer:
         """Where nothing is configured, the hostfile can say all that is needed."""
-        if self._config.settings:
+        if any(key != "include" for key, _ in self._config.settings):
             raise NotHere(
                 "ssh_config is read by the ssh program, which "
                 + ("is not installed" if self.me.known else "refuses to run"),
@@ -172,33 +173,28 @@ class SshConfig:
                 hint="correct the path; without -F, ipexctl reads ~/.ssh/config",
                 slug="ssh-config-missing",
             )
-        return parse_config(
-            (text, _Includes(base, self.me)) for file, base in files for text in _texts([str(file)])
-        )
+        return parse_config(_texts(files, self.me.home))
 
 
-class _Includes:
-    """Follows an Include line: relative to the folder ssh uses, ~ and wildcards as ssh does."""
-
-    def __init__(self, base: Path, me: Me) -> None:
-        self._base, self._home = base, me.home
-
-    def __call__(self, word: str) -> Sequence[str]:
-        if word.startswith("~/"):
-            word = self._home + word[1:]
-        return _texts(sorted(glob.glob(os.path.join(self._base, word))))  # noqa: PTH118, PTH207
-
-
-def _texts(paths: Iterable[str]) -> list[str]:
-    found = []
-    for path in paths:
+def _texts(files: Sequence[tuple[Path, Path]], home: str) -> Iterator[str]:
+    """The files and, from the folder beside each, those of their Include lines: each once."""
+    todo, seen = list(files), set[Path]()
+    while todo:
+        file, folder = todo.pop(0)
+        if file in seen:
+            continue
+        seen.add(file)
         try:
-            found.append(read_file(Path(path)).decode("utf-8", "surrogateescape"))
+            text = read_file(file).decode("utf-8", "surrogateescape")
         except OSError as e:
             if e.errno == errno.EFBIG:
-                raise InputError(f"{path}: {e.strerror}", slug="ssh-config-unreadable") from None
+                raise InputError(f"{file}: {e.strerror}", slug="ssh-config-unreadable") from None
             continue  # ssh itself ignores what isn't there, and complains about the rest
-    return found
+        yield text
+        for word in included_files(text):
+            pattern = home + word[1:] if word.startswith("~/") else word
+            found = glob.glob(os.path.join(folder, pattern))  # noqa: PTH118, PTH207
+            todo += [(Path(path), folder) for path in sorted(found)]
 
 
 # --- jump hosts ----------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def _host_lines(path: Path) -> tuple[str, ...]:
     """Without what the file includes."""
     try:
         text = read_prefix(path).decode("utf-8", "replace")
-        return parse_config([(text, lambda word: ())]).names
+        return parse_config([text]).names
     except (OSError, InputError):
         return ()
 
