@@ -48,7 +48,6 @@ class Hello:
     started: str = ""  # what was run as Python: a wrapper starts another one, `path`
     sh_text: str = ""
     sent: float = 0.0
-    received: float = 0.0
 
 
 OnEvent = Callable[[Frame], None]

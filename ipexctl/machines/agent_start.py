@@ -158,7 +158,7 @@ def _connect(
             payload = agent_sources.boot_payload(marker, shipped, bytecode=bytecode)
             channel.write(payload + asked)
         kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
-        hello = Hello("sh", sent=sent, received=time.monotonic())
+        hello = Hello("sh", sent=sent)
         if kind == b"sh":
             hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
@@ -204,7 +204,6 @@ def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
         python=tuple(numbers),
         path=text_of(done.get("path")),
         bytecode=text_of(done.get("bytecode"))[:16],
-        received=time.monotonic(),
     )
     agent._ready = ready
     return agent

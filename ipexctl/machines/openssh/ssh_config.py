@@ -20,9 +20,6 @@ Patterns = tuple[str, ...]
 
 _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
 _NUMBER = re.compile(r"[0-9]{1,9}")  # str.isdigit takes more than int does
-_TIME_PIECE = re.compile(r"([0-9]{1,9})([smhdwSMHDW]?)")
-_TIME = re.compile(f"(?:{_TIME_PIECE.pattern}){{1,9}}")
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 # ssh -G prints these with their tokens unexpanded; `expand` does it later, for each host.
@@ -190,7 +187,7 @@ def read_answer(output: str, name: str, config: Config = PLAIN) -> Answer:
     def listed(key: str) -> tuple[str, ...]:
         return tuple(word.strip() for word in first(key).split(",") if word.strip())
 
-    port = first("port")
+    port, patience = first("port"), first("connecttimeout")
     return Answer(
         name,
         hostname=first("hostname") or name,
@@ -206,7 +203,7 @@ def read_answer(output: str, name: str, config: Config = PLAIN) -> Answer:
         proxy_command=first("proxycommand"),
         host_key_alias=first("hostkeyalias"),
         address_family=first("addressfamily") or "any",
-        connect_timeout=_seconds(first("connecttimeout")),
+        connect_timeout=float(patience) if _NUMBER.fullmatch(patience) else None,
         ciphers=listed("ciphers"),
         macs=listed("macs"),
         kex=listed("kexalgorithms"),
@@ -238,13 +235,6 @@ def _file_names(value: str, key: str, config: Config) -> tuple[str, ...]:
             if found:
                 return found.groups()
     return tuple(value.split())
-
-
-def _seconds(text: str) -> float | None:
-    """As ssh writes times: 90, 1m30s; None for what is none."""
-    if not _TIME.fullmatch(text):
-        return None
-    return float(sum(int(n) * _UNITS[unit.lower()] for n, unit in _TIME_PIECE.findall(text)))
 
 
 # --- tokens --------------------------------------------------------------------------------------
