@@ -77,6 +77,7 @@ class Answer:
     needs: tuple[str, ...] = ()  # settings, as in _NEEDS_SSH
     kerberos: bool = False  # with a ticket
     control_path: str = ""  # while a shared connection is open there
+    configured: bool = field(default=False, compare=False)  # it has a `Host` line of its own
     given: Host = field(default=Host(""), compare=False)  # as the hostfile or ProxyJump names it
 
 

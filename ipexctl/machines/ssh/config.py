@@ -30,7 +30,6 @@ from ipexctl.machines.openssh.ssh_config import (
     parse_jump,
     read_answer,
 )
-from ipexctl.machines.ssh.unresolved import KnownNames
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 ASK_TIMEOUT = 20.0
@@ -60,14 +59,12 @@ class SshConfig:
         self._file = config_file
         self._ssh = shutil.which("ssh") if self.me.known else None
         self._config = self._read()
-        self._given: frozenset[str] = frozenset()
 
     def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
         """One per host; what the hostfile says about user and port goes first.
 
         A host with an address is asked about by that: it is what ssh would be given.
         """
-        self._given |= {name for h in hosts for name in (h.name, h.address) if name}
         asked = {h: self._question(h) for h in hosts}
         wanted = list(dict.fromkeys(asked.values()))
         if self._ssh is None:
@@ -77,17 +74,18 @@ class SshConfig:
         else:
             found = self._by_class(wanted)
         answers = {h: found[asked[h]] for h in hosts}
+        named = set(self.names())
         return {
-            h: replace(a, name=h.name, user=h.user or a.user, port=h.port or a.port, given=h)
+            h: replace(
+                a, name=h.name, user=h.user or a.user, port=h.port or a.port, given=h,
+                configured=h.name in named,
+            )
             for h, a in answers.items()
-        }
+        }  # fmt: skip
 
     def names(self) -> tuple[str, ...]:
         """Hosts that have a `Host` line of their own, in its order."""
         return self._config.names
-
-    def known_names(self) -> KnownNames:
-        return KnownNames(self.names(), self._given)
 
     def _question(self, host: Host) -> Host:
         """Where only names decide, nothing but the name: no host must get another's user or port.

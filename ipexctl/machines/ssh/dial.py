@@ -19,7 +19,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
 from ipexctl.machines.openssh.ssh_config import Answer
-from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
+from ipexctl.machines.ssh.unresolved import unresolved
 from ipexctl.quick_dataclass import dataclass
 
 T = TypeVar("T")
@@ -39,9 +39,6 @@ _KEEPALIVE = (
     ("TCP_KEEPCNT", 3),
     ("TCP_USER_TIMEOUT", 30_000),
 )
-
-
-Names = Callable[[], KnownNames]
 
 
 class Dropped(Exception):
@@ -114,12 +111,12 @@ class Wire:
         return data
 
 
-def dial(answer: Answer, deadline: float, names: Names = KnownNames) -> Wire:
-    """A TCP connection to the host's SSH port. `names`: what its name may have been meant to be."""
+def dial(answer: Answer, deadline: float) -> Wire:
+    """A TCP connection to the host's SSH port."""
     limit = deadline
     if answer.connect_timeout:
         limit = min(deadline, time.monotonic() + answer.connect_timeout)
-    addresses = _resolve(answer, limit, names)
+    addresses = _resolve(answer, limit)
     for i, (family, address) in enumerate(addresses):
         left = max(0.05, limit - time.monotonic()) / (len(addresses) - i)
         try:
@@ -216,7 +213,7 @@ def _connect(family: int, address: tuple[Any, ...], timeout: float) -> socket.so
     return sock
 
 
-def _resolve(answer: Answer, deadline: float, names: Names) -> list[tuple[int, tuple[Any, ...]]]:
+def _resolve(answer: Answer, deadline: float) -> list[tuple[int, tuple[Any, ...]]]:
     """getaddrinfo has no time limit of its own, so it runs beside us."""
     family = _FAMILIES.get(answer.address_family, socket.AF_UNSPEC)
     try:
@@ -228,11 +225,11 @@ def _resolve(answer: Answer, deadline: float, names: Names) -> list[tuple[int, t
             flags=socket.AI_NUMERICHOST,
         )
     except socket.gaierror:
-        found = _ask_resolver(answer, family, deadline, names)
+        found = _ask_resolver(answer, family, deadline)
     return [(family, address) for family, _, _, _, address in found]
 
 
-def _ask_resolver(answer: Answer, family: int, deadline: float, names: Names) -> list[Any]:
+def _ask_resolver(answer: Answer, family: int, deadline: float) -> list[Any]:
     results: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -251,7 +248,7 @@ def _ask_resolver(answer: Answer, family: int, deadline: float, names: Names) ->
     if isinstance(found, list):
         return found
     why = getattr(found, "strerror", None) or str(found)
-    raise unresolved(answer.given, answer.hostname, why, names())
+    raise unresolved(answer.given, answer.hostname, why, configured=answer.configured)
 
 
 def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:

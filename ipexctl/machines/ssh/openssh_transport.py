@@ -21,9 +21,9 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command, startup_files
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
-from ipexctl.machines.ssh.dial import SEE_SSHD, Dropped, Names, retry_dropped
+from ipexctl.machines.ssh.dial import SEE_SSHD, Dropped, retry_dropped
 from ipexctl.machines.ssh.known_hosts import own_known_hosts
-from ipexctl.machines.ssh.unresolved import KnownNames, unresolved
+from ipexctl.machines.ssh.unresolved import unresolved
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 from ipexctl.quick_dataclass import dataclass
 
@@ -100,7 +100,9 @@ class OpenSshTransport:
                 if channel.speaks(marker, deadline):
                     seen = f"it was silent for {left - INPUT_WAIT:.0f} s, until it got a line"
                     raise startup_files.input_gone(host, seen)
-            raise explain(host, channel.exit_status(0.0), _words(channel), self._config.known_names)
+            configured = self._answer(host).configured
+            status, said = channel.exit_status(0.0), _words(channel)
+            raise explain(host, status, said, configured=configured)
         except BaseException:
             channel.close()
             raise
@@ -247,11 +249,11 @@ _DROPPED = ("kex_exchange_identification", "Connection reset by")
 
 
 def explain(
-    host: Host, status: int | None, said: str, names: Names = KnownNames
+    host: Host, status: int | None, said: str, *, configured: bool = False
 ) -> Unreachable | Dropped:
     """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
     if "Could not resolve hostname" in said:
-        return unresolved(host, login_command.where(host), said, names())
+        return unresolved(host, login_command.where(host), said, configured=configured)
     found = next((s for s in _SAYINGS if s.said in said), None)
     if found:
         hint = found.hint.format(**_commands(host))

@@ -180,7 +180,7 @@ class SshTransport:
         elif answer.proxy_command:
             wire = dial_command(proxy_command(answer, self._config.me))
         else:
-            wire = dial(answer, deadline, self._config.known_names)
+            wire = dial(answer, deadline)
         try:
             greet(wire, greeting(), answer, deadline)
         except BaseException:

@@ -1,10 +1,8 @@
-"""A name that cannot be resolved: where it was written, which known name is like it, and which
-ssh_config of the hostfile's project, or beside the hostfile, names it."""
+"""A name that cannot be resolved: where it was written, and which ssh_config of the hostfile's
+project, or beside the hostfile, names it."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -16,39 +14,22 @@ from ipexctl.local import settings
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.user_dirs import state_dir
 from ipexctl.machines.openssh.ssh_config import parse_config
-from ipexctl.quick_dataclass import dataclass
 
-HOSTS_FILE = Path("/etc/hosts")
 _USUAL = ("ssh_config", "ssh-config", "config")
 _MOST = 1000  # names of a folder that are looked at
 
 
-@dataclass(frozen=True)
-class KnownNames:
-    """Hosts that ssh_config names, and those that the command is given."""
-
-    configured: tuple[str, ...] = ()
-    given: frozenset[str] = frozenset()
-
-
-def unresolved(host: Host, hostname: str, why: str, names: KnownNames) -> Unreachable:
-    place = f"{host.place.source}:{host.place.line}" if host.place else ""
-    if host.name not in names.configured and (beside := _ssh_config_beside(host)):
-        return Unreachable(
-            f"{host.name}: the name {hostname} cannot be resolved",
-            why=f"{place}: {why}" if place else why,
-            hint=f"add -F {quote((str(beside),))}, which defines the hosts",
-            slug="name-not-resolved",
-        )
-    others = [n for n in (*names.configured, *_names_here()) if n not in names.given]
-    near = difflib.get_close_matches(hostname, others, 1, 0.7)
-    where = f"in {place} " if place else ""
-    hint = [f"{where}write {near[0]}, if you meant that host"] if near else []
-    look = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
+def unresolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unreachable:
+    """`configured`: the ssh_config in use has a line for it."""
+    place = f"{host.place.source}:{host.place.line}: " if host.place else ""
+    beside = None if configured else _ssh_config_beside(host)
+    hint = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
+    if beside:
+        hint = f"add -F {quote((str(beside),))}, which defines the hosts"
     return Unreachable(
         f"{host.name}: the name {hostname} cannot be resolved",
-        why=f"{place}: {why}" if place else why,
-        hint="\n".join([*hint, look]),
+        why=f"{place}{why}",
+        hint=hint,
         slug="name-not-resolved",
     )
 
@@ -87,12 +68,3 @@ def _host_lines(path: Path) -> tuple[str, ...]:
         return parse_config([text]).names
     except (OSError, InputError):
         return ()
-
-
-def _names_here() -> Iterator[str]:
-    try:
-        text = read_prefix(HOSTS_FILE).decode("utf-8", "replace")
-    except OSError:
-        return
-    for line in text.splitlines():
-        yield from line.partition("#")[0].split()[1:]
