@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import ast
 import marshal
-import os
 import re
 import sys
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, wraps
-from importlib.resources import files
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from threading import RLock
@@ -27,6 +25,7 @@ from ipexctl.local.ownership import untrusted_above
 from ipexctl.local.user_dirs import cache_dir, make_private
 
 _PACKAGE = "ipexctl.remote"
+_FOLDER = Path(__file__).parents[1] / "remote"
 _LIBRARY = "pysyncobj"
 _WIRE = 2  # the version of marshal's format: every Python 3 reads it
 # Where an import is. What it imports, `ast` says; for it to read whole modules takes 30 ms more.
@@ -62,16 +61,9 @@ def forget() -> None:
 @_once
 def texts() -> dict[str, str]:
     """The source of every module, by its name below remote/: `main`, `install.blobs`."""
-    found = {}
-    todo = [("", files("ipexctl").joinpath("remote"))]
-    while todo:
-        prefix, folder = todo.pop()
-        for path in folder.iterdir():
-            if path.is_dir():
-                todo.append((f"{prefix}{path.name}.", path))
-            elif path.name.endswith(".py") and path.name != "__init__.py":
-                found[prefix + path.name[:-3]] = path.read_text("utf-8")
-    return found
+    paths = [path for path in _FOLDER.rglob("*.py") if path.name != "__init__.py"]
+    names = (".".join(path.relative_to(_FOLDER).with_suffix("").parts) for path in paths)
+    return {name: path.read_text("utf-8") for name, path in zip(names, paths, strict=True)}
 
 
 @_once
@@ -175,8 +167,7 @@ def compiled() -> dict[str, bytes]:
         path = cache_dir() / "agents" / f"{sys.implementation.cache_tag}.marshal"
         if untrusted_above(path):
             return {}
-        if not (stamp := _stamp()):
-            return {}
+        stamp = _stamp()
         with suppress(OSError, ValueError, EOFError, TypeError):
             before, found = marshal.loads(path.read_bytes())
             if before == stamp:
@@ -194,13 +185,7 @@ def _code(name: str, text: str) -> bytes:
 
 
 def _stamp() -> list[object]:
-    """Of the files whose code is kept; [] where they are not in a folder, as in a zip file."""
-    top = Path(str(files("ipexctl").joinpath("remote")))
-    found: list[object] = []
-    if not top.is_dir():
-        return []
-    for folder, _, names in [*sorted(os.walk(top)), *os.walk(_library_folder())]:
-        for name in sorted(n for n in names if n.endswith(".py")):
-            about = Path(folder, name).stat()
-            found.append([folder, name, about.st_mtime_ns, about.st_size])
-    return [MAGIC_NUMBER, *found]
+    """Of the files whose code is kept."""
+    paths = [*sorted(_FOLDER.rglob("*.py")), *sorted(_library_folder().glob("*.py"))]
+    about = [(str(path), path.stat()) for path in paths]
+    return [MAGIC_NUMBER, *([path, stat.st_mtime_ns, stat.st_size] for path, stat in about)]
