@@ -6,8 +6,6 @@ Fabric's own way to connect (any host key is fine) and its configuration files a
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import sys
 import termios
 import tty
@@ -18,12 +16,7 @@ from typing import Any
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.machines.ssh.link import Link
-from ipexctl.machines.ssh.stdio import (
-    BROKEN_PIPE,
-    NO_STATUS,
-    connection_lost,
-    translate_exit_signal,
-)
+from ipexctl.machines.ssh.stdio import NO_STATUS, connection_lost, translate_exit_signal
 
 
 def attend(host: Host, link: Link, command: str) -> int:
@@ -35,16 +28,7 @@ def attend(host: Host, link: Link, command: str) -> int:
     try:
         with _raw(sys.stdin):
             done = connection.run(command, pty=True, warn=True, hide=False, in_stream=sys.stdin)
-    except ThreadException as e:
-        trouble = _of_our_streams(e)
-        if not trouble:
-            raise connection_lost(host) from None
-        if trouble.errno != errno.EPIPE:
-            raise trouble from None
-        # what is left in the buffer must not be tried again when the interpreter ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except (OSError, EOFError):
+    except (ThreadException, OSError, EOFError):
         raise connection_lost(host) from None
     if not link.transport.is_active():
         raise connection_lost(host)
@@ -90,15 +74,6 @@ def _connection_class() -> Any:
             return session
 
     return Connected
-
-
-def _of_our_streams(e: Any) -> OSError | None:
-    """What kept Fabric's threads from writing to our stdout or stderr."""
-    for failure in e.exceptions:
-        writes = failure.kwargs["target"].__name__ in ("handle_stdout", "handle_stderr")
-        if writes and isinstance(failure.value, OSError) and failure.value.errno:
-            return failure.value
-    return None
 
 
 @contextlib.contextmanager
