@@ -192,15 +192,15 @@ def test_a_forgotten_ssh_config_beside_the_hostfile_is_pointed_out(shell, transp
     shell.write("my lab/hostfile", "n1.invalid\nn2.invalid\nn3.invalid\n")
     shell.write("my lab/config", "Host *.other\n  Port 1\n")
     config = "".join(f"Host n{i}.invalid\n  HostName 127.0.0.1\n  Port 1\n" for i in (1, 2))
-    shell.write("my lab/lab.ssh", config)
+    shell.write("my lab/ssh_config", config)
     lab = ("doctor", "-f", "my lab/hostfile", "--transport", transport, "--json")
     done = shell(*lab)
     errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
     assert {e["slug"] for e in errors} == {"name-not-resolved"}
-    add = "add -F 'my lab/lab.ssh',"
+    add = "add -F 'my lab/ssh_config',"
     assert [e["hint"].startswith(add) for e in errors[:2]] == [True] * 2
     assert "-F" not in errors[2]["hint"]
-    done = shell(*lab, "-F", "my lab/lab.ssh")
+    done = shell(*lab, "-F", "my lab/ssh_config")
     errors = [host["error"] for host in json.loads(done.stdout)["hosts"]]
     assert [e["slug"] == "name-not-resolved" for e in errors] == [False, False, True]
     done = shell("run", "-f", "my lab/hostfile", "-x", "n3.invalid", "--no-sync", "train.py")

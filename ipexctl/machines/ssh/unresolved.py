@@ -4,7 +4,6 @@ project, or beside the hostfile, names it."""
 from __future__ import annotations
 
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
 from ipexctl.base.quoting import quote
@@ -16,7 +15,6 @@ from ipexctl.local.user_dirs import state_dir
 from ipexctl.machines.openssh.ssh_config import parse_config
 
 _USUAL = ("ssh_config", "ssh-config", "config")
-_MOST = 1000  # names of a folder that are looked at
 
 
 def unresolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unreachable:
@@ -38,13 +36,8 @@ def _ssh_config_beside(host: Host) -> Path | None:
     """The ssh_config of the hostfile's project, one beside the hostfile (else in the current
     folder), or that of a lab, that has a line for it."""
     folder = Path(host.place.source).parent if host.place else Path()
-    try:
-        found = sorted(p.name for p in islice(folder.iterdir(), _MOST) if _is_named_so(p.name))
-    except OSError:
-        return None
-    ordered = sorted(found, key=lambda name: name not in _USUAL)
     labs = sorted((state_dir() / "labs").glob("*/ssh_config"))
-    configs = (*_of_project(folder), *(folder / name for name in ordered), *labs)
+    configs = (*_of_project(folder), *(folder / name for name in _USUAL), *labs)
     return next((c for c in configs if host.name in _host_lines(c.absolute())), None)
 
 
@@ -54,10 +47,6 @@ def _of_project(folder: Path) -> tuple[Path, ...]:
     except InputError:
         return ()
     return (Path(setting.value).resolve(),) if setting else ()
-
-
-def _is_named_so(name: str) -> bool:
-    return name in _USUAL or ("ssh" in name and "known_hosts" not in name)
 
 
 @cache
