@@ -44,6 +44,6 @@ def check_here(lock: Lock) -> None:
         raise InputError(
             f"ipexctl.lock has {lock.cpython.file}, which is not on this machine",
             why=f"it was named with --python-from; its sha256 is {lock.cpython.sha256}",
-            hint="--python-from FILE   # that archive again; or --python 3.11, of the hosts",
-            slug="python-archive-missing",
+            hint="--python-from FOLDER   # that one again; or --python 3.11, of the hosts",
+            slug="python-folder-missing",
         )

@@ -235,7 +235,7 @@ def test_a_package_is_named_as_the_distribution_does(ids, expected):
     assert install_command(facts, debian="p-deb", rhel="p-rpm", suse="p-suse").lines == (expected,)
 
 
-_CARRIED = "ipexctl install --python-from FILE"
+_CARRIED = "ipexctl install --python-from FOLDER"
 
 
 @pytest.mark.parametrize(

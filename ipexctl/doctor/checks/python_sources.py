@@ -10,7 +10,7 @@ from ipexctl.doctor.report.suggested_fix import Fix, do, ipexctl
 from ipexctl.facts.facts import Facts
 
 CARRIED = do(
-    ipexctl("install", "--python-from", "FILE"),
+    ipexctl("install", "--python-from", "FOLDER"),
     "   # copies a CPython to the hosts; docs/install.md",
 )
 # What a distribution calls itself: the Pythons that it has packages of, the first one first.

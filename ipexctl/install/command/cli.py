@@ -57,8 +57,8 @@ PythonFrom = Annotated[
     str,
     packages_option(
         "--python-from",
-        metavar="SOURCE",
-        help="CPython to copy to the hosts: folder or archive.",
+        metavar="FOLDER",
+        help="CPython to copy to the hosts, as `uv python install` makes one.",
     ),
 ]
 FindLinks = Annotated[

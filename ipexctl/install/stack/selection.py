@@ -106,7 +106,7 @@ def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
     if any(
         all(": Python " in r or "no Python" in r for r in reasons) for _, reasons in passed_over
     ):
-        yield "--python-from FILE   # copies a CPython to the hosts; see docs/install.md"
+        yield "--python-from FOLDER   # copies a CPython to the hosts; see docs/install.md"
 
 
 def _hint(request: Request, rows: Sequence[Row]) -> str:

@@ -41,7 +41,7 @@ class Install(FleetStep):
     relay: bool = arg("Let hosts pass files on to other hosts.", True)
     bundle: str = arg("Take all files from this bundle; download nothing.", "")
     lock_sha256: str = arg("Expected SHA-256 of the bundle's lock.", "")
-    python_from: str = arg("CPython to copy to the hosts: folder or archive.", "")
+    python_from: str = arg("CPython to copy to the hosts: a folder of `uv python install`.", "")
     allow_cuda: bool = arg("Accept a CUDA build if there is no CPU build.", False)
 
     @property
