@@ -6,7 +6,7 @@ They are pushed from this machine's store, or hosts get them from each other (bl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ipexctl.base.blob import Blob
@@ -20,7 +20,6 @@ from ipexctl.quick_dataclass import dataclass
 POLL = 0.05  # seconds between two looks for what is being fetched
 
 Tell = Callable[[str, int, int], None]  # what is done, bytes that are there, bytes in all
-Addresses = Mapping[str, str]  # by sha256
 
 
 @dataclass(frozen=True)
@@ -88,10 +87,10 @@ def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
 
 
 def fetch_there(
-    agent: Agent, root: str, blobs: Sequence[Blob], addresses: Addresses, on_bytes: OnBytes,
-    keys: Keys,
-) -> int:  # fmt: skip
-    """The host fetches them from another host of the command. Returns the bytes that came."""
+    agent: Agent, root: str, blobs: Sequence[Blob], giver: str, on_bytes: OnBytes, keys: Keys
+) -> int:
+    """The host fetches them from another host of the command, at this address. Returns the bytes
+    that came."""
 
     total = sum(b.size for b in blobs)
 
@@ -100,8 +99,8 @@ def fetch_there(
             got = Answer(agent.host.name, frame.header)
             on_bytes(got.whole("bytes", total, least=-total))  # less: it begins anew
 
-    files = [[b.name, b.sha256, b.size, addresses[b.sha256]] for b in blobs]
-    asked = {"root": root, "files": files, "keys": dict(keys)}
+    files = [[b.name, b.sha256, b.size] for b in blobs]
+    asked = {"root": root, "giver": giver, "files": files, "keys": dict(keys)}
     done = agent.call(
         "blobs.blob_download.fetch", asked,
         timeout=SILENCE, total=transfer_time(total), on_event=hear,

@@ -142,10 +142,9 @@ class Relay:
         if (name, giver_name) not in self._reached and (why := _unreached(giver, host.agent)):
             return f"{name} cannot reach {giver_name} ({why})"
         self._reached.add((name, giver_name))
-        urls = {b.sha256: f"{giver.url}/{b.sha256}" for b in blobs}
         count = host.counter(f"fetching from {giver_name}")
         try:
-            passed = fetch_there(host.agent, host.root, blobs, urls, count, self._make_keys())
+            passed = fetch_there(host.agent, host.root, blobs, giver.url, count, self._make_keys())
         except HostFailed as e:
             if e.slug == "no-space":  # it would be no better from elsewhere
                 raise

@@ -50,8 +50,8 @@ def giving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iter
 
 
 def fetch_from(url: str, root: Path, files: list[list[object]] | None = None) -> Failure:
-    files = files or [["a.whl", "a" * 64, 5 << 20, url]]
-    asked = {"root": str(root), "keys": KEYS, "files": files}
+    files = files or [["a.whl", "a" * 64, 5 << 20]]
+    asked = {"root": str(root), "keys": KEYS, "giver": url, "files": files}
     with pytest.raises(Failure) as told:
         blob_download.op_fetch(Asked(), asked)
     return told.value
@@ -75,7 +75,7 @@ def test_a_giver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_of_several_downloads_the_one_that_failed_is_named(tmp_path: Path) -> None:
     def answer(request: http.server.BaseHTTPRequestHandler) -> None:
-        if request.path == "/b":
+        if request.path == f"/{'b' * 64}":
             time.sleep(0.5)
             return request.send_error(404)
         request.send_response(200)
@@ -86,7 +86,7 @@ def test_of_several_downloads_the_one_that_failed_is_named(tmp_path: Path) -> No
             time.sleep(0.1)
 
     with giving(answer) as url:
-        files = [[n, n * 64, 5 << 20, f"{url}/{n}"] for n in "ab"]
+        files: list[list[object]] = [[n, n * 64, 5 << 20] for n in "ab"]
         assert "HTTP 404" in fetch_from(url, tmp_path / "root", files).why
 
 
@@ -100,24 +100,13 @@ def test_a_redirect_of_a_giver_is_refused(tmp_path: Path) -> None:
         request.end_headers()
 
     with giving(send_on) as url:
-        assert "HTTP 302" in fetch_from(f"{url}/a", tmp_path / "root").why
-    assert seen == ["/a"]
+        assert "HTTP 302" in fetch_from(url, tmp_path / "root").why
+    assert seen == [f"/{'a' * 64}"]
 
 
-HOSTILE = [
-    ("a" * 64, "file:///etc/passwd", "cannot download from this URL"),
-    ("a" * 64, "http://127.0.0.1/a", "cannot download from this URL"),
-    ("a" * 64, "https://u:p@127.0.0.1/a", "cannot download from this URL"),
-    ("../../a", "https://127.0.0.1:1/a", "is not a sha256"),
-]
-
-
-@pytest.mark.parametrize(("sha256", "address", "message"), HOSTILE)
-def test_a_host_refuses_what_is_not_a_file_of_a_giver(
-    tmp_path: Path, sha256: str, address: str, message: str
-) -> None:
-    files: list[list[object]] = [["a.whl", sha256, 1, address]]
-    assert message in fetch_from("", tmp_path / "root", files).what
+def test_a_host_refuses_a_name_that_is_not_a_hash(tmp_path: Path) -> None:
+    files: list[list[object]] = [["a.whl", "../../a", 1]]
+    assert "is not a sha256" in fetch_from("https://127.0.0.1:1", tmp_path / "root", files).what
 
 
 CONTENT, CUT = os.urandom(5 << 20), 1 << 20
@@ -154,7 +143,8 @@ def test_what_an_earlier_try_left_is_not_fetched_again_if_it_is_right(
     root.chmod(0o700)
     (parts / f"{SHA}.part").write_bytes(left)
     with giving(answer) as url:
-        asked = {"root": str(root), "keys": KEYS, "files": [["a.whl", SHA, len(CONTENT), url]]}
+        files = [["a.whl", SHA, len(CONTENT)]]
+        asked = {"root": str(root), "keys": KEYS, "giver": url, "files": files}
         assert blob_download.op_fetch(Asked(), asked) == {"fetched": came}
         assert blob_download.op_fetch(Asked(), asked) == {"fetched": 0}
     assert (root / "blobs" / "sha256" / SHA[:2] / SHA).read_bytes() == CONTENT

@@ -386,7 +386,7 @@ def test_a_host_takes_nothing_from_who_lacks_the_key_of_the_command(port: int, s
     site.add("b")
     with pytest.raises(HostFailed) as told:
         fetch_there(
-            site.agents["b"], str(site.root("b")), BLOBS[:1], {SHA: f"https://{HERE}:{port}/{SHA}"},
+            site.agents["b"], str(site.root("b")), BLOBS[:1], f"https://{HERE}:{port}",
             lambda n: None, make_keys(),
         )  # fmt: skip
     assert told.value.why == "the other end's certificate is not from this command"

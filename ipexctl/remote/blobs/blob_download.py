@@ -1,20 +1,16 @@
 """Files from another host of the same command into this host's blobs: checked, each once.
 
-The controller says where they are. Only a host with the key of this command is asked, by no proxy,
-and for no other place that it names.
+The controller says which host has them. Only one with the key of this command is asked, by no
+proxy, and for no other place that it names.
 """
 
 import concurrent.futures
-import errno
-import functools
 import http.client
 import socket
 import ssl
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
@@ -35,13 +31,15 @@ class TransferError(Exception):
 
 
 def op_fetch(call, header):
-    """{root, files: [[file, sha256, size, address], ...], keys: {cert, key}} -> {fetched}
+    """{root, giver: its address, files: [[file, sha256, size], ...], keys: {cert, key}}
+    -> {fetched}
 
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
     try; `fetched` is what came over the network.
     """
     root = root_folder.checked(header["root"])
-    return fetch_all(Work(call, root, header["keys"]), [File(*raw) for raw in header["files"]])
+    work = Work(call, root, header["keys"], header["giver"])
+    return fetch_all(work, [File(*raw) for raw in header["files"]])
 
 
 def fetch_all(work, wanted):
@@ -52,7 +50,7 @@ def fetch_all(work, wanted):
     root_folder.need_space(root, left, len(missing))
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         for f in missing:
-            pool.submit(work.one, f)
+            pool.submit(work.one_of_several, f)
     if work.cause:
         raise work.cause
     work.tell()
@@ -60,23 +58,11 @@ def fetch_all(work, wanted):
 
 
 class File:
-    def __init__(self, name, sha, size, address):
+    def __init__(self, name, sha, size):
         self.name, self.sha, self.size = str(name), blobs.checked_sha(sha), int(size)
-        self.address = checked_address(address)
-        self.site = urllib.parse.urlsplit(address).hostname
 
     def is_in(self, out):
         return out.digest.hexdigest() == self.sha
-
-
-def checked_address(address):
-    found = urllib.parse.urlsplit(address)
-    if found.scheme != "https" or not found.hostname or found.username:
-        raise Failure(
-            "hosts cannot download from this URL: expected https without a login",
-            slug="url-refused",
-        )
-    return address
 
 
 class Arriving:
@@ -103,9 +89,10 @@ class Arriving:
 class Work:
     """What the files of one request have in common. After one failure no other file is begun."""
 
-    def __init__(self, call, root, keys):
+    def __init__(self, call, root, keys, giver):
         self.call, self.root = call, root
-        self.open = opener_to_host(keys)
+        self.context = peer_tls.context(keys, False)
+        self.giver = urllib.parse.urlsplit(giver)
         self.over = threading.Event()
         self.cause = None  # type: BaseException | None  # of the end; the others end because of it
         self.fetched = self.untold = 0
@@ -113,18 +100,20 @@ class Work:
         self.counting = threading.Lock()
 
     def one(self, file):
-        if self.over.is_set():
+        # one file at a time is held, so that two who want the same files never wait in a ring
+        part = blobs.claim_part(self.call, self.root, file.sha, file.size)
+        if part is None:
+            self.got(file.size)
             return
         try:
-            # one file at a time is held, so that two who want the same files never wait in a ring
-            part = blobs.claim_part(self.call, self.root, file.sha, file.size)
-            if part is None:
-                self.got(file.size)
-                return
-            try:
-                self.fill(part, file)
-            finally:
-                part.close()
+            self.fill(part, file)
+        finally:
+            part.close()
+
+    def one_of_several(self, file):
+        try:
+            if not self.over.is_set():
+                self.one(file)
         except BaseException as e:
             self.cause = self.cause or e
             self.over.set()
@@ -147,19 +136,24 @@ class Work:
             raise root_folder.write_failure(e, self.root, file.size) from None
 
     def download(self, out, file):
+        connection = http.client.HTTPSConnection(
+            self.giver.hostname, self.giver.port, timeout=TIMEOUT, context=self.context
+        )
         try:
-            answer = open_url(self.open, file.address, out.size)
+            answer = ask(connection, file.sha, out.size)
             if answer is None:
                 return  # all of it is here already; the hash will tell
             with answer:
-                if out.size and answer.getcode() != 206:
+                if out.size and answer.status != 206:
                     self.got(-out.size)
                     out.empty()
                 self.body(answer, out, file.size - out.size)
         except TransferError as e:
             kept = "; %s of it are kept" % human_size(out.size) if out.size else ""
-            what = "%s did not send %s" % (file.site, file.name)
+            what = "%s did not send %s" % (self.giver.hostname, file.name)
             raise Failure(what, str(e) + kept, AGAIN, slug="fetch") from None
+        finally:
+            connection.close()
 
     def body(self, answer, out, room):
         expected, came, began = answer.length, 0, time.time()
@@ -196,7 +190,7 @@ class Work:
 
     def damage_failure(self, file):
         return Failure(
-            "%s sent another file for %s than the lock requires" % (file.site, file.name),
+            "%s sent another file for %s than was asked for" % (self.giver.hostname, file.name),
             "its sha256 differs from the recorded one; the download was discarded",
             AGAIN,
             slug="damaged",
@@ -206,46 +200,20 @@ class Work:
 # --- HTTP ----------------------------------------------------------------------------------------
 
 
-def opener_to_host(keys):
-    """Of another host of the command: no proxy, and no other place that it names."""
-    made = urllib.request.OpenerDirector()
-    made.add_handler(ToHost(keys))
-    made.add_handler(urllib.request.UnknownHandler())
-    made.add_handler(urllib.request.HTTPErrorProcessor())
-    made.add_handler(urllib.request.HTTPDefaultErrorHandler())
-    return made
-
-
-class ToHost(urllib.request.HTTPSHandler):
-    def __init__(self, keys):
-        context = peer_tls.context(keys, False)
-        urllib.request.HTTPSHandler.__init__(self, context=context)
-        self.connection = functools.partial(HostConnection, context=context)
-
-    def https_open(self, request):
-        return self.do_open(self.connection, request)
-
-
-class HostConnection(http.client.HTTPSConnection):
-    def connect(self):
-        try:
-            http.client.HTTPSConnection.connect(self)
-        except ssl.SSLError as e:
-            raise OSError(errno.EPROTO, peer_tls.in_words(e)) from None
-
-
-def open_url(opener, address, have):
+def ask(connection, sha, have):
     """The answer from byte HAVE on; None when there is nothing more. Raises TransferError."""
     asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
     try:
-        return opener.open(urllib.request.Request(address, headers=asked), timeout=TIMEOUT)
-    except urllib.error.HTTPError as e:
-        e.close()
-        if e.code == 416:
-            return None
-        raise TransferError("HTTP %d %s" % (e.code, e.reason)) from None
+        connection.request("GET", "/" + sha, headers=asked)
+        answer = connection.getresponse()
     except (http.client.HTTPException, OSError, ValueError) as e:
         raise TransferError(error_text(e)) from None
+    if answer.status in (200, 206):
+        return answer
+    answer.close()
+    if answer.status == 416:
+        return None
+    raise TransferError("HTTP %d %s" % (answer.status, answer.reason))
 
 
 def pieces(answer):
@@ -261,13 +229,12 @@ def pieces(answer):
 
 def error_text(e):
     """In the system's words."""
-    inner = getattr(e, "reason", e)
-    if isinstance(inner, socket.timeout):
+    if isinstance(e, socket.timeout):
         return "no answer for %d s" % TIMEOUT
-    if isinstance(inner, ssl.SSLError):
-        return peer_tls.in_words(inner)
-    if isinstance(inner, OSError) and inner.strerror:
-        return inner.strerror
-    if isinstance(inner, http.client.RemoteDisconnected):
+    if isinstance(e, ssl.SSLError):
+        return peer_tls.in_words(e)
+    if isinstance(e, OSError) and e.strerror:
+        return e.strerror
+    if isinstance(e, http.client.RemoteDisconnected):
         return "the host closed the connection"
     return type(e).__name__

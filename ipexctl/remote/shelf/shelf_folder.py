@@ -164,8 +164,8 @@ class Shelf:
 def fetch_blob(root, sha, size, keys, url, call=None):
     """Into ROOT/blobs, with its hash verified, if it is not there. `call`: who hears of it."""
     root_folder.subfolder(root, "blobs", "parts")
-    work = blob_download.Work(call or Silent(), root, keys)
-    work.one(blob_download.File(sha[:16], sha, size, "%s/%s" % (url, sha)))
+    work = blob_download.Work(call or Silent(), root, keys, url)
+    work.one(blob_download.File(sha[:16], sha, size))
 
 
 class Silent:
