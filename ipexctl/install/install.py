@@ -29,21 +29,19 @@ from ipexctl.install.install_plan import (
     Plan,
     Work,
 )
-from ipexctl.install.lock_wheels import indexes_of, lock_for, not_here, write_lock
+from ipexctl.install.lock_wheels import lock_for, not_here, write_lock
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.refusals import folded
 from ipexctl.install.stack.stack_decision import decide, dtype
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.environment import environment
 from ipexctl.local.project_lock import LOCK_FILE, by_lock_again, project_of, read_lock
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import probe
 from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import Target
-from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.unpacked_size import room_unpacked
 from ipexctl.run.outcome import retry_command
@@ -186,13 +184,11 @@ def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
 
 
 def _disk(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | None:
-    """What the environment takes on each host. None where nothing is built, or an index does not
-    say: it is asked only for a plan that is shown."""
+    """What the environment takes on each host. None where nothing is built, or a file is not on
+    this machine yet."""
     if not any(part.builds for part in parts):
         return None
-    asks = work.asked.foresee and found.urls
-    open_url = Opener(indexes_of(work), environment()).open if asks else None
-    return room_unpacked(found.lock, found.urls, default_store(), open_url)
+    return room_unpacked(found.lock, found.urls, default_store())
 
 
 # --- apply ---------------------------------------------------------------------------------------

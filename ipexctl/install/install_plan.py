@@ -53,7 +53,6 @@ class Install:
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
     python_from: str = ""  # where a CPython is that is carried to the hosts
     relay: bool = True  # hosts give each other what one of them was sent
-    foresee: bool = False  # the plan is shown: ask the indexes what it does not need to know
 
 
 @dataclass(frozen=True)

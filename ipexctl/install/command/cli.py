@@ -223,7 +223,6 @@ def install(
         lock_sha256=lock_sha256,
         python_from=python_from,
         relay=relay,
-        foresee=check or not yes,
     )
     if rollback:
         _rollback(target, root, check=check, json=json)

@@ -19,6 +19,7 @@ from ipexctl.terminal.console import print_lines
 NAMES = 40  # letters of the hosts' names
 LABEL = 10
 LABELLED = 3  # lines that begin with a label
+UNPACKED = 3  # times the size of the wheels is about that of their files
 GROUPS = 5  # of equal hosts; 24 lines hold so many beside the choice
 
 
@@ -121,7 +122,7 @@ def _disk(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
     free = f"{'at least ' * (len(known) > 1)}{human(min(known))} free" if known else "free: unknown"
     about, unpacked, little = "", "", "too little"
     if not exact:
-        about, unpacked = "more than ", " (the unpacked size is unknown until all are downloaded)"
+        about, little, unpacked = "about ", "may be too little", " (estimated)"
     elif _keeps_wheels(plan, parts[0]):
         about, little = "at most ", "may be too little"
         unpacked = " (less if the unchanged wheels are still unpacked there)"
@@ -136,10 +137,10 @@ def _keeps_wheels(plan: Plan, part: HostInstall) -> bool:
 
 
 def disk_needed(plan: Plan, part: HostInstall) -> tuple[int, bool]:
-    """Bytes, and whether that is all: what nobody has fetched has no known size unpacked."""
-    unsized = any(not blob.size for blob in part.lacking)
-    unpacked = plan.disk.bytes if plan.disk else 0
-    return part.to_send + unpacked, bool(plan.disk) and not unsized
+    """Bytes, and whether they are known: wheels that are not here yet are estimated."""
+    wheels = sum(package.size for package in plan.chosen.lock.packages)
+    unpacked = plan.disk.bytes if plan.disk else UNPACKED * wheels
+    return part.to_send + unpacked, bool(plan.disk)
 
 
 def forecast_document(plan: Plan) -> dict[str, Any]:
