@@ -60,7 +60,7 @@ class Relay:
         self._turns = RelayTurns(reached_at, mute)
         self._givers: dict[str, _Giver] = {}
         self._reached: set[tuple[str, str]] = set()  # host, giver
-        self._lost: set[str] = set()  # givers of which that was said
+        self._told = False  # that a host did not get something from another one; said once
 
     def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
         name = agent.host.name
@@ -154,15 +154,10 @@ class Relay:
 
     def _failed(self, turn: Turn, why: str) -> None:
         with self._change:
-            was_apart = self._turns.apart
             self._turns.failed(turn)
-            apart = self._turns.apart and not was_apart
-            new = turn.giver not in self._lost and not was_apart
-            self._lost.add(turn.giver)
+            told, self._told = self._told, True
             self._change.notify_all()
-        if apart:
-            self._say(f"{why}: this machine sends the files to all of them")
-        elif new:
+        if not told:
             self._say(f"{why}: another host or this machine sends them")
 
     def _open(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:

@@ -13,8 +13,8 @@ from ipexctl.quick_dataclass import dataclass
 
 UNIT = 32 << 20  # bytes of small files that go together
 UNITS = 32  # of one relay, about: each costs a host a few round trips
-GONE = 2  # failures of a giver in a row
-ALONE = 3  # givers that a host does not get at, and it never got anything from another one
+GONE = 2  # failures after which a giver is not asked again
+ALONE = 3  # givers that failed a host, after which this machine sends it the rest
 
 Unit = int
 
@@ -34,7 +34,6 @@ class RelayTurns:
     """`hosts`: all that may come. `mute`: those of them that can give nothing to others."""
 
     def __init__(self, hosts: Iterable[str], mute: Iterable[str]) -> None:
-        self.apart = False  # hosts do not reach each other
         self._awaited = set(hosts)  # that may want something, sooner or later
         self._mute = set(mute)
         self._alone: set[str] = set()
@@ -46,9 +45,7 @@ class RelayTurns:
         self._now: dict[str, Turn] = {}  # by host
         self._begun: set[Unit] = set()  # once sent by this machine to a host that can give
         self._givers: set[str] = set()  # that others may ask
-        self._served: set[str] = set()  # hosts that have got something from another one
         self._failed: set[tuple[str, str]] = set()  # host, giver
-        self._vain: dict[str, int] = {}  # failures of a giver since a success
 
     # -- hosts --
 
@@ -88,7 +85,7 @@ class RelayTurns:
 
     def wanted_by_others(self, host: str) -> bool:
         """Will anybody ask this host?"""
-        return not self.apart and host not in self._mute and bool(self._awaited - {host})
+        return host not in self._mute and bool(self._awaited - {host})
 
     # -- turns --
 
@@ -100,7 +97,7 @@ class RelayTurns:
 
     def next(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
         """Begin the host's next turn. None: it has to wait. `is_here`: on this machine."""
-        turn = self._first(host, is_here) or self._given(host) or self._sent(host, is_here)
+        turn = self._sent(host, is_here) or self._given(host)
         if turn:
             self._now[host] = turn
         if turn and turn.first:
@@ -111,33 +108,25 @@ class RelayTurns:
         self._now.pop(turn.host, None)
         for blob in self._todo[turn.host].pop(turn.unit):
             self._has(turn.host, blob)
-        if turn.giver:
-            self._served.add(turn.host)
-            self._vain[turn.giver] = 0
 
     def failed(self, turn: Turn) -> None:
         """The giver did not give it. The host does not ask it again, and has another turn."""
         self._now.pop(turn.host, None)
         self._failed.add((turn.host, turn.giver))
-        self._vain[turn.giver] = self._vain.get(turn.giver, 0) + 1
-        if self._vain[turn.giver] >= GONE:
+        if sum(giver == turn.giver for _, giver in self._failed) >= GONE:
             self.is_mute(turn.giver)
-        hosts, givers = map(set, zip(*self._failed, strict=True))
-        self.apart = not self._served and len(hosts) > 1 and len(givers) > 1
 
-    def _first(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
-        """One after the other, so that the others soon have something to give."""
-        if any(turn.first for turn in self._now.values()):
-            return None
-        if self._is_apart(host):
-            return None
+    def _sent(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
+        """What it gets from no other host. What none has yet is sent one after the other, so that
+        the others soon have something to give."""
+        busy = any(turn.first for turn in self._now.values())
+        apart = host in self._mute or self._gets_nothing(host)
         for unit, blobs in self._todo[host].items():
-            if (
-                unit not in self._begun
-                and not self._will_be_given(host, unit)
-                and all(map(is_here, blobs))
-            ):
-                return Turn(host, unit, first=True)
+            first = not apart and unit not in self._begun
+            if (first and busy) or self._will_be_given(host, unit):
+                continue
+            if all(map(is_here, blobs)):
+                return Turn(host, unit, first=first)
         return None
 
     def _given(self, host: str) -> Turn | None:
@@ -146,18 +135,6 @@ class RelayTurns:
             for giver in sorted((self._have.get(unit, {}).keys() & self._givers) - busy):
                 if self._may_ask(host, giver) and self._has_all(giver, host, unit):
                     return Turn(host, unit, giver)
-        return None
-
-    def _sent(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
-        """What it gets from nobody else, though others may have had it."""
-        apart = self._is_apart(host)
-        for unit, blobs in self._todo[host].items():
-            if (
-                (apart or unit in self._begun)
-                and not self._will_be_given(host, unit)
-                and all(map(is_here, blobs))
-            ):
-                return Turn(host, unit)
         return None
 
     def _will_be_given(self, host: str, unit: Unit) -> bool:
@@ -184,14 +161,9 @@ class RelayTurns:
     def _may_ask(self, host: str, giver: str) -> bool:
         return giver != host and (host, giver) not in self._failed and not self._gets_nothing(host)
 
-    def _is_apart(self, host: str) -> bool:
-        return host in self._mute or self._gets_nothing(host)
-
     def _gets_nothing(self, host: str) -> bool:
         """It gets nothing from the others."""
-        if self.apart or host in self._alone:
-            return True
-        return host not in self._served and sum(h == host for h, _ in self._failed) >= ALONE
+        return host in self._alone or sum(h == host for h, _ in self._failed) >= ALONE
 
     def _cut(self, blobs: Sequence[Blob]) -> None:
         most, left = max(UNIT, sum(b.size for b in blobs) // UNITS), -1

@@ -139,11 +139,7 @@ UNREACHED = [
     ("", []),
     (
         NOWHERE,
-        [
-            f"b cannot reach a (Network is unreachable): {ELSEWHERE}",
-            "c cannot reach b (Network is unreachable): "
-            "this machine sends the files to all of them",
-        ],
+        [f"b cannot reach a (Network is unreachable): {ELSEWHERE}"],
     ),
 ]
 
@@ -165,9 +161,7 @@ def test_a_giver_that_is_gone_costs_each_host_one_try_and_nobody_else_the_files(
     site.agents["a"].close()
     site.agents["b"].close()
     assert [site.bring(carrier, n) for n in "cde"] == [SENT, PASSED, PASSED]
-    assert site.said == [
-        f"c cannot reach {giver} (Connection refused): {ELSEWHERE}" for giver in "ab"
-    ]
+    assert site.said == [f"c cannot reach a (Connection refused): {ELSEWHERE}"]
 
 
 def test_a_first_giver_that_dies_costs_only_its_turn(
