@@ -71,7 +71,7 @@ class Push:
 
     def send(self, agent: Agent, root: str, blobs: Sequence[Blob], on_bytes: OnBytes) -> Moved:
         """What is here, to a host that lacks it."""
-        return Moved(sent=send(agent, root, blobs, self._source, on_bytes, Room()).bytes)
+        return Moved(sent=send(agent, root, blobs, self._source, on_bytes, Room()))
 
 
 def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:

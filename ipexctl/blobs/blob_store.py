@@ -31,14 +31,6 @@ Source = Callable[[Blob, int, int], bytes]  # bytes of a blob: from this offset 
 
 
 @dataclass(frozen=True)
-class Sent:
-    """What was sent: fewer bytes than the blobs have if an earlier attempt left a part."""
-
-    count: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class Room:
     """The disk space and inodes that a host needs after the blobs have arrived."""
 
@@ -61,20 +53,19 @@ def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob,
 
 def send(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
-) -> Sent:
+) -> int:
     """Afterwards every blob is under `root` on the agent's host, which is known to lack them.
 
     `on_bytes` hears of every byte that is there now, sent or not. A large blob that was cut goes on
-    where it stopped. Raises HostFailed (no space, damaged on the way, not writable) or Unreachable.
+    where it stopped. Returns the bytes that were sent. Raises HostFailed (no space, damaged on the
+    way, not writable) or Unreachable.
     """
-    count = size = 0
-    to_come, files = sum(b.size for b in blobs), len(blobs)
+    size, to_come, files = 0, sum(b.size for b in blobs), len(blobs)
     for some in _batches(blobs):
         to_come, files = to_come - sum(b.size for b in some), files - len(some)
         more = Room(room.bytes + to_come, room.files + files)
-        sent = _send(agent, root, some, source, on_bytes, more)
-        count, size = count + sent.count, size + sent.bytes
-    return Sent(count, size)
+        size += _send(agent, root, some, source, on_bytes, more)
+    return size
 
 
 def need_room(agent: Agent, root: str, room: Room) -> None:
@@ -90,7 +81,7 @@ def _batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
 
 def _send(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
-) -> Sent:
+) -> int:
     pairs = [[b.sha256, b.size] for b in blobs]
     asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
     number = agent.start("blobs.blobs.put", asked)
@@ -109,7 +100,7 @@ def _send(
         raise
     for answer in answers:
         on_bytes(answer.whole("bytes", CHUNK))
-    return Sent(len(begins), left)
+    return left
 
 
 def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
@@ -199,9 +190,7 @@ class Store:
             finally:
                 Path(part).unlink(missing_ok=True)
         except OSError as e:
-            raise NotHere(
-                f"cannot save {name} to {self.folder}", why=reason_of(e), slug="cache-not-writable"
-            ) from None
+            raise self.cannot_keep(name, e) from None
 
     def fill(self, blob: Blob, complete: Callable[[BinaryIO], None]) -> None:
         """Afterwards the blob is here. `complete` appends what its part lacks: a part keeps what an

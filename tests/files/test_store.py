@@ -15,7 +15,6 @@ from ipexctl.blobs.blob_store import (
     CHUNK,
     WINDOW,
     Room,
-    Sent,
     Store,
     missing_blobs,
     read_part,
@@ -44,7 +43,7 @@ def send_missing(
     place: Callable[[Blob], Path],
     on_bytes: Callable[[int], None] = lambda size: None,
     room: Room = Room(),  # noqa: B008 - frozen
-) -> Sent:
+) -> int:
     def read(blob: Blob, offset: int, size: int) -> bytes:
         return read_part(place(blob), offset, size)
 
@@ -71,7 +70,7 @@ def test_blobs_arrive_whole_whatever_their_sizes(
     blobs = files(tmp_path, *(os.urandom(n) for n in sizes))
     root, counted = tmp_path / "root", []
     sent = send_missing(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
-    assert sent == Sent(len(sizes), sum(sizes))
+    assert sent == sum(sizes)
     assert sum(counted) == sum(sizes)
     assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
     assert list(root.glob("blobs/parts/*")) == []
@@ -90,8 +89,8 @@ def test_what_is_there_is_not_sent_again_and_a_duplicate_is_sent_once(
 ) -> None:
     blobs = files(tmp_path, b"same", b"same", b"other")
     root = str(tmp_path / "root")
-    assert send_missing(agent, root, list(blobs), blobs.__getitem__) == Sent(2, 9)
-    assert send_missing(agent, root, list(blobs), blobs.__getitem__) == Sent(0, 0)
+    assert send_missing(agent, root, list(blobs), blobs.__getitem__) == 9
+    assert send_missing(agent, root, list(blobs), blobs.__getitem__) == 0
 
 
 def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
@@ -102,7 +101,7 @@ def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
     root, counted = tmp_path / "root", []
     send_missing(agent, str(root), list(blobs)[3:4], blobs.__getitem__)
     sent = send_missing(agent, str(root), list(blobs), blobs.__getitem__, on_bytes=counted.append)
-    assert (sent, sum(counted)) == (Sent(4, 11), 11)
+    assert (sent, sum(counted)) == (11, 11)
     assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
     space = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     huge = [*list(files(tmp_path, b"new")), *(Blob("h", c * 64, space // 2) for c in "abc")]
@@ -213,7 +212,7 @@ def test_a_large_blob_goes_on_where_a_broken_connection_had_left_it(
     ended(other)
     assert missing_blobs(agent, str(root), [blob]) == (blob,)
     sent = send_missing(agent, str(root), [blob], blobs.__getitem__, on_bytes=counted.append)
-    assert sent == Sent(1, LARGE - LARGE // 2)
+    assert sent == LARGE - LARGE // 2
     assert sum(counted) == LARGE
     assert stored(root) == {blob.sha256: path.read_bytes()}
     assert list(root.glob("blobs/parts/*")) == []
@@ -226,13 +225,13 @@ def test_what_was_left_with_other_bytes_is_noticed_and_the_next_try_begins_anew(
     blobs = files(tmp_path, os.urandom(LARGE))
     [blob] = blobs
     root = tmp_path / "root"
-    assert send_missing(agent, str(root), [], blobs.__getitem__) == Sent(0, 0)
+    assert send_missing(agent, str(root), [], blobs.__getitem__) == 0
     (root / "blobs" / "parts").mkdir(0o700, parents=True)
     (root / "blobs" / "parts" / f"{blob.sha256}.part").write_bytes(bytes(LARGE // 2))
     with pytest.raises(HostFailed) as refused:
         send_missing(agent, str(root), [blob], blobs.__getitem__)
     assert refused.value.slug == "damaged"
-    assert send_missing(agent, str(root), [blob], blobs.__getitem__) == Sent(1, LARGE)
+    assert send_missing(agent, str(root), [blob], blobs.__getitem__) == LARGE
 
 
 @pytest.mark.parametrize(("first_ends", "second_gets"), [("whole", None), ("broken", LARGE // 2)])

@@ -7,7 +7,6 @@ Of projects, blobs and packs go that only the versions used longest ago consist 
 is within its limit. What an environment needs, and whatever is in use, stays.
 """
 
-import ctypes
 import glob
 import json
 import os
@@ -25,7 +24,6 @@ from ipexctl.remote.run_files import run_folders
 
 KINDS = ("runs", "copies", "blobs")
 MB = 1000 * 1000
-GETTID = {"x86_64": 186, "aarch64": 178}
 PROGRAMS = ("bootstrap", "hosts")
 UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
 GONE = ".removed-"  # begins the name of a run's folder that is being removed
@@ -41,7 +39,6 @@ def op_prune(call, header):
         return {"found": []}
     work = Pruning(call, root_folder.checked(text), header["limits"], header["check"] is True)
     if not work.check:
-        lowest_priority()
         run_folders.sweep(work.root)
         scratch_folder.sweep()
     work.runs()
@@ -230,15 +227,6 @@ class Pruning:
         here = packs.Packs(self.root)
         used = {path for sha, (path, _, _) in here.where.items() if sha in wanted}
         return [(path, size) for path, size in sorted(here.sizes.items()) if path not in used]
-
-
-def lowest_priority():
-    """Let this thread wait for all others: what a run itself does comes first."""
-    try:
-        thread = ctypes.CDLL(None).syscall(GETTID[os.uname().machine])
-        os.setpriority(os.PRIO_PROCESS, thread, 19)
-    except (OSError, KeyError, AttributeError):
-        pass
 
 
 class Folders:
