@@ -69,13 +69,8 @@ class Relay:
             with self._change:
                 self._turns.leave(name)
             return self._first.bring(agent, root, blobs, tell) if missing else Moved()
-        tls = agent.call("connection.peer_tls.available", {}).done.flag("tls")
         with self._change:
             self._turns.join(name, blobs, missing)
-            if not tls:
-                self._turns.stands_alone(name)
-        if not tls:
-            self._say(f"{name} has a Python without TLS: this machine sends it the files")
         try:
             if len(missing) < len({b.sha256 for b in blobs}):
                 self._open(agent, root, blobs)

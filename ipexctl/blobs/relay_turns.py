@@ -36,7 +36,6 @@ class RelayTurns:
     def __init__(self, hosts: Iterable[str], mute: Iterable[str]) -> None:
         self._awaited = set(hosts)  # that may want something, sooner or later
         self._mute = set(mute)
-        self._alone: set[str] = set()
         self._unit_of: dict[str, Unit] = {}  # by sha256
         self._units = 0
         self._todo: dict[str, dict[Unit, list[Blob]]] = {}
@@ -67,11 +66,6 @@ class RelayTurns:
     def is_mute(self, host: str) -> None:
         self._mute.add(host)
         self._givers.discard(host)
-
-    def stands_alone(self, host: str) -> None:
-        """It gets nothing from other hosts, and gives them nothing."""
-        self._alone.add(host)
-        self.is_mute(host)
 
     def leave(self, host: str, *, gone: bool = False) -> None:
         """It gets nothing more; `gone`: and gives nothing."""
@@ -163,7 +157,7 @@ class RelayTurns:
 
     def _gets_nothing(self, host: str) -> bool:
         """It gets nothing from the others."""
-        return host in self._alone or sum(h == host for h, _ in self._failed) >= ALONE
+        return sum(h == host for h, _ in self._failed) >= ALONE
 
     def _cut(self, blobs: Sequence[Blob]) -> None:
         most, left = max(UNIT, sum(b.size for b in blobs) // UNITS), -1

@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import ssl
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -59,10 +58,9 @@ class Site:
         self.said: list[str] = []
         self.steps: list[str] = []
 
-    def add(self, *names: str, python: str = "") -> None:
+    def add(self, *names: str) -> None:
         for name in names:
-            host = Host(name, local=True)
-            self.agents[name] = connect(LocalTransport(), host, python=python)
+            self.agents[name] = connect(LocalTransport(), Host(name, local=True))
 
     def root(self, name: str) -> Path:
         return self.folder / "roots" / name
@@ -435,18 +433,6 @@ def test_who_gets_a_file_is_not_ended_for_others(port: int) -> None:
     finally:
         for wire in wires:
             wire.close()
-
-
-def test_a_host_without_tls_is_sent_the_files_and_costs_no_giver(site: Site) -> None:
-    program = site.folder / "python-without-ssl"
-    program.write_text(
-        f"""#!/bin/sh\nexec {sys.executable} $1 "import sys; sys.modules['ssl'] = None; $2"\n"""
-    )
-    program.chmod(0o755)
-    site.add("b", "c", python=str(program))
-    carrier = site.relay(a=HERE, b=HERE, c=HERE, d=HERE)
-    assert [site.bring(carrier, n) for n in "abcd"] == [SENT, SENT, SENT, PASSED]
-    assert len(site.said) == 2
 
 
 # --- over SSH ------------------------------------------------------------------------------------

@@ -4,15 +4,6 @@ command (blobs/tls_keys.py), and accept no other."""
 import os
 
 
-def op_available(call, header):
-    """{} -> {tls}"""
-    try:
-        import ssl  # noqa: F401  some builds of Python lack it
-    except ImportError:
-        return {"tls": False}
-    return {"tls": True}
-
-
 def context(keys, server):
     import ssl
 
