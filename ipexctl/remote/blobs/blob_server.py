@@ -7,7 +7,6 @@ until the agent ends. Whoever gets a blob checks its hash.
 import http.server
 import os
 import re
-import socket
 import socketserver
 import threading
 
@@ -18,9 +17,9 @@ from ipexctl.remote.facts import host_network
 
 CHUNK = 1 << 18
 RANGE = re.compile(r"bytes=([0-9]{1,15})-\Z")
-TIMEOUT = 30.0  # of who asks for nothing, or takes nothing
-AT_ONCE = 32  # connections; a further one takes the place of one that has not shown a certificate
-HANDOVER = 2.0  # seconds for that
+TIMEOUT = 30.0  # of who takes nothing
+HANDSHAKE = 5.0  # seconds to show a certificate
+AT_ONCE = 32  # connections; a further one waits for the end of one that shows no certificate
 
 
 def op_open(call, header):
@@ -40,8 +39,6 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def __init__(self, context, paths):
         self.context, self.paths = context, paths
         self.free = threading.BoundedSemaphore(AT_ONCE)
-        self.unproved = []  # type: list[socket.socket]  # before the handshake, the oldest first
-        self.lock = threading.Lock()
         listener = host_network.listener()
         self.address_family = listener.family
         http.server.HTTPServer.__init__(self, listener.getsockname(), Handler, False)
@@ -52,39 +49,20 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def get_request(self):
         """The handshake is for the connection's own thread."""
         request, address = self.socket.accept()
-        request.settimeout(TIMEOUT)
+        request.settimeout(HANDSHAKE)
         tls = self.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
         return tls, address
 
     def process_request(self, request, client_address):
-        if not self.free.acquire(blocking=False):
-            self.end_oldest()
-            if not self.free.acquire(timeout=HANDOVER):
-                return self.shutdown_request(request)
-        with self.lock:
-            self.unproved.append(request)
+        if not self.free.acquire(timeout=HANDSHAKE):
+            return self.shutdown_request(request)
         return socketserver.ThreadingMixIn.process_request(self, request, client_address)
 
     def process_request_thread(self, request, client_address):
         try:
             socketserver.ThreadingMixIn.process_request_thread(self, request, client_address)
         finally:
-            self.proved(request)
             self.free.release()
-
-    def proved(self, request):
-        with self.lock:
-            if request in self.unproved:
-                self.unproved.remove(request)
-
-    def end_oldest(self):
-        """Who is slow to say what it wants does not keep others from what is theirs."""
-        with self.lock:
-            for request in self.unproved[:1]:
-                try:
-                    socket.socket.shutdown(request, socket.SHUT_RDWR)  # its own would end TLS only
-                except OSError:
-                    pass
 
     def handle_error(self, request, client_address):
         """Whoever hangs up is not our business."""
@@ -96,7 +74,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def setup(self):
         self.request.do_handshake()
-        self.server.proved(self.request)
         http.server.BaseHTTPRequestHandler.setup(self)
 
     def do_GET(self):
