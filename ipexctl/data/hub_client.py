@@ -19,18 +19,16 @@ from ipexctl.base.sizes import duration
 from ipexctl.data.file_fetch import OnBytes, PullFailed, next_step
 from ipexctl.data.rules.pull_source import DATASETS, MODELS, HubSource
 from ipexctl.data.rules.pulled_tree import RemoteFile, Repository, checked_repository
-from ipexctl.data.source_requests import Answered, ask
+from ipexctl.data.source_requests import ask
 from ipexctl.errors import InputError, NotHere
 from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import AGAIN, Broken, Download, asked_pause
+from ipexctl.packages.download import AGAIN, Broken, Download
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
 
-TRIES = 4  # of a request that is refused because there were too many
 LONGEST = 330.0  # seconds of a pause that the hub asks for; its windows last 5 minutes
-UNSAID = 60.0  # where it asks for none
 LOGIN = "accept its terms on {url} if it has any; then: hf auth login   # or export HF_TOKEN"
 
 
@@ -109,7 +107,9 @@ class HubClient:
 
     def _look(self, source: HubSource, kind: str) -> Repository | None:
         """None: there is no such repository of this kind."""
-        said = self._asked(source, kind)
+        revision = quote(source.revision, safe="")
+        url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
+        said = ask(self._open, "GET", url)
         code = said.headers.get("X-Error-Code", "")
         wrong_token = "Invalid credentials" in said.headers.get("X-Error-Message", "")
         unknown = code in ("RepoNotFound", "RevisionNotFound")
@@ -128,17 +128,6 @@ class HubClient:
             return Repository(kind, source.repository, source.revision, str(info["sha"]), files)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise _failed(source, "it sent something else than a list of files") from None
-
-    def _asked(self, source: HubSource, kind: str) -> Answered:
-        revision = quote(source.revision, safe="")
-        url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
-        for left in reversed(range(TRIES)):
-            said = ask(self._open, "GET", url)
-            if said.status != 429 or not left:
-                return said
-            pause = asked_pause(said.headers)
-            self._pause(min(LONGEST, UNSAID if pause is None else pause))
-        raise AssertionError
 
     def _files(self, info: Any, source: HubSource, kind: str) -> Iterator[RemoteFile]:
         for one in info["siblings"]:

@@ -10,7 +10,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from email.message import Message
 from typing import BinaryIO
 from urllib.parse import urlsplit
@@ -167,13 +167,9 @@ def _stalled(timeout: float, came: int | None = None) -> Broken:
 
 
 def _pause(e: urllib.error.HTTPError) -> float | None:
-    return asked_pause(e.headers) if e.headers else None
-
-
-def asked_pause(headers: Mapping[str, str] | Message) -> float | None:
     """Seconds that the server asks for; dates are not worth a parser here."""
-    said = headers.get("Retry-After", "")
-    if re.fullmatch(r"[0-9]{1,9}", said):
-        return float(said)
+    headers = e.headers or Message()
+    if re.fullmatch(r"[0-9]{1,9}", headers.get("Retry-After", "")):
+        return float(headers["Retry-After"])
     limit = re.search(r";\s*t\s*=\s*([0-9]{1,9})", headers.get("RateLimit", ""))
     return float(limit[1]) if limit else None
