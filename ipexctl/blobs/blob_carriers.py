@@ -56,7 +56,7 @@ class Push:
         missing = missing_blobs(agent, root, blobs)
         if not missing:
             return Moved()
-        count = counter("sending", missing, tell)
+        count = counter("sending", sum(b.size for b in missing), tell)
         left, moved = list(missing), Moved()
         while left:
             if some := [b for b in left if self.is_here(b)]:
@@ -74,9 +74,8 @@ class Push:
         return Moved(sent=send(agent, root, blobs, self._source, on_bytes, Room()))
 
 
-def counter(what: str, blobs: Sequence[Blob], tell: Tell) -> OnBytes:
-    """Tells the sum of what it hears, of these blobs."""
-    total, done = sum(b.size for b in blobs), 0
+def counter(what: str, total: int, tell: Tell, done: int = 0) -> OnBytes:
+    """Tells the sum of what it hears, and of the bytes that were there before: `done`."""
 
     def count(n: int) -> None:
         nonlocal done

@@ -13,31 +13,15 @@ from contextlib import suppress
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_outcome import without_host
-from ipexctl.base.values import plain
-from ipexctl.blobs.blob_carriers import POLL, Moved, Push, Tell, fetch_there
+from ipexctl.blobs.blob_carriers import POLL, Moved, Push, Tell, counter, fetch_there
 from ipexctl.blobs.blob_store import OnBytes, missing_blobs
 from ipexctl.blobs.relay_turns import RelayTurns, Turn
 from ipexctl.blobs.tls_keys import Keys, make_keys
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
-from ipexctl.quick_dataclass import dataclass
 from ipexctl.remote.connection.peer_url import peer_url
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
-REACHED = 3.0  # seconds for a connection between two hosts
-
-
-@dataclass(frozen=True)
-class _Giver:
-    """A host that has what others lack. `url`: without the sha256 of a file."""
-
-    name: str
-    address: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        return peer_url(self.address, self.port)
 
 
 class Relay:
@@ -58,8 +42,7 @@ class Relay:
         self._change = threading.Condition()
         mute = [h for h, at in reached_at.items() if not at]
         self._turns = RelayTurns(reached_at, mute)
-        self._givers: dict[str, _Giver] = {}
-        self._reached: set[tuple[str, str]] = set()  # host, giver
+        self._givers: dict[str, str] = {}  # where others get files from it
         self._told = False  # that a host did not get something from another one; said once
 
     def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
@@ -128,18 +111,14 @@ class Relay:
         return None
 
     def _send(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
-        count = host.counter("sending")
-        return self._first.send(host.agent, host.root, blobs, count)
+        return self._first.send(host.agent, host.root, blobs, host.counter("sending"))
 
     def _from(self, giver_name: str, host: _Getter, blobs: Sequence[Blob]) -> Moved | str:
         """Or why that was not possible."""
-        giver, name = self._givers[giver_name], host.agent.host.name
-        if (name, giver_name) not in self._reached and (why := _unreached(giver, host.agent)):
-            return f"{name} cannot reach {giver_name} ({why})"
-        self._reached.add((name, giver_name))
+        url, name = self._givers[giver_name], host.agent.host.name
         count = host.counter(f"fetching from {giver_name}")
         try:
-            passed = fetch_there(host.agent, host.root, blobs, giver.url, count, self._make_keys())
+            passed = fetch_there(host.agent, host.root, blobs, url, count, self._make_keys())
         except HostFailed as e:
             if e.slug == "no-space":  # it would be no better from elsewhere
                 raise
@@ -161,22 +140,22 @@ class Relay:
         with self._change:
             if name in self._givers or not self._turns.wanted_by_others(name):
                 return
-        giver = self._giver(agent, root, blobs)
+        url = self._served(agent, root, blobs)
         with self._change:
-            if giver:
-                self._givers[name] = giver
+            if url:
+                self._givers[name] = url
                 self._turns.gives(name)
             else:
                 self._turns.is_mute(name)
 
-    def _giver(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> _Giver | None:
-        name = agent.host.name
+    def _served(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> str:
+        """Open its port; "" where that is not possible."""
         asked = {"root": root, "blobs": [b.sha256 for b in blobs], "keys": self._make_keys()}
         with suppress(HostFailed):
-            if address := self._reached_at.get(name, ""):
+            if address := self._reached_at.get(agent.host.name, ""):
                 port = agent.call("blobs.blob_server.open", asked).done.whole("port", 65535)
-                return _Giver(name, address, port)
-        return None
+                return peer_url(address, port)
+        return ""
 
     def _make_keys(self) -> Keys:
         with self._change:
@@ -200,19 +179,4 @@ class _Getter:
         self._tell("waiting for a host that has the files", self._done, total)
 
     def counter(self, what: str) -> OnBytes:
-        """Tells the sum of what it hears, and of what was there before."""
-        done, total = self._done, self._total
-
-        def count(n: int) -> None:
-            nonlocal done
-            done += n
-            self._tell(what, done, total)
-
-        return count
-
-
-def _unreached(giver: _Giver, agent: Agent) -> str:
-    """Why the host does not get at the giver, "" if it does."""
-    asked = {"targets": [[giver.name, giver.address, giver.port]], "timeout": REACHED}
-    done = agent.call("facts.host_network.connect", asked, timeout=REACHED + 10).done
-    return next((plain(error) for _, error in done.rows("results", str, str)), "no answer")
+        return counter(what, self._total, self._tell, self._done)

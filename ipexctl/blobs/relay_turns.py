@@ -44,6 +44,7 @@ class RelayTurns:
         self._now: dict[str, Turn] = {}  # by host
         self._begun: set[Unit] = set()  # once sent by this machine to a host that can give
         self._givers: set[str] = set()  # that others may ask
+        self._passed = False  # has a host got something from another one?
         self._failed: set[tuple[str, str]] = set()  # host, giver
 
     # -- hosts --
@@ -102,6 +103,7 @@ class RelayTurns:
         self._now.pop(turn.host, None)
         for blob in self._todo[turn.host].pop(turn.unit):
             self._has(turn.host, blob)
+        self._passed |= bool(turn.giver)
 
     def failed(self, turn: Turn) -> None:
         """The giver did not give it. The host does not ask it again, and has another turn."""
@@ -156,7 +158,10 @@ class RelayTurns:
         return giver != host and (host, giver) not in self._failed and not self._gets_nothing(host)
 
     def _gets_nothing(self, host: str) -> bool:
-        """It gets nothing from the others."""
+        """It gets nothing from the others, or no host does."""
+        hosts, givers = {h for h, _ in self._failed}, {g for _, g in self._failed}
+        if not self._passed and len(hosts) > 1 and len(givers) > 1:
+            return True
         return sum(h == host for h, _ in self._failed) >= ALONE
 
     def _cut(self, blobs: Sequence[Blob]) -> None:
