@@ -38,9 +38,8 @@ class RelayTurns:
         self._mute = set(mute)
         self._unit_of: dict[str, Unit] = {}  # by sha256
         self._units = 0
-        self._todo: dict[str, dict[Unit, list[Blob]]] = {}
-        self._of_unit: dict[Unit, set[str]] = {}  # all its sha256
-        self._have: dict[Unit, dict[str, set[str]]] = {}  # by host: sha256
+        self._todo: dict[str, dict[Unit, dict[str, Blob]]] = {}  # by host: by sha256
+        self._have: dict[str, set[str]] = {}  # by host: sha256
         self._now: dict[str, Turn] = {}  # by host
         self._begun: set[Unit] = set()  # once sent by this machine to a host that can give
         self._givers: set[str] = set()  # that others may ask
@@ -54,11 +53,9 @@ class RelayTurns:
         self._cut(blobs)
         todo = self._todo.setdefault(host, {})
         for blob in missing:
-            todo.setdefault(self._unit_of[blob.sha256], []).append(blob)
-        lacks = {b.sha256 for some in todo.values() for b in some}
-        for blob in blobs:
-            if blob.sha256 not in lacks:
-                self._has(host, blob)
+            todo.setdefault(self._unit_of[blob.sha256], {})[blob.sha256] = blob
+        lacks = {sha for some in todo.values() for sha in some}
+        self._have.setdefault(host, set()).update({b.sha256 for b in blobs} - lacks)
 
     def gives(self, host: str) -> None:
         """From now on others can ask it for what it has."""
@@ -85,7 +82,7 @@ class RelayTurns:
     # -- turns --
 
     def blobs(self, turn: Turn) -> list[Blob]:
-        return self._todo[turn.host][turn.unit]
+        return list(self._todo[turn.host][turn.unit].values())
 
     def lacks(self, host: str) -> bool:
         return bool(self._todo.get(host))
@@ -101,8 +98,7 @@ class RelayTurns:
 
     def done(self, turn: Turn) -> None:
         self._now.pop(turn.host, None)
-        for blob in self._todo[turn.host].pop(turn.unit):
-            self._has(turn.host, blob)
+        self._have[turn.host].update(self._todo[turn.host].pop(turn.unit))
         self._passed |= bool(turn.giver)
 
     def failed(self, turn: Turn) -> None:
@@ -121,38 +117,30 @@ class RelayTurns:
             first = not apart and unit not in self._begun
             if (first and busy) or self._will_be_given(host, unit):
                 continue
-            if all(map(is_here, blobs)):
+            if all(map(is_here, blobs.values())):
                 return Turn(host, unit, first=first)
         return None
 
     def _given(self, host: str) -> Turn | None:
         busy = {turn.giver for turn in self._now.values()}
         for unit in self._todo[host]:
-            for giver in sorted((self._have.get(unit, {}).keys() & self._givers) - busy):
-                if self._may_ask(host, giver) and self._has_all(giver, host, unit):
+            for giver in sorted(self._givers - busy):
+                if self._may_ask(host, giver) and self._can_give(giver, host, unit):
                     return Turn(host, unit, giver)
         return None
 
     def _will_be_given(self, host: str, unit: Unit) -> bool:
         """Can it ask another host for it, now or soon?"""
         getting = {turn.host for turn in self._now.values() if turn.unit == unit} - self._mute
-        sources = getting | (self._have.get(unit, {}).keys() & self._givers)
         return any(
-            self._may_ask(host, giver) and self._has_all(giver, host, unit, soon=giver in getting)
-            for giver in sources
+            self._may_ask(host, giver) and self._can_give(giver, host, unit, soon=giver in getting)
+            for giver in getting | self._givers
         )
 
-    def _has(self, host: str, blob: Blob) -> None:
-        of_unit = self._have.setdefault(self._unit_of[blob.sha256], {})
-        of_unit.setdefault(host, set()).add(blob.sha256)
-
-    def _has_all(self, giver: str, host: str, unit: Unit, *, soon: bool = False) -> bool:
+    def _can_give(self, giver: str, host: str, unit: Unit, *, soon: bool = False) -> bool:
         """Has the giver what the host lacks of the unit? `soon`: after its turn."""
-        has = self._have.get(unit, {}).get(giver, set())
-        if len(has) == len(self._of_unit[unit]):
-            return True
-        comes = {b.sha256 for b in self._todo[giver][unit]} if soon else set()
-        return {b.sha256 for b in self._todo[host][unit]} <= has | comes
+        lacks, has = self._todo[host][unit].keys(), self._have[giver]
+        return lacks <= has or (soon and lacks <= has | self._todo[giver][unit].keys())
 
     def _may_ask(self, host: str, giver: str) -> bool:
         return giver != host and (host, giver) not in self._failed and not self._gets_nothing(host)
@@ -173,4 +161,3 @@ class RelayTurns:
                 self._units, left = self._units + 1, most
             left -= blob.size
             self._unit_of[blob.sha256] = self._units
-            self._of_unit.setdefault(self._units, set()).add(blob.sha256)
