@@ -34,8 +34,8 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[Kept, ...]:
     cache, config, state = cache_dir(), config_dir(), state_dir()
     known_hosts = [*_named(state, "known_hosts"), *_parts(state, "known_hosts")]
     kinds = (
-        ("cache", "downloaded wheels, hashes of your files, resolver cache",
-         _named(cache, "blobs", "hashes", "resolve", "agents", "preflight.json")),
+        ("cache", "downloaded wheels and data, hashes of your files, resolver cache",
+         _named(cache, "blobs", "pulled", "hashes", "resolve", "agents", "preflight.json")),
         ("results", "results of the last command, rates of networks, finished steps of plays",
          _named(state, "last.json", "networks.json", "plays")),
         ("choices", "environments that a rollback or --use-env chose",

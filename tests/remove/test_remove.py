@@ -188,7 +188,7 @@ def test_it_asks_and_no_means_exit_1(home: Path) -> None:
 
 def files_here(home: Path) -> None:
     for path in (
-        ".cache/ipexctl/blobs/x", ".local/state/ipexctl/last.json",
+        ".cache/ipexctl/blobs/x", ".cache/ipexctl/pulled/x", ".local/state/ipexctl/last.json",
         ".local/state/ipexctl/known_hosts", ".config/ipexctl/config.toml",
         ".local/state/ipexctl/accepted.json",
     ):  # fmt: skip
