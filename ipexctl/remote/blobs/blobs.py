@@ -173,9 +173,6 @@ class Part:
         self.path = path
         self.file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600), "r+b", 0)
 
-    def lock(self):
-        return lock(self.file.fileno())
-
     def is_named(self):
         """Is this still the file of that name? Whoever held it before may have finished it."""
         try:
@@ -193,22 +190,18 @@ class Part:
 def new_part(parts, sha):
     name = "%s.%d-%s" % (sha[:16], os.getpid(), os.urandom(4).hex())
     part = Part(os.path.join(parts, name), os.O_CREAT | os.O_EXCL)
-    part.lock()
+    lock(part.file.fileno())
     return part
 
 
 def claim_part(call, root, sha, size):
     """The part of a large blob, ours alone; None when somebody else has brought the blob."""
-    told = 0.0
     while not has(root, sha, size):
         part = Part(large_part(root, sha), os.O_CREAT)
-        if part.lock() and part.is_named():
+        wait_for_lock(call, part.file.fileno())
+        if part.is_named():
             return part
         part.close()
-        if time.time() - told > BEAT:
-            told = time.time()
-            call.emit({"event": "waiting"})
-        time.sleep(0.2)
     return None
 
 

@@ -231,14 +231,10 @@ def remove_folder(path):
 def lock_folder(top, room, kind):
     """The lock of a version's folder; None if another process holds it or the folder is gone."""
     try:
-        lock = os.open(os.path.join(top, room, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        fd = os.open(os.path.join(top, room, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except FileNotFoundError:
         return None
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    except OSError:
-        pass  # a filesystem without locks
-    return lock
+    if blobs.lock(fd, kind):
+        return fd
+    os.close(fd)
+    return None
