@@ -156,7 +156,7 @@ class Pruning:
                 info = os.lstat(path)
                 if not stat.S_ISREG(info.st_mode) or info.st_size != size:
                     continue
-                if not folders.is_real(path) or sha256_of(self.call, path) != sha:
+                if not folders.is_real(path) or not blobs.has_content(path, sha, self.alive):
                     continue
                 if not self.check:
                     os.unlink(path)
@@ -256,11 +256,6 @@ def remove_skeleton(work, tree):
                 os.rmdir(path)
         except OSError:
             continue
-
-
-def sha256_of(call, path):
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        return blobs.hash_of(file, lambda: call.emit({"event": "alive"})).hexdigest()
 
 
 def trees_of(root):
