@@ -6,7 +6,7 @@ The ranks are started as `ipexctl run` starts them, with a script of ours in pla
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from ipexctl.bench.allreduce_options import AllreduceOptions
 from ipexctl.bench.allreduce_result import (
@@ -19,13 +19,10 @@ from ipexctl.bench.allreduce_result import (
     slow_parts,
     slowest_rate,
 )
-from ipexctl.bench.rank_script import Interruptible, RankLines, RankScript, examined, run_in_ranks
+from ipexctl.bench.rank_script import Interruptible, RankLines, examined, run_in_ranks
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NothingFits, unknown_value
 from ipexctl.machines.target import Target, inventory
 from ipexctl.run.watch.run_watchers import View
-
-SCRIPT = "allreduce_bench.py"
-COMPUTE = 0.1  # share of the time in which the hosts compute
 
 
 def bench(
@@ -39,11 +36,11 @@ def bench(
     _check(target, asked)
     began = time.monotonic()
     note("measuring the links between the hosts")
-    cluster = examined(target, asked.root, "std")
+    cluster = examined(target, asked.root)
     note(f"measuring all_reduce, about {asked.seconds:.0f} s")
     heard = Heard(0)
     lines = RankLines(view, heard)
-    result = run_in_ranks(target, _script(asked), lines, interrupts)
+    result = run_in_ranks(target, asked, lines, interrupts)
     if heard.error:
         raise _refusal(heard)
     plan = lines.plan
@@ -76,17 +73,6 @@ def _check(target: Target, asked: AllreduceOptions) -> None:
             hint="ipexctl bench allreduce -f HOSTFILE\nor --ppn 2, which measures this host alone",
             slug="one-rank",
         )
-
-
-def _script(asked: AllreduceOptions) -> RankScript:
-    work: Mapping[str, object] = {
-        "backend": asked.backend,
-        "max_size": asked.max_size,
-        "seconds": asked.seconds,
-        "compute": COMPUTE * asked.seconds,
-    }
-    env = {"IPEXCTL_BACKEND": asked.backend}
-    return RankScript(SCRIPT, work, asked.seconds, asked.ppn, env, asked.ports, asked.root)
 
 
 def _refusal(heard: Heard) -> IpexctlError:

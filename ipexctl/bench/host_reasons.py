@@ -16,7 +16,6 @@ from ipexctl.quick_dataclass import dataclass
 LONGEST = 4096  # characters of a line
 PAUSED = 0.05  # of the time, by the quota of the control group
 STOLEN = 0.05  # of the CPU time, by the hypervisor
-OTHERS = 0.15  # of the CPU time, by other programs
 OF_HOST = {
     "LOAD-001": "busy", "LOAD-002": "busy", "LOAD-003": "busy", "LOAD-004": "busy",
     "CORE-001": "few-cpus", "CORE-002": "few-cpus", "CPU-008": "few-cpus", "CORE-003": "cpu-quota",
@@ -52,8 +51,7 @@ class Pressure:
     cpus: float | None = None  # that it had, on average
     paused: float = 0.0  # share of the time, by its control group's quota
     heat: int = 0  # times that cores were throttled meanwhile
-    others: float = 0.0  # share of the machine's CPU time
-    stolen: float = 0.0
+    stolen: float = 0.0  # share of the machine's CPU time
 
 
 def line_of(text: str, mark: str) -> Mapping[str, Any] | None:
@@ -73,22 +71,15 @@ def pressure_of(line: Mapping[str, Any]) -> Pressure:
         positive(line.get("cpus")),
         min(1.0, throttled / seconds) if throttled and seconds else 0.0,
         count_or_none(line.get("heat")) or 0,
-        min(1.0, positive(line.get("others")) or 0.0),
         min(1.0, positive(line.get("stolen")) or 0.0),
     )
 
 
 def noticed(seen: Sequence[Pressure]) -> Iterator[tuple[str, str, str]]:
-    """(slug, check, evidence) of what several ranks, or one in several rounds, noticed."""
+    """(slug, check, evidence) of what the ranks of a host noticed."""
     if paused := max((p.paused for p in seen if p.paused > PAUSED), default=0.0):
         yield "cpu-quota", "CORE-003", f"paused for {paused:.0%} of the time"
     if stolen := max((p.stolen for p in seen if p.stolen > STOLEN), default=0.0):
         yield "stolen", "LOAD-001", f"the hypervisor took {stolen:.0%} of the CPU time"
     if hot := max((p.heat for p in seen), default=0):
         yield "throttled", "PWR-003", f"throttled {hot} times while it computed"
-
-
-def busy(seen: Sequence[Pressure]) -> Iterator[tuple[str, str, str]]:
-    """The same of other programs, where ranks do not share a machine."""
-    if others := max((p.others for p in seen if p.others > OTHERS), default=0.0):
-        yield "busy", "LOAD-001", f"other programs used {others:.0%} of the CPU time"

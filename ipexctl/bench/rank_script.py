@@ -1,15 +1,15 @@
-"""A script of ours in the ranks of a run, in place of the user's, and what it prints."""
+"""Our script in the ranks of a run, in place of the user's, and what it prints."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field
 from pathlib import Path
-from typing import Protocol
 
 from ipexctl.base.option import Seconds
+from ipexctl.bench.allreduce_options import AllreduceOptions
+from ipexctl.bench.allreduce_result import Heard
 from ipexctl.doctor.doctor import Options as DoctorOptions
 from ipexctl.doctor.doctor import examine_hosts
 from ipexctl.doctor.report.cluster import Cluster
@@ -22,23 +22,16 @@ from ipexctl.project.send_project import Project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import Left, RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import Ports, RunOptions
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import run
 from ipexctl.run.run_script import Script
 from ipexctl.run.watch.run_watchers import Interrupts, View
 
+SCRIPT = "allreduce_bench.py"
+COMPUTE = 0.1  # share of the time in which the hosts compute
 PATIENCE = 300.0  # seconds beside the measured ones: imports of torch from a slow disk
 _FOLDER = Path(__file__).parents[1] / "in_ranks"
 Interruptible = Callable[[], AbstractContextManager[Interrupts]]
-
-
-class Heard(Protocol):
-    """What a view keeps of the ranks' lines."""
-
-    ranks: int
-    error: str
-
-    def add(self, rank: int, text: str) -> bool: ...
 
 
 @dataclass
@@ -84,46 +77,39 @@ class RankLines:
         self.shown.close()
 
 
-@dataclass(frozen=True)
-class RankScript:
-    """What a run of ours needs; `work` is the script's argument."""
-
-    name: str
-    work: Mapping[str, object]
-    seconds: float
-    ppn: int = 1
-    env: Mapping[str, str] = field(default_factory=dict)
-    ports: Ports | None = None
-    root: str = ""
-
-
-def examined(target: Target, root: str, level: str) -> Cluster:
+def examined(target: Target, root: str) -> Cluster:
     """What the doctor sees and measures between the hosts. Hosts that are down the run reports."""
     fleet = Fleet(target, root, grace=GRACE)
-    options = DoctorOptions(root, level=level, env=choice_here(), compute=False)
+    options = DoctorOptions(root, level="std", env=choice_here(), compute=False)
     report = examine_hosts(fleet, options)
     return Cluster(report.facts, report.peers, measured=report.measured)
 
 
 def run_in_ranks(
-    target: Target, script: RankScript, lines: RankLines, interrupts: Interruptible
+    target: Target, asked: AllreduceOptions, lines: RankLines, interrupts: Interruptible
 ) -> RunResult | Left:
     """Nothing of ours in the ranks' Python, which would be measured too."""
+    work = {
+        "backend": asked.backend,
+        "max_size": asked.max_size,
+        "seconds": asked.seconds,
+        "compute": COMPUTE * asked.seconds,
+    }
     options = RunOptions(
-        script=script.name,
-        args=(json.dumps(script.work),),
-        ppn=script.ppn,
-        env={**configured_env(), **script.env},
+        script=SCRIPT,
+        args=(json.dumps(work),),
+        ppn=asked.ppn,
+        env={**configured_env(), "IPEXCTL_BACKEND": asked.backend},
         no_inspect=True,
         stall=Seconds(0),
-        timeout=Seconds(script.seconds + PATIENCE),
-        ports=script.ports,
-        root=script.root,
+        timeout=Seconds(asked.seconds + PATIENCE),
+        ports=asked.ports,
+        root=asked.root,
         confirm=always,
         typed=target.typed,
     )
     started = Script(
-        Project(_FOLDER), (script.name, *options.args), env=choice_here(), typed=target.typed
+        Project(_FOLDER), (SCRIPT, *options.args), env=choice_here(), typed=target.typed
     )
     with interrupts() as counted:
         return run(target, options, lines, counted, started)

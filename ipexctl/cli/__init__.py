@@ -65,7 +65,7 @@ class Root(LazyGroup):
         ),
         "bench": Entry(
             "bench.command.cli:bench_app",
-            "Measure all_reduce and the speed of models.",
+            "Measure all_reduce between the hosts.",
             HOSTS,
         ),
         "stacks": Entry(

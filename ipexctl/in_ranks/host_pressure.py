@@ -1,7 +1,7 @@
-"""What holds up a rank from outside: its control group's quota, heat, other programs, a hypervisor.
+"""What holds up a rank from outside: its control group's quota, heat, a hypervisor.
 
-The scripts of `ipexctl bench` print it beside what they measure; ipexctl/bench/host_reasons.py
-reads it.
+The script of `ipexctl bench allreduce` prints it beside what it measures;
+ipexctl/bench/host_reasons.py reads it.
 """
 
 import glob
@@ -56,17 +56,13 @@ def heat():
 
 
 def machine_times():
-    """Seconds since boot in which CPUs computed, were taken by the hypervisor, and in all."""
+    """Seconds since boot in which CPUs were taken by the hypervisor, and in all."""
     try:
         with open("/proc/stat") as file:
             times = [int(word) / 100.0 for word in file.readline().split()[1:9]]
     except (OSError, ValueError):
-        return None, None, None
-    if len(times) < 8:
-        return None, None, None
-    user, nice, system, idle, waiting, hard, soft, stolen = times
-    busy = user + nice + system + hard + soft
-    return busy, stolen, busy + stolen + idle + waiting
+        return None, None
+    return (times[7], sum(times)) if len(times) == 8 else (None, None)
 
 
 def since(now, before):
@@ -92,13 +88,12 @@ class Pressure(object):
     def found(self):
         """As fields of a line."""
         passed = map(since, self.counts(), self.before)
-        seconds, own, throttled, hot, busy, stolen, total = passed
+        seconds, own, throttled, hot, stolen, total = passed
         return {
             "seconds": seconds,
             "cpus": own / max(seconds, 1e-6),
             "throttled": throttled,
             "heat": hot,
-            "others": None if busy is None else share(busy - own, total),
             "stolen": share(stolen, total),
         }
 

@@ -19,7 +19,6 @@ PURE = tuple(
     f"ipexctl.{name}"
     for name in """
     base bench.allreduce_options bench.allreduce_result bench.host_reasons
-    bench.models_options bench.models_result
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code notebook.run_status play.text project.files
     pages.page_shell user_code

@@ -295,7 +295,7 @@ def test_what_the_kernel_counts_here_is_a_number_or_unknown() -> None:
     assert host_pressure.since(5, 3) == 2
     found = host_pressure.Pressure().found()
     assert {type(value) for value in found.values()} <= {int, float, type(None)}
-    assert found["seconds"] > 0 and 0 <= (found["others"] or 0) <= 1
+    assert found["seconds"] > 0 and 0 <= (found["stolen"] or 0) <= 1
 
 
 # --- what is printed -----------------------------------------------------------------------------

@@ -34,16 +34,10 @@ EXAMPLES = {
     "bench": (
         "ipexctl bench allreduce -f hosts",
         "ipexctl bench allreduce -f hosts --json",
-        "ipexctl bench models -f hosts --small",
     ),
     "bench allreduce": (
         "ipexctl bench allreduce -f hosts",
         "ipexctl bench allreduce -f hosts --max-size 16M --time 10s",
-    ),
-    "bench models": (
-        "ipexctl bench models -f hosts",
-        "ipexctl bench models -f hosts --models bert --precision bf16 --time 10m",
-        "ipexctl bench models -H node01 --small   # in 2 minutes, on one host",
     ),
     "hosts": (
         "ipexctl hosts -f hosts",
