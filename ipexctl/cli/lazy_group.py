@@ -51,7 +51,7 @@ INTERRUPTED = {
     ("env", "rm"): f"interrupted; environments that are not removed yet are intact; {_AGAIN}",
     ("data", "push"): _PUSHED,
     ("play",): f"interrupted; what ran on the hosts has ended; {_AGAIN}",
-    ("tune",): f"interrupted; finished trials are kept; {_AGAIN}",
+    ("tune",): "interrupted; nothing is written",
     ("stop",): "interrupted; the run may still be stopping: ipexctl ps",
     ("wait",): "interrupted; the run continues",
     ("logs",): "interrupted; the run is not affected",

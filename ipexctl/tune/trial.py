@@ -6,14 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from ipexctl.base.option import Seconds
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.atomic_file import write_atomic
-from ipexctl.local.bounded_read import read_file
-from ipexctl.local.user_dirs import make_private
 from ipexctl.machines.fleet import Fleet, beside
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed
@@ -38,7 +34,6 @@ class TrialView:
     deadline: float  # by time.monotonic
     interrupts: Interrupts
     tick_seen: Callable[[str], None] = lambda text: None
-    begins: Callable[[str], None] = lambda run_id: None
     lossy: bool = False
     as_data: bool = True  # no line is left out
 
@@ -53,7 +48,6 @@ class TrialView:
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.run_id, self.rates.ranks = run_id, plan.world_size
-        self.begins(run_id)
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         reports = [text for text in texts if self.rates.read(rank, text)]
@@ -99,9 +93,6 @@ class TrialView:
         self.interrupts.count += 2
 
 
-MOST = 100  # characters of a run's id
-
-
 @dataclass
 class Trials:
     """Runs them, and removes each from its hosts while the next one starts."""
@@ -110,19 +101,16 @@ class Trials:
     options: RunOptions
     interrupts: Interrupts
     moved: Callable[[str], None]  # how far the trial is
-    mark: Path  # has the id of the run that is there, for the next `tune` if this one is killed
 
     def __post_init__(self) -> None:
         self.removed: Callable[[], object] = lambda: None
-        with suppress(OSError, ValueError):
-            self._remove(read_file(self.mark, MOST).decode("ascii"))
 
     def run(self, ask: Ask, deadline: float) -> Trial:
         """Raises KeyboardInterrupt after Ctrl-C, and IpexctlError where the user's own run does not
         start. One that fails with a candidate is a trial without a rate."""
         began = time.monotonic()
         limit = deadline - TEARDOWN
-        view = TrialView(ask, limit, self.interrupts, self.moved, self._begins)
+        view = TrialView(ask, limit, self.interrupts, self.moved)
         self.interrupts.count = 0
         result, ended, why = None, "", ""
         try:
@@ -147,21 +135,10 @@ class Trials:
         with suppress(KeyboardInterrupt):
             self.removed()
 
-    def _begins(self, run_id: str) -> None:
-        with suppress(OSError):
-            make_private(self.mark.parent)
-            write_atomic(self.mark, run_id)
-
     def _remove(self, run_id: str) -> None:
         if run_id:
             self.close()
-            self.removed = beside(lambda: self._removed(run_id))
-
-    def _removed(self, run_id: str) -> None:
-        _remove(self.target, self.options.root, run_id)
-        with suppress(OSError, ValueError):
-            if read_file(self.mark, MOST) == run_id.encode():
-                self.mark.unlink()
+            self.removed = beside(lambda: _remove(self.target, self.options.root, run_id))
 
 
 def _remove(target: Target, root: str, run_id: str) -> None:

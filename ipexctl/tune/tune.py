@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ipexctl.base.option import options_of
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, IpexctlError, unknown_value
 from ipexctl.local.atomic_file import write_atomic
-from ipexctl.local.bounded_read import read_file
 from ipexctl.local.nearest_file import PROJECT_FILE, project_file
 from ipexctl.local.settings import load
 from ipexctl.machines.target import Target
@@ -27,9 +25,6 @@ from ipexctl.tune.trial import Trials
 from ipexctl.tune.tune_options import TuneOptions
 from ipexctl.tune.tune_search import Ask, Found, Search, Trial
 from ipexctl.tune.tune_space import ALLOW, Profile
-from ipexctl.tune.tune_state import Kept
-
-MOST_SCRIPT = 16 << 20  # bytes
 
 
 class Listener(Protocol):
@@ -67,24 +62,18 @@ def tune(
     setup = tune_space.setup_of(
         plan.plan, plan.facts, plan.prepared, options.env, options_of(RunOptions), options.n
     )
-    kept = Kept.of(_identity(plan, options), fresh=wanted.fresh)
     quiet = replace(target, note=lambda text: None)  # `planned` has said all of it
     search = Search(
         lambda seen: tune_space.space(setup, seen, wanted.allow),
         wanted.budget,
-        kept.knows,
         spent=time.monotonic() - began,
     )
-    trials = Trials(quiet, options, interrupts, listener.moved, kept.path.with_suffix(".run"))
+    trials = Trials(quiet, options, interrupts, listener.moved)
 
     def do(ask: Ask) -> Trial:
-        known = kept.take(ask)
-        if known is None:
-            listener.began(ask)
-            limit = wanted.budget if search.scores else wanted.budget / 2
-            known = trials.run(ask, began + limit)
-            kept.add(known)
-        return known
+        listener.began(ask)
+        limit = wanted.budget if search.scores else wanted.budget / 2
+        return trials.run(ask, began + limit)
 
     try:
         interrupted = _drive(search, do, listener)
@@ -122,36 +111,17 @@ def _drive(search: Search, do: Callable[[Ask], Trial], listener: Listener) -> bo
     return False
 
 
-def _identity(plan: Planned, options: RunOptions) -> dict[str, Any]:
-    """All that makes the trials of two calls comparable."""
-    text = b""
-    with suppress(OSError):
-        text = read_file(Path(options.script), MOST_SCRIPT)
-    return {
-        "folder": str(Path.cwd()),
-        "script": [options.script, hashlib.sha256(text).hexdigest()],
-        "argv": list(plan.plan.argv),
-        "hosts": [[host.host, host.nic, host.prefix, host.threads] for host in plan.plan.hosts],
-        "counts": [options.n, options.ppn],
-        "env": dict(options.env),
-        "data": list(options.data),
-    }
-
-
 def _refuse_unmeasured(found: Found, options: RunOptions, wanted: TuneOptions) -> None:
     """Raises IpexctlError unless the unchanged run was measured twice."""
     if found.noise is not None:
         return
     last = found.trials[-1]
     if last.ended == "failed":
-        good = len(found.trials) - 1
-        again = "run it first: ipexctl run, with the same options"
-        if good:
-            again = "the same command goes on with the trials that succeeded"
+        once = len(found.trials) == 1
         raise IpexctlError(
-            f"the script failed in trial {good + 1}, with unchanged settings",
+            f"the script failed in trial {len(found.trials)}, with unchanged settings",
             why=last.why,
-            hint=again,
+            hint="run it first: ipexctl run, with the same options" if once else "tune it again",
             slug="trial-failed",
         )
     if last.ended == "no-steps":

@@ -33,7 +33,6 @@ class TuneOptions:
     yes: bool = option(
         "-y --yes", "Write ipexctl.toml, and copy a large project folder, without asking.", False
     )
-    fresh: bool = option("--fresh", "Forget the trials of earlier calls.", False)
 
 
 if TYPE_CHECKING:

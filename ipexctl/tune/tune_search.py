@@ -49,7 +49,6 @@ class Trial:
     steps: int = 0
     ended: str = "measured"  # stopped: early. failed, no-steps, too-short, out-of-time
     why: str = ""
-    kept: bool = False  # from an earlier call of `tune`
 
     @property
     def score(self) -> float | None:
@@ -97,7 +96,6 @@ class Search:
 
     space: Space
     budget: float  # seconds
-    known: Callable[[Profile, str], bool] = lambda profile, part: False  # from an earlier call
     spent: float = 0.0
     trials: list[Trial] = field(default_factory=list)
     scores: dict[Profile, list[float]] = field(default_factory=dict)
@@ -109,7 +107,7 @@ class Search:
 
     def run(self) -> Asking:
         for _ in range(SAME):
-            if len(self.trials) < 2 or self._fits(BASELINE, NOISE):
+            if len(self.trials) < 2 or self._fits():
                 yield from self._try(BASELINE, NOISE)
             if self.trials[-1].score is None:
                 return
@@ -147,14 +145,14 @@ class Search:
     def _dimension(self, dimension: Dimension) -> Asking:
         for change in dimension.candidates:
             profile, best = self.best.replaced(dimension.name, change), self._best_score()
-            if not self._fits(profile, dimension.name):
+            if not self._fits():
                 self.untried += [] if dimension.offered else [change.label]
                 continue
             floor = best * (1 - 2 * self._noise() - FAR)
             trial = yield from self._try(profile, dimension.name, floor)
             gain = self._gain(profile, trial, best)
             close = self._noise() < gain < 3 * self._noise()
-            if close and self._fits(profile, dimension.name):  # look again
+            if close and self._fits():  # look again
                 trial = yield from self._try(profile, dimension.name, floor)
                 gain = self._gain(profile, trial, best)
             if gain > self._noise() and dimension.offered:
@@ -167,8 +165,7 @@ class Search:
     def _final(self) -> Asking:
         for number in range(ROUNDS):
             turns = (BASELINE, self.best) if number % 2 == 0 else (self.best, BASELINE)
-            new = sum(not self.known(profile, FINAL) for profile in turns)
-            if new and self.spent + new * self._cost() > self.budget:
+            if self.spent + len(turns) * self._cost() > self.budget:
                 return
             scores = {}
             for profile in turns:
@@ -181,7 +178,7 @@ class Search:
     def _try(self, profile: Profile, part: str, floor: float = 0.0) -> Generator[Ask, Trial, Trial]:
         trial = yield Ask(profile, part, self._seconds(), floor)
         self.trials.append(trial)
-        self.spent += 0.0 if trial.kept else trial.seconds
+        self.spent += trial.seconds
         if trial.score is not None:
             self.scores.setdefault(profile, []).append(trial.score)
         return trial
@@ -210,10 +207,8 @@ class Search:
         full = [trial.seconds for trial in self.trials if trial.ended == "measured"]
         return _mean(full) if full else self._seconds()
 
-    def _fits(self, profile: Profile, part: str) -> bool:
+    def _fits(self) -> bool:
         """Whether there is time for one more trial, and for the turns at the end."""
-        if self.known(profile, part):
-            return True
         cost = self._cost()
         rounds = min(ROUNDS, max(1, int(self.budget / cost / 5)))
         return self.spent + (1 + 2 * rounds) * cost <= self.budget

@@ -1,25 +1,21 @@
-"""When a trial ends its run, what its run is, and what is kept of it."""
+"""When a trial ends its run, and what its run is."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 
 from ipexctl.base.option import Seconds
-from ipexctl.machines.target import Target
 from ipexctl.run.outcome.run_result import Tally
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import Orders
-from ipexctl.tune import trial, tune_state
 from ipexctl.tune.trial import TrialView, of_trial
 from ipexctl.tune.tune_options import OF_RUN, TrialOptions, run_options
-from ipexctl.tune.tune_search import Ask, Trial
-from ipexctl.tune.tune_space import Change, Profile, Seen
-from ipexctl.tune.tune_state import Kept
+from ipexctl.tune.tune_search import Ask
+from ipexctl.tune.tune_space import Change, Profile
 from tests import made
 from tests.tune.test_step_rate import line
 
@@ -89,48 +85,3 @@ def test_the_options_of_run_pass_through() -> None:
         "t.py", ("--lr", "1"), ppn=2, env={"A": "1"}, root="/r"
     )
     assert set(OF_RUN) - {"compress"} <= set(RunOptions.__dataclass_fields__)
-
-
-def test_trials_are_kept_for_the_same_run_and_bounded(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(tune_state, "KEEP", 3)
-    done = Trial(BEST, "threads", 12.5, 9.0, Seen(2, frozenset({"libgomp"}), "default"), 80)
-    kept = Kept.of({"script": 1}, fresh=False)
-    kept.add(done)
-    kept.add(replace(done, rate=None, ended="failed"))
-    again = Kept.of({"script": 1}, fresh=False)
-    ask = Ask(BEST, "threads", 2.0)
-    assert again.take(replace(ask, part="final")) is None
-    assert again.take(ask) == replace(done, kept=True)
-    assert again.take(ask) is None, "each is taken once"
-    assert Kept.of({"script": 1}, fresh=True).take(ask) is None
-    assert Kept.of({"script": 2}, fresh=False).take(ask) is None
-    for number in range(9):
-        Kept.of({"script": number}, fresh=True).add(done)
-    assert len([*tmp_path.glob("ipexctl/tune/*.json")]) == 3
-
-
-def test_a_damaged_file_of_trials_is_ignored(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    kept = Kept.of({}, fresh=False)
-    kept.add(Trial(BEST, "threads", 12.5, 9.0, Seen(2), 80))
-    ask = Ask(BEST, "threads", 2.0)
-    for text in ("", "{", "[1]", '[{"profile": {"env": {"A": "8", "B": null}, '
-                 '"options": {"ppn": 4}}, "part": "threads"}]'):  # fmt: skip
-        kept.path.write_text(text)
-        assert Kept.of({}, fresh=False).take(ask) is None
-
-
-def test_the_run_of_a_tune_that_was_killed_is_removed_by_the_next_one(tmp_path, monkeypatch):
-    mark, removed = tmp_path / "tune" / "a.run", []
-    monkeypatch.setattr(trial, "_remove", lambda target, root, run_id: removed.append(run_id))
-    options = RunOptions("train.py")
-
-    def trials() -> trial.Trials:
-        return trial.Trials(Target(), options, Interrupts(), lambda text: None, mark)
-
-    trials()._begins("20261126-104243-d15bf7")  # and then it was killed
-    trials().close()
-    assert removed == ["20261126-104243-d15bf7"] and not mark.exists()
-    trials().close()
-    assert len(removed) == 1

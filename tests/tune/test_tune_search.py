@@ -161,46 +161,6 @@ def test_more_ranks_count_as_more_samples_in_a_step() -> None:
     assert same.gain == pytest.approx(1.0, abs=0.1), "as many steps with twice the ranks"
 
 
-def test_a_search_goes_on_from_the_trials_of_an_earlier_one() -> None:
-    speed = planted(T8=1.6, B100=1.3)
-    first, search = Cluster(speed), Search(lambda seen: SPACE, 360.0)
-    part = drive(search, first.trial, most=6)
-    left = list(part.trials)
-    second = Cluster(speed, seed=1)
-
-    def do(ask):
-        for trial in left:
-            if (trial.profile, trial.part) == (ask.profile, ask.part):
-                left.remove(trial)
-                return replace(trial, kept=True)
-        return second.trial(ask)
-
-    again = Search(lambda seen: SPACE, 360.0)
-    found = drive(again, do)
-    assert found.wins
-    assert {"threads 8", "bucket 100"} <= labels(found.best)
-    assert [t.kept for t in found.trials[:6]] == [True] * 6
-    assert left == []
-    assert again.spent == pytest.approx(second.seconds), "earlier trials cost nothing now"
-
-
-def test_all_earlier_trials_are_used_whatever_the_budget_is_now() -> None:
-    first = Cluster(planted(T8=1.6, B100=1.3)).search()
-    left = list(first.trials)
-
-    def known(profile, part) -> bool:
-        return any((t.profile, t.part) == (profile, part) for t in left)
-
-    def do(ask):
-        trial = next(t for t in left if (t.profile, t.part) == (ask.profile, ask.part))
-        left.remove(trial)
-        return replace(trial, kept=True)
-
-    again = drive(Search(lambda seen: SPACE, 20.0, known), do)
-    assert (again.best, again.gain, again.rounds) == (first.best, first.gain, 3)
-    assert left == []
-
-
 def test_slow_steps_are_measured_for_longer_within_the_budget() -> None:
     slow = Cluster(lambda env: 0.5)
     slow.search(budget=1800.0)

@@ -19,7 +19,7 @@ _MPI_SPELLINGS = {
     "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
     "-hostfile": "-f", "-machinefile": "-f", "-genv": "--env", "-genvlist": "--env",
 }  # fmt: skip
-OTHERS = ("--help", "-h", "--fresh")  # flags that `run` does not declare; the last one is of `tune`
+OTHERS = ("--help", "-h")  # flags that `run` does not declare
 _SAME = {
     "--np": "-n", "--nproc-per-node": "--ppn", "--hostfile": "-f", "--machinefile": "-f",
     "--hosts": "-H",

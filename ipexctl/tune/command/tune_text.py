@@ -19,8 +19,6 @@ from ipexctl.tune.tune import Tuned, Writing
 from ipexctl.tune.tune_options import TuneOptions
 from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Ask, Found, Trial
 from ipexctl.tune.tune_space import Profile
-from ipexctl.tune.tune_state import document as trial_document
-from ipexctl.tune.tune_state import profile_document
 
 WIDE, BARS, BAR = 36, 8, 24
 _ENDED = {
@@ -80,7 +78,7 @@ class Screen:
 def trial_line(number: int, trial: Trial, found: Found) -> str:
     rate = "" if trial.rate is None else _rate(trial.rate)
     change = _change(trial, found) if trial.profile != BASELINE else ""
-    took = "earlier" if trial.kept else f"{trial.seconds:.0f} s"
+    took = f"{trial.seconds:.0f} s"
     said = _ENDED.get(trial.ended, "")
     if trial.profile == found.best != BASELINE and trial.part != FINAL:
         said = "best"
@@ -111,7 +109,7 @@ def outcome(tuned: Tuned) -> list[str]:
     found = tuned.found
     lines = []
     if tuned.interrupted:
-        lines.append("interrupted; the trials so far are kept: run the same command again")
+        lines.append("interrupted; nothing is written")
     elif found.wins:
         lines.append(f"{1 + (found.gain or 0):.2f}x as fast: {_gain(found)}")
         lines += [f"  {change.label}" for _, change in found.best.changes]
@@ -148,7 +146,7 @@ def offer(made: Writing, *, yes: bool, as_json: bool) -> bool:
     name = short_path(made.path)
     print(f"\n{name}:", *(f"  {line}" for line in made.lines.splitlines()), sep="\n", file=to)
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        print("not written: use -y (the trials are kept, so that is quick)", file=to)
+        print("not written: put these lines into it, or use -y", file=to)
         return False
     agreed = yes or confirm(f"Write this to {name}? [Y/n] ", sys.stdin, out=to)
     print("written; `ipexctl run` uses it from now on" if agreed else "not written", file=to)
@@ -165,8 +163,8 @@ def document(tuned: Tuned, made: Writing | None, *, written: bool) -> dict[str, 
         "spread": found.spread,
         "noise": found.noise,
         "rounds": found.rounds,
-        "profile": profile_document(found.best.env, found.best.options) if found.wins else None,
-        "trials": [trial_document(trial) for trial in found.trials],
+        "profile": _profile_document(found.best) if found.wins else None,
+        "trials": [_trial_document(trial) for trial in found.trials],
         "offers": [{"label": change.label, "gain": gain} for change, gain in found.offers],
         "untried": list(found.untried),
         "not_tried": list(tuned.left_out),
@@ -178,6 +176,26 @@ def document(tuned: Tuned, made: Writing | None, *, written: bool) -> dict[str, 
         "written": written,
         "exit_code": tuned.exit_code,
     }
+
+
+def _trial_document(trial: Trial) -> dict[str, Any]:
+    return {
+        "profile": _profile_document(trial.profile),
+        "label": str(trial.profile),
+        "part": trial.part,
+        "steps_per_second": trial.rate,
+        "steps": trial.steps,
+        "seconds": round(trial.seconds, 3),
+        "ended": trial.ended,
+        "why": trial.why or None,
+        "ranks": trial.seen.ranks,
+        "libraries": sorted(trial.seen.libraries),
+        "ddp": trial.seen.ddp or None,
+    }
+
+
+def _profile_document(profile: Profile) -> dict[str, Any]:
+    return {"env": profile.env, "options": profile.options}
 
 
 def _gain(found: Found) -> str:
