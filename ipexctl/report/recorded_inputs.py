@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -38,11 +37,6 @@ def _files(value: Any) -> tuple[tuple[str, str], ...] | None:
     return text_pairs(value) if isinstance(value, Mapping) else None
 
 
-def _lines(value: Any) -> tuple[tuple[str, str], ...]:
-    known = value if isinstance(value, Mapping) else {}
-    return tuple((plain(n, 400), v) for n, v in known.items() if isinstance(v, str))
-
-
 @dataclass(frozen=True)
 class HostInputs:
     """What a host was when the run began: run/outcome/run_inputs.py wrote it."""
@@ -64,7 +58,6 @@ class HostInputs:
 @dataclass(frozen=True)
 class RunInputs:
     files: tuple[tuple[str, str], ...] | None = field(default=None, metadata=by(_files))
-    lines: tuple[tuple[str, str], ...] = field(default=(), metadata=by(_lines))
     tree: str = ""
     environment: str = ""
     packages: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
@@ -114,15 +107,6 @@ def read_host(raw: Any) -> HostInputs:
 def read_inputs(raw: Any) -> RunInputs | None:
     known = isinstance(raw, Mapping) and "packages" in raw
     return record(RunInputs, raw) if known else None
-
-
-def line_keys(text: str) -> tuple[bytes, ...]:
-    """A key for each line of a file; () for anything else."""
-    try:
-        data = base64.b64decode(text, validate=True)
-    except ValueError:
-        return ()
-    return tuple(data[at : at + 2] for at in range(0, len(data), 2))
 
 
 def speed_of(steps: Sequence[Step], rates: Iterable[float] = ()) -> Speed | None:

@@ -5,7 +5,6 @@ step_costs.py says which parts take longer. What can change none of them comes l
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
@@ -15,7 +14,7 @@ from ipexctl.base.sizes import human
 from ipexctl.env.choice.package_changes import between, describe_changes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.recorded_inputs import RunInputs, RunRecord, line_keys
+from ipexctl.report.recorded_inputs import RunInputs, RunRecord
 from ipexctl.report.step_costs import Cost, Growth, change, costs, growth, is_noise
 
 OTHERS = 0.1  # CPUs of other programs
@@ -194,24 +193,13 @@ def _code(a: RunInputs, b: RunInputs) -> Difference:
     words = []
     for name in names:
         what = "changed" if name in now and name in was else "added" if name in now else "gone"
-        words.append(f"{name} {what}{_changed_lines(a, b, name)}")
+        words.append(f"{name} {what}")
     if not names:  # of more than were kept
         return Difference("files", "other files of the project differ, not code")
     slug = "code" if code else "files"
     if all(name.endswith(("ipexctl.toml", "ipexctl.lock")) for name in names):  # told elsewhere
         slug = "settings"
     return Difference(slug, f"code: {_some(words)}" if code else _some(words))
-
-
-def _changed_lines(a: RunInputs, b: RunInputs, name: str) -> str:
-    """ "" where the lines of one are not known."""
-    now, was = (line_keys(dict(one.lines).get(name, "")) for one in (a, b))
-    if not now or not was:
-        return ""
-    rows = difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
-    changed = [row for row in rows if row[0] != "equal"]
-    new, gone = sum(r[4] - r[3] for r in changed), sum(r[2] - r[1] for r in changed)
-    return f" (+{new} -{gone} lines)"
 
 
 def _arguments(pair: _Pair) -> Iterator[Difference]:

@@ -287,15 +287,10 @@ class _Run:
     def _inputs(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> Inputs:
         from ipexctl.run.outcome import run_inputs
 
-        project = None
-        if isinstance(self.files, send_project.Snapshot):
-            bundle, wanted = self.files.bundle, {source.path for source in self.script.sources}
-            code = {f.path: f for f in bundle.tree.files if f.path in wanted}
-            with suppress(OSError):
-                texts = {path: bundle.contents.content(file) for path, file in code.items()}
-                project = run_inputs.Project(bundle.tree, texts)
+        files = self.files
+        sent = files.bundle.tree if isinstance(files, send_project.Snapshot) else None
         data = {one.name: one.version for one in self.held.get(plan.hosts[0].host, ())}
-        return run_inputs.inputs(plan.hosts, nodes.values(), project, data, self.findings)
+        return run_inputs.inputs(plan.hosts, nodes.values(), sent, data, self.findings)
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))

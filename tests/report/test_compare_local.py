@@ -28,7 +28,7 @@ def test_a_run_is_compared_with_one_of_other_code(tmp_path: Path):
     assert [(one.slug, one.explains) for one in found.differences] == [
         ("code", False), ("arguments", False),
     ]  # fmt: skip
-    assert found.differences[0].text == "code: train.py changed (+1 -1 lines)"
+    assert found.differences[0].text == "code: train.py changed"
     same = compare_runs(Target(), "one", "one", root)
     assert not same.differences and not same.speed_differs
     (host,) = same.run.hosts.values()

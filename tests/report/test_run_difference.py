@@ -4,7 +4,6 @@ reason was planted, and by cases that are made up."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +22,7 @@ from ipexctl.report.recorded_inputs import (
     speed_of,
 )
 from ipexctl.report.run_difference import Comparison, compare
-from ipexctl.run.outcome.run_inputs import MOST, Project, inputs
+from ipexctl.run.outcome.run_inputs import MOST, inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 from ipexctl.run.plan.launch_plan import Node
@@ -187,17 +186,6 @@ def test_hosts_that_differ_alike_are_one_difference():
     assert (one.slug, one.host, one.explains) == ("kernel", "node[01-02]", False)
 
 
-def test_a_changed_file_says_how_many_lines():
-    was, now = (
-        kept(project({"train.py": text}))[0]["lines"] for text in (b"a\nb\nc", b"a\nx\nc\nd")
-    )
-    changed = but(CODE, lines=tuple(now.items()))
-    (one,) = compare(changed, but(BASE, lines=tuple(was.items()))).differences
-    assert one.text == "code: train.py changed (+2 -1 lines)"
-    (one,) = compare(changed, but(BASE, lines=(("train.py", "?"),))).differences
-    assert one.text == "code: train.py changed"
-
-
 def test_a_secret_argument_is_not_shown():
     plan = replace(QUIET.plan, argv=("train.py", "--api-key", "s3cret", "--lr", "1"))
     (one,) = compare(replace(QUIET, plan=plan), QUIET).differences
@@ -229,12 +217,7 @@ def test_the_spread_of_a_few_windows_is_not_trusted(windows, differs):
 # --- what is kept ---------------------------------------------------------------------------------
 
 
-def project(code: dict[str, bytes], files: Sequence[File] = ()) -> Project:
-    own = (File(path, len(text), "ab" * 32) for path, text in code.items())
-    return Project(Tree((), (*files, *own)), code)
-
-
-def kept(sent: Project | None, **variables: str) -> tuple[Any, Any]:
+def kept(sent: Tree | None, **variables: str) -> tuple[Any, Any]:
     """As it comes back from a journal."""
     node = Node(made.host("n1"), made.facts("n1"), made.prepared())
     plan = HostPlan("n1", "n1", "/e", "eth0", (), (), tuple(variables.items()))
@@ -244,7 +227,7 @@ def kept(sent: Project | None, **variables: str) -> tuple[Any, Any]:
 
 def test_code_is_kept_where_a_project_has_too_many_files():
     data = [File(f"{i:04d}.bin", 1, f"{i:064x}") for i in range(2 * MOST)]
-    raw, host = kept(project({"a/b/train.py": b"x = 1\n" * 2000}, data))
+    raw, host = kept(Tree((), (*data, File("a/b/train.py", 9, "ab" * 32))))
     read = read_inputs(raw)
     assert read and read.files and len(read.files) == MOST and len(json.dumps(raw)) < 50_000
     assert dict(read.files)["a/b/train.py"] == "ab" * 8

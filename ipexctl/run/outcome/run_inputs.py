@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from zlib import crc32
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.facts import usable_cores
@@ -17,7 +15,6 @@ from ipexctl.run.plan.plan_request import Node
 MOST = 500  # files whose hashes are kept, code and settings first
 CODE = (".py", ".sh", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".txt")
 FINDINGS = 20  # of the preflight
-LINES = 10_000  # of code, for which a key is kept
 LONGEST = 200  # characters of a value
 
 
@@ -29,26 +26,17 @@ class Inputs:
     hosts: Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Project:
-    """What was sent. `code`: the script and the modules that it imports."""
-
-    tree: Tree
-    code: Mapping[str, bytes]
-
-
 def inputs(
-    plan: Sequence[HostPlan], nodes: Iterable[Node], project: Project | None,
+    plan: Sequence[HostPlan], nodes: Iterable[Node], sent: Tree | None,
     data: Mapping[str, str], findings: Sequence[tuple[str, str, str]] = (),
 ) -> Inputs:  # fmt: skip
-    """`project`: None with --no-sync. `data`: the version of each dataset, by its content.
+    """`sent`: None with --no-sync. `data`: the version of each dataset, by its content.
     `findings`: id, hosts and text of what the preflight found."""
     known = {node.host.name: node for node in nodes}
     first = known[plan[0].host].prepared
     of_all = {
-        "files": _files(project.tree) if project else None,
-        "lines": _lines(project.code) if project else {},
-        "tree": project.tree.key if project else None,
+        "files": _files(sent) if sent else None,
+        "tree": sent.key if sent else None,
         "environment": first.environment.key if first.environment else None,
         "packages": dict(first.packages),
         "data": dict(data),
@@ -60,18 +48,6 @@ def inputs(
 def _files(tree: Tree) -> dict[str, str]:
     files = sorted(tree.files, key=lambda f: (not f.path.endswith(CODE), f.path.count("/"), f.path))
     return {f.path[:LONGEST]: f.sha256[:16] for f in files[:MOST]}
-
-
-def _lines(code: Mapping[str, bytes]) -> dict[str, str]:
-    """Two bytes for each line: enough to count those that changed."""
-    found, left = {}, LINES
-    for path, data in code.items():
-        rows = data.splitlines()
-        left -= len(rows)
-        if left >= 0:
-            keys = b"".join((crc32(row) & 0xFFFF).to_bytes(2, "big") for row in rows)
-            found[path[:LONGEST]] = base64.b64encode(keys).decode("ascii")
-    return found
 
 
 def _host(plan: HostPlan, node: Node) -> dict[str, Any]:
