@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import inf
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import human
@@ -18,12 +17,11 @@ from ipexctl.report.recorded_inputs import RunInputs, RunRecord
 from ipexctl.report.step_costs import Cost, Growth, change, costs, growth, is_noise
 
 OTHERS = 0.1  # CPUs of other programs
-MUCH = 1.2  # times as many bytes sent for a step
 SOURCE = (".py", ".pyi", ".pyx", ".sh", ".c", ".cc", ".cpp", ".h", ".hpp")
 SOME = 5  # files, options or variables that are named
 CAN_CHANGE = {  # parts of a step, as of Cost; differences that are not here change none
     **dict.fromkeys(("code", "files", "arguments", "packages", "data"), ("computing", "idle")),
-    **dict.fromkeys(("host-slower", "cpu", "governor", "frequency", "turbo"), ("computing",)),
+    **dict.fromkeys(("cpu", "governor", "frequency", "turbo"), ("computing",)),
     **dict.fromkeys(("huge-pages", "kernel"), ("computing",)),
     "variables": ("computing", "idle"),
     "ranks": ("computing", "sending"),
@@ -32,7 +30,7 @@ CAN_CHANGE = {  # parts of a step, as of Cost; differences that are not here cha
     "cpu-set": ("computing", "waited"),
     "cpu-quota": ("waited", "idle"),
     "other-programs": ("waited",),
-    **dict.fromkeys(("exchange", "network", "link-speed"), ("sending",)),
+    **dict.fromkeys(("network", "link-speed"), ("sending",)),
 }
 
 
@@ -91,7 +89,7 @@ def compare(run: RunRecord, other: RunRecord) -> Comparison:
     if factor is not None and not is_noise(factor, noise or 1.0):
         slow, fast = (run, other) if factor < 1 else (other, run)
         pair = _Pair(run, other, growth(slow, fast), slower=factor < 1)
-    found = [_with_part(pair, one) for one in (*_inputs(pair), *_measured(pair))]
+    found = [_with_part(pair, one) for one in (*_inputs(pair), *_programs(pair))]
     parts = pair.grown.parts if pair.grown else ()
     order = {part: number for number, part in enumerate(parts)}
     found = sorted([*found, *_facts(pair)], key=lambda one: order.get(one.part, len(order)))
@@ -101,20 +99,10 @@ def compare(run: RunRecord, other: RunRecord) -> Comparison:
 def _with_part(pair: _Pair, one: Difference) -> Difference:
     """Add the part of a step that takes longer and that this can change, if it is where it does."""
     grown = pair.grown
-    if grown is None or (one.host and one.host not in grown.late) or not _is_worse(pair, one):
+    if grown is None or (one.host and one.host not in grown.late):
         return one
     changes = CAN_CHANGE.get(one.slug, ())
     return replace(one, part=next((part for part in grown.parts if part in changes), ""))
-
-
-def _is_worse(pair: _Pair, one: Difference) -> bool:
-    """Whether the slower run has more of other programs, and less of a quota."""
-    if one.slug == "other-programs":
-        return (float(one.now) > float(one.was)) == pair.slower
-    if one.slug == "cpu-quota":
-        now, was = (run.hosts[one.host].quota or inf for run in (pair.a, pair.b))
-        return (now < was) == pair.slower
-    return True
 
 
 @dataclass(frozen=True)
@@ -126,24 +114,6 @@ class _Pair:
 
 
 # --- what was measured ----------------------------------------------------------------------------
-
-
-def _measured(pair: _Pair) -> Iterator[Difference]:
-    yield from _programs(pair)
-    grown, both = pair.grown, (pair.a, pair.b)
-    if grown is None:
-        return
-    host = grown.host
-    if grown.alone:
-        text = f"{host}: a step takes {grown.cpu:.1f} times the CPU time there, and not elsewhere"
-        yield Difference("host-slower", text, host=host)
-    if "sending" not in grown.parts:
-        return
-    sent = [cost.bytes for run in both if (cost := costs(run).get(host))]
-    if len(sent) == len(both) and not MUCH * sent[1] > sent[0] > sent[1] / MUCH:
-        now, was = (human(int(size)) for size in sent)
-        text = f"{host}: a rank sends {now} in a step, against {was}"
-        yield Difference("exchange", text, now, was, host)
 
 
 def _programs(pair: _Pair) -> Iterator[Difference]:

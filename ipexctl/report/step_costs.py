@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import log, sqrt
 
 from ipexctl.quick_dataclass import dataclass
@@ -12,9 +11,7 @@ LEAST_CHANGE = 0.05  # of the speed: less is no difference
 FEW = 3.0  # windows: the spread of so few is twice as wide as it looks
 LATE = 0.9  # times as busy as the busiest host: the others may wait for it, too
 MORE = 0.1  # of a step's time: waiting for a CPU, or an exchange, that grew by less did not grow
-GREW = 1.15  # times as much for the same step
 SHARE = 0.2  # of the longer time of a step: a part with less of it is not listed
-ALONE = 0.33  # of what the slow host's CPU time grew, the others' may
 
 
 @dataclass(frozen=True)
@@ -26,8 +23,6 @@ class Cost:
     waited: float
     sending: float
     idle: float
-    cpu: float  # CPU seconds, of all threads of a rank
-    bytes: float  # sent by a rank
 
     @property
     def step(self) -> float:
@@ -46,8 +41,6 @@ class Growth:
     host: str
     parts: tuple[str, ...]  # of a step there that take longer, the longest first
     late: frozenset[str]  # hosts that the others may wait for; `host` is one of them
-    cpu: float = 1.0  # times as much CPU time for a step
-    alone: bool = False  # only this host's CPU time for a step grew
 
 
 def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
@@ -74,11 +67,7 @@ def costs(run: RunRecord) -> dict[str, Cost]:
         waited = min(1 - computing, sum(rank.waited or 0.0 for rank in pace.ranks) / count)
         left = 1 - computing - waited
         sending = min(left, sum(rank.sending or 0.0 for rank in pace.ranks) / count)
-        sent = sum(rank.sent for rank in pace.ranks) / count
-        found[host] = Cost(
-            computing * step, waited * step, sending * step, (left - sending) * step,
-            cpus * step, sent * step,
-        )  # fmt: skip
+        found[host] = Cost(computing * step, waited * step, sending * step, (left - sending) * step)
     return found
 
 
@@ -92,13 +81,10 @@ def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
     more = _more(now[host], before.get(host, busiest))
     least = SHARE * sum(more.values())
     parts = [part for part, seconds in more.items() if seconds > 0 and seconds >= least]
-    grown = {name: now[name].cpu / before[name].cpu for name in now if _known(name, before)}
     return Growth(
         host,
         tuple(sorted(parts, key=lambda part: -more[part])),
         frozenset(name for name, cost in now.items() if cost.busy >= LATE * now[host].busy),
-        cpu=grown.get(host, 1.0),
-        alone=_alone(host, grown),
     )
 
 
@@ -122,13 +108,3 @@ def _grew(one: Cost, part: str, other: Cost) -> bool:
     """As a share of a step's time."""
     now, before = (getattr(cost, part) / cost.step for cost in (one, other))
     return bool(now - before >= MORE)
-
-
-def _known(name: str, before: Mapping[str, Cost]) -> bool:
-    return name in before and before[name].cpu > 0
-
-
-def _alone(host: str, grown: Mapping[str, float]) -> bool:
-    others = [factor for name, factor in grown.items() if name != host]
-    own = grown.get(host, 1.0)
-    return own >= GREW and bool(others) and max(others) - 1 <= ALONE * (own - 1)
