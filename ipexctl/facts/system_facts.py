@@ -57,10 +57,11 @@ class Limit:
 @dataclass(frozen=True)
 class Limits:
     nofile: Limit | None = None
-    memlock: Limit | None = None
     nproc: Limit | None = None
     file_size: Limit | None = None
     stack: Limit | None = None
+    address_space: Limit | None = None
+    cpu_seconds: Limit | None = None
     pids: int | None = None  # of the control group
 
 
@@ -75,8 +76,6 @@ class System:
     kill_user_processes: bool | None = None
     remove_ipc: bool | None = None
     linger: bool | None = None
-    rdma: tuple[str, ...] = ()  # devices
-    infiniband: tuple[str, ...] = ()  # those of them with an active InfiniBand or OPA port
 
     @property
     def in_container(self) -> bool:

@@ -72,10 +72,6 @@ ONE_HOST = [
     Case("CPU-002", "warn", flags(AVX2), _NO_BF16),
     Case("CPU-002", "note", flags(AVX512), _NO_BF16),
     Case(
-        "CPU-003", "note", part("cpu", arch="aarch64", vendor="0x41", flags=frozenset({"asimd"})),
-        "architecture aarch64",
-    ),
-    Case(
         "CPU-004", "warn", whole(kernel="Linux 5.4.0-150-generic"),
         "Linux 5.4.0-150-generic, Made CPU",
     ),
@@ -106,9 +102,6 @@ ONE_HOST = [
     Case(
         "CPU-006", "warn", flags(AVX512 + " avx512_bf16 amx_tile amx_int8"),
         "amx_tile, amx_int8 without amx_bf16",
-    ),
-    Case(
-        "CPU-007", "note", part("cpu", efficient=(2, 3)), "2 of 4 cores are the slower kind"
     ),
     Case("CPU-008", "note", part("cpu", offline=(1, 7)), "2 of 6 are offline"),
     Case("CPU-008", "note", part("cpu", offline=(1,), smt="notsupported"), "1 of 5 are offline"),
@@ -215,14 +208,6 @@ ONE_HOST = [
         "ulimit -n is 32 (hard 32), 1 ranks",
     ),
     Case(
-        "LIM-002", "warn", state("system", rdma=("bnxt_re0", "mlx5_0"), infiniband=("mlx5_0",)),
-        "ulimit -l is 8 MiB, devices mlx5_0",
-    ),
-    Case(
-        "LIM-002", "note", state("system", rdma=("bnxt_re0", "irdma0")),
-        "ulimit -l is 8 MiB, devices bnxt_re0, irdma0",
-    ),
-    Case(
         "LIM-003", "warn", state("limits", nproc=Limit(100, 100)), "ulimit -u is 100, 4 CPUs"
     ),
     Case("LIM-003", "fail", state("limits", nproc=Limit(3, 3)), "ulimit -u is 3, 4 CPUs"),
@@ -240,6 +225,13 @@ ONE_HOST = [
     Case(
         "LIM-009", "fail", state("limits", stack=Limit(64 * KIB, 64 * KIB)),
         "ulimit -s allows 64 KiB",
+    ),
+    Case(
+        "LIM-010", "warn", state("limits", address_space=Limit(8 * GIB, 8 * GIB)),
+        "ulimit -v allows 8.0 GiB",
+    ),
+    Case(
+        "LIM-010", "warn", state("limits", cpu_seconds=Limit(600, 600)), "ulimit -t allows 600 s"
     ),
     Case(
         "DISK-001", "fail", part("disk", writable=False),
@@ -325,7 +317,6 @@ ONE_HOST = [
         "KillUserProcesses=yes, no linger",
     ),
     Case("SYS-006", "note", state("system", remove_ipc=True), "RemoveIPC=yes, no linger"),
-    Case("SYS-007", "note", state("system", container="podman"), "podman"),
     Case(
         "SYS-008", "note", whole(kernel="Linux 6.6.87.2-microsoft-standard-WSL2"),
         "Linux 6.6.87.2-microsoft-standard-WSL2",
@@ -372,10 +363,6 @@ HARMLESS = {
     "much swap, hardly used": part("mem", swap_total=64 * GIB, swap_free=63.5 * GIB),
     "a few huge pages": part("mem", huge=1 * GIB),
     "root with a small nproc": both(whole(uid=0), state("limits", nproc=Limit(3, 3))),
-    "RDMA with unlimited memlock": both(
-        state("system", rdma=("mlx5_0",), infiniband=("mlx5_0",)),
-        state("limits", memlock=Limit(1 << 62, 1 << 62)),
-    ),
     "a limit on files that no checkpoint reaches": state("limits", file_size=Limit(17 * GIB, 0)),
     "a stack of glibc's threads without a limit": state("limits", stack=Limit(2 * MIB, 0)),
     "KillUserProcesses with linger": state("system", kill_user_processes=True, linger=True),

@@ -41,10 +41,11 @@ _CONDITION = Condition(
     ),
     limits=Limits(
         nofile=Limit(1024, 524288),
-        memlock=Limit(8 * MIB, 8 * MIB),
         nproc=Limit(60000, 60000),
         file_size=Limit(1 << 62, 1 << 62),
         stack=Limit(8 * MIB, 1 << 62),
+        address_space=Limit(1 << 62, 1 << 62),
+        cpu_seconds=Limit(1 << 62, 1 << 62),
         pids=20000,
     ),
     system=System(

@@ -140,11 +140,6 @@ CASES = [
     ),
     Case("NET-018", "warn", part("net", port_range=(40000, 40100)), "40000 to 40100"),
     Case(
-        "NET-021", "note",
-        nics(Nic("eth0", True, 1500, ("fd00::1",)), ssh_address="fd00::1", hostname_addresses=()),
-        "fd00::1",
-    ),
-    Case(
         "NET-022", "note", part("net", default_nic="", routes=(Route("eth0", "10.0.0.0/8"),)),
         "10.0.0.0/8 by eth0",
     ),

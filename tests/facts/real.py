@@ -229,7 +229,7 @@ REAL = {
             ids=("0x41", 8, 0xD40, 1), files=_QUIET,
         ),
         (64, 64, 1, 1), "sve-bf16", "Neoverse V1", "SVE, BF16", ("fp32", 1, 64),
-        ("fp32",), (("CPU-003", "note"),), arch="aarch64",
+        ("fp32",), (), arch="aarch64",
         verdict="aarch64 is not x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel MPI "
         "(ipexctl install --mpi none)",
     ),

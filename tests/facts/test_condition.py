@@ -231,40 +231,14 @@ def test_a_container_from_an_image_file_is_known_by_its_environment(names, expec
     )
 
 
-def test_the_tightest_limit_of_processes_counts_and_rdma_devices_are_named(agent, tmp_path):
+def test_the_tightest_limit_of_processes_counts(agent, tmp_path):
     files = {
         "proc/self/cgroup": "0::/a/b\n",
         "proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
         "sys/fs/cgroup/a/pids.max": "512",
         "sys/fs/cgroup/a/b/pids.max": "max",
-        "sys/class/infiniband/mlx5_0/node_type": "1: CA",
     }
-    condition = read(agent, tmp_path, files).condition
-    assert (condition.limits.pids, condition.system.rdma) == (512, ("mlx5_0",))
-
-
-@pytest.mark.parametrize(
-    ("layer", "state", "expected"),
-    [
-        ("InfiniBand", "4: ACTIVE", ("dev0",)),
-        ("InfiniBand", "1: DOWN", ()),
-        ("InfiniBand", "5: ACTIVE_DEFER", ()),
-        ("Ethernet", "4: ACTIVE", ()),
-    ],
-)
-def test_a_device_is_infiniband_by_the_link_of_its_active_port(
-    agent, tmp_path, layer, state, expected
-):
-    ports = "sys/class/infiniband/dev0/ports"
-    files = {
-        f"{ports}/1/link_layer": "Ethernet\n",
-        f"{ports}/1/state": "4: ACTIVE\n",
-        f"{ports}/2/link_layer": f"{layer}\n",
-        f"{ports}/2/state": f"{state}\n",
-        "sys/class/infiniband/dev1/node_type": "1: CA",
-    }
-    system = read(agent, tmp_path, files).condition.system
-    assert (system.rdma, system.infiniband) == (("dev0", "dev1"), expected)
+    assert read(agent, tmp_path, files).condition.limits.pids == 512
 
 
 def test_this_machine_tells_its_limits_and_its_temporary_folder(agent):
@@ -301,13 +275,13 @@ def test_junk_in_any_place_is_unknown(junk):
     names = {
         "power": ("governors", "turbo", "max_khz", "throttled"),
         "kernel": ("numa_balancing", "zone_reclaim", "overcommit"),
-        "limits": ("nofile", "memlock", "pids", "file_size", "stack"),
-        "system": ("bits", "session", "netns", "rdma", "infiniband", "linger"),
+        "limits": ("nofile", "pids", "file_size", "stack", "address_space", "cpu_seconds"),
+        "system": ("bits", "session", "netns", "linger"),
     }
     raw = {part: dict.fromkeys(fields, junk) for part, fields in names.items()}
     got = record(Condition, raw)
     empty = Condition(Power(), Kernel(), Limits(), System())
-    texts = replace(got.power, governors=()), replace(got.system, rdma=(), infiniband=())
+    texts = replace(got.power, governors=()), got.system
     assert (got.kernel, got.limits, *texts) == (
         empty.kernel, empty.limits, empty.power, empty.system,
     )  # fmt: skip

@@ -43,11 +43,6 @@ def facts(agent, tmp_path_factory) -> dict[str, Facts]:
 def _probed(agent: Agent, real: Real, tree: Path) -> Facts:
     """What is recorded comes from the tree; what only a live host can tell is a clean host's."""
     own = probe_and_listen(agent, listen=False, fs=str(real.machine.write(tree)))[0]
-    system = replace(
-        clean().condition.system,
-        rdma=own.condition.system.rdma,
-        infiniband=own.condition.system.infiniband,
-    )
     return replace(
         clean(),
         kernel=real.kernel,
@@ -55,7 +50,9 @@ def _probed(agent: Agent, real: Real, tree: Path) -> Facts:
         mem=own.mem,
         nodes=own.nodes,
         nodes_contradict=own.nodes_contradict,
-        condition=replace(own.condition, limits=clean().condition.limits, system=system),
+        condition=replace(
+            own.condition, limits=clean().condition.limits, system=clean().condition.system
+        ),
     )
 
 

@@ -113,5 +113,4 @@ def test_mpi_itself_sends_over_ipv6(fleet: Fleet, tmp_path: Path) -> None:
 def test_the_doctor_says_the_same(fleet: Fleet) -> None:
     target = Target(hostfile=fleet.lab.hostfile, ssh_config=fleet.lab.ssh_config)
     report = examine(target)
-    assert {f.host for f in report.findings if f.id == "NET-021"} == set(fleet.lab.hosts)
     assert not [f for f in report.findings if f.severity.value == "fail"]

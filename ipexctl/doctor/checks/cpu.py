@@ -9,7 +9,7 @@ from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do
 from ipexctl.facts import host_facts as of
-from ipexctl.facts import isa, processors, usable_cores
+from ipexctl.facts import isa, processors
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.install.stack.version_table import ISA, stock
@@ -92,18 +92,6 @@ def no_bf16(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "CPU-003",
-    title="not an x86 CPU: IPEX and oneCCL are not available for it",
-    severity=Severity.NOTE,
-    seen="not an x86 CPU: no IPEX; stock PyTorch works",
-    why="IPEX was built for x86-64 only. Stock PyTorch with gloo works.",
-    fix="choose a stack without IPEX",
-)
-def no_x86(facts: Facts) -> Sight | None:
-    return None if isa.is_x86(facts.cpu) else Sight(f"architecture {facts.cpu.arch}")
-
-
-@host_check(
     "CPU-004",
     title="the kernel is too old for AMX",
     severity=Severity.WARN,
@@ -168,22 +156,6 @@ def partial_amx(facts: Facts) -> Sight | None:
         f"{', '.join(have)} without {', '.join(f for f in amx if f not in have)}",
         fix=_EXPOSE if processors.is_guest(facts.cpu) else "",
     )
-
-
-@host_check(
-    "CPU-007",
-    title="performance and efficiency cores",
-    severity=Severity.NOTE,
-    seen="a hybrid processor: some cores are at least 15 % slower",
-    why="A rank is as fast as its slowest thread. ipexctl plans ranks on the fast cores only; "
-    "torchrun and mpirun started by hand use all of them.",
-    fix="by hand: taskset to the fast cores, and OMP_NUM_THREADS to their number",
-)
-def hybrid(facts: Facts) -> Sight | None:
-    slow = set(facts.cpu.efficient)
-    cores = usable_cores.cores(facts.cpu)
-    count = sum(bool(slow & set(core)) for core in cores)
-    return Sight(f"{count} of {len(cores)} cores are the slower kind") if count else None
 
 
 @host_check(

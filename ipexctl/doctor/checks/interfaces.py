@@ -300,22 +300,6 @@ def firewall_of(facts: Facts | None) -> Command:
     return _LEGACY if legacy else FIREWALL
 
 
-@host_check(
-    "NET-021",
-    title="IPv6 only",
-    severity=Severity.NOTE,
-    seen="no interface has an IPv4 address, loopback aside",
-    why="`ipexctl run` works: gloo, Intel MPI and Open MPI use IPv6. MPICH needs IPv4, so with "
-    "it the agents start the ranks without MPI. Intel MPI's mpirun needs -v6 when started by hand.",
-    fix=do("by hand: ", command("mpirun -v6 ..."), "   # Intel MPI"),
-)
-def ipv6_only(facts: Facts) -> Sight | None:
-    found = [a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)]
-    if not found or any("." in a for a in found):
-        return None
-    return Sight(", ".join(found[:3]))
-
-
 @cluster_check(
     "NET-026",
     title="the host has no address of the family that the others use",

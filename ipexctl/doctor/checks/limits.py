@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ipexctl.base.sizes import GIB, MIB, size
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
 from ipexctl.doctor.report.cluster import Cluster
@@ -37,28 +39,6 @@ def open_files(cluster: Cluster) -> list[Sight]:
         for facts in cluster.hosts
         if (limit := facts.condition.limits.nofile) and limit.soft < needed
     ]
-
-
-@host_check(
-    "LIM-002",
-    title="the limit on locked memory is low, and there is RDMA",
-    severity=(Severity.NOTE, Severity.WARN),
-    seen="ulimit -l is below 1 GiB: warn with an active InfiniBand or OPA port, note with any "
-    "other RDMA device (Ethernet card drivers create some as well)",
-    why="RDMA registers the memory it sends from. With a low limit, MPI started by hand aborts or "
-    "falls "
-    "back to TCP. `ipexctl run` uses TCP, where the limit does not matter.",
-)
-def locked_memory(facts: Facts) -> Sight | None:
-    limit, system = facts.condition.limits.memlock, facts.condition.system
-    devices = system.infiniband or system.rdma
-    if not limit or not devices or limit.soft >= GIB:
-        return None
-    return Sight(
-        f"ulimit -l is {size(limit.soft)}, devices {', '.join(devices)}",
-        severity=Severity.WARN if system.infiniband else Severity.NOTE,
-        fix=_allow(facts, "memlock unlimited"),
-    )
 
 
 @host_check(
@@ -137,6 +117,24 @@ def stack_size(facts: Facts) -> Sight | None:
         severity=Severity.FAIL if limit.soft < MIB // 8 else Severity.WARN,
         fix=_allow(facts, "stack 8192"),
     )
+
+
+@host_check(
+    "LIM-010",
+    title="address space or CPU time is limited",
+    severity=Severity.WARN,
+    seen="ulimit -v is below 4 times the memory, or ulimit -t is set, as on login nodes",
+    why="torch, oneDNN and MPI reserve far more address space than they use: std::bad_alloc, "
+    "although memory is free. A rank with 56 threads uses up an hour of CPU time in about a "
+    "minute, and is then killed without a message.",
+)
+def space_and_time(facts: Facts) -> Iterator[Sight]:
+    total = of.memory(facts)
+    space, seconds = facts.condition.limits.address_space, facts.condition.limits.cpu_seconds
+    if space and space.soft < NO_LIMIT and (total is None or space.soft < 4 * total):
+        yield Sight(f"ulimit -v allows {size(space.soft)}", fix=_allow(facts, "as unlimited"))
+    if seconds and seconds.soft < NO_LIMIT:
+        yield Sight(f"ulimit -t allows {seconds.soft} s", fix=_allow(facts, "cpu unlimited"))
 
 
 def _allow(facts: Facts, what: str) -> Fix:

@@ -47,7 +47,3 @@ def _with_cpus(facts: Facts) -> list[Node]:
 
 def _ids(nodes: list[Node]) -> str:
     return ", ".join(str(n.id) for n in nodes)
-
-
-def _sockets(count: int) -> str:
-    return "1 socket" if count == 1 else f"{count} sockets"

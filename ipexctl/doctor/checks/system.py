@@ -252,20 +252,6 @@ def removes_ipc(facts: Facts) -> Sight | None:
     return Sight("RemoveIPC=yes, no linger", fix=_linger(facts))
 
 
-@host_check(
-    "SYS-007",
-    title="the host is a container",
-    severity=Severity.NOTE,
-    seen="Docker, Podman, Kubernetes, LXC, Incus, systemd-nspawn, Apptainer or Singularity",
-    why="The container's limits apply (CPUs, memory, /dev/shm, processes), and other hosts reach "
-    "it only over its own network or the host's (--network=host).",
-    fix="nothing to do, unless other findings require it",
-)
-def container(facts: Facts) -> Sight | None:
-    system = facts.condition.system
-    return Sight(system.container) if system.in_container else None
-
-
 @cluster_check(
     "SYS-008",
     title="Windows Subsystem for Linux",

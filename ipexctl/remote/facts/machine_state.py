@@ -108,10 +108,11 @@ def _limits(groups, live):
 
         for name, limit in (
             ("nofile", resource.RLIMIT_NOFILE),
-            ("memlock", resource.RLIMIT_MEMLOCK),
             ("nproc", resource.RLIMIT_NPROC),
             ("file_size", resource.RLIMIT_FSIZE),
             ("stack", resource.RLIMIT_STACK),
+            ("address_space", resource.RLIMIT_AS),
+            ("cpu_seconds", resource.RLIMIT_CPU),
         ):
             limits[name] = list(resource.getrlimit(limit))  # [soft, hard]; -1: no limit
     return limits
@@ -124,7 +125,6 @@ def _system(fs, of, live):
     env = os.environ if live else {}
     systemd = os.path.isdir(fs + "/run/systemd/system")
     logind = _logind(fs, of) if systemd else {}
-    devices = sorted(names(fs + "/sys/class/infiniband"))
     return {
         "bits": 64 if sys.maxsize > 1 << 32 else 32,
         "container": _container(fs, of, env),
@@ -135,8 +135,6 @@ def _system(fs, of, live):
         "kill_user_processes": _yes(logind.get("KillUserProcesses", "no")) if systemd else None,
         "remove_ipc": _yes(logind.get("RemoveIPC", "yes")) if systemd else None,
         "linger": _linger(fs) if systemd and live else None,
-        "rdma": devices,
-        "infiniband": [name for name in devices if _infiniband(fs, of, name)],
     }
 
 
@@ -164,16 +162,6 @@ def _login_ms(of):
 def _started(stat):
     """In ticks since boot."""
     return int(stat.rpartition(")")[2].split()[19])
-
-
-def _infiniband(fs, of, device):
-    """Drivers of plain Ethernet cards make RDMA devices as well: the link of a port tells."""
-    folder = "/sys/class/infiniband/%s/ports/" % device
-    ports = [folder + port for port in names(fs + folder)]
-    return any(
-        of(port + "/link_layer") == "InfiniBand" and of(port + "/state").endswith(": ACTIVE")
-        for port in ports
-    )
 
 
 def _container(fs, of, env):
