@@ -101,7 +101,6 @@ class MemFacts:
     shm_there: bool | None = None
     shm_writable: bool | None = None
     shm_read_only: bool | None = None  # its file system is; where there is none, that of /dev
-    shm_noexec: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,6 @@ class Python:
 
     path: str
     version: tuple[int, ...]  # (3, 11, 4), or (3, 11) where the patch number is unknown
-    venv_ok: bool | None = None  # ensurepip there; None: not looked
 
 
 def _duplex(value: Any) -> str:

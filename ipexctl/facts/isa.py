@@ -44,24 +44,6 @@ def is_x86(cpu: CpuFacts) -> bool:
     return not cpu.arch or cpu.arch.startswith(("x86", "amd64")) or cpu.arch in ("i386", "i686")
 
 
-_EXTRAS = {
-    "avx512_vnni": "AVX-512 VNNI",
-    "avx512_bf16": "AVX-512 BF16",
-    "avx512_fp16": "AVX-512 FP16",
-    "amx_tile": "AMX tile",
-    "amx_bf16": "AMX bf16",
-    "amx_int8": "AMX int8",
-    "amx_fp16": "AMX fp16",
-    "sve": "SVE",
-    "bf16": "BF16",
-}
-
-
-def extras(cpu: CpuFacts) -> tuple[str, ...]:
-    """What it has beyond the levels that matters to low precision."""
-    return tuple(name for flag, name in _EXTRAS.items() if flag in cpu.flags)
-
-
 def bf16(cpu: CpuFacts) -> bool:
     """bf16 in hardware, and PyTorch uses it: on ARM it computes in fp32 unless told otherwise."""
     return level(cpu) in ("amx", "avx512-bf16")

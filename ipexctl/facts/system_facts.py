@@ -36,8 +36,6 @@ class Kernel:
     zone_reclaim: int | None = None
     overcommit: int | None = None
     swappiness: int | None = None
-    uptime: int | None = None  # seconds
-    mitigations: tuple[str, ...] = ()  # "meltdown: Mitigation: PTI"; only where it is affected
 
 
 def _limit(value: Any) -> int | None:

@@ -85,7 +85,6 @@ def clean(name: str = "node01", address: str = "10.0.0.1") -> Facts:
             huge=0,
             shm_there=True,
             shm_writable=True,
-            shm_noexec=False,
         ),
         disk=replace(facts.disk, source="/dev/sda1", point="/", quota=False),
         home_disk=home,

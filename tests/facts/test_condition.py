@@ -106,21 +106,6 @@ def test_turbo_is_not_off_where_the_processor_has_none(agent, tmp_path, files, e
     assert power.turbo is expected
 
 
-def test_uptime_and_mitigations_are_read(agent, tmp_path):
-    bugs = f"{_CPU}/vulnerabilities"
-    files = {
-        "proc/uptime": "93784.23 180000.11\n",
-        f"{bugs}/meltdown": "Mitigation: PTI",
-        f"{bugs}/mds": "Vulnerable",
-        f"{bugs}/l1tf": "Not affected",
-    }
-    kernel = read(agent, tmp_path, files).condition.kernel
-    assert kernel.uptime == 93784
-    assert kernel.mitigations == ("mds: Vulnerable", "meltdown: Mitigation: PTI")
-    nothing = read(agent, tmp_path / "no", {}).condition.kernel
-    assert (nothing.uptime, nothing.mitigations) == (None, ())
-
-
 @pytest.mark.parametrize(
     ("files", "expected"),
     [

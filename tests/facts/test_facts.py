@@ -490,10 +490,10 @@ def test_a_link_local_address_stands_for_another_one_of_its_interface(ssh, nics,
 
 def test_a_python_without_a_path_or_version_is_none():
     raw = [
-        {"path": "/usr/bin/python3", "version": [3, 11], "venv_ok": True},
+        {"path": "/usr/bin/python3", "version": [3, 11]},
         {"path": "python3", "version": [3, 11]},
         {"path": "/bin/python3", "version": [3]},
         {"path": "/bin/python3", "version": "3.11"},
     ]
     facts = of.from_json("n1", _raw() | {"pythons": raw})
-    assert facts.pythons == (Python("/usr/bin/python3", (3, 11), True),)
+    assert facts.pythons == (Python("/usr/bin/python3", (3, 11)),)

@@ -7,7 +7,6 @@ pipe nothing is cut, wrapped or padded. A command to copy is never broken by us.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import IO
 
 from rich.cells import cell_len
@@ -20,6 +19,7 @@ from ipexctl.doctor.command.findings import blocks, downs
 from ipexctl.doctor.command.host_table import lines
 from ipexctl.doctor.command.measured import measured
 from ipexctl.doctor.command.report_lines import folded, labelled, truncate
+from ipexctl.doctor.report.cluster import groups
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.recommendations import Recommendation
 from ipexctl.doctor.report.report import Report, by_problem
@@ -120,18 +120,13 @@ def _first_thing(report: Report) -> tuple[str, str]:
     return "", ""
 
 
-# --- the machines beyond the table: with -v, equal hosts together --------------------------------
+# --- the links, with -v: equal ones together -----------------------------------------------------
 
 
 def _details(report: Report, width: int | None) -> list[Text]:
     text: list[Text] = []
-    for label, told in _TOLD:
-        found: dict[str, list[str]] = {}
-        for facts in report.facts:
-            if words := told(facts):
-                found.setdefault(words, []).append(facts.host)
-        for words, names in found.items():
-            text += labelled(label, f"{fold(names)}: {words}", width)
+    for words, names in groups(report.facts, _link).items():
+        text += labelled("link", f"{fold(names)}: {words}", width)
     return [Text(), *text] if text else []
 
 
@@ -139,25 +134,6 @@ def _link(facts: Facts) -> str:
     nic = peer_nic(facts)
     speed = link_speed(nic) if nic else ""
     return f"{nic.name}, {speed}" if nic and speed else ""
-
-
-def _uptime(facts: Facts) -> str:
-    seconds = facts.condition.kernel.uptime
-    if seconds is None:
-        return ""
-    days, hours = seconds // 86400, seconds // 3600
-    return f"{days} day{'s' * (days > 1)}" if days else f"{hours} h" if hours else "less than 1 h"
-
-
-def _mitigations(facts: Facts) -> str:
-    return "; ".join(facts.condition.kernel.mitigations)
-
-
-_TOLD: tuple[tuple[str, Callable[[Facts], str]], ...] = (
-    ("link", _link),
-    ("up", _uptime),
-    ("mitigations", _mitigations),
-)
 
 
 # --- what to run with on each group of equal hosts -----------------------------------------------

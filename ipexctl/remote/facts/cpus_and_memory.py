@@ -325,7 +325,6 @@ def mem(fs, groups, live):
         "shm_there": os.path.isdir("/dev/shm") if live else None,
         "shm_writable": os.access("/dev/shm", os.W_OK | os.X_OK) if shm else None,
         "shm_read_only": bool(holder.f_flag & os.ST_RDONLY) if holder else None,
-        "shm_noexec": bool(shm.f_flag & os.ST_NOEXEC) if shm else None,
         "limit": groups["memory"],
         "limit_left": groups["memory_left"],
         "mems": groups["mems"],

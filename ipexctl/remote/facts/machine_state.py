@@ -21,7 +21,7 @@ def read_state(read, fs, groups, cpus):
 
     return {
         "power": _power(fs, of, cpus),
-        "kernel": _kernel(fs, of),
+        "kernel": _kernel(of),
         "limits": _limits(groups, live),
         "system": _system(fs, of, live),
     }
@@ -85,10 +85,7 @@ def _some(items):
 # --- kernel and limits ---------------------------------------------------------------------------
 
 
-def _kernel(fs, of):
-    bugs = "/sys/devices/system/cpu/vulnerabilities"
-    told = [(name, of(bugs + "/" + name)) for name in sorted(names(fs + bugs))]
-    uptime = of("/proc/uptime").partition(".")[0]
+def _kernel(of):
     huge = of("/sys/kernel/mm/transparent_hugepage/enabled")
     return {
         "thp": huge.partition("[")[2].partition("]")[0],
@@ -96,8 +93,6 @@ def _kernel(fs, of):
         "zone_reclaim": number(of("/proc/sys/vm/zone_reclaim_mode")),
         "overcommit": number(of("/proc/sys/vm/overcommit_memory")),
         "swappiness": number(of("/proc/sys/vm/swappiness")),
-        "uptime": number(uptime),
-        "mitigations": [n + ": " + text for n, text in told if text not in ("", "Not affected")],
     }
 
 

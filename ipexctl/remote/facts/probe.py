@@ -172,7 +172,7 @@ def _user():
 
 
 def _pythons(home):
-    """[{path, version, venv_ok}], each real file once; shims and wrappers are no interpreters.
+    """[{path, version}], each real file once; shims and wrappers are no interpreters.
 
     The one that runs this is one wherever it is: a wrapper may have started it.
     """
@@ -210,16 +210,7 @@ def _python(path, real, own):
         return None
     else:
         version = _version(real)
-    if not version:
-        return None
-    lib = "python%d.%d" % (version[0], version[1])
-    prefix = sys.base_prefix if real == own else os.path.dirname(os.path.dirname(real))
-    homes = ["%s/%s/%s" % (prefix, part, lib) for part in ("lib", "lib64")]
-    homes = [h for h in homes if os.path.isfile(h + "/os.py")]
-    venv = None
-    if homes:
-        venv = any(os.path.isdir(h + "/ensurepip") for h in homes)
-    return {"path": path, "version": version, "venv_ok": venv}
+    return {"path": path, "version": version} if version else None
 
 
 def _is_elf(path):
