@@ -31,7 +31,7 @@ def _status(value: Any) -> str:
 class HostBench:
     """One host's own speed. Numbers are None where nothing was measured; then `why` says so.
 
-    status: ok, no-torch, failed, late, skipped. amx: granted, denied, absent, old-kernel, "".
+    status: ok, no-torch, failed, late, skipped.
     """
 
     host: str
@@ -44,7 +44,6 @@ class HostBench:
     bf16: float | None = field(default=None, metadata=by(positive))
     # 1e9 bytes per second, read and written; None where memory is short
     copy: float | None = field(default=None, metadata=by(positive))
-    amx: str = ""
     onednn: str = ""  # the instruction set oneDNN says it uses
     cpuinfo_mounted: bool = False  # then the flags may not be the CPU's own
 

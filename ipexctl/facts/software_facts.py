@@ -92,7 +92,6 @@ class Current:
     prefix: str
     exists: bool
     whole: bool | None  # None: not one of ipexctl's own
-    left: int = 0  # builds that were broken off
     # packages, by hand, since it was built
     changed: tuple[Change, ...] = field(default=(), metadata=by(_changes))
     wanted: str = ""  # the key of ipexctl.lock, where the host has no such environment

@@ -191,7 +191,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "packages": {"torch": "2.8.0", "impi-rt": "2021.1", "mpich": "4"},
     },
     lambda a: measurements.host_bench("h", a): {
-        "status": "ok", "fp32": 1.0, "bf16": 2, "copy": 3.0, "threads": 4, "amx": "granted",
+        "status": "ok", "fp32": 1.0, "bf16": 2, "copy": 3.0, "threads": 4,
     },
     lambda a: measurements.links("h", ["b"], a): {"links": [["b", 0.1, 1e9, ""]]},
 }  # fmt: skip

@@ -99,20 +99,16 @@ CASES = [
         ("torch", "2.2.0"), ("numpy", "2.1.3"),
     ),
     Case(
-        "SOFT-012", "fail", software(current=Current("/gone", False, None, 0)),
+        "SOFT-012", "fail", software(current=Current("/gone", False, None)),
         "/gone has no bin/python",
     ),
     Case(
-        "SOFT-013", "note", software(current=Current(ENV, True, True, 2)),
-        "2 unfinished in /home/trainer/.ipexctl/envs",
-    ),
-    Case(
-        "SOFT-026", "warn", software(current=Current("", False, None, 0, (), "a" * 16)),
+        "SOFT-026", "warn", software(current=Current("", False, None, (), "a" * 16)),
         "no aaaaaaaaaaaaaaaa in /home/trainer/.ipexctl/envs",
     ),
     Case(
         "SOFT-025", "warn",
-        software(current=Current(ENV, True, True, 0, (NUMPY,))),
+        software(current=Current(ENV, True, True, (NUMPY,))),
         f"numpy 2.0 -> 1.26, in {ENV}",
     ),
     Case("SOFT-023", "warn", software(stale=9, stale_bytes=2 << 30), "9 files, 2.0 GiB"),
@@ -181,7 +177,7 @@ HARMLESS: dict[str, Change] = {
     "a whole stack": software(
         prefix(TORCH, ("impi-rt", "2021.18.1"), ("numpy", "2.3.0"), mpi=WHOLE),
         mpis=(MpiFolder(f"{ENV}/bin", False),),
-        current=Current(ENV, True, True, 0),
+        current=Current(ENV, True, True),
     ),
     "IPEX and bindings of one row": software(
         prefix(
@@ -242,7 +238,7 @@ def first(*found: Nic) -> Change:
 
 
 DOCKER = Nic("docker0", True, 1500, ("172.17.0.1",))
-SAME = software(prefix(TORCH, mpi=WHOLE), current=Current(ENV, True, True, 0))
+SAME = software(prefix(TORCH, mpi=WHOLE), current=Current(ENV, True, True))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +292,7 @@ def test_different_mtus_are_told_once():
 def test_versions_that_drift_are_told_for_each_package():
     other = software(
         prefix(("torch", "2.12.1+cpu"), python="3.12", mpi=WHOLE),
-        current=Current(ENV, True, True, 0),
+        current=Current(ENV, True, True),
     )
     first, second = seen(*three(node01=SAME, node02=other, node03=SAME))
     assert first == ("SOFT-015", "fail", "", "python: 3.11 on node[01,03]; 3.12 on node02")
@@ -308,7 +304,7 @@ def test_versions_that_drift_are_told_for_each_package():
 def test_environments_that_differ_by_their_name_alone_are_told():
     """An interrupted `install --rebuild` leaves some hosts in the old one under another name."""
     old = f"{ENV[:-3]}0f0f0f0f0f0f0f0f"
-    aside = software(prefix(TORCH, mpi=WHOLE, path=old), current=Current(old, True, True, 0))
+    aside = software(prefix(TORCH, mpi=WHOLE, path=old), current=Current(old, True, True))
     (found,) = seen(*three(node01=SAME, node02=aside, node03=SAME))
     assert found[:3] == ("SOFT-015", "warn", "")
     assert found[3].endswith("node[01,03]; 0f0f0f0f0f0f0f0f on node02")
@@ -316,7 +312,7 @@ def test_environments_that_differ_by_their_name_alone_are_told():
 
 def test_a_library_that_drifts_is_a_warning():
     more = software(
-        prefix(TORCH, ("transformers", "4.57.0"), mpi=WHOLE), current=Current(ENV, True, True, 0)
+        prefix(TORCH, ("transformers", "4.57.0"), mpi=WHOLE), current=Current(ENV, True, True)
     )
     (found,) = seen(*three(node01=SAME, node02=more, node03=SAME))
     assert found[:3] == ("SOFT-015", "warn", "")

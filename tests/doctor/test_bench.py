@@ -116,10 +116,9 @@ def read_pids(pids: Path) -> list[int]:
     return [int(word) for word in pids.read_text().split()]
 
 
-def test_without_torch_the_kernel_is_asked_all_the_same(agent):
+def test_a_host_with_or_without_torch_says_so(agent):
     done = agent.call("facts.benchmark.host", {"root": "/nowhere", "threads": 1}, timeout=60).done
     found = measurements.host_bench("here", done)
-    assert found.amx in ("granted", "denied", "absent", "old-kernel")
     assert found.status in ("no-torch", "ok")
 
 

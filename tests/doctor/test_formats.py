@@ -39,7 +39,7 @@ HOSTILE = Finding(
 )
 MEASURED = Measured(
     hosts=(
-        HostBench("node01", "ok", "", "2.13.0", 4, 101.5, 210.0, 12.0, "granted", "Intel AMX"),
+        HostBench("node01", "ok", "", "2.13.0", 4, 101.5, 210.0, 12.0, "Intel AMX"),
         HostBench("node02", "no-torch"),
     ),
     links=(Link("node01", "node02", 1e-4, 9.4e9), Link("node02", "node01", error="broke")),

@@ -34,7 +34,6 @@ def bench(name: str, **changes: Any) -> HostBench:
         fp32=100.0,
         bf16=400.0,
         copy=20.0,
-        amx="granted",
         onednn="Intel AVX-512 with bfloat16 support and Intel AMX with bfloat16",
     )
     return replace(good, **changes)
@@ -87,13 +86,6 @@ FOUND = [
         ],
     ),
     (
-        hosts(n1={"amx": "denied"}, n2={"amx": "old-kernel"}),
-        [
-            ("PERF-003", "warn", "n1", "the kernel denies it (Linux 6.1)"),
-            ("PERF-003", "warn", "n2", "the kernel does not know this request (Linux 6.1)"),
-        ],
-    ),
-    (
         hosts(n4={"onednn": AVX512_WORDS}),
         [("PERF-004", "warn", "n4", f"it says: {AVX512_WORDS}; the flags say amx")],
     ),
@@ -114,7 +106,7 @@ FOUND = [
         [("PERF-006", "warn", "n1", "to n2: 12.0 ms")],
     ),
     (
-        hosts(n3={"cpuinfo_mounted": True, "amx": "absent", "onednn": "Intel AVX2", "bf16": 90.0}),
+        hosts(n3={"cpuinfo_mounted": True, "onednn": "Intel AVX2", "bf16": 90.0}),
         [
             ("PERF-001", "warn", "n3", "bf16 90 GFLOP/s, median 400 of 4 hosts"),
         ],
@@ -161,7 +153,7 @@ def test_a_link_that_loses_large_packets_is_told_once():
         (hosts(n2={"fp32": 10.0, "bf16": 40.0}), AMX, "one machine"),
         (hosts(n2={"threads": 2, "fp32": 50.0, "bf16": 200.0}), AMX, ""),
         (
-            hosts(**{n: {"bf16": 3.0, "amx": "absent", "onednn": "Intel AVX2"} for n in NAMES}),
+            hosts(**{n: {"bf16": 3.0, "onednn": "Intel AVX2"} for n in NAMES}),
             AVX2,
             "",
         ),

@@ -90,7 +90,7 @@ def test_the_next_command_installs_the_requirements_of_a_folder_without_a_lock()
 )
 def test_the_environment_of_another_project_is_named(users, key, named):
     rows = tuple(EnvUser(Project(name, name, "me@here"), "", "") for name in users)
-    current = Current("/env", True, True, 0, environment=EnvUsed("a" * 16, users=rows))
+    current = Current("/env", True, True, environment=EnvUsed("a" * 16, users=rows))
     ready = report(replace(A, software=replace(INSTALLED, current=current)))
     choice = EnvChoice(Project("mine", "here", "me@here"), key, "/x/ipexctl.lock" if key else "")
     (line,) = [t for t in text(replace(ready, findings=(), env=choice)).splitlines() if "next" in t]

@@ -83,7 +83,7 @@ def test_a_package_that_install_did_not_put_there_is_told(monkeypatch, tmp_path)
     current = look(monkeypatch, tmp_path).current
     assert current and current.environment and current.environment.key == "0123456789abcdef"
     assert replace(current, environment=None) == Current(
-        str(env), True, True, 0, (Change("numpy", "2.0", "1.26"),)
+        str(env), True, True, (Change("numpy", "2.0", "1.26"),)
     )
 
 

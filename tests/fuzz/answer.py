@@ -57,6 +57,6 @@ ANSWER: dict[str, Any] = {
         "mpis": [{"bin": "/usr/bin", "in_path": True, "not_run": []}],
         "env": {"https_proxy": None, "no_proxy": "localhost,10.0.0.0/8"},
         "stale": 3, "stale_bytes": 1 << 31,
-        "current": {"prefix": "/e", "exists": True, "whole": False, "left": 1,
+        "current": {"prefix": "/e", "exists": True, "whole": False,
                     "changed": [["numpy", "2.0", "1.26"]]}},
 }  # fmt: skip

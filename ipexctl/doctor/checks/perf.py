@@ -75,32 +75,15 @@ def slow_bf16(cluster: Cluster) -> Iterator[Sight]:
 
 
 @cluster_check(
-    "PERF-003",
-    title="the kernel does not permit AMX",
-    severity=Severity.WARN,
-    seen="--level std: amx_tile is listed, but arch_prctl denies permission",
-    why="AMX needs Linux 5.16 or newer and a permission that each process asks for. Without it "
-    "bf16 runs at a fraction of its speed.",
-    fix="use Linux 5.16 or newer; in a container: allow arch_prctl in its seccomp profile",
-)
-def amx_refused(cluster: Cluster) -> Iterator[Sight]:
-    words = {
-        "denied": "the kernel denies it",
-        "old-kernel": "the kernel does not know this request",
-        "absent": "the kernel does not offer AMX tiles",
-    }
-    for h, facts in _comparable(cluster):
-        if "amx_tile" in facts.cpu.flags and h.amx in words:
-            yield Sight(f"{words[h.amx]} ({facts.kernel})", host=h.host)
-
-
-@cluster_check(
     "PERF-004",
     title="oneDNN uses less than the CPU supports",
     severity=Severity.WARN,
     seen="--level std: oneDNN reports a lower instruction set than the CPU flags show",
     why="PyTorch runs bf16 matrix multiplications and convolutions with oneDNN.",
-    fix=do(command("unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA"), "   or install a newer torch"),
+    fix=do(
+        command("unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA"),
+        "   or install a newer torch; in a container: allow arch_prctl in its seccomp profile",
+    ),
 )
 def onednn_low(cluster: Cluster) -> Iterator[Sight]:
     for h, facts in _comparable(cluster):

@@ -300,24 +300,6 @@ def by_hand(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "SOFT-013",
-    title="the build of an environment was interrupted",
-    severity=Severity.NOTE,
-    seen="a .work folder is left in envs, or there are environments but no `current`",
-    why="It takes disk space; nothing uses it. The next install removes it.",
-    fix=INSTALL,
-)
-def leftover(facts: Facts) -> Sight | None:
-    current = facts.software.current if facts.software else None
-    if not current or ((current.prefix or current.wanted) and not current.left):
-        return None
-    where = f"{facts.disk.root}/envs"
-    if current.left:
-        return Sight(f"{current.left} unfinished in {where}")
-    return Sight(f"environments in {where}, and no {facts.disk.root}/current")
-
-
-@host_check(
     "SOFT-026",
     title="the environment of ipexctl.lock is not installed",
     severity=Severity.WARN,
@@ -349,8 +331,14 @@ def not_everywhere(cluster: Cluster) -> list[Sight]:
     return [
         Sight(f"no environment in {f.disk.root}/current", host=f.host)
         for f in known
-        if f.host not in having and not (f.software and f.software.current)
+        if f.host not in having and not _has_own_finding(f)
     ]
+
+
+def _has_own_finding(facts: Facts) -> bool:
+    """SOFT-012, or SOFT-026."""
+    current = facts.software.current if facts.software else None
+    return bool(current and (current.prefix or current.wanted))
 
 
 @cluster_check(

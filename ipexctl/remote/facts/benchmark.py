@@ -29,7 +29,7 @@ PACED_SECONDS = 2.0  # then it is enough, on a host that is slow
 RESULT = struct.Struct(">Qd")  # bytes, seconds
 
 CHILD = r"""
-import ctypes, json, os, platform, sys, time
+import json, os, sys, time
 
 def mounted():
     try:
@@ -37,19 +37,6 @@ def mounted():
             return any(line.split()[4] == "/proc/cpuinfo" for line in f)
     except (OSError, IndexError):
         return False
-
-def amx():
-    if platform.machine() != "x86_64":
-        return ""
-    libc = ctypes.CDLL(None, use_errno=True)
-    number, long = ctypes.c_long(158), ctypes.c_long  # arch_prctl
-    bits = ctypes.c_ulong(0)
-    if libc.syscall(number, long(0x1021), ctypes.byref(bits)) != 0:  # ARCH_GET_XCOMP_SUPP
-        return "old-kernel"
-    if not bits.value >> 18 & 1:
-        return "absent"
-    asked = libc.syscall(number, long(0x1023), long(18))  # ARCH_REQ_XCOMP_PERM, TILEDATA
-    return "granted" if asked == 0 else "denied"
 
 def best(work, seconds):
     work()
@@ -106,7 +93,7 @@ def told(out):
     sys.stdout.flush()
     print("\nMARK" + json.dumps(out), flush=True)
 
-out = {"status": "no-torch", "amx": amx(), "cpuinfo_mounted": mounted()}
+out = {"status": "no-torch", "cpuinfo_mounted": mounted()}
 asked = json.loads(os.environ.get("IPEXCTL_SPEED", "null"))
 if asked is None:
     told(out)

@@ -79,13 +79,12 @@ def stale():
 
 
 def current(root, link):
-    """{prefix, exists, whole, left, changed, environment}: what `ipexctl run` would use; None
+    """{prefix, exists, whole, changed, environment}: what `ipexctl run` would use; None
     without any. `wanted`: that environment is not here, and others may be."""
     envs = names(root + "/envs")
-    left = sum(n.startswith(".work-") for n in envs)
     if not os.path.lexists(link):
         wanted = "" if link == root + "/current" else os.path.basename(link)
-        nothing = {"prefix": "", "exists": False, "whole": None, "left": left, "wanted": wanted}
+        nothing = {"prefix": "", "exists": False, "whole": None, "wanted": wanted}
         return nothing if envs else None
     prefix = os.path.realpath(link)
     ours = os.path.dirname(prefix) == os.path.realpath(root + "/envs")
@@ -93,7 +92,6 @@ def current(root, link):
         "prefix": prefix,
         "exists": os.path.exists(prefix + "/bin/python"),
         "whole": os.path.exists(prefix + "/.ipexctl-ok") if ours else None,
-        "left": left,
         "changed": changed_by_hand(prefix) if ours else [],
         "environment": marks(os.path.realpath(root), prefix) if ours else None,
     }
