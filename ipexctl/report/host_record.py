@@ -73,6 +73,8 @@ class HostRecord:
     host: str
     began: float = 0.0
     plan: Any = None  # as it came: run/plan/shown_plan.py reads it
+    inputs: Mapping[str, Any] | None = None  # as they came: recorded_inputs.py reads them
+    whole: Any = None  # what its ranks did; as it came: run/pace/rank_pace.py reads it
     before: tuple[tuple[str, float], ...] = ()  # what came before, and the seconds it took
     sockets: tuple[Socket, ...] = ()
     variables: tuple[Variable, ...] = ()
@@ -92,8 +94,8 @@ class HostRecord:
 def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
     """Odd values are left out: a host may say anything."""
     records = [r for r in listed(raw.get("records")) if isinstance(r, dict)]
-    kept = (r["inputs"] for r in records if isinstance(r.get("inputs"), dict))
-    inputs: dict[str, Any] = next(kept, {})
+    kept = next((r["inputs"] for r in records if isinstance(r.get("inputs"), dict)), None)
+    inputs: dict[str, Any] = kept or {}
     facts = [(_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
     ranks = [(at, f, r) for at, f in facts if (r := count_or_none(f.get("rank"))) is not None]
     over = [_time(r) for r in records if "over" in r]
@@ -103,6 +105,8 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
         host=host,
         began=_number(raw.get("began")) or 0.0,
         plan=next((f["plan"] for _, f in facts if "plan" in f), None),
+        inputs=kept,
+        whole=next((r["whole"] for r in records if "whole" in r), None),
         before=_pairs(inputs.get("before")),
         sockets=tuple(filter(None, map(_socket, listed(inputs.get("sockets"))))),
         variables=_variables(inputs),

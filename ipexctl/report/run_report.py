@@ -23,7 +23,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import host_record, report_data, step_axis
-from ipexctl.report.compared_runs import compare_runs
+from ipexctl.report.compared_runs import compared
 from ipexctl.report.host_record import HostRecord, Printed
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.report_page import Assets, page
@@ -66,8 +66,8 @@ def report(
         path = None if to == "-" else free_place(place, "report", "-o")
         runs = [one for one in look(fleet) if one.first_id == run.first_id and one.id <= run.id]
         runs = runs or [find(fleet, text)]  # `rm` may have removed it meanwhile: that says so
-        attempts = [_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
-        other = _attempt(fleet, against) if against else None
+        attempts = [read_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
+        other = read_attempt(fleet, against) if against else None
         held = checkpoints.look(fleet, run)
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
@@ -77,9 +77,7 @@ def report(
         for one in every
     }
     attempts = _with_output(attempts, printed)
-    comparison = (
-        compare_runs(target, run.attempt_id, other.run.attempt_id, root, printed) if other else None
-    )
+    comparison = compared(attempts[-1], other, printed) if other else None
     material = Material(
         attempts=tuple(attempts),
         made=time.strftime("%Y-%m-%d %H:%M"),
@@ -122,7 +120,8 @@ def assets() -> Assets:
     )
 
 
-def _attempt(fleet: Fleet, run: Run) -> Attempt:
+def read_attempt(fleet: Fleet, run: Run) -> Attempt:
+    """What the hosts kept of it."""
     names = {host: name for name, host in reached(fleet, run).items()}
 
     def ask(host: Host) -> HostRecord:

@@ -29,9 +29,9 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target, inventory
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remote.secret_names import is_secret_name
-from ipexctl.report.compared_runs import read_record
+from ipexctl.report.compared_runs import run_record
 from ipexctl.report.recorded_inputs import HostInputs, RunRecord
-from ipexctl.report.run_report import known_secrets
+from ipexctl.report.run_report import known_secrets, read_attempt
 from ipexctl.run.jobs.logs import Wanted, logs
 from ipexctl.run.jobs.ps import find
 from ipexctl.run.outcome.listed_runs import Run
@@ -182,9 +182,7 @@ def _run(
             run = find(fleet, text)
             redactor.hosts(*run.about.hosts, *(part.target for part in run.seen))
             _alias_person(redactor, run.about.by)
-            record = None
-            with suppress(InputError):  # it never began
-                record = read_record(fleet, run)
+            record = run_record(read_attempt(fleet, run))
     except InputError:  # there is no such run
         raise
     except IpexctlError as e:

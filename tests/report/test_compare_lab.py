@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.machines.target import Target
-from ipexctl.report.compared_runs import compare_runs
+from ipexctl.report.run_report import report
 from tests.run_lab.conftest import runner  # noqa: F401
 
 TRAIN = """\
@@ -36,8 +36,8 @@ def test_more_work_in_a_step_is_found_and_the_same_run_blames_no_input(runner): 
     def first(name: str, other: str) -> list[tuple[str, str]]:
         lab = runner.lab
         target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-        found = compare_runs(target, name, other).differences
-        return [(one.slug, one.host) for one in found if one.explains][:1]
+        found = report(target, name, compare=other, to="-").comparison
+        return [(one.slug, one.host) for one in found.differences if one.explains][:1]
 
     two = ("-l", "node0[1-2]", "-n", "2", "--env", "OMP_NUM_THREADS=1")
     train("base", *two)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.machines.target import Target
-from ipexctl.report.compared_runs import compare_runs
+from ipexctl.report.run_report import report
 from tests.run.test_ps_local import Here
 
 TRAIN = """\
@@ -23,13 +23,11 @@ def test_a_run_is_compared_with_one_of_other_code(tmp_path: Path):
         (here.code / "train.py").write_text(TRAIN.replace("20.0", rate))
         done = here.call("run", "-n", "2", "--force", "--name", name, "train.py", "--lr", name)
         assert done.returncode == 0, done.stderr
-    found = compare_runs(Target(), "two", "one", root)
-    assert found.factor == 0.5
+    found = report(Target(), "two", root, compare="one", to="-").comparison
+    assert found and found.factor == 0.5
     assert [(one.slug, one.explains) for one in found.differences] == [
         ("code", False), ("arguments", False),
     ]  # fmt: skip
     assert found.differences[0].text == "code: train.py changed"
-    same = compare_runs(Target(), "one", "one", root)
-    assert not same.differences and not same.speed_differs
-    (host,) = same.run.hosts.values()
+    (host,) = found.run.hosts.values()
     assert host.cores and dict(host.variables)["IPEXCTL_BACKEND"] == "gloo"

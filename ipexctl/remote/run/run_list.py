@@ -104,18 +104,6 @@ def op_plan(call, h):
     return {"plan": plan, "age": int(max(0.0, time.time() - began))}
 
 
-def op_inputs(call, h):
-    """{root, journal, run_id} -> {inputs, plan, whole}: what the run kept to be compared with
-    others (run/outcome/run_inputs.py), and what its ranks did (last_minute.py); None: not known."""
-    folder = run_folders.folder_of(h)
-    found = {"inputs": None, "plan": None, "whole": None}
-    for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
-        fact = record.get("fact")
-        for said in (record, fact if isinstance(fact, dict) else {}):
-            found.update({name: said[name] for name in found if name in said})
-    return found
-
-
 def op_why(call, h):
     """{root, journal, run_id} -> {alive, quiet, computes, look, pace, plan, ends}
 
