@@ -284,20 +284,6 @@ def home_not_writable(facts: Facts) -> Sight | None:
 
 
 @cluster_check(
-    "HOME-002",
-    title="the hosts share ipexctl's folder",
-    severity=Severity.NOTE,
-    seen="the root folders of several hosts are the same folder on one file server",
-    why="All hosts write the same environment there, and all ranks read it from one server.",
-    fix="use a local disk: --root /path",
-)
-def shared_root(cluster: Cluster) -> Sight | None:
-    found = groups(cluster.hosts, lambda f: _on_server(f.disk))
-    same = {server: names for server, names in found.items() if len(names) > 1}
-    return Sight(hosts_by_value(same)) if same else None
-
-
-@cluster_check(
     "HOME-003",
     title="some hosts share their homes, others do not",
     severity=Severity.WARN,
@@ -318,13 +304,6 @@ def network_fs(disk: DiskFacts) -> bool:
 def _server(disk: DiskFacts | None) -> str:
     """server:/path for what comes from a server, "" for a local disk."""
     return disk.source if disk and network_fs(disk) else ""
-
-
-def _on_server(disk: DiskFacts) -> str:
-    """The folder as the server calls it: server:/path/below; "" for a local disk."""
-    server, path = _server(disk), disk.real or disk.root
-    below = path.removeprefix(disk.point.rstrip("/") + "/")
-    return f"{server.rstrip('/')}/{below.lstrip('/')}" if server else ""
 
 
 def _where(facts: Facts) -> str:
