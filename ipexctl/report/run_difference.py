@@ -88,7 +88,7 @@ def compare(run: RunRecord, other: RunRecord) -> Comparison:
     pair = _Pair(run, other)
     if factor is not None and not is_noise(factor, noise or 1.0):
         slow, fast = (run, other) if factor < 1 else (other, run)
-        pair = _Pair(run, other, growth(slow, fast), slower=factor < 1)
+        pair = _Pair(run, other, growth(slow, fast))
     found = [_with_part(pair, one) for one in (*_inputs(pair), *_programs(pair))]
     parts = pair.grown.parts if pair.grown else ()
     order = {part: number for number, part in enumerate(parts)}
@@ -110,7 +110,6 @@ class _Pair:
     a: RunRecord
     b: RunRecord
     grown: Growth | None = None  # None: the speeds are alike, or it is not known
-    slower: bool = True  # a is
 
 
 # --- what was measured ----------------------------------------------------------------------------
@@ -226,12 +225,11 @@ def _facts(pair: _Pair) -> Iterator[Difference]:
 
 def _of_host(pair: _Pair, host: str) -> Iterator[Difference]:
     a, b = pair.a.hosts[host], pair.b.hosts[host]
-    yield from _threads(pair, host)
-    if a.quota != b.quota:
-        now, was = (f"{q:g} CPUs" if q else "no limit" for q in (a.quota, b.quota))
-        text = f"the control group allows {now}, against {was}"
-        yield Difference("cpu-quota", text, now, was, host)
+    ours, theirs = pair.a.plan_of(host), pair.b.plan_of(host)
     rows = (
+        ("threads", "threads of a rank", pair.a.threads(host), pair.b.threads(host)),
+        ("cpu-set", "CPUs of the ranks", pair.a.cpus(host), pair.b.cpus(host)),
+        ("cpu-quota", "CPUs that the control group allows", _limit(a.quota), _limit(b.quota)),
         ("cpu", "CPU", a.cpu, b.cpu),
         ("governor", "CPU governor", ", ".join(a.governors), ", ".join(b.governors)),
         ("frequency", "highest CPU frequency", _ghz(a.max_khz), _ghz(b.max_khz)),
@@ -239,44 +237,14 @@ def _of_host(pair: _Pair, host: str) -> Iterator[Difference]:
         ("huge-pages", "transparent huge pages", a.thp, b.thp),
         ("kernel", "kernel", a.kernel, b.kernel),
         ("memory", "memory", human(a.memory or 0), human(b.memory or 0)),
+        ("network", "interface of the ranks", ours and ours.nic, theirs and theirs.nic),
+        ("link-speed", "Mbit/s of its link", a.speed, b.speed),
     )
-    for slug, what, now, was in rows:
+    for slug, what, *values in rows:
+        now, was = (str(value or "unknown") for value in values)
         if now != was:
-            words = f"{what} {now or 'unknown'}, against {was or 'unknown'}"
-            yield Difference(slug, words, now, was, host)
-    yield from _network(pair, host)
+            yield Difference(slug, f"{what} {now}, against {was}", now, was, host)
     yield from _variables(pair, host)
-
-
-def _threads(pair: _Pair, host: str) -> Iterator[Difference]:
-    """Ranks compute with other numbers of threads, or on other CPUs."""
-    now, was = pair.a.threads(host), pair.b.threads(host)
-    if now != was:
-        text = f"ranks compute with {_count(now, 'thread')}, against {_count(was, 'thread')}"
-        text += _of_whom(pair.a if pair.slower else pair.b, host)
-        yield Difference("threads", text, str(now), str(was), host)
-    now, was = pair.a.cpus(host), pair.b.cpus(host)
-    if now != was:
-        text = f"ranks may use {_count(now, 'CPU')}, against {_count(was, 'CPU')}"
-        yield Difference("cpu-set", text, str(now), str(was), host)
-
-
-def _of_whom(run: RunRecord, host: str) -> str:
-    """OMP_NUM_THREADS where the user set it to less than the plan."""
-    plan, set_to = run.plan_of(host), run.threads(host)
-    own = plan is not None and plan.threads is not None and set_to != plan.threads
-    return f" (OMP_NUM_THREADS={set_to} in {run.name})" if own else ""
-
-
-def _network(pair: _Pair, host: str) -> Iterator[Difference]:
-    ours, theirs = pair.a.plan_of(host), pair.b.plan_of(host)
-    if ours and theirs and ours.nic != theirs.nic:
-        text = f"ranks use the interface {ours.nic}, against {theirs.nic}"
-        yield Difference("network", text, ours.nic, theirs.nic, host)
-    now, was = pair.a.hosts[host].speed, pair.b.hosts[host].speed
-    if now != was:
-        text = f"its link has {now or '?'} Mbit/s, against {was or '?'}"
-        yield Difference("link-speed", text, str(now), str(was), host)
 
 
 def _variables(pair: _Pair, host: str) -> Iterator[Difference]:
@@ -295,8 +263,8 @@ def _some(words: Sequence[str]) -> str:
     return ", ".join([*words[:SOME], *more])
 
 
-def _count(number: int | None, noun: str) -> str:
-    return f"{'?' if number is None else number} {noun}{'s' * (number != 1)}"
+def _limit(quota: float | None) -> str:
+    return f"{quota:g}" if quota else "no limit"
 
 
 def _ghz(khz: int | None) -> str:
