@@ -35,7 +35,7 @@ def _packages(value: Any) -> tuple[tuple[str, str], ...]:
 @dataclass(frozen=True)
 class Prefix:
     """A Python environment. `kind`: "ipexctl" is the one that `run` uses, "active" the one that a
-    command over SSH finds, "other" any further one."""
+    command over SSH finds."""
 
     path: str = field(metadata=by(plain, needed=True))
     kind: str
@@ -55,7 +55,6 @@ class MpiFolder:
     """A folder with an mpirun."""
 
     bin: str = field(metadata=by(plain, needed=True))
-    in_path: bool
     not_run: tuple[str, ...] = ()  # programs without the x bit
 
 

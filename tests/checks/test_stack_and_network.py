@@ -62,29 +62,29 @@ class Case:
 def kinds(
     number: str, level: tuple[str, ...], evidence: str, *packages: tuple[str, str], **rest: Any
 ) -> list[Case]:
-    """The same environment as the one of runs, the active one, and another one."""
-    named = {"fail": "ipexctl", "warn": "active", "note": "other"}
+    """The same environment as the one of runs, and the active one."""
+    named = {"fail": "ipexctl", "warn": "active"}
     return [
         Case(number, s, software(prefix(*packages, **{"kind": named[s], **rest})), evidence)
         for s in level
     ]
 
 
-ALL = ("fail", "warn", "note")
+BOTH = ("fail", "warn")
 CASES = [
     *kinds(
-        "SOFT-001", ("note",), f"IPEX 2.8.0 needs torch 2.8, there is 2.13.0+cpu, in {ENV}",
+        "SOFT-001", ("warn",), f"IPEX 2.8.0 needs torch 2.8, there is 2.13.0+cpu, in {ENV}",
         TORCH, (IPEX, "2.8.0"),
     ),
     *kinds(
-        "SOFT-002", ("note",), f"IPEX 2.0.100 was built for torch 2.0.1, there is 2.0.0, in {ENV}",
+        "SOFT-002", ("warn",), f"IPEX 2.0.100 was built for torch 2.0.1, there is 2.0.0, in {ENV}",
         ("torch", "2.0.0"), (IPEX, "2.0.100"), ("oneccl-bind-pt", "2.0.0"),
     ),
     *kinds(
-        "SOFT-003", ("note",), f"oneccl_bind_pt 1.12.0 with torch 1.12.1, in {ENV}",
+        "SOFT-003", ("warn",), f"oneccl_bind_pt 1.12.0 with torch 1.12.1, in {ENV}",
         ("torch", "1.12.1"), ("oneccl-bind-pt", "1.12.0"),
     ),
-    *kinds("SOFT-004", ("note",), f"{IPEX} but no torch, in {ENV}", (IPEX, "2.8.0")),
+    *kinds("SOFT-004", ("warn",), f"{IPEX} but no torch, in {ENV}", (IPEX, "2.8.0")),
     Case(
         "SOFT-005", "note", software(prefix(("torch", "2.13.0"), cuda=True)),
         f"torch 2.13.0 in {ENV} has libtorch_cuda.so",
@@ -93,9 +93,9 @@ CASES = [
         "SOFT-006", "note", software(prefix(("torch", "2.8.0"), (IPEX, "2.8.0"))),
         f"{IPEX} 2.8.0 in {ENV}",
     ),
-    *kinds("SOFT-007", ("warn", "note"), f"torch 2.1.0 in {ENV}", ("torch", "2.1.0")),
+    *kinds("SOFT-007", ("warn",), f"torch 2.1.0 in {ENV}", ("torch", "2.1.0")),
     *kinds(
-        "SOFT-009", ("warn", "note"), f"numpy 2.1.3 with torch 2.2.0 in {ENV}",
+        "SOFT-009", ("warn",), f"numpy 2.1.3 with torch 2.2.0 in {ENV}",
         ("torch", "2.2.0"), ("numpy", "2.1.3"),
     ),
     Case(
@@ -113,19 +113,19 @@ CASES = [
     ),
     Case("SOFT-023", "warn", software(stale=9, stale_bytes=2 << 30), "9 files, 2.0 GiB"),
     *kinds(
-        "MPI-001", ALL, f"impi-rt 2021.19.0 in {ENV} without libfabric.so.1",
+        "MPI-001", BOTH, f"impi-rt 2021.19.0 in {ENV} without libfabric.so.1",
         TORCH, ("impi-rt", "2021.19.0"), mpi=replace(WHOLE, libfabric="", providers=()),
     ),
     *kinds(
-        "MPI-002", ALL, f"no libtcp-fi.so below {ENV}/lib (providers: shm)",
+        "MPI-002", BOTH, f"no libtcp-fi.so below {ENV}/lib (providers: shm)",
         TORCH, ("impi-rt", "2021.12.0"), mpi=replace(WHOLE, providers=("shm",)),
     ),
     *kinds(
-        "MPI-003", ALL, f"missing: {ENV}/lib/libmpi.so.12",
+        "MPI-003", BOTH, f"missing: {ENV}/lib/libmpi.so.12",
         TORCH, ("impi-rt", "2021.12.0"), mpi=replace(WHOLE, libmpi=False),
     ),
     Case(
-        "MPI-004", "note", software(mpis=(MpiFolder("/opt/mpi/bin", False, ("mpirun",)),)),
+        "MPI-004", "warn", software(mpis=(MpiFolder("/opt/mpi/bin", ("mpirun",)),)),
         "no x bit: /opt/mpi/bin/mpirun",
     ),
     Case("NET-010", "fail", nics(replace(LO, up=False), Nic("eth0", True, 1500, ("10.0.0.1",))),
@@ -176,16 +176,15 @@ def test_one_trouble_gives_one_finding(case):
 HARMLESS: dict[str, Change] = {
     "a whole stack": software(
         prefix(TORCH, ("impi-rt", "2021.18.1"), ("numpy", "2.3.0"), mpi=WHOLE),
-        mpis=(MpiFolder(f"{ENV}/bin", False),),
+        mpis=(MpiFolder(f"{ENV}/bin"),),
         current=Current(ENV, True, True),
     ),
     "IPEX and bindings of one row": software(
         prefix(
             ("torch", "2.1.1"), (IPEX, "2.1.100"), ("oneccl-bind-pt", "2.1.0+cpu"), ccl=True,
-            kind="other",
+            kind="active",
         )
     ),
-    "a CUDA build elsewhere": software(prefix(("torch", "2.13.0"), cuda=True, kind="other")),
     "one OpenMP of torch's own": software(prefix(TORCH, omp=("/x/torch/lib/libgomp.so.1",))),
     "a login of three seconds": state("system", login_ms=3000),
     "an interface that is no one's": nics(
@@ -212,7 +211,7 @@ def test_an_ipex_of_avx512_times_is_refused_on_avx2():
     assert "SOFT-008" not in {f[0] for f in seen(flags(AMX)(old(clean())))}
 
 
-@pytest.mark.parametrize(("kind", "severity"), [("ipexctl", "fail"), ("other", "note")])
+@pytest.mark.parametrize(("kind", "severity"), [("ipexctl", "fail"), ("active", "warn")])
 def test_ipex_is_refused_below_avx2_where_it_is_used(kind, severity):
     old = software(prefix(("torch", "2.8.0"), (IPEX, "2.8.0"), kind=kind))
     found = {f[0]: f for f in seen(flags(V2 + " avx")(old(clean())))}

@@ -92,17 +92,15 @@ def test_an_environment_is_told_with_its_kind_python_and_versions(monkeypatch, t
     package(venv, "torch", "2.7.0+cpu")
     package(venv, "intel_extension_for_pytorch", "2.7.0")
     package(venv, "Not_Ours", "1.0")
-    other = make(tmp_path / "old", "pyvenv.cfg")
-    package(other, "torch", "1.13.0")
-    make(other, "lib/python3.11/site-packages/torch/lib/libtorch_cuda.so")
+    make(venv, "lib/python3.11/site-packages/torch/lib/libtorch_cuda.so")
     found = look(monkeypatch, tmp_path, VIRTUAL_ENV=str(venv))
     assert of(found, venv) == Prefix(
         path=str(venv),
         kind="active",
         python="3.11",
         packages=(("intel-extension-for-pytorch", "2.7.0"), ("torch", "2.7.0+cpu")),
+        cuda=True,
     )
-    assert (of(found, other).kind, of(found, other).cuda) == ("other", True)
     assert found.used is None
 
 
@@ -110,7 +108,7 @@ def test_programs_of_an_mpi_that_cannot_be_run_are_told(monkeypatch, tmp_path):
     folder = make(tmp_path / "mpi/bin", "mpirun", "hydra_bstrap_proxy")
     (folder / "hydra_bstrap_proxy").chmod(0o644)
     found = look(monkeypatch, tmp_path, PATH=f"{folder}:/usr/bin:/bin")
-    assert found.mpis[0] == MpiFolder(str(folder), True, ("hydra_bstrap_proxy",))
+    assert found.mpis[0] == MpiFolder(str(folder), ("hydra_bstrap_proxy",))
 
 
 def test_of_proxies_only_the_names_are_told_and_of_other_variables_nothing(monkeypatch, tmp_path):
@@ -149,7 +147,7 @@ def test_odd_answers_are_left_out(odd):
         found = record(SoftwareFacts, {name: odd})
         assert isinstance(found, SoftwareFacts)
     inner = {"path": "/x", "packages": odd, "mpi": odd, "omp": odd, "ccl": odd, "python": odd}
-    mpi = {"bin": "/x", "in_path": odd, "not_run": odd}
+    mpi = {"bin": "/x", "not_run": odd}
     found = record(SoftwareFacts, {"prefixes": [inner], "mpis": [mpi]})
     assert (len(found.prefixes), len(found.mpis)) == (1, 1)
     assert "\x1b" not in repr(record(SoftwareFacts, {"env": {"A": odd}}))

@@ -54,7 +54,7 @@ ANSWER: dict[str, Any] = {
                       "omp": ["libiomp5.so", "libgomp.so.1"], "ccl": True,
                       "mpi": {"libmpi": True, "libfabric": "/e/lib", "providers": ["tcp"],
                               "absent": ["mpirun"]}}],
-        "mpis": [{"bin": "/usr/bin", "in_path": True, "not_run": []}],
+        "mpis": [{"bin": "/usr/bin", "not_run": []}],
         "env": {"https_proxy": None, "no_proxy": "localhost,10.0.0.0/8"},
         "stale": 3, "stale_bytes": 1 << 31,
         "current": {"prefix": "/e", "exists": True, "whole": False,

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from ipexctl.doctor.checks.registry import Sight, host_check
 from ipexctl.doctor.checks.software_stack import (
-    ALL,
+    BY_USE,
     CCL,
     INSTALL,
-    LEVELS,
     PROVED,
     REINSTALL,
     environment_check,
     pip,
 )
+from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.suggested_fix import Shell, command, do
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.software_facts import Prefix
@@ -23,7 +23,7 @@ from ipexctl.facts.software_facts import Prefix
 @environment_check(
     "MPI-001",
     title="Intel MPI's libfabric is missing",
-    severity=ALL,
+    severity=BY_USE,
     seen="impi-rt is installed without libfabric.so.1 (as with impi-rt 2021.19)",
     why="MPI_Init ends with `failed to load libfabric: libfabric.so.1`. impi-rt 2021.19 needs a "
     "package `libfabric` that the public index does not have.",
@@ -39,7 +39,7 @@ def no_libfabric(facts: Facts, prefix: Prefix) -> Sight | None:
 @environment_check(
     "MPI-002",
     title="Intel MPI's network providers are missing",
-    severity=ALL,
+    severity=BY_USE,
     seen="libfabric is installed without its tcp provider",
     why="MPI_Init ends with `OFI fi_getinfo() failed ... No data available`: libfabric has no "
     "provider for the network.",
@@ -56,7 +56,7 @@ def no_provider(facts: Facts, prefix: Prefix) -> str | None:
 @environment_check(
     "MPI-003",
     title="the Intel MPI installation is incomplete",
-    severity=ALL,
+    severity=BY_USE,
     seen="impi-rt is installed, but libmpi.so.12, mpirun or mpiexec.hydra is missing",
     why="`libmpi.so.12: cannot open shared object file`, or `mpiexec.hydra: not found`.",
     fix=REINSTALL,
@@ -72,22 +72,21 @@ def no_libmpi(facts: Facts, prefix: Prefix) -> str | None:
 @host_check(
     "MPI-004",
     title="MPI's programs are not executable",
-    severity=ALL,
+    severity=BY_USE,
     seen="mpirun, mpiexec.hydra or Hydra's proxies have no x bit",
     why="`Permission denied`, or `unable to run bstrap_proxy` on every host. Wheels that were "
     "unpacked and repacked lose it.",
     fix=Shell("chmod +x PREFIX/bin/mpi* PREFIX/bin/hydra_*"),
 )
 def not_runnable(facts: Facts) -> Iterator[Sight]:
-    kinds = {p.path + "/bin": p.kind for p in facts.software.prefixes} if facts.software else {}
+    used = facts.software.used if facts.software else None
     for mpi in facts.software.mpis if facts.software else ():
         if not mpi.not_run:
             continue
-        kind = kinds.get(mpi.bin, "active" if mpi.in_path else "other")
         paths = tuple(f"{mpi.bin}/{name}" for name in mpi.not_run)
         yield Sight(
             f"no x bit: {' '.join(paths)}",
-            severity=LEVELS[ALL][kind],
+            severity=Severity.FAIL if used and mpi.bin == f"{used.path}/bin" else Severity.WARN,
             fix=command("chmod +x", *paths),
         )
 
@@ -95,7 +94,7 @@ def not_runnable(facts: Facts) -> Iterator[Sight]:
 @environment_check(
     "MPI-005",
     title="the bindings' oneCCL library is missing",
-    severity=ALL,
+    severity=BY_USE,
     seen="oneccl_bind_pt is installed, and its environment has no libccl.so.1",
     why="`libccl.so.1: cannot open shared object file` on import: the bindings were built "
     "against a system-wide oneCCL, whose setvars.sh must be sourced.",

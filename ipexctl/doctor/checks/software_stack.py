@@ -1,7 +1,7 @@
 """What is installed: torch and what belongs to it, by metadata alone; and the account's own state.
 
 How bad a broken environment is depends on who would use it: `fail` for the one that `ipexctl run`
-takes, `warn` for the one that a command over SSH finds, `note` for any further one.
+takes, `warn` for the one that a command over SSH finds.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ from ipexctl.machines.openssh import startup_files
 
 IPEX = "intel-extension-for-pytorch"
 CCL = "oneccl-bind-pt"
-ALL = (Severity.FAIL, Severity.WARN, Severity.NOTE)
-WARN_IN_USE = (Severity.WARN, Severity.NOTE)
+BY_USE = (Severity.FAIL, Severity.WARN)
 # How bad a problem in an environment of that kind is, by the severities that its check declares.
 LEVELS: dict[tuple[Severity, ...], dict[str, Severity]] = {
-    ALL: {"ipexctl": Severity.FAIL, "active": Severity.WARN, "other": Severity.NOTE},
-    WARN_IN_USE: {"ipexctl": Severity.WARN, "active": Severity.WARN, "other": Severity.NOTE},
+    BY_USE: {"ipexctl": Severity.FAIL, "active": Severity.WARN},
+    (Severity.WARN,): {"ipexctl": Severity.WARN, "active": Severity.WARN},
     (Severity.NOTE,): {"ipexctl": Severity.NOTE, "active": Severity.NOTE},
 }
 INSTALL = ipexctl("install")
@@ -92,7 +91,7 @@ class environment_check(Declaration):  # noqa: N801 - a decorator
 @environment_check(
     "SOFT-001",
     title="IPEX was built for a different PyTorch version",
-    severity=ALL,
+    severity=BY_USE,
     seen="the minor versions of torch and IPEX differ",
     why="IPEX compares them on import and ends the process: `needs to work with PyTorch "
     "X.Y.*`, then `module 'os' has no attribute 'exit'`. pip cannot detect this: IPEX's wheels do "
@@ -109,7 +108,7 @@ def ipex_minor(facts: Facts, prefix: Prefix) -> str | None:
 @environment_check(
     "SOFT-002",
     title="IPEX was built for another patch release of PyTorch",
-    severity=WARN_IN_USE,
+    severity=Severity.WARN,
     seen="same minor version, but a different patch release of torch than IPEX was built for",
     why="IPEX does not notice; its libraries can still fail with `undefined symbol` or crash.",
     fix=REINSTALL,
@@ -127,7 +126,7 @@ def ipex_patch(facts: Facts, prefix: Prefix) -> str | None:
 @environment_check(
     "SOFT-003",
     title="the oneCCL bindings are for another PyTorch",
-    severity=ALL,
+    severity=BY_USE,
     seen="oneccl_bind_pt is not the same version as torch",
     why="They must match exactly; otherwise `undefined symbol: _ZN3c10...`, `Mismatch in kernel "
     "C++ signatures` or a crash on import. The 1.12.0 bindings fail with torch 1.12.1.",
@@ -147,7 +146,7 @@ def ccl_version(facts: Facts, prefix: Prefix) -> str | None:
 @environment_check(
     "SOFT-004",
     title="IPEX or its bindings without PyTorch",
-    severity=ALL,
+    severity=BY_USE,
     seen="IPEX or oneccl_bind_pt is installed and torch is not",
     why="Their wheels do not depend on torch, so the import fails.",
     fix=REINSTALL,
@@ -191,7 +190,7 @@ def end_of_life(facts: Facts, prefix: Prefix) -> str | None:
 @environment_check(
     "SOFT-007",
     title="this PyTorch's gloo has no bf16",
-    severity=WARN_IN_USE,
+    severity=Severity.WARN,
     seen="torch is older than 2.2 and there are no oneCCL bindings",
     why="Collectives on bf16 tensors fail with `Invalid scalar type`. gloo has had bf16 since 2.2.",
     fix=REINSTALL | do("or reduce in fp32"),
@@ -206,7 +205,7 @@ def gloo_bf16(facts: Facts, prefix: Prefix) -> str | None:
 @environment_check(
     "SOFT-008",
     title="this IPEX needs a newer processor",
-    severity=ALL,
+    severity=BY_USE,
     seen="IPEX 1.8 to 1.10 without AVX-512, IPEX 1.12.0 on AVX2, or any IPEX below AVX2",
     why="IPEX exits without AVX2 (`instruction sets equal or newer than AVX2`). Wheels up to 1.10 "
     "contain AVX-512 code only, and 1.12.0 uses it by mistake: `Illegal instruction`, or "
@@ -230,7 +229,7 @@ def ipex_isa(facts: Facts, prefix: Prefix) -> Sight | None:
 @environment_check(
     "SOFT-009",
     title="NumPy 2 with a PyTorch built for NumPy 1",
-    severity=WARN_IN_USE,
+    severity=Severity.WARN,
     seen="torch is older than 2.3 and numpy is 2 or newer",
     why="`A module that was compiled using NumPy 1.x cannot be run in NumPy 2`; from_numpy and "
     "DataLoader workers then fail with `Numpy is not available`.",
@@ -247,7 +246,7 @@ def numpy_two(facts: Facts, prefix: Prefix) -> Sight | None:
 @environment_check(
     "SOFT-017",
     title="two OpenMP runtimes in one process",
-    severity=WARN_IN_USE,
+    severity=Severity.WARN,
     seen="torch ships a second libiomp5",
     why="Two thread pools on the same cores: `OMP: Error #15: Initializing libiomp5.so, but found "
     "libiomp5.so already initialized`, or a slow run without any message.",

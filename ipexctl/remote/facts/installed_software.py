@@ -7,7 +7,6 @@ environment is the one a command over SSH gets.
 import os
 import re
 
-PREFIXES = 8  # Python environments told about
 MPIS = 8
 ENTRIES = 4096  # of one folder
 
@@ -116,18 +115,10 @@ def prefixes(home, used, search_path):
     where = [("ipexctl", os.path.realpath(used))]
     where += [("active", os.environ[n]) for n in ACTIVE if os.environ.get(n)]
     where += [("active", p) for p in python_in(search_path)]
-    conda = [home + "/" + n for n in ("miniconda3", "miniforge3", "anaconda3", "mambaforge")]
-    conda += ["/opt/conda", "/opt/miniconda3", "/opt/intel/oneapi/intelpython"]
-    where += [("other", p) for p in conda]
-    for folder in [c + "/envs" for c in conda[:5]] + ["/opt", home]:
-        for name in names(folder)[:64]:
-            path = folder + "/" + name
-            if folder.endswith("/envs") or os.path.exists(path + "/pyvenv.cfg"):
-                where.append(("other", path))
     found = {}  # type: dict[str, object]
     for kind, path in where:
         real = os.path.realpath(path)
-        if real in found or len(found) >= PREFIXES or not path.startswith("/"):
+        if real in found or not path.startswith("/"):
             continue
         one = prefix(kind, real, home)
         if one:
@@ -219,7 +210,7 @@ def layout(prefix):
 
 
 def mpis(search_path, prefixes):
-    """[{bin, in_path, not_run}], those in PATH first."""
+    """[{bin, not_run}], those in PATH first."""
     path = [f for f in search_path.split(":") if f.startswith("/")]
     folders = path + [p + "/bin" for p in prefixes]
     for parent in ("/opt/intel/oneapi/mpi", "/opt/ohpc/pub/mpi", "/opt/openmpi", "/opt/mpich"):
@@ -228,13 +219,13 @@ def mpis(search_path, prefixes):
     for parent in ("/usr/lib64", "/usr/local"):
         folders += ["%s/%s/bin" % (parent, n) for n in ("openmpi", "mpich", "mvapich2")]
     found = {}  # type: dict[str, object]
-    for at, folder in enumerate(folders):
+    for folder in folders:
         real = os.path.realpath(folder)
         if real in found or len(found) >= MPIS:
             continue
         one = mpi(folder)
         if one:
-            found[real] = dict(one, in_path=at < len(path))
+            found[real] = one
     return list(found.values())
 
 
