@@ -1,9 +1,8 @@
-"""What `tune` shows: a line for each trial, bars, the gain, and what is written."""
+"""What `tune` shows: a line for each trial, the gain, and what is written."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from rich.text import Text
@@ -20,7 +19,7 @@ from ipexctl.tune.tune_options import TuneOptions
 from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Ask, Found, Trial
 from ipexctl.tune.tune_space import Profile
 
-WIDE, BARS, BAR = 36, 8, 24
+WIDE = 36
 _ENDED = {
     "stopped": "stopped early",
     "failed": "failed",
@@ -64,8 +63,7 @@ class Screen:
             self._say(f"{'':3}  noise: {found.noise:.1%}")
 
     def show(self, tuned: Tuned) -> None:
-        lines = [*bars(tuned.found), *outcome(tuned)]
-        print_lines(self.console, map(Text, lines))
+        print_lines(self.console, map(Text, ["", *outcome(tuned)]))
 
     def _say(self, text: str) -> None:
         print_lines(self.console, [Text(text)])
@@ -86,23 +84,6 @@ def trial_line(number: int, trial: Trial, found: Found) -> str:
     line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {took:>7}  {said}".rstrip()
     why = f"\n{'':5}{printable(trial.why)[:74]}" if trial.why and trial.rate is None else ""
     return line + why
-
-
-def bars(found: Found) -> list[str]:
-    """The mean of each profile that was measured to its end, the fastest of them."""
-    means = _means(found.trials)
-    if len(means) < 2:
-        return []
-    rows = sorted(means.items(), key=lambda row: -row[1])[:BARS]
-    if BASELINE in means and BASELINE not in dict(rows):
-        rows[-1] = (BASELINE, means[BASELINE])
-    most = max(means.values())
-    labels = {trial.profile: _label(trial) for trial in found.trials}
-    shown = [
-        f"  {labels[profile]:{WIDE}}  {'#' * max(1, round(BAR * rate / most)):{BAR}}  {_rate(rate)}"
-        for profile, rate in rows
-    ]
-    return ["", *shown, ""]
 
 
 def outcome(tuned: Tuned) -> list[str]:
@@ -201,14 +182,6 @@ def _profile_document(profile: Profile) -> dict[str, Any]:
 def _gain(found: Found) -> str:
     rounds = f"{found.rounds} round{'s' * (found.rounds != 1)}"
     return f"{found.gain or 0:+.1%} ± {found.spread:.1%} steps/s in {rounds}"
-
-
-def _means(trials: Sequence[Trial]) -> dict[Profile, float]:
-    rates: dict[Profile, list[float]] = {}
-    for trial in trials:
-        if trial.rate is not None and trial.ended == "measured":
-            rates.setdefault(trial.profile, []).append(trial.rate)
-    return {profile: sum(found) / len(found) for profile, found in rates.items()}
 
 
 def _change(trial: Trial, found: Found) -> str:
