@@ -72,8 +72,6 @@ class CpuFacts:
     microcode: str = ""
     offline: tuple[int, ...] = ()
     smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not say
-    # from the kernel's scheduler (isolcpus)
-    isolated: tuple[int, ...] = field(default=(), metadata=by(cpu_list))
     efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
     simulated: bool = False  # something else lies over /proc/cpuinfo: a practice host
     amx_kernel: bool | None = None  # the kernel gives AMX to programs; None: it did not say

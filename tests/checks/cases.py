@@ -105,7 +105,6 @@ ONE_HOST = [
     ),
     Case("CPU-008", "note", part("cpu", offline=(1, 7)), "2 of 6 are offline"),
     Case("CPU-008", "note", part("cpu", offline=(1,), smt="notsupported"), "1 of 5 are offline"),
-    Case("CPU-009", "note", part("cpu", isolated=(2, 3)), "2 isolated CPUs of 4"),
     Case("CORE-001", "note", part("cpu", allowed=(0, 1)), "2 of 4 CPUs that are online"),
     Case(
         "CORE-002", "warn", part("cpu", cpus=made.cpu(cores=1).cpus), "CPU 0 of 1 online"

@@ -19,7 +19,7 @@ ANSWER: dict[str, Any] = {
     "cpu": {"arch": "x86_64", "vendor": "GenuineIntel", "model_name": "Xeon", "family": 6,
             "model": 143, "stepping": 8, "microcode": "0x2b", "flags": "fma avx2 avx512f amx_bf16",
             "cpus": [[0, 0, 0], [1, 0, 0], [2, 2, 1], [3, 2, 1]], "affinity": [0, 1, 2, 3],
-            "cpuset": "0-3", "quota": 4.0, "offline": [], "smt": "on", "isolated": "",
+            "cpuset": "0-3", "quota": 4.0, "offline": [], "smt": "on",
             "efficient": []},
     "nodes": [[0, "0-1", 1 << 34, 1 << 33], [1, "2-3", 1 << 34, 1 << 33]],
     "mem": {"total": 1 << 35, "available": 1 << 34, "swap_total": 0, "swap_free": 0,

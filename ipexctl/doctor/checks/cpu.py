@@ -183,28 +183,14 @@ def offline(facts: Facts) -> Sight | None:
 
 
 @host_check(
-    "CPU-009",
-    title="CPUs are isolated from the scheduler (isolcpus)",
-    severity=Severity.NOTE,
-    seen="isolcpus= or an isolated cpuset partition removes CPUs from the scheduler",
-    why="A program runs there only if it pins itself, and its threads are never balanced: "
-    "several can share one CPU while others are idle.",
-    fix="remove isolcpus= from the kernel command line, unless these CPUs are reserved for "
-    "something else",
-)
-def isolated(facts: Facts) -> Sight | None:
-    cpus = facts.cpu.isolated
-    return Sight(f"{len(cpus)} isolated CPUs of {len(facts.cpu.cpus)}") if cpus else None
-
-
-@host_check(
     "CORE-001",
     title="ipexctl may use only some of the CPUs",
     severity=Severity.NOTE,
     seen="a cpuset or a CPU affinity allows only some of the CPUs",
-    why="A cgroup cpuset or a CPU affinity (from a job scheduler or a container) restricts "
-    "ipexctl to these. It plans ranks and threads within them.",
-    fix="ask your scheduler or container runtime for more CPUs, if you expected more",
+    why="A cgroup cpuset or a CPU affinity (from a job scheduler or a container), or isolcpus= in "
+    "the kernel command line, restricts ipexctl to these. It plans ranks and threads within them.",
+    fix="ask your scheduler or container runtime for more CPUs, or remove isolcpus=, if you "
+    "expected more",
 )
 def part_of_the_cpus(facts: Facts) -> Sight | None:
     usable, online = of.usable(facts), len(facts.cpu.cpus)

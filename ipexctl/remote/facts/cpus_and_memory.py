@@ -32,7 +32,6 @@ def cpu(fs, groups, live):
         "cpus": cpus,
         "offline": offline,
         "smt": read(base + "/smt/control").strip(),
-        "isolated": read(base + "/isolated").strip(),
         "efficient": _efficient(fs, base, cpus),
         "simulated": _is_covered(fs, "/proc/cpuinfo"),
         "amx_kernel": amx_kernel() if live and "amx_tile" in (first.get("flags") or "") else None,
