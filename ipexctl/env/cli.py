@@ -1,4 +1,4 @@
-"""The options of env ls, env diff, env exec, env shell and env rm."""
+"""The options of env ls, env diff, env exec and env rm."""
 
 from __future__ import annotations
 
@@ -7,19 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.help.help_layout import CommandGroup
-from ipexctl.cli.options import (
-    AskPass,
-    Hostfile,
-    Json,
-    Root,
-    SshConfig,
-    TransportName,
-    Yes,
-    end,
-    on_hosts,
-    print_json,
-    target_of,
-)
+from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json
 
 env_app = CommandGroup(
     name="env",
@@ -91,24 +79,6 @@ def exec_(
     else:
         show_ran(ran)
     raise typer.Exit(ran.exit_code)
-
-
-@env_app.command()
-def shell(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Host to log in to.")],
-    hostfile: Hostfile = None,
-    ssh_config: SshConfig = None,
-    ask_pass: AskPass = False,
-    transport: TransportName = "paramiko",
-    root: Root = "~/.ipexctl",
-) -> None:
-    """Open a shell on a host with its environment active."""
-    from ipexctl.shell.shell import run_shell
-
-    target = target_of(
-        host, hostfile, ssh_config, root=root, ask_pass=ask_pass, transport=transport
-    )
-    raise typer.Exit(run_shell(target, host, (), root, None))
 
 
 @env_app.command()

@@ -32,12 +32,9 @@ def run_shell(
     name: str,
     command: tuple[str, ...],
     root: str,
-    note: Callable[[str], None] | None,
+    note: Callable[[str], None],
 ) -> int:
-    """The exit code of `command` on the host, or of a login shell where no command is given.
-
-    `note` None: where nothing is installed it fails.
-    """
+    """The exit code of `command` on the host, or of a login shell where no command is given."""
     check_terminal(target, name, command)
     host = find(target, name)
     with Fleet(target, root, Inventory((host,), name)) as fleet:
@@ -92,17 +89,15 @@ def find(target: Target, name: str) -> Host:
     return found[0]
 
 
-def installed(
-    fleet: Fleet, host: Host, note: Callable[[str], None] | None, *, told: bool = False
-) -> Env:
+def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bool = False) -> Env:
     """The variables of the environment in use there; none where nothing is installed. `told`:
     notes say which environment that is, and which runs live there."""
     agent = fleet.connect(host)
     try:
-        if agent.hello.kind != "python" and note:
+        if agent.hello.kind != "python":
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
-        if told and note:
+        if told:
             found = agent.call("facts.other_runs.list", {"root": fleet.root_of(host)}).done
             for run in read_live_runs(found["runs"]):
                 note(f"{host.name}: {run.title} is running here: {run.use}")
@@ -112,11 +107,11 @@ def installed(
             done = agent.call("run.run_environment.find", asked, total=60.0).done
         with reading(host.name, "its environment"):
             prepared = launch_plan.read_prepared(done, choice)
-        if told and note and prepared.environment:
+        if told and prepared.environment:
             note(str(prepared.environment))
         return prepared.command_env
     except HostFailed as e:
-        if e.slug != "not-installed" or not note:
+        if e.slug != "not-installed":
             raise
         note(f"{e.what}; this is the host's own environment")
         return ()

@@ -1,4 +1,4 @@
-"""env exec and env shell: commands and people in the environment, whatever start files say."""
+"""env exec and shell: commands and people in the environment, whatever start files say."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ def test_start_files_are_read_and_do_not_undo_the_path(tmp_path: Path, login: st
     assert not [name for name in found if name.startswith("IPEXCTL_")]
 
 
-def test_env_shell_is_refused_without_a_terminal(shop: Shop) -> None:
-    done = shop.ipexctl("env", "shell", "localhost", "--root", str(shop.root))
+def test_a_shell_is_refused_without_a_terminal(shop: Shop) -> None:
+    done = shop.ipexctl("shell", "localhost", "--root", str(shop.root))
     assert (done.code, done.slug) == (2, "no-terminal")
 
 

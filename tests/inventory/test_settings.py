@@ -250,7 +250,7 @@ def cloned(shell):
         (("trust", "-y"), "hostfile and ssh_config"),
         (("hosts", "--list"), "hostfile"),
         (("env", "ls", "-f", "mine"), "ssh_config and root"),
-        (("env", "shell", "n1", "-f", "mine", "-F", "none"), "root"),
+        (("shell", "n1", "-f", "mine", "-F", "none"), "root"),
         (("data", "ls", "-H", "a", "--root", "/mine"), "ssh_config"),
         (("shell", "n1", "-F", "none", "--root", "/x"), "hostfile"),
     ],

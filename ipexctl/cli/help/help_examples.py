@@ -152,7 +152,6 @@ EXAMPLES = {
         "ipexctl env exec -- python -c 'import torch; print(torch.__version__)'",
         "ipexctl env exec -l node1 -- sh -c 'env | sort'",
     ),
-    "env shell": ("ipexctl env shell node1",),
     "env rm": (
         "ipexctl env rm --unused --check",
         "ipexctl env rm 3f2a91c04d5e --yes",
