@@ -50,8 +50,6 @@ MAX_DATA = 50 * 1000 * 1000  # bytes of one such file
 MAX_FILES = 5000
 MAX_BYTES = 100 * 1000 * 1000
 MAX_LINES = 5000  # of an ignore file; each file of the project is held against each line
-_ANY, _STAR = "[^/]", "[^/]*"  # what pathspec makes of `?` and `*`
-_ANYWHERE, _BETWEEN = "^(?:.+/)?", "(?:/.+)?/"  # and of `**` at the start and further on
 PACKED = 256 * 1024  # files up to this size travel many in one frame
 
 
@@ -192,9 +190,6 @@ def _rules(base: str, name: str, text: str) -> _Rules:
     except (ValueError, re.error):  # git passes over what is no pattern, like a[z-b]
         lines = tuple(line if _is_pattern(line) else "#" for line in lines)
         spec = GitIgnoreSpec.from_lines(lines)
-    for pattern in spec.patterns:
-        if pattern.regex is not None:
-            pattern.regex = re.compile(without_backtracking(pattern.regex.pattern))
     return _Rules(base, name, lines, numbers, spec, tuple(opened))
 
 
@@ -215,36 +210,6 @@ def _is_pattern(line: str) -> bool:
     except (ValueError, re.error):
         return False
     return True
-
-
-def without_backtracking(regex: str) -> str:
-    """The same pattern without trying all matches, which takes exponential time: what is between
-    two `**` is looked for once, since its first place in the path is as good as any later one."""
-    first, *rest = regex.split(_BETWEEN)
-    if not rest:
-        return _stars(regex, "s")
-    if first.startswith(_ANYWHERE):
-        here = _stars(first.removeprefix(_ANYWHERE), "s")
-        found = f"^(?=(?P<deep>(?:[^/]+/)*?{here}(?=/)))(?P=deep)"
-    else:
-        found = _stars(first, "s")
-    for number, piece in enumerate(rest[:-1]):
-        name, here = f"deep{number}", _stars(piece, f"s{number}_")
-        found += f"(?=(?P<{name}>(?:/[^/]+)*?/{here}(?=/)))(?P={name})"
-    return found + _BETWEEN + _stars(rest[-1], "last")
-
-
-def _stars(regex: str, name: str) -> str:
-    """The same within a path segment: a star that another one follows takes the first match."""
-    head, *pieces = regex.split(_STAR)
-    found = head
-    for number, piece in enumerate(pieces):
-        follows = number + 1 < len(pieces) and "/" not in piece.replace(_ANY, "")
-        if follows and piece:
-            found += f"(?=(?P<{name}{number}>{_STAR}?{piece}))(?P={name}{number})"
-        elif not follows:
-            found += _STAR + piece
-    return found
 
 
 def _above(path: str) -> Iterable[str]:
