@@ -15,8 +15,7 @@ def migrate(
         list[str],
         typer.Argument(
             metavar="PATH|COMMAND...",
-            help="Scripts, notebooks, hostfiles, shell or Accelerate files, or folders; or a "
-            "command line.",
+            help="Scripts, shell or Accelerate files, or folders; or a command line.",
         ),
     ],
     json: Json = False,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import pickletools
 import tokenize
 import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
@@ -15,8 +13,7 @@ from pathlib import Path
 from ipexctl.base import quoting
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
-from ipexctl.local.hostfile_reader import is_hostfile
-from ipexctl.migrate.code import file_kinds, migrate_finding
+from ipexctl.migrate.code import file_kinds
 from ipexctl.migrate.code.migrate_finding import Command, Reading
 from ipexctl.migrate.code.shell_code import Around, ShellReader
 from ipexctl.project.files.project_files import CACHES, ENVIRONMENT_SIGNS
@@ -24,13 +21,12 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script_files import accelerate_file
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.run.script_files.training_script import training_script
-from ipexctl.shipped_tables import migration_rules, migration_tables
+from ipexctl.shipped_tables import migration_tables
 from ipexctl.user_code.launchers.line_request import LineRequest
 from ipexctl.user_code.source import Source
 from ipexctl.user_code.typed_word import as_typed
 
 MAX_FILES = 10_000
-MAX_PICKLE = 16 << 20  # bytes: it holds names and shapes; tensors are beside it
 
 
 @dataclass(frozen=True)
@@ -158,10 +154,10 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
     if not kind and ("." not in path.name or named):
         first = bounded_read.read_prefix(path, 256).partition(b"\n")[0].decode("latin-1")
         kind = file_kinds.kind_of(path.name, first)
+    if not kind and named:
+        raise ValueError("not a kind of file that migrate reads")
     if not kind:
-        return _of_hostfile(path) if named else None
-    if kind == "checkpoint":
-        return _of_checkpoint(path)
+        return None
     data = bounded_read.read_file(path)
     text = _text_of(data, kind)
     with warnings.catch_warnings():
@@ -169,50 +165,10 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
         script = training_script(path.parent) if kind == "yaml" else ""
         around = _around(path.parent)
         reading = file_kinds.read_file(kind, text, migration_tables(), around, script)
-    if kind == "yaml" and named and not reading.commands and is_hostfile(str(path)):
-        return _of_hostfile(path)
     if named and kind == "python" and not reading.unread:
         own = Command(1, "python", quoting.quote_for_pasting(("ipexctl", "run", str(path))))
         reading = replace(reading, commands=(own, *reading.commands))
     return Migrated(str(path), reading)
-
-
-def _of_checkpoint(path: Path) -> Migrated:
-    rules = migration_rules()
-    ruled = ((module, rules.find("pickle", module)) for module in _modules_of(path))
-    findings = (migrate_finding.found(rule, module, 1) for module, rule in ruled if rule)
-    return Migrated(str(path), Reading(tuple(findings)))
-
-
-def _modules_of(path: Path) -> tuple[str, ...]:
-    """Read which modules a checkpoint of torch.save needs, in order, without loading it. Files of
-    another kind need none. Raises OSError."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            data = archive.open(names[0]).read(MAX_PICKLE) if names else b""
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, RuntimeError):
-        return ()
-    found, texts = dict[str, None](), list[str]()
-    try:
-        for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name == "GLOBAL":
-                found[str(argument).partition(" ")[0]] = None
-            elif opcode.name == "STACK_GLOBAL":
-                found.update(dict.fromkeys(texts[-2:-1]))
-            elif isinstance(argument, str):
-                texts.append(argument)
-    except (ValueError, IndexError, UnicodeDecodeError):
-        pass  # cut, or no pickle: what was read counts
-    return tuple(found)
-
-
-def _of_hostfile(path: Path) -> Migrated:
-    if not is_hostfile(str(path)):
-        raise ValueError("not a kind of file that migrate reads")
-    words = ("ipexctl", "run", "-f", str(path), training_script(path.parent))
-    command = Command(1, "hostfile", quoting.quote_for_pasting(words))
-    return Migrated(str(path), Reading(commands=(command,)))
 
 
 def _text_of(data: bytes, kind: str) -> str:

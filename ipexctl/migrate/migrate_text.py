@@ -36,11 +36,8 @@ def _findings(file: Migrated) -> Iterator[str]:
 
 
 def _place(file: Migrated, one: Command | Finding) -> str:
-    """train.py:12, or notebook.ipynb:3:12 with the cell; nothing of a command line."""
-    if not file.path:
-        return ""
-    cell = f"{one.cell}:" if one.cell else ""
-    return f"{file.path}:{cell}{one.line}: "
+    """train.py:12; nothing of a command line."""
+    return f"{file.path}:{one.line}: " if file.path else ""
 
 
 def _summary(done: Migration) -> Iterator[str]:
@@ -79,4 +76,4 @@ def document(done: Migration) -> dict[str, Any]:
 
 
 def _where(file: Migrated, one: Command | Finding) -> dict[str, Any]:
-    return {"file": file.path or None, "cell": one.cell or None, "line": one.line}
+    return {"file": file.path or None, "line": one.line}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,7 @@ RULES = migration_rules().all
 def given(folder: Path, rule: Rule) -> Path:
     """The rule's example as a file."""
     path = folder / rule.file
-    if rule.kind == "pickle":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(
-                "model/data.pkl", f"\x80\x02c{rule.example}\nLamb\n.".encode("latin-1")
-            )
-    else:
-        path.write_text(rule.example)
+    path.write_text(rule.example)
     return path
 
 

@@ -8,7 +8,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """`cell`: of a notebook, from 1. `name`: as it is written."""
+    """`name`: as it is written."""
 
     rule: Rule
     name: str
@@ -16,7 +16,6 @@ class Finding:
     text: str
     use: str = ""
     lines: tuple[str, ...] = ()
-    cell: int = 0
 
     @property
     def advice(self) -> str:
@@ -32,7 +31,6 @@ class Command:
     text: str
     notes: tuple[str, ...] = ()
     why: str = ""
-    cell: int = 0
 
 
 @dataclass(frozen=True)
