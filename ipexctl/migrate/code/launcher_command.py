@@ -16,11 +16,12 @@ from ipexctl.user_code.launchers import pasted_line
 from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import Launchers
 from ipexctl.user_code.launchers.line_request import LineRequest, TypedOptions, merged
-from ipexctl.user_code.typed_word import Word, assignment, for_pasting, is_fixed
+from ipexctl.user_code.typed_word import Word, for_pasting
 
 # what `ipexctl run` sets itself, on each host as it is there
 OWN = frozenset({one.name for one in TABLE}) | {"PATH", "LD_LIBRARY_PATH"}
 _OF_MPI = ("I_MPI_", "FI_", "HYDRA_", "OMPI_", "PMI_", "SLURM_")
+_EXPANDED = re.compile(r"\$\(.*\)|\$\{.*?\}|`[^`]*`|\$\w+|\$.")  # by the shell
 _REDIRECT = re.compile(r"(?:\d*|&)(?:>>?|<)(?P<to>.*)", re.DOTALL)
 
 
@@ -41,11 +42,13 @@ class Tables:
 
 @dataclass(frozen=True)
 class Line:
-    """A line that starts a Python script. `launcher`: as called; "python" starts no ranks."""
+    """A line that starts a Python script. `launcher`: as called; "python" starts no ranks.
+    `is_open`: only the shell knows all of its launcher's words."""
 
     words: tuple[Word, ...]
     read: pasted_line.Line
     launcher: str
+    is_open: bool
 
     @property
     def script(self) -> Word:
@@ -58,23 +61,34 @@ class Line:
 
 @dataclass(frozen=True)
 class Settings:
-    """What stands around the line: `exported` variables, and how an Accelerate config is read."""
+    """What stands around the line: `exported` variables (None: a value that only the shell knows),
+    and how an Accelerate config is read."""
 
-    exported: Mapping[str, Word] = field(default_factory=dict)
+    exported: Mapping[str, str | None] = field(default_factory=dict)
     config: Callable[[str], LineRequest | None] = lambda path: None
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        """The exported variables as --env takes them."""
+        named = ((n, value) for n, value in self.exported.items() if n.isidentifier())
+        return tuple(n if value is None else f"{n}={value}" for n, value in named)
 
 
 def line_of(words: Sequence[Word], tables: Tables) -> Line | Command | None:
     """Return None if no Python script is started. For a line that ipexctl does not run, the
     Command says why it is not converted."""
     words = tuple(_without_redirects(words))
+    plain = [word if word.is_fixed else _EXPANDED.sub("1", word) for word in words]
     try:
-        read = pasted_line.read(words, tables.launchers)
+        read = pasted_line.read(plain, tables.launchers)
     except InputError as e:
         python = any(word.endswith(".py") or word == "-m" for word in words)
-        starts = python and pasted_line.started_by(words, tables.launchers)
+        starts = python and pasted_line.started_by(plain, tables.launchers)
         return not_converted(e, words[0]) if starts else None
-    return Line(words, read, next(iter(read.starts_ranks), "python")) if read else None
+    if not read:
+        return None
+    is_open = not all(word.is_fixed for word in words[: read.start])
+    return Line(words, read, next(iter(read.starts_ranks), "python"), is_open)
 
 
 def not_converted(error: InputError, launcher: str) -> Command:
@@ -93,9 +107,11 @@ def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
 
 def ipexctl_command(line: Line, args: Sequence[str], settings: Settings, tables: Tables) -> Command:
     """`args`: the script's arguments as they are today."""
+    if line.is_open:
+        return _before_launcher(line, args, settings, tables)
     path = next((one.config for one in line.read.requests if one.config), "")
     try:
-        config = settings.config(path) if path and is_fixed(path) else None
+        config = settings.config(path) if path else None
         layers = _with(line.read.filled(config), config)
         if path and not config:
             layers.append(LineRequest("", options=(("--accelerate", path),)))
@@ -104,6 +120,24 @@ def ipexctl_command(line: Line, args: Sequence[str], settings: Settings, tables:
     except InputError as e:
         return not_converted(e, line.launcher)
     return replace(made, launcher=line.launcher, notes=(*made.notes, *line.read.remarks))
+
+
+def _before_launcher(
+    line: Line, args: Sequence[str], settings: Settings, tables: Tables
+) -> Command:
+    """`ipexctl run` before the line as it is: the shell fills in its variables."""
+    notes = list[str]()
+    words = ["ipexctl", "run", *_hosts_to_name(line.read.requests)]
+    for item in _kept(settings.env, tables, notes):
+        name = item.partition("=")[0]
+        words += ["--secret-env" if is_secret_name(name) else "--env", name]
+    launcher = line.words[: line.read.start + 1]
+    return Command(0, line.launcher, for_pasting([*words, *launcher, *args]), tuple(notes))
+
+
+def _hosts_to_name(layers: Sequence[LineRequest]) -> list[str]:
+    several = any(one.nodes and one.nodes > 1 for one in layers)
+    return ["-f", "HOSTFILE"] if several and not any(one.names_hosts for one in layers) else []
 
 
 def _with(layers: Sequence[LineRequest], around: LineRequest | None) -> list[LineRequest]:
@@ -120,17 +154,12 @@ def command_of(
     layers: Sequence[LineRequest], script: Sequence[str], settings: Settings, tables: Tables
 ) -> Command:
     """`script`: the words from it on. Raises InputError."""
-    exported, notes = settings.exported, list[str]()
-    given = [assignment(name, exported[name]) for name in exported if name.isidentifier()]
-    names = ((item, item.partition("=")[0]) for item in _kept(given, tables, notes))
-    env = tuple(item if is_fixed(exported[name]) else name for item, name in names)
+    notes = list[str]()
+    env = tuple(_kept(settings.env, tables, notes))
     layers = [replace(one, env=tuple(_kept(one.env, tables, notes))) for one in layers]
     layers = _with(layers, LineRequest("export", env=env))
     made = merged(layers, TypedOptions())
-    several = any(isinstance(one.nodes, int) and one.nodes > 1 for one in layers)
-    words = ["ipexctl", "run"]
-    if several and not any(one.names_hosts for one in layers):
-        words += ["-f", "HOSTFILE"]
+    words = ["ipexctl", "run", *_hosts_to_name(layers)]
     for option, value in zip(made.options[::2], made.options[1::2], strict=True):
         name = value.partition("=")[0]
         secret = option == "--env" and is_secret_name(name)

@@ -50,7 +50,7 @@ class ShellReader:
     def of(self, parts: Sequence[Sequence[Word]], place: Callable[[int], int]) -> Reading:
         """`parts`: commands in order. `place`: an offset's line."""
         findings, made = list[Finding](), list[Command]()
-        exported = dict[str, Word]()
+        exported = dict[str, str | None]()
         for words in parts:
             line = line_of(words, self.tables)
             findings += (replace(f, line=place(f.line)) for f in self._command(words, line))
@@ -154,7 +154,7 @@ class ShellReader:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def _converted(self, line: Line, exported: Mapping[str, Word]) -> Command | None:
+    def _converted(self, line: Line, exported: Mapping[str, str | None]) -> Command | None:
         changed = list(self._obsolete(line))
         if line.launcher == "python" and not changed and not self.always:
             return None
@@ -162,17 +162,13 @@ class ShellReader:
         return ipexctl_command(line, _arguments_today(line, changed), settings, self.tables)
 
 
-def _remember(words: Sequence[Word], exported: dict[str, Word]) -> None:
+def _remember(words: Sequence[Word], exported: dict[str, str | None]) -> None:
     for word in words[1:]:
         if words[0] == "export":
-            _export(word, exported)
+            name, sign, value = word.partition("=")
+            exported[name] = value if sign and word.is_fixed else None
         elif words[0] == "unset":
             exported.pop(word, None)
-
-
-def _export(word: Word, exported: dict[str, Word]) -> None:
-    name, _, value = word.partition("=")
-    exported[name] = value if isinstance(value, Word) else Word("", "$")
 
 
 def package(rules: Rules, text: str) -> Finding | None:

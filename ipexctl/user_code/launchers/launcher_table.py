@@ -9,7 +9,6 @@ from typing import Any
 
 from ipexctl.base import toml
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.user_code.typed_word import is_fixed
 
 MEANINGS = {  # and what does the same for `ipexctl run`
     "ranks": "`-n`",
@@ -50,8 +49,6 @@ class Flag:
 
     def taken(self, value: str) -> str | None:
         """What is taken of a value; None if this entry is not for it."""
-        if not is_fixed(value):
-            return value if self._takes_text() else None
         found = re.fullmatch(self.value or "(?s:.*)", value)
         if not found:
             return None
@@ -59,13 +56,6 @@ class Flag:
             return self.as_
         value = found[1] if found.re.groups else value
         return value.upper() if self.upper else value
-
-    def _takes_text(self) -> bool:
-        """A value that only the shell knows: where any one fits, or any number."""
-        if self.becomes == "variable":
-            return not self.upper and "=" not in self.as_
-        parts = self.becomes in ("env-list", "limit", "exclude")
-        return not parts and bool(re.fullmatch(self.value or "1", "1"))
 
 
 def listed_values(patterns: Iterable[str]) -> str:

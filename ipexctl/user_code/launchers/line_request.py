@@ -8,7 +8,6 @@ from dataclasses import field, replace
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.launchers.launcher_table import Flag
-from ipexctl.user_code.typed_word import assignment, is_fixed
 
 COUNTS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
 NUMBER = "[1-9][0-9]{0,8}"
@@ -19,9 +18,9 @@ class LineRequest:
     """`who`: a launcher as it was called, or a config's file."""
 
     who: str
-    n: int | str | None = None  # a text where only the shell knows the number
-    ppn: int | str | None = None
-    nodes: int | str | None = None  # the number of hosts
+    n: int | None = None
+    ppn: int | None = None
+    nodes: int | None = None  # the number of hosts
     hostfile: str = ""
     hosts: tuple[str, ...] = ()
     limit: tuple[str, ...] = ()
@@ -70,9 +69,7 @@ def request_of(
 ) -> LineRequest:
     """`env`: variables that are set besides those in `found`."""
     numbers = {
-        COUNTS[one.flag.becomes]: int(one.value) if is_fixed(one.value) else one.value
-        for one in found
-        if one.flag.becomes in COUNTS
+        COUNTS[one.flag.becomes]: int(one.value) for one in found if one.flag.becomes in COUNTS
     }
 
     def values(meaning: str) -> tuple[str, ...]:
@@ -103,7 +100,7 @@ def _variables(given: Given) -> Sequence[str]:
     if flag.becomes == "env-list":
         return [name for name in value.split(",") if name]
     if flag.becomes == "variable":
-        return [flag.as_ if "=" in flag.as_ else assignment(flag.as_, value)]
+        return [flag.as_ if "=" in flag.as_ else f"{flag.as_}={value}"]
     return [value] if flag.becomes in ("env", "env-forward") else []
 
 
@@ -183,16 +180,16 @@ def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions)
         for name, count in (("-n", n), ("-ppn", ppn)):
             if count is not None:
                 winner, made.counts = f"that of {request.who}", True
-                made.options += [name, str(count) if isinstance(count, int) else count]
+                made.options += [name, str(count)]
 
 
-def _counted(request: LineRequest) -> tuple[int | str | None, int | str | None]:
-    """The ranks in all and of each host, as far as they are numbers that are known here."""
+def _counted(request: LineRequest) -> tuple[int | None, int | None]:
+    """The ranks in all and of each host, where the request says them."""
     n, ppn, nodes = request.n, request.ppn, request.nodes
     if n is None and nodes is not None:
         ppn = ppn or request.default_ppn or None
-        n = nodes * ppn if isinstance(nodes, int) and isinstance(ppn, int) else None
-    elif ppn is None and isinstance(n, int) and isinstance(nodes, int):
+        n = nodes * ppn if ppn else None
+    elif ppn is None and n is not None and nodes is not None:
         if n % nodes:
             raise InputError(
                 f"{request.who}: {n} ranks cannot be divided evenly among {nodes} hosts",

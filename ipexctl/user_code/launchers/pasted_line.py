@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import field
 
 from ipexctl.base.located_errors import did_you_mean
+from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.launchers.launcher_table import (
@@ -26,7 +27,6 @@ from ipexctl.user_code.launchers.line_request import (
     request_of,
 )
 from ipexctl.user_code.launchers.not_scripts import meant
-from ipexctl.user_code.typed_word import assignment, for_pasting, is_fixed, tail, unsplit
 
 _ELSE = "leave it out, or use -n, -ppn, -f, -H, -l, -x or --env of ipexctl run   # see its --help"
 _ONCE = frozenset({*COUNTS, "hostfile", "config"})
@@ -161,18 +161,13 @@ class _Reader:
             module = self.launchers.of_module(words[0]) if not launcher.starts_ranks else None
             return (module, f"{request.who} -m {words[0]}", 1) if module else None
         if launcher.starts == "script":
-            if not is_fixed(words[0]) and any(word.endswith(".py") for word in words[1:]):
-                raise InputError(
-                    f"{request.who} {for_pasting(words[:1])}: only the shell knows what it is",
-                    hint="write the options in place of the variable",
-                    slug="launcher-option-unknown",
-                )
             return None
         inner = self.launchers.of(words)
         if not inner and not words[0].endswith(".py"):
             why, hint = meant(words)
+            program = quote_for_pasting((words[0],))
             raise InputError(
-                f"{request.who} starts {for_pasting(words[:1])}, which is not a Python script",
+                f"{request.who} starts {program}, which is not a Python script",
                 why=why or "ipexctl run starts Python and the ranks on every host itself",
                 hint=hint or "ipexctl run ... SCRIPT, or ipexctl run ... -m MODULE",
                 slug="not-a-script",
@@ -198,7 +193,7 @@ class _Options:
                 break
             self._take(self._one(word))
         while self.launcher.assignments and self.words and ASSIGNMENT.fullmatch(self.words[0]):
-            self.assigned.append(unsplit(self.words.pop(0)))
+            self.assigned.append(self.words.pop(0))
 
     def _is_option(self, word: str) -> bool:
         return word.startswith("-") and word != "-"
@@ -218,18 +213,18 @@ class _Options:
             raise InputError(f"{self.name} {word}: a value is missing", slug="option-value-missing")
         if not sign:
             del self.words[: len(given)]
-        typed = f"{name}={for_pasting(given)}" if sign else for_pasting((word, *given))
+        shown = quote_for_pasting((*([] if sign else [word]), *given))
+        typed = f"{name}={shown}" if sign else shown
         if sign and not values:
             raise InputError(
                 f"{self.name} {typed}: {name} takes no value", slug="option-takes-no-value"
             )
-        value = assignment(*given) if len(given) == 2 else next(iter(given), "")
-        can_be = [flag for flag in flags if flag.becomes != "refused"]
-        for flag in flags if is_fixed(value) else can_be or flags:
+        value = "=".join(given)
+        for flag in flags:
             taken = flag.taken(value)
             if taken is not None:
                 return Given(flag, taken, typed)
-        what, why, hint = _wrong_value(value, can_be)
+        what, why, hint = _wrong_value([flag for flag in flags if flag.becomes != "refused"])
         raise InputError(
             f"{self.name} {typed}: {what}", why=why, hint=hint, slug="launcher-value-unsupported"
         )
@@ -242,7 +237,7 @@ class _Options:
         short = self.launcher.named(word[:2]) if word[1:2] != "-" and len(word) > 2 else ()
         if not short or self.launcher.any_dashes:
             return ""
-        rest = tail(word, 2)
+        rest = word[2:]
         self.words.insert(0, rest if short[0].values else f"-{rest}")
         return word[:2]
 
@@ -267,7 +262,7 @@ class _Options:
                 hint=flag.type,
                 slug="launcher-option-unsupported",
             )
-        if flag.becomes in COUNTS and is_fixed(value) and not re.fullmatch(NUMBER, value):
+        if flag.becomes in COUNTS and not re.fullmatch(NUMBER, value):
             raise InputError(
                 f"{self.name} {typed}: expected a whole number of at least 1", slug="not-a-count"
             )
@@ -297,10 +292,8 @@ class _Options:
         )
 
 
-def _wrong_value(value: str, flags: Sequence[Flag]) -> tuple[str, str, str]:
-    """What is wrong with it, why, and what to type."""
-    if not is_fixed(value):
-        return "only the shell knows the value", "", "write the value in place of the variable"
+def _wrong_value(flags: Sequence[Flag]) -> tuple[str, str, str]:
+    """What is wrong with the value, why, and what to type."""
     if any(flag.becomes in COUNTS for flag in flags):
         return "expected a number", "", ""
     if known := listed_values(flag.value for flag in flags):
