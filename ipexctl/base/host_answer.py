@@ -77,6 +77,19 @@ class Answer(dict[str, Any]):
                 raise self.odd(f"the rows of {name!r} have unexpected values")
         return value  # type: ignore[no-any-return]
 
+    def documents(self, name: str) -> list[Answer]:
+        value = self[name]
+        if not isinstance(value, list):
+            raise self.odd(f"{name!r} is not a list")
+        return [Answer(self._host, one) for one in value]
+
+    def names(self, name: str) -> dict[str, str]:
+        """Lines of text by their names."""
+        value: dict[str, str] = self[name]
+        if not isinstance(value, dict) or not all(map(_is_line, (*value, *value.values()))):
+            raise self.odd(f"{name!r} is not a mapping of lines of text")
+        return value
+
 
 class AnyText:
     """A kind of value in rows: a string of any characters, for a caller that expects them."""

@@ -20,7 +20,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here, choose_instead
 from ipexctl.machines.agent import LONG
-from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
@@ -106,8 +106,7 @@ def list_envs(target: Target, root: str = ROOT) -> Kept:
 def _host_envs(fleet: Fleet, host: Host, *, sizes: bool) -> HostEnvs:
     fleet.connect(host)
     done = fleet.call(host, "remove.root_upkeep.list", sizes=sizes)
-    with reading(host.name, "its environments"):
-        return core.read_host_envs(host.name, done)
+    return core.read_host_envs(host.name, done)
 
 
 def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
@@ -120,8 +119,7 @@ def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared
             fleet.connect(host)
             asked = {"full": full, "environment": key}
             done = fleet.call(host, "install.env_drift.compare", total=LONG, **asked)
-            with reading(host.name, "its environment"):
-                return read_drift(host.name, done)
+            return read_drift(host.name, done)
 
         found = tuple(fleet.each(one).values())
         return Compared(found, fleet.recaps(), _mend(target, root, found))

@@ -38,7 +38,7 @@ def state_of(
     the one that the project uses until now."""
     op = "install.env_marks.state"
     done = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
-    return read_state(host.name, done, again=again)
+    return read_state(done, again=again)
 
 
 def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:

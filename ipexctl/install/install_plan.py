@@ -14,13 +14,12 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost
 from ipexctl.blobs.blob_store import Room
-from ipexctl.env.choice.package_changes import Change, read_changes, rows
+from ipexctl.env.choice.package_changes import Change, read_changes
 from ipexctl.install.progress import Progress, Step
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import Stack, requirements
 from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.fleet import reading
 from ipexctl.machines.target import ROOT
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
@@ -206,19 +205,11 @@ class Work:
         self.progress.step(Step(host, text, done, total))
 
 
-def read_state(host: str, done: Answer, *, again: bool) -> State:
+def read_state(done: Answer, *, again: bool) -> State:
     """Raises HostFailed."""
-    with reading(host, "its environment"):
-        changed = read_changes(done["changed"])
-        packages, before = _packages(done["packages"]), _packages(done["before_packages"])
+    packages, before = (tuple(done.names(n).items()) for n in ("packages", "before_packages"))
     return State(
-        done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"), changed,
-        again, packages, done.text("mark"), done.flag("asked"), done.text("before"),
-        done.flag("own"), before,
+        done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"),
+        read_changes(done), again, packages, done.text("mark"), done.flag("asked"),
+        done.text("before"), done.flag("own"), before,
     )  # fmt: skip
-
-
-def _packages(found: object) -> tuple[tuple[str, str], ...]:
-    """Raises ValueError."""
-    pairs = rows([list(p) for p in found.items()] if isinstance(found, dict) else None, 2)
-    return tuple((name, version) for name, version in pairs)

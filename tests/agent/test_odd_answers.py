@@ -160,7 +160,7 @@ def judged(said: Answer) -> object:
 KEY = "0123456789abcdef"
 HELD = {"name": "set", "version": KEY, "path": "/d", "hub": "", "files": 1, "bytes": 1}
 READ: dict[Callable[[Answer], object], dict[str, Any]] = {
-    lambda a: read_state("h", a, again=False): {
+    lambda a: read_state(a, again=False): {
         "root": "/r", "built": True, "proved": True, "current": KEY, "mark": "m", "asked": True,
         "changed": [["torch", "1", "2"]], "packages": {"torch": "2.8.0"}, "before": KEY,
         "own": True, "before_packages": {"torch": "2.8.0"},

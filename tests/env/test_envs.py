@@ -16,6 +16,7 @@ from stat import S_ISDIR
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.env.choice.env_list import Env, HostEnvs, not_back, read_host_envs, way_back
 from ipexctl.errors import HostFailed
 from ipexctl.inventory.inventory import Host
@@ -403,9 +404,9 @@ BAD = [
 
 @pytest.mark.parametrize("change", BAD)
 def test_what_a_host_says_it_keeps_is_checked(change: dict[str, object]) -> None:
-    assert read_host_envs("a", GOOD).current == A
-    with pytest.raises(ValueError):
-        read_host_envs("a", {**GOOD, **change})
+    assert read_host_envs("a", Answer("a", GOOD)).current == A
+    with pytest.raises(HostFailed):
+        read_host_envs("a", Answer("a", {**GOOD, **change}))
 
 
 MAKE = """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
 
-from ipexctl.env.choice.env_list import is_key, read_count
-from ipexctl.env.choice.package_changes import Change, read_changes, rows
+from ipexctl.base.host_answer import Answer
+from ipexctl.env.choice.env_list import read_key
+from ipexctl.env.choice.package_changes import Change, read_changes
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -34,26 +34,18 @@ class Drift:
         return bool(self.changed or self.files)
 
 
-def read_drift(host: str, raw: Mapping[str, Any]) -> Drift:
-    """Raises ValueError."""
-    packages = raw.get("packages")
-    pairs = [list(pair) for pair in packages.items()] if isinstance(packages, Mapping) else None
-    root, current = raw.get("root"), raw.get("current")
-    if not isinstance(root, str) or not root.isprintable():
-        raise ValueError("no path of its root")
-    if not isinstance(current, str) or (current and not is_key(current)):
-        raise ValueError("no key of an environment")
-    more, looked, read = (read_count(raw, name) for name in ("more", "looked", "read"))
+def read_drift(host: str, done: Answer) -> Drift:
+    """Raises HostFailed."""
     return Drift(
         host,
-        root,
-        current,
-        packages=tuple((name, version) for name, version in sorted(rows(pairs, 2))),
-        changed=read_changes(raw.get("changed")),
-        files=tuple((path, what) for path, what in rows(raw.get("files"), 2)),
-        more=more,
-        looked=looked,
-        read=read,
+        done.text("root"),
+        read_key(done, "current"),
+        packages=tuple(sorted(done.names("packages").items())),
+        changed=read_changes(done),
+        files=tuple((path, what) for path, what in done.rows("files", str, str)),
+        more=done.whole("more"),
+        looked=done.whole("looked"),
+        read=done.whole("read"),
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from ipexctl.base.host_answer import Answer
+from ipexctl.base.values import plain, texts
 from ipexctl.env.choice.env_choice import EnvUser, read_date, read_users
-from ipexctl.env.choice.package_changes import Change, read_changes, rows
+from ipexctl.env.choice.package_changes import Change, read_changes
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.quick_dataclass import dataclass
 
@@ -64,59 +65,47 @@ def is_key(text: str) -> bool:
     return bool(_KEY.match(text))
 
 
-def read_host_envs(host: str, raw: Mapping[str, Any]) -> HostEnvs:
-    """Raises ValueError."""
-    root, current, previous = (raw.get(n) for n in ("root", "current", "previous"))
-    if not isinstance(root, str) or not root.isprintable():
-        raise ValueError("no path of its root")
-    for key in (current, previous):
-        if not isinstance(key, str) or (key and not is_key(key)):
-            raise ValueError("no key of an environment")
-    envs = raw.get("envs")
-    if not isinstance(envs, list) or not all(isinstance(e, dict) for e in envs):
-        raise ValueError("no environments")
+def read_host_envs(host: str, done: Answer) -> HostEnvs:
+    """Raises HostFailed."""
     return HostEnvs(
         host,
-        root,
-        current=str(current),
-        previous=str(previous),
-        envs=tuple(_env(e) for e in envs),
-        blobs=read_count(raw, "blobs"),
-        size=read_count(raw, "size"),
+        done.text("root"),
+        current=read_key(done, "current"),
+        previous=read_key(done, "previous"),
+        envs=tuple(map(_env, done.documents("envs"))),
+        blobs=done.whole("blobs"),
+        size=done.whole("size"),
     )
 
 
-def _env(raw: Mapping[str, Any]) -> Env:
-    key, wheels = raw.get("key"), raw.get("wheels")
-    if not isinstance(key, str) or not is_key(key):
-        raise ValueError("no key of an environment")
-    use = raw.get("use")
-    used = isinstance(use, str) and use.startswith("/") and use.isprintable()
-    title = f"used from {use}" if used else _title(wheels if isinstance(wheels, list) else [])
-    requested = rows(raw.get("requested"), 2)
+def read_key(done: Answer, name: str) -> str:
+    """The key of an environment, or "" for none. Raises HostFailed."""
+    key = done.text(name)
+    if key and not is_key(key):
+        raise done.odd(f"{name!r} is not the key of an environment")
+    return key
+
+
+def _env(one: Answer) -> Env:
+    key, use = read_key(one, "key"), plain(one.get("use"))
+    if not key:
+        raise one.odd("an environment has no key")
     return Env(
         key,
-        whole=raw.get("whole") is True,
-        proved=raw.get("proved") is True,
-        size=read_count(raw, "size"),
-        title=title,
-        changed=read_changes(raw.get("changed")),
-        built=read_date(raw.get("built")),
-        users=read_users(raw.get("users")),
-        shared=read_count(raw, "shared"),
-        requested=tuple((name, version) for name, version in requested),
+        whole=one.get("whole") is True,
+        proved=one.get("proved") is True,
+        size=one.whole("size"),
+        title=f"used from {use}" if use.startswith("/") else _title(texts(one.get("wheels"))),
+        changed=read_changes(one),
+        built=read_date(one.get("built")),
+        users=read_users(one.get("users")),
+        shared=one.whole("shared"),
+        requested=tuple((name, version) for name, version in one.rows("requested", str, str)),
     )
 
 
-def read_count(raw: Mapping[str, Any], name: str) -> int:
-    value = raw.get(name)
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"no {name}")
-    return value
-
-
-def _title(wheels: Sequence[object]) -> str:
-    found = [_WHEEL.match(w) for w in wheels if isinstance(w, str)]
+def _title(wheels: Sequence[str]) -> str:
+    found = map(_WHEEL.match, wheels)
     versions = {m[1]: m[2] for m in found if m}
     return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
 

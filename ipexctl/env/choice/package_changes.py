@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.quick_dataclass import dataclass
 
 _MOST = 5
@@ -33,20 +34,9 @@ def describe_changes(changes: Sequence[Change]) -> str:
     return ", ".join([*map(str, changes[:_MOST]), *more])
 
 
-def read_changes(raw: object) -> tuple[Change, ...]:
-    """As a host says them. Raises ValueError."""
-    return tuple(Change(*words) for words in rows(raw, 3))
-
-
-def rows(raw: object, width: int) -> list[list[str]]:
-    """Lists of so many printable texts. Raises ValueError."""
-    found = []
-    for row in raw if isinstance(raw, list) else [None]:
-        words = row if isinstance(row, list) else []
-        if len(words) != width or not all(isinstance(w, str) and w.isprintable() for w in words):
-            raise ValueError("rows of another form")
-        found.append(words)
-    return found
+def read_changes(done: Answer) -> tuple[Change, ...]:
+    """Raises HostFailed."""
+    return tuple(Change(*row) for row in done.rows("changed", str, str, str))
 
 
 def between(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:
