@@ -70,7 +70,7 @@ def hosts(count: int, prefix: str, rate: str = "") -> Iterator[Hosts]:
         work = Path(folder)
         (work / "project").mkdir()
         plain = [replace(host, rate=rate) for host in LabSpec.plain(count).hosts]
-        spec = LabSpec(name=f"run{count}", hosts=tuple(plain), names=True)  # the peers need names
+        spec = LabSpec(name=f"run{count}", hosts=tuple(plain))
         lab = Lab.up(spec, owner=os.getpid(), root=work / "labs")
         try:
             for name in lab.hosts:
@@ -93,7 +93,9 @@ def _furnish(lab: Lab, name: str, prefix: str) -> None:
         (home / path).write_text(text)
         (home / path).chmod(0o600)
     line = f"mkdir -m 700 ~/.ipexctl && ln -s {prefix} ~/.ipexctl/current"
+    known = "".join(f"{host.address} {host.name}\n" for host in lab.hosts.values())
     for argv, user in (
+        (["sh", "-c", 'printf %s "$0" >> /etc/hosts', known], None),  # the peers need names
         (["chown", "-R", "trainer:", f"{HOME}/.ssh", f"{HOME}/hosts"], None),
         (["sh", "-c", line], "trainer"),
     ):

@@ -50,9 +50,6 @@ def lab_up(
             "--uplink", metavar="RATE", help="Bandwidth from this machine to the lab: 100mbit."
         ),
     ] = "",
-    names: Annotated[
-        bool, typer.Option("--names", help="Let hosts resolve the names of other hosts.")
-    ] = False,
     flat: Annotated[
         bool, typer.Option("--flat", help="Start one host with N addresses, to test at scale.")
     ] = False,
@@ -80,7 +77,7 @@ def lab_up(
 
     shaped = bool(host or isa)
     hosts = parse_hosts(n, host or [], isa) if shaped or not flat else ()
-    spec = LabSpec(name, hosts, user, uplink, flat=n if flat else 0, names=names, ipv6=ipv6)
+    spec = LabSpec(name, hosts, user, uplink, flat=n if flat else 0, ipv6=ipv6)
     _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 

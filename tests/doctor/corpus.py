@@ -119,7 +119,8 @@ HOSTS: dict[str, Planted] = {
     # names, ports and interfaces
     "network": Planted(
         """
-        sed -i '/localhost/d' /etc/hosts; echo '10.9.9.9 localhost' >> /etc/hosts
+        sed -i '/localhost/d; s/.* network$/127.0.1.1 network/' /etc/hosts
+        echo '10.9.9.9 localhost' >> /etc/hosts
         printf 'hosts: files\\n' > /etc/nsswitch.conf
         # below 29501: `names` drops answers to 29501-29599, too
         echo '29001 29500' > /proc/sys/net/ipv4/ip_local_port_range
@@ -136,7 +137,6 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
             Seed("gloo-mesh", "NET-018", "ip_local_port_range"),
             Seed("gloo-mesh", "NET-014", "ip link set eth0 mtu 1500"),
         ),
-        HostSpec(loopback_name=True),
     ),
     "sealed": Planted(
         """
@@ -187,12 +187,12 @@ s.setsockopt(1,2,1); s.bind(("",29500)); s.listen(1); time.sleep(600)' </dev/nul
         HostSpec(shm=64 << 10, disk=64 << 20),
     ),
     "ancient": Planted(
-        "",
+        "rm -f /usr/local/bin/python* /usr/bin/python*",
         (
             Seed("cpu-too-old", "CPU-001", "leave this host out"),
             Seed("python-not-there", "PY-001", "install"),
         ),
-        HostSpec(isa="sse", python=False),
+        HostSpec(isa="sse"),
     ),
     "walled": Planted(
         """

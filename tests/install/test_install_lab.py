@@ -108,9 +108,10 @@ def test_an_unreachable_host_is_told_and_the_others_are_installed(
 
 
 def test_a_cluster_with_a_host_too_old_for_every_row_ends_with_3(
-    shop: Shop, make_lab: MakeLab
+    full_rung, shop: Shop, make_lab: MakeLab
 ) -> None:
-    lab = make_lab(LabSpec(name="old", hosts=(HostSpec(), HostSpec(python=False))))
+    lab = make_lab(LabSpec.plain(2, name="old"))
+    assert lab.run_in("node02", ["sh", "-c", "rm /usr/bin/python3*"]).returncode == 0
     outcome = over_ssh(shop, lab)
     assert (outcome.code, outcome.document["errors"][0]["slug"]) == (3, "no-row-fits")
     assert "node02: Python none" in outcome.err

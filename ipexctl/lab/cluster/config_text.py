@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
+from ipexctl.lab.cluster.lab_plan import HOME, HostPlan, LabPlan
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -109,15 +109,13 @@ def known_hosts(plan: LabPlan, keys: dict[str, str]) -> str:
     return "".join(f"{names[name]} {key}\n" for name, key in keys.items())
 
 
-def etc_hosts(plan: LabPlan, host: HostPlan) -> str:
-    own = "127.0.1.1" if host.spec.loopback_name else host.address
-    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{own} {host.name}"]
-    if plan.names:
-        lines += [f"{h.address} {h.name}" for h in plan.hosts if h.name != host.name]
+def etc_hosts(host: HostPlan) -> str:
+    """A host knows its own name, and not those of others."""
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{host.address} {host.name}"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def accounts(passwd: str, group: str, *, uid: int, home: str, without: str = "") -> dict[str, str]:
+def accounts(passwd: str, group: str, *, uid: int, without: str = "") -> dict[str, str]:
     """/etc/passwd, group and shadow: this machine's system accounts and `trainer`, but for the
     group `without`."""
     users = [u for u in map(_fields, passwd.splitlines()) if len(u) == 7 and _is_system(u[2])]
@@ -125,7 +123,7 @@ def accounts(passwd: str, group: str, *, uid: int, home: str, without: str = "")
     users.insert(0, ["root", "x", "0", "0", "root", "/root", "/bin/bash"])
     if not any(u[0] == "sshd" for u in users):
         users.append(["sshd", "x", "74", "65534", "", "/run/sshd", "/usr/sbin/nologin"])
-    users.append(["trainer", "x", str(uid), str(uid), "", home, "/bin/bash"])
+    users.append(["trainer", "x", str(uid), str(uid), "", HOME, "/bin/bash"])
     groups = [g for g in map(_fields, group.splitlines()) if len(g) == 4 and _is_system(g[2])]
     groups = [[*g[:3], ""] for g in groups if g[0] not in ("trainer", without)]
     groups.append(["trainer", "x", str(uid), ""])

@@ -32,7 +32,6 @@ class Boot:
     sshd: str
     shm: int = 0
     disk: int = 0
-    python: bool = True
 
     @property
     def owner(self) -> int:
@@ -93,5 +92,3 @@ def _write_files(root: str, boot: Boot) -> None:
             path.unlink()
         path.write_text(content)
         path.chmod(0o600 if name.endswith(("shadow", "_key")) else 0o644)
-    if not boot.python:
-        host_tree.remove_python(root, boot.rung)

@@ -204,7 +204,6 @@ def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
         sshd=sshd_path(),
         shm=spec.shm,
         disk=spec.disk,
-        python=spec.python,
     )
 
 
@@ -246,14 +245,13 @@ def _files(folder: Path, plan: LabPlan, host: HostPlan, uid: int) -> dict[str, s
         Path("/etc/passwd").read_text(),
         Path("/etc/group").read_text(),
         uid=uid,
-        home=host.spec.home or "/home/trainer",
         # sshd gives terminals to this group, which an ordinary user may not
         without="tty" if plan.rung == rung_limits.USER else "",
     )
     return {
         **{f"/etc/{name}": content for name, content in accounts.items()},
         "/etc/hostname": f"{host.name}\n",
-        "/etc/hosts": config_text.etc_hosts(plan, host),
+        "/etc/hosts": config_text.etc_hosts(host),
         "/etc/resolv.conf": "",
         "/etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
         "/etc/ssh/sshd_config": config_text.sshd_config(

@@ -7,20 +7,18 @@ to change what belongs to root, so every folder of "/" is bound read-only, and /
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl.facts.system_facts import PRACTICE
-from ipexctl.lab.cluster import config_text, linux, rung_limits
+from ipexctl.lab.cluster import linux, rung_limits
 from ipexctl.lab.cluster.processes import run
 
 if TYPE_CHECKING:
     from ipexctl.lab.cluster.host import Boot
 
-_PYTHON = re.compile(r"python[0-9.]*")
 _NOT_OURS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/root")
 _NODES = {
     "null": os.makedev(1, 3),
@@ -186,24 +184,3 @@ def _mount_image(image: str, target: str) -> None:
 
 def _lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines()
-
-
-def remove_python(root: str, rung: str) -> None:
-    for folder in config_text.PATH.split(":"):
-        path = root + folder
-        if os.path.isdir(path):
-            names = [name for name in os.listdir(path) if _PYTHON.fullmatch(name)]
-            if names and rung != rung_limits.FULL:
-                _replace_by_links(root, folder)
-            for name in names:
-                Path(path, name).unlink(missing_ok=True)
-
-
-def _replace_by_links(root: str, folder: str) -> None:
-    """The same programs in a folder that can be changed."""
-    aside = f"/run/lab{folder}"
-    os.makedirs(root + aside)
-    linux.bind(root + folder, root + aside, recursive=True)
-    linux.mount("bin", root + folder, "tmpfs", linux.MS_NOSUID, "mode=755")
-    for name in os.listdir(root + aside):
-        os.symlink(f"{aside}/{name}", f"{root}{folder}/{name}")

@@ -11,6 +11,7 @@ from ipexctl.lab.cluster import rung_limits
 from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec
 from ipexctl.quick_dataclass import dataclass
 
+HOME = "/home/trainer"
 _FIRST = 11
 _PLACES = [ip_network(f"10.{b}.{y}.0/22") for b in range(64, 128) for y in range(0, 256, 4)]
 
@@ -41,7 +42,6 @@ class LabPlan:
     uplink: str
     link: str
     gateway: str
-    names: bool
     hosts: tuple[HostPlan, ...]
     rung: str = rung_limits.FULL
     port: int = 22
@@ -67,7 +67,6 @@ def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rung_limits.FULL) ->
         "uplink": spec.uplink,
         # The link's name holds the block: adding it is what claims the block for this lab.
         "link": f"ilab{first[1]}-{first[2]}",
-        "names": spec.names,
         "rung": rung,
     }
     if spec.flat:
@@ -84,7 +83,7 @@ def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) ->
         HostPlan(host.name, place, (), host, str(folder / "hosts" / host.name / "home"))
         for host, place in zip(spec.hosts, places, strict=True)
     )
-    nothing = {"uplink": "", "link": "", "gateway": "", "names": False}
+    nothing = {"uplink": "", "link": "", "gateway": ""}
     return LabPlan(name=spec.name, user=user, hosts=hosts, rung=rung_limits.FLAT, **nothing)  # type: ignore[arg-type]
 
 
@@ -96,7 +95,7 @@ def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:
         Nic(name, f"p{i}n{k}", _mac(block, offset), (f"{at(block, offset)}/{length}",))
         for k, (name, offset) in enumerate(zip(host.nics, offsets, strict=True))
     )
-    return HostPlan(host.name, at(block, offsets[0]), nics, host, _home(spec, host))
+    return HostPlan(host.name, at(block, offsets[0]), nics, host, _home(spec))
 
 
 def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> LabPlan:
@@ -105,7 +104,7 @@ def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> 
     host = HostSpec(name="flat")
     return LabPlan(
         gateway=f"{block[1]}/22",
-        hosts=(HostPlan("flat", addresses[0], (nic,), host, _home(spec, host)),),
+        hosts=(HostPlan("flat", addresses[0], (nic,), host, _home(spec)),),
         flat=addresses,
         patterns=tuple(f"{_dots(net)}.*" for net in block.subnets(new_prefix=24)),
         **common,  # type: ignore[arg-type]
@@ -131,5 +130,5 @@ def _mac(block: IPv4Network, offset: int) -> str:
     return "02:1a:" + ":".join(f"{part:02x}" for part in block[offset].packed)
 
 
-def _home(spec: LabSpec, host: HostSpec) -> str:
-    return "/root" if spec.user == "root" else host.home or "/home/trainer"
+def _home(spec: LabSpec) -> str:
+    return "/root" if spec.user == "root" else HOME

@@ -32,9 +32,6 @@ class HostSpec:
     nics: tuple[str, ...] = ("eth0",)
     rate: str = ""  # of each interface, or 100mbit+1gbit: one for each
     disk: int = 0
-    home: str = ""
-    python: bool = True
-    loopback_name: bool = False
     # Paths on the host, each with the file or folder of this machine that is laid over it.
     covers: tuple[tuple[str, str], ...] = ()
 
@@ -53,7 +50,6 @@ class LabSpec:
     hosts: tuple[HostSpec, ...] = ()
     user: str = "trainer"
     uplink: str = ""
-    names: bool = False
     flat: int = 0
     ipv6: bool = False  # IPv6 addresses only, loopback aside
 
@@ -148,17 +144,15 @@ def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpe
 
 
 def parse_shape(host: HostSpec, words: str) -> HostSpec:
-    """`isa=amx,nic=ens3+eth1,shm=64m,no-python` laid over `host`."""
+    """`isa=amx,nic=ens3+eth1,shm=64m` laid over `host`."""
     changes: dict[str, Any] = {}
     for word in filter(None, words.split(",")):
-        key, equals, value = word.partition("=")
-        if key in _SWITCHES and not equals:
-            changes.update([_SWITCHES[key]])
-        elif key in _VALUES and value:
+        key, _, value = word.partition("=")
+        if key in _VALUES and value:
             field, parse = _VALUES[key]
             changes[field] = parse(value)
         else:
-            known = ", ".join([*(f"{k}=" for k in _VALUES), *_SWITCHES])
+            known = ", ".join(f"{k}=" for k in _VALUES)
             raise InputError(
                 f"unknown shape '{word}'", hint=f"use one of: {known}", slug="unknown-shape"
             )
@@ -185,19 +179,13 @@ _VALUES: dict[str, tuple[str, Any]] = {
     "nic": ("nics", _plus),
     "rate": ("rate", str),
     "disk": ("disk", parse_size),
-    "home": ("home", str),
-}
-_SWITCHES: dict[str, tuple[str, bool]] = {
-    "no-python": ("python", False),
-    "loopback-name": ("loopback_name", True),
 }
 # field of HostSpec -> its word in --host
-WORDS = {field: word for word, (field, _) in (_VALUES | _SWITCHES).items()}
+WORDS = {field: word for word, (field, _) in _VALUES.items()}
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _NIC = re.compile(r"(?!lo$|\.)[A-Za-z0-9_.-]{1,15}")
 _RATE = re.compile(r"(\d+(\.\d+)?[kmgt]?bit)?")
-_HOME = re.compile(r"(/[A-Za-z0-9][A-Za-z0-9_.-]*)*")
 _MAX_NICS = 4
 _LEAST_DISK = 8 * 1024**2
 
@@ -207,7 +195,6 @@ def _checked(host: HostSpec, number: int) -> HostSpec:
     _need(_NAME, host.name, "host name", "lower-case letters, digits and '-', at most 32")
     for rate in host.rates:
         _need(_RATE, rate, "link rate", "such as 100mbit, or 100mbit+1gbit for two interfaces")
-    _need(_HOME, host.home, "home directory", "an absolute path such as /data/trainer")
     for nic in host.nics:
         _need(_NIC, nic, "network card name", "at most 15 characters, and not lo")
     if not 1 <= len(set(host.nics)) == len(host.nics) <= _MAX_NICS:

@@ -17,7 +17,7 @@ SENTENCES = {
 
 # What a host of the flat rung cannot have, and the lab: field -> word of the command line.
 _FLAT_HOST = {**WORDS, "covers": "covers"}
-_FLAT_LAB = {"uplink": "--uplink", "names": "--names", "ipv6": "--ipv6"}
+_FLAT_LAB = {"uplink": "--uplink", "ipv6": "--ipv6"}
 
 
 def check_rung(word: str) -> None:
@@ -47,7 +47,7 @@ def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
         left_out += [f"{host.name}:{','.join(words)}"] if words else []
     left_out += [word for name, word in _FLAT_LAB.items() if getattr(spec, name)]
     hosts = tuple(HostSpec(name=host.name) for host in spec.hosts)
-    return replace(spec, hosts=hosts, uplink="", names=False, ipv6=False), tuple(left_out)
+    return replace(spec, hosts=hosts, uplink="", ipv6=False), tuple(left_out)
 
 
 def as_user(rung: str, uid: int) -> list[str]:
