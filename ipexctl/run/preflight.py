@@ -6,7 +6,6 @@ same hosts since their boot with the same environments are believed, and it cost
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import sys
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ipexctl.base import quoting
 from ipexctl.base.host_outcome import HostDown
@@ -23,10 +21,10 @@ from ipexctl.doctor.doctor import Seen, connect_all
 from ipexctl.doctor.report.finding import Finding
 from ipexctl.facts.facts import Peer
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import module_path
-from ipexctl.local.user_dirs import cache_dir, make_private
+from ipexctl.local.kept_entries import KeptEntries
+from ipexctl.local.user_dirs import cache_dir
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import with_options
 from ipexctl.project.send_project import (
@@ -238,8 +236,8 @@ def memory_file() -> Path:
 
 def _recall(path: Path, mark: str) -> list[str] | None:
     """What was told of these hosts a moment ago; None: nothing is known."""
-    entry = _load(path).get(mark)
-    if not isinstance(entry, dict) or not isinstance(entry.get("at"), (int, float)):
+    entry = KeptEntries(path, KEEP).entry(mark)
+    if not isinstance(entry.get("at"), (int, float)):
         return None
     age = time.time() - entry["at"]
     told = entry.get("told")
@@ -248,17 +246,6 @@ def _recall(path: Path, mark: str) -> list[str] | None:
 
 
 def _remember(path: Path, mark: str, told: Sequence[str]) -> None:
-    known = {key: entry for key, entry in _load(path).items() if key != mark}
-    at = _load(path).get(mark, {}).get("at") if _recall(path, mark) is not None else time.time()
-    known[mark] = {"at": at, "told": list(told)}
-    with suppress(OSError):
-        make_private(path.parent)
-        write_atomic(path, json.dumps(dict(list(known.items())[-KEEP:])))
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    kept = KeptEntries(path, KEEP)
+    at = kept.entry(mark).get("at") if _recall(path, mark) is not None else time.time()
+    kept.add({mark: {"at": at, "told": list(told)}})

@@ -123,12 +123,12 @@ def test_the_last_states_are_kept_per_hostfile(monkeypatch, tmp_path):
     )
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"inventories": 3}', '{"inventories": {"": 1}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"KEY": 3}', '{"KEY": {"doctor": 1}}'])
 def test_a_broken_state_file_is_as_none(monkeypatch, tmp_path, text):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "ipexctl").mkdir()
-    (tmp_path / "ipexctl" / "last.json").write_text(text)
-    hosts = parse_hostfile("a\n", "hf")
+    hosts = parse_hostfile("a\n", str(tmp_path / "hf"))
+    (tmp_path / "ipexctl" / "last.json").write_text(text.replace("KEY", hosts.source))
     assert last_states(hosts)["healthy"] is None
     remember(hosts, {"a": "ok"})
     assert last_states(hosts)["healthy"] == {"a"}

@@ -311,7 +311,7 @@ def test_an_odd_rate_is_unknown(file, rate):
     file.parent.mkdir(0o700)
     rates = {ETH0: 94 * MBIT, ETH1: rate}
     entry = {"complete": True, "rates": rates}
-    file.write_text(json.dumps({"measured": {found().mark: entry}}))
+    file.write_text(json.dumps({found().mark: entry}))
     hosts = Hosts({})
     assert (hosts.decide(file), hosts.asked) == (ETH0, 0)
 
@@ -327,7 +327,7 @@ def test_without_a_file_all_is_measured_each_time(tmp_path):
 def test_the_file_is_bounded(file):
     for number in range(rate_cache.KEEP + 5):
         rate_cache.remember(file, f"m{number}", {ETH0: 1.0}, complete=True)
-    assert len(json.loads(file.read_text())["measured"]) == rate_cache.KEEP
+    assert len(json.loads(file.read_text())) == rate_cache.KEEP
     assert rate_cache.recall(file, "m4") is None and rate_cache.recall(file, "m5") == {ETH0: 1.0}
 
 
