@@ -18,7 +18,6 @@ from ipexctl.inventory.hostfile_formats import members
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.inventory.nodeset import expand, fold, split
 
-LONGEST = 4096
 _EVERYTHING = ("all", "*", "@all")
 
 Known = Mapping[str, frozenset[str] | None]  # @NAME -> hosts; None: nothing is known about that
@@ -64,7 +63,7 @@ class _Finder:
     def find(self, patterns: Iterable[str], option: str) -> frozenset[str]:
         """Order does not matter: first all names, then those with &, then those with !."""
         given = list(patterns)
-        items = [p for pattern in given for p in self._items(pattern, option)]
+        items = [p for pattern in given for p in self._items(pattern)]
         if given and not items:  # an unset variable of a shell must not mean all hosts
             raise InputError(f"{option} is empty", hint=self.hint, slug="pattern-empty")
         everything = frozenset(self._names.values())
@@ -81,10 +80,8 @@ class _Finder:
         given = [p for p in patterns if p.strip(" ,")]
         return self.find(given, "-x") if given else frozenset()
 
-    def _items(self, pattern: str, option: str) -> list[str]:
+    def _items(self, pattern: str) -> list[str]:
         """Split at commas, then at colons, except in an IPv6 address."""
-        if len(pattern) > LONGEST:
-            raise InputError(f"{option}: longer than {LONGEST} characters", slug="pattern-too-long")
         items = []
         for piece in (text.strip() for text, _ in split(pattern, ",")):
             bare = piece.lstrip("!&").strip("[]")

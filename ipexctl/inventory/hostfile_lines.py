@@ -17,7 +17,6 @@ from ipexctl.inventory.nodeset import MAX_NAMES, fold, split
 from ipexctl.quick_dataclass import dataclass
 
 COMMAND_LINE = "the command line"
-LONGEST_LINE = 4096
 _TOKEN = re.compile(
     r"""[ \t]+|(?P<comment>\#.*)|(?P<word>(?:[^ \t"'\#]|'[^']*'|"(?:[^"\\]|\\.)*")+)|.""", re.S
 )
@@ -73,11 +72,6 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
 
 def split_line(line: str, number: int, source: str) -> Line:
     """Quotes keep spaces and `#` together; they are taken off the values later."""
-    if len(line) > LONGEST_LINE:
-        raise InputError(
-            f"{Place(source, number, 1)}: the line is longer than {LONGEST_LINE} characters",
-            slug="line-too-long",
-        )
     words = []
     for token in _TOKEN.finditer(line):
         if token["word"]:

@@ -18,7 +18,6 @@ from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 
-MAX_GROUPS = 1_000
 ROOT_GROUPS = ("all", "ungrouped")
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 Values = dict[str, Value]
@@ -47,10 +46,6 @@ class Draft:
             raise Bad(f"{name!r} is not the name of a group", slug="not-a-group-name").placed(place)
         group = self.groups.setdefault(name, _Group(place))
         group.defined = group.defined or defined
-        if len(self.groups) > MAX_GROUPS:
-            raise Bad(
-                f"too many groups: the limit is {MAX_GROUPS:,}", slug="too-many-groups"
-            ).placed(place)
         return group
 
     def add_child(self, name: str, child: str, place: Place) -> None:

@@ -114,12 +114,6 @@ def test_a_line_that_is_no_pattern_leaves_the_others_as_they_are(line):
     assert ignore.why("x.log") == ("*.log in .gitignore:2", False)
 
 
-def test_an_ignore_file_has_a_most_of_lines():
-    with pytest.raises(InputError) as refused:
-        Ignore().within("", "*x1*y\n" * 6000, "")
-    assert refused.value.slug == "ignore-file-too-long"
-
-
 def test_folders_within_folders_have_an_end(tmp_path):
     folder = tmp_path
     for _ in range(300):

@@ -228,7 +228,6 @@ def _walk(found: dict, group: str) -> list[str]:
         ("[a]\nx ansible_port=0", "hf:2:3: ansible_port: '0' is not a port"),
         ("[a]\nx ansible_connection=docker", None),
         ("[a]", "hf lists no hosts"),
-        ("\n".join(f"[g{i}]" for i in range(2000)) + "\nx", None),
         ("all: [a]\n", "hf:1:1: 'all' is not a group"),
         ("all:\n  host:\n    a:\n", "hf:2:3: unknown key 'host' in group all"),
         ("all:\n  hosts:\n    a: {ansible_port: !vault x}\n", None),

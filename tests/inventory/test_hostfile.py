@@ -97,7 +97,6 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("a slots=2 slots=2", "hf:1:11: slots: slots is set twice for host 'a'"),
         ("u@a user=b", "hf:1:5: user is set twice: in u@a and in user"),
         ("a 'b", "hf:1:3: this quote ' is not closed"),
-        ("a " + "x" * 5000, "hf:1:1: the line is longer than 4096 characters"),
         ("a nic=../x", "hf:1:3: nic: '../x' is not the name of a network interface"),
         ("a root=x", "hf:1:3: root: 'x' is not a valid value for 'root'"),
         ("a root=/a/../b", "hf:1:3: root: '/a/../b' is not a valid value for 'root'"),

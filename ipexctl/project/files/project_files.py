@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ipexctl.base.sizes import human
-from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remote.secret_names import is_private_path, is_secret_file, is_secret_stem
 
@@ -49,7 +48,6 @@ MADE_BY_EDITORS = (".DS_Store", ".idea", ".vscode", ".ipynb_checkpoints", "*.sw[
 MAX_DATA = 50 * 1000 * 1000  # bytes of one such file
 MAX_FILES = 5000
 MAX_BYTES = 100 * 1000 * 1000
-MAX_LINES = 5000  # of an ignore file; each file of the project is held against each line
 PACKED = 256 * 1024  # files up to this size travel many in one frame
 
 
@@ -179,12 +177,6 @@ def _rules(base: str, name: str, text: str) -> _Rules:
     lines, numbers = tuple(line for _, line in numbered), tuple(n for n, _ in numbered)
     named = (_unescaped(line[1:].strip().strip("/")) for line in lines if line.startswith("!"))
     opened = {f"{above}/" for path in named for above in _above(path)}
-    if len(lines) > MAX_LINES:
-        raise InputError(
-            f"{name} has more than {MAX_LINES:,} lines",
-            hint="shorten it",
-            slug="ignore-file-too-long",
-        )
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):  # git passes over what is no pattern, like a[z-b]

@@ -31,7 +31,6 @@ from ipexctl.user_code.launchers.not_scripts import meant
 _ELSE = "leave it out, or use -n, -ppn, -f, -H, -l, -x or --env of ipexctl run   # see its --help"
 _ONCE = frozenset({*COUNTS, "hostfile", "config"})
 _VARIABLES = frozenset({"env", "env-forward", "variable"})
-MOST_WORDS = 10_000  # of a line that a person or a program wrote
 MOST_PROGRAMS = 6  # with env and python between two launchers
 _ONLY_ASKS = frozenset({"--version", "--help", "-h", "-V", "-version", "-help"})
 _EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
@@ -83,11 +82,6 @@ def read(words: Sequence[str], launchers: Launchers, *, module: bool = False) ->
         found = (launcher, f"python -m {words[0]}", 1) if launcher else None
     else:
         found = launchers.of(words)
-    if found and len(words) > MOST_WORDS:
-        raise InputError(
-            f"{found[1]}: the line has more than {MOST_WORDS:,} words",
-            slug="launcher-line-too-long",
-        )
     return _Reader(launchers).line(words, found) if found else None
 
 
