@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import bytecode
@@ -35,6 +35,7 @@ sys.path.insert(0, str(HERE.parent))
 from ipexctl.blobs.blob_store import default_store  # noqa: E402
 from ipexctl.install.stack.lock_file import Lock  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
+from ipexctl.lab.cluster.lab_network import limit  # noqa: E402
 from ipexctl.local.project_lock import read_lock  # noqa: E402
 from tests.packages.served import served  # noqa: E402
 
@@ -237,8 +238,10 @@ def main() -> None:
     bytecode.make()
     with tempfile.TemporaryDirectory(prefix="ipexctl-bench-", dir=args.folder) as folder:
         work = Path(folder)
-        spec = replace(LabSpec.plain(args.hosts, name="bench"), uplink=args.uplink)
+        spec = LabSpec.plain(args.hosts, name="bench")
         lab = Lab.up(spec, owner=os.getpid(), root=work / "labs")
+        if args.uplink:
+            limit(lab.link, args.uplink)
         address = next(iter(lab.hosts.values())).address.rsplit(".", 1)[0] + ".1"
         try:
             lock = prepare(work, lab)

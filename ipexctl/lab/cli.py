@@ -44,12 +44,6 @@ def lab_up(
     user: Annotated[
         str, typer.Option("--user", metavar="NAME", help="Login user: trainer or root.")
     ] = "trainer",
-    uplink: Annotated[
-        str,
-        typer.Option(
-            "--uplink", metavar="RATE", help="Bandwidth from this machine to the lab: 100mbit."
-        ),
-    ] = "",
     flat: Annotated[
         bool, typer.Option("--flat", help="Start one host with N addresses, to test at scale.")
     ] = False,
@@ -77,7 +71,7 @@ def lab_up(
 
     shaped = bool(host or isa)
     hosts = parse_hosts(n, host or [], isa) if shaped or not flat else ()
-    spec = LabSpec(name, hosts, user, uplink, flat=n if flat else 0, ipv6=ipv6)
+    spec = LabSpec(name, hosts, user, flat=n if flat else 0, ipv6=ipv6)
     _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 

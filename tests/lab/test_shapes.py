@@ -77,7 +77,7 @@ def test_a_disk_is_a_file_system_of_its_own(shaped):
 
 def test_a_link_rate_slows_what_a_host_sends(make_lab):
     hosts = (HostSpec(rate="20mbit"), HostSpec())
-    lab = make_lab(LabSpec(name="slow", hosts=hosts, uplink="1gbit"))
+    lab = make_lab(LabSpec(name="slow", hosts=hosts))
     qdisc = lab.run_in("node01", ["tc", "qdisc", "show", "dev", "eth0"]).stdout
     assert "tbf" in qdisc and "rate 20Mbit" in qdisc
     assert "tbf" not in lab.run_in("node02", ["tc", "qdisc", "show", "dev", "eth0"]).stdout

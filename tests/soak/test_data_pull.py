@@ -14,6 +14,7 @@ from ipexctl.data import data
 from ipexctl.data.pull import Pull, pull
 from ipexctl.install.progress import Progress
 from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.lab.cluster.lab_network import limit
 from ipexctl.machines.target import Target
 from tests.conftest import MakeLab
 from tests.pull.hub_server import Hub, served
@@ -27,10 +28,11 @@ pytest.importorskip("huggingface_hub")
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_four_hosts_take_little_longer_than_one(
-    make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    full_rung, make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = HostSpec(rate="100mbit")
-    lab = make_lab(LabSpec(name="pull4", hosts=(link,) * 4, uplink="100mbit"))
+    lab = make_lab(LabSpec(name="pull4", hosts=(link,) * 4))
+    limit(lab.link, "100mbit")  # from here to all of them
     hub = Hub(rate=RATE / 8)
     files = hub.add("models", "acme/large").files
     for i in range(FILES):

@@ -76,9 +76,6 @@ def open_switch(plan: LabPlan, switch: int) -> None:
         switch,
     )
     batch([_address_add(plan.gateway, plan.link), f"link set {plan.link} up"])
-    if plan.uplink:
-        limit(plan.link, plan.uplink)
-        limit("uplink", plan.uplink, switch)
 
 
 def plug(host: HostPlan, switch: int, pid: int) -> None:

@@ -39,7 +39,6 @@ class HostPlan:
 class LabPlan:
     name: str
     user: str
-    uplink: str
     link: str
     gateway: str
     hosts: tuple[HostPlan, ...]
@@ -61,10 +60,9 @@ def places(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
 def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rung_limits.FULL) -> LabPlan:
     """Card k of host i lives at block + k*256 + 11 + i, so each card has its own network."""
     first = str(block.network_address).split(".")
-    common = {
+    common: dict[str, object] = {
         "name": spec.name,
         "user": spec.user,
-        "uplink": spec.uplink,
         # The link's name holds the block: adding it is what claims the block for this lab.
         "link": f"ilab{first[1]}-{first[2]}",
         "rung": rung,
@@ -83,8 +81,7 @@ def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) ->
         HostPlan(host.name, place, (), host, str(folder / "hosts" / host.name / "home"))
         for host, place in zip(spec.hosts, places, strict=True)
     )
-    nothing = {"uplink": "", "link": "", "gateway": ""}
-    return LabPlan(name=spec.name, user=user, hosts=hosts, rung=rung_limits.FLAT, **nothing)  # type: ignore[arg-type]
+    return LabPlan(spec.name, user, link="", gateway="", hosts=hosts, rung=rung_limits.FLAT)
 
 
 def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:

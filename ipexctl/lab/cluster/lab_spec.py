@@ -49,7 +49,6 @@ class LabSpec:
     name: str = "lab"
     hosts: tuple[HostSpec, ...] = ()
     user: str = "trainer"
-    uplink: str = ""
     flat: int = 0
     ipv6: bool = False  # IPv6 addresses only, loopback aside
 
@@ -65,7 +64,6 @@ class LabSpec:
             raise InputError(
                 f"unknown user '{self.user}'", hint="use trainer or root", slug="unknown-value"
             )
-        _need(_RATE, self.uplink, "link rate", "such as 100mbit")
         if self.flat:
             return self._checked_flat()
         if not 1 <= len(self.hosts) <= MAX_HOSTS:

@@ -132,7 +132,7 @@ def _has_rights() -> bool:
 
 def _tools(spec: LabSpec) -> dict[str, str]:
     wanted = dict(_FOR_NAMESPACES)
-    if spec.uplink or any(h.rate for h in spec.hosts):
+    if any(h.rate for h in spec.hosts):
         wanted["tc"] = "iproute2"
     if any(h.disk for h in spec.hosts):
         wanted["mkfs.ext4"] = "e2fsprogs"

@@ -15,9 +15,8 @@ SENTENCES = {
     FLAT: "sshd processes on loopback addresses of this machine, without namespaces",
 }
 
-# What a host of the flat rung cannot have, and the lab: field -> word of the command line.
+# What a host of the flat rung cannot have: field -> word of the command line.
 _FLAT_HOST = {**WORDS, "covers": "covers"}
-_FLAT_LAB = {"uplink": "--uplink", "ipv6": "--ipv6"}
 
 
 def check_rung(word: str) -> None:
@@ -45,9 +44,9 @@ def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
     for host in spec.hosts:
         words = [w for f, w in _FLAT_HOST.items() if getattr(host, f) != getattr(plain, f)]
         left_out += [f"{host.name}:{','.join(words)}"] if words else []
-    left_out += [word for name, word in _FLAT_LAB.items() if getattr(spec, name)]
+    left_out += ["--ipv6"] if spec.ipv6 else []
     hosts = tuple(HostSpec(name=host.name) for host in spec.hosts)
-    return replace(spec, hosts=hosts, uplink="", ipv6=False), tuple(left_out)
+    return replace(spec, hosts=hosts, ipv6=False), tuple(left_out)
 
 
 def as_user(rung: str, uid: int) -> list[str]:
