@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tokenize
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -15,14 +15,12 @@ from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.migrate.code import file_kinds
 from ipexctl.migrate.code.migrate_finding import Command, Reading
-from ipexctl.migrate.code.shell_code import Around, ShellReader
+from ipexctl.migrate.code.shell_code import ShellReader
 from ipexctl.project.files.project_files import CACHES, ENVIRONMENT_SIGNS
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.script_files import accelerate_file
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.run.script_files.training_script import training_script
 from ipexctl.shipped_tables import migration_tables
-from ipexctl.user_code.launchers.line_request import LineRequest
 from ipexctl.user_code.source import Source
 from ipexctl.user_code.typed_word import as_typed
 
@@ -76,7 +74,7 @@ def _of_command(words: Sequence[str], missing: str) -> Migration:
     if words[0].endswith(".py") and os.path.exists(words[0]):
         words = ("python3", *words)
     alone = words[0] if len(words) == 1 else ""
-    shell = ShellReader(migration_tables(), _around(Path()), always=True)
+    shell = ShellReader(migration_tables(), _sources(Path()), always=True)
     reading = shell.read(alone) if alone else shell.of([as_typed(words)], lambda offset: 1)
     if not reading.commands and not reading.findings:
         raise InputError(
@@ -89,15 +87,12 @@ def _of_command(words: Sequence[str], missing: str) -> Migration:
     return Migration((Migrated("", reading),), read=1)
 
 
-def _around(folder: Path) -> Around:
-    """Files that a line names, as seen from its own folder or from here."""
-
-    def path_of(name: str) -> Path | None:
-        tried = (folder / name, Path(name))
-        return next((p for p in tried if p.is_file() and not p.is_symlink()), None)
+def _sources(folder: Path) -> Callable[[str], Source | None]:
+    """Scripts that a line names, as seen from its own folder or from here."""
 
     def source(name: str) -> Source | None:
-        path = path_of(name) if name else None
+        tried = (folder / name, Path(name)) if name else ()
+        path = next((p for p in tried if p.is_file() and not p.is_symlink()), None)
         sources = read_sources(path.parent, "", (path.name,)) if path else []
         if not sources:
             return None
@@ -105,11 +100,7 @@ def _around(folder: Path) -> Around:
         parsers = tuple(parser for one in sources for parser in one.parsers)
         return replace(sources[0], options=options, parsers=parsers)
 
-    def config(name: str) -> LineRequest | None:
-        path = path_of(name)
-        return accelerate_file.read(path) if path else None
-
-    return Around(source, config)
+    return source
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -162,9 +153,9 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
     text = _text_of(data, kind)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the user's code
-        script = training_script(path.parent) if kind == "yaml" else ""
-        around = _around(path.parent)
-        reading = file_kinds.read_file(kind, text, migration_tables(), around, script)
+        config = (str(path), training_script(path.parent)) if kind == "yaml" else ()
+        sources = _sources(path.parent)
+        reading = file_kinds.read_file(kind, text, migration_tables(), sources, config)
     if named and kind == "python" and not reading.unread:
         own = Command(1, "python", quoting.quote_for_pasting(("ipexctl", "run", str(path))))
         reading = replace(reading, commands=(own, *reading.commands))

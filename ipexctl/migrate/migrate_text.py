@@ -26,7 +26,6 @@ def _commands(file: Migrated) -> Iterator[str]:
             continue
         yield f"{_place(file, command)}{command.launcher} becomes"
         yield f"  {command.text}"
-        yield from (f"  {note}" for note in command.notes)
 
 
 def _findings(file: Migrated) -> Iterator[str]:
@@ -63,7 +62,7 @@ def document(done: Migration) -> dict[str, Any]:
         "files_read": done.read,
         "commands": [
             {**_where(file, one), "launcher": one.launcher, "text": one.text,
-             "why": one.why, "notes": list(one.notes)}
+             "why": one.why}
             for file in done.files for one in file.reading.commands
         ],
         "findings": [

@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.migrate.code.shell_code import ShellReader
 from ipexctl.migrate.migrate import migrate
-from ipexctl.shipped_tables import migration_tables
-from ipexctl.user_code.launchers.launcher_table import Launcher
 from tests.cli import ipexctl
 from tests.migrate.record import CASES, HERE, printed
 
 REFUSING = "127.0.0.[1-4]"
 ELSEWHERE = re.compile(r"HOSTFILE|worker\.py|package\.train|\$")  # not in the folder of the cases
+ELSEWHERE_HOSTS = re.compile(r"hostfile|mpirun\.yaml|lost_indentation\.yaml")
 
 
 @pytest.fixture
@@ -66,10 +64,10 @@ def test_every_command_is_one_that_run_explains(project: Path, text: str) -> Non
     assert words[:2] == ["ipexctl", "run"]
     env = {
         "HOME": str(project / "home"), "PATH": "/usr/bin:/bin", "HF_TOKEN": "x", "DATA": "/data",
-        "VIRTUAL_ENV": str(project / "env"),
+        "CCL_WORKER_COUNT": "1", "VIRTUAL_ENV": str(project / "env"),
     }  # fmt: skip
     done = ipexctl("run", "--explain", *words[2:], cwd=project / "cases", env=env)
-    if "-f" in words:
+    if ELSEWHERE_HOSTS.search(text):
         assert done.returncode == 4, done.stderr
         assert "4 of 4 hosts" in done.stderr
     else:
@@ -79,7 +77,7 @@ def test_every_command_is_one_that_run_explains(project: Path, text: str) -> Non
 
 
 def test_there_are_commands_with_and_without_hosts() -> None:
-    local = [text for text in COMMANDS if " -f " not in text]
+    local = [text for text in COMMANDS if not ELSEWHERE_HOSTS.search(text)]
     assert len(local) > 15 and len(COMMANDS) - len(local) >= 5
 
 
@@ -87,18 +85,16 @@ def test_there_are_commands_with_and_without_hosts() -> None:
 
 QA = "mpirun -f hostfile -n 4 -ppn 2 -genv TASK=qa python3 run_qa.py --do_train --no_cuda"
 LINES = {
-    QA: "ipexctl run -f hostfile -n 4 -ppn 2 --env TASK=qa run_qa.py --do_train --use_cpu",
+    QA: "ipexctl run mpirun -f hostfile -n 4 -ppn 2 -genv TASK=qa python3 run_qa.py --do_train "
+    "--use_cpu",
     "python3 run_qa.py --do_train --use_ipex": "ipexctl run run_qa.py --do_train",
     "run_qa.py --use_ipex --do_train": "ipexctl run run_qa.py --do_train",
-    "torchrun --nproc-per-node=4 train.py --no-cuda": "ipexctl run -ppn 4 train.py --no-cuda",
-    "mpirun -np 2 -x HF_HOME -x LR=0.1 python train.py": "ipexctl run -n 2 --env HF_HOME --env "
-    "LR=0.1 train.py",
-    "accelerate launch --config_file mpirun.yaml nlp_example.py": "ipexctl run -f hostfile -n 16 "
-    "-ppn 4 --env ACCELERATE_MIXED_PRECISION=bf16 --env ACCELERATE_USE_CPU=true nlp_example.py",
-    "accelerate launch --num_processes 2 train.py": "ipexctl run -n 2 train.py",
-    "LR=0.1 mpiexec.hydra -n 2 python -m package.train -v": "ipexctl run -n 2 --env LR=0.1 -m "
-    "package.train -v",
-    "mpirun -n 2 python train.py --name 'a b'": "ipexctl run -n 2 train.py --name 'a b'",
+    "torchrun --nnodes 2 --nproc-per-node=4 train.py --no-cuda": "ipexctl run -f HOSTFILE torchrun "
+    "--nnodes 2 --nproc-per-node=4 train.py --no-cuda",
+    "LR=0.1 mpiexec.hydra -n 2 python -m package.train -v": "ipexctl run LR=0.1 mpiexec.hydra -n 2 "
+    "python -m package.train -v",
+    "mpirun -n 2 python train.py --name 'a b'": "ipexctl run mpirun -n 2 python train.py --name "
+    "'a b'",
 }
 
 
@@ -111,28 +107,6 @@ def test_a_command_line_becomes_one_of_ipexctl(cases: Path, line: str, as_one: b
     assert command["text"] == LINES[line]
     changed = any(word in line for word in ("--no_cuda", "use_ipex"))
     assert done.returncode == int(changed)
-
-
-ASKS = {"-h", "--help", "-help", "-V", "-version", "--version"}  # such a line starts nothing
-
-
-@pytest.mark.parametrize("value", ["7", "$X"])
-@pytest.mark.parametrize("launcher", migration_tables().launchers.all, ids=lambda one: one.name)
-def test_no_option_of_a_launcher_is_dropped_silently(launcher: Launcher, value: str) -> None:
-    """It is in the command, or named with its reason, or a rule has found it."""
-    call = launcher.programs[0] if launcher.programs else f"python -m {launcher.modules[0]}"
-    rest = "python t.py" if launcher.starts == "command" else "t.py"
-    reader = ShellReader(migration_tables(), always=True)
-    (without,) = reader.read(f"{call} {rest}\n").commands
-    for name in (name for flag in launcher.flags for name in flag.names):
-        refused = launcher.named(name)[-1].becomes == "refused"
-        if refused and (not launcher.starts_ranks or name in ASKS):
-            continue
-        given = " ".join([name, *[value] * launcher.named(name)[0].values])
-        reading = reader.read(f"{call} {given} {rest}\n")
-        (made,) = reading.commands
-        told = [made.why, *made.notes, *(one.name for one in reading.findings)]
-        assert made.text != without.text or any(name in text for text in told), given
 
 
 @pytest.mark.parametrize("words", [["nosuch.py"], ["ls", "-l"], ["mpirun", "-n", "2", "hostname"]])

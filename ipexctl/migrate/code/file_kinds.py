@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.yaml_nodes import Mapping, Node, read_yaml
 from ipexctl.errors import InputError
-from ipexctl.migrate.code.launcher_command import Settings, Tables, command_of, not_converted
-from ipexctl.migrate.code.migrate_finding import Finding, Reading, found
+from ipexctl.migrate.code.launcher_command import Tables, not_converted
+from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, found
 from ipexctl.migrate.code.python_code import read_python
 from ipexctl.migrate.code.rules import Rules
-from ipexctl.migrate.code.shell_code import Around, ShellReader, package
+from ipexctl.migrate.code.shell_code import ShellReader, package
 from ipexctl.user_code.launchers.accelerate_config import read_config
-from ipexctl.user_code.typed_word import Word
+from ipexctl.user_code.source import Source
 
+Sources = Callable[[str], Source | None]  # the script of a path, as a shell file names it
 _SHELL = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".sub", ".pbs", ".job")
 _SUFFIXES = {
     "python": (".py", ".pyw"),
@@ -36,15 +38,17 @@ def kind_of(name: str, first_line: str = "") -> str:
     return by_name or (str(said.lastgroup) if said and "." not in base else "")
 
 
-def read_file(kind: str, text: str, tables: Tables, around: Around, script: str) -> Reading:
-    """`script`: the one that an Accelerate configuration is for."""
+def read_file(
+    kind: str, text: str, tables: Tables, source: Sources, config: Sequence[str] = ()
+) -> Reading:
+    """`config`: of an Accelerate configuration: its path, and the script that it is for."""
     if kind == "python":
         return read_python(text, tables)
     if kind == "yaml":
-        return _accelerate_config(text, tables, script)
+        return _accelerate_config(text, tables, config)
     if kind == "requirements":
         return _requirements(text, tables.rules)
-    return ShellReader(tables, around).read(text)
+    return ShellReader(tables, source).read(text)
 
 
 def _requirements(text: str, rules: Rules) -> Reading:
@@ -63,8 +67,7 @@ _ACCELERATE = re.compile(
 )
 
 
-def _accelerate_config(text: str, tables: Tables, script: str) -> Reading:
-    """`script`: the one that the configuration is for."""
+def _accelerate_config(text: str, tables: Tables, config: Sequence[str]) -> Reading:
     if not _ACCELERATE.search(text):
         return Reading()
     try:
@@ -72,14 +75,12 @@ def _accelerate_config(text: str, tables: Tables, script: str) -> Reading:
     except InputError as e:
         return Reading(unread=e.what)
     try:
-        request = read_config(text, "Accelerate config", tables.keys)
-        if request.hostfile.startswith("~/"):
-            request = replace(request, hostfile=Word(request.hostfile, request.hostfile))
-        made = command_of([request], [script], Settings(), tables)
+        read_config(text, "Accelerate config", tables.keys)
+        words = ("ipexctl", "run", "--accelerate", *config)
+        made = Command(1, "accelerate launch", quote_for_pasting(words))
     except InputError as e:
-        made = not_converted(e, "")
-    command = replace(made, line=1, launcher="accelerate launch")
-    return Reading(tuple(_keys(root, "", tables.rules)), (command,))
+        made = replace(not_converted(e, "accelerate launch"), line=1)
+    return Reading(tuple(_keys(root, "", tables.rules)), (made,))
 
 
 def _keys(node: Node, above: str, rules: Rules) -> Iterator[Finding]:

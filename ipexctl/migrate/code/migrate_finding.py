@@ -29,7 +29,6 @@ class Command:
     line: int
     launcher: str
     text: str
-    notes: tuple[str, ...] = ()
     why: str = ""
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ipexctl.migrate.code.launcher_command import Line, Settings, Tables, ipexctl_command, line_of
+from ipexctl.migrate.code.launcher_command import Line, Tables, ipexctl_command, line_of
 from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, found
 from ipexctl.migrate.code.rules import Rule
 from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
@@ -59,7 +59,7 @@ class _Reader:
                 and line.launcher != "python"
                 and not any(_UNKNOWN.search(w) for w in words)
             ):
-                made = ipexctl_command(line, line.args, Settings(), self.tables)
+                made = ipexctl_command(line, line.args, {}, self.tables)
                 yield replace(made, line=call.line)
 
     # --- imports and names -----------------------------------------------------------------------

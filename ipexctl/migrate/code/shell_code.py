@@ -6,14 +6,13 @@ import bisect
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
-from ipexctl.migrate.code.launcher_command import Line, Settings, Tables, ipexctl_command, line_of
+from ipexctl.migrate.code.launcher_command import Line, Tables, ipexctl_command, line_of
 from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, found
 from ipexctl.migrate.code.rules import Rule, Rules
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
-from ipexctl.user_code.launchers.line_request import LineRequest
 from ipexctl.user_code.shell_words import commands
 from ipexctl.user_code.source import Source
 from ipexctl.user_code.typed_word import Word
@@ -23,20 +22,13 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SWITCHES = frozenset({"true", "false", "yes", "no", "1", "0", "t", "f", "y", "n"})
 
 
-@dataclass(frozen=True)
-class Around:
-    """The other files that a line names: its script, its Accelerate configuration."""
-
-    source: Callable[[str], Source | None] = lambda path: None
-    config: Callable[[str], LineRequest | None] = lambda path: None
-
-
 @dataclass
 class ShellReader:
-    """`always`: a plain python line becomes a command, too."""
+    """`source`: of the script that a line names. `always`: a plain python line becomes a command,
+    too."""
 
     tables: Tables
-    around: Around = field(default_factory=Around)
+    source: Callable[[str], Source | None] = lambda path: None
     always: bool = False
 
     @property
@@ -50,7 +42,7 @@ class ShellReader:
     def of(self, parts: Sequence[Sequence[Word]], place: Callable[[int], int]) -> Reading:
         """`parts`: commands in order. `place`: an offset's line."""
         findings, made = list[Finding](), list[Command]()
-        exported = dict[str, str | None]()
+        exported = dict[str, Word]()
         for words in parts:
             line = line_of(words, self.tables)
             findings += (replace(f, line=place(f.line)) for f in self._command(words, line))
@@ -138,7 +130,7 @@ class ShellReader:
         return source.options if source else frozenset()
 
     def _source(self, line: Line) -> Source | None:
-        return None if line.read.module else self.around.source(line.script)
+        return None if line.read.module else self.source(line.script)
 
     def _is_trainers(self, line: Line, word: str) -> bool:
         """Does TrainingArguments read it? Judged by the script, or else by the other arguments."""
@@ -154,19 +146,17 @@ class ShellReader:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def _converted(self, line: Line, exported: Mapping[str, str | None]) -> Command | None:
+    def _converted(self, line: Line, exported: Mapping[str, Word]) -> Command | None:
         changed = list(self._obsolete(line))
         if line.launcher == "python" and not changed and not self.always:
             return None
-        settings = Settings(exported, self.around.config)
-        return ipexctl_command(line, _arguments_today(line, changed), settings, self.tables)
+        return ipexctl_command(line, _arguments_today(line, changed), exported, self.tables)
 
 
-def _remember(words: Sequence[Word], exported: dict[str, str | None]) -> None:
+def _remember(words: Sequence[Word], exported: dict[str, Word]) -> None:
     for word in words[1:]:
         if words[0] == "export":
-            name, sign, value = word.partition("=")
-            exported[name] = value if sign and word.is_fixed else None
+            exported[word.partition("=")[0]] = word
         elif words[0] == "unset":
             exported.pop(word, None)
 
