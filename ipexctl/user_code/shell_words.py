@@ -14,37 +14,39 @@ from ipexctl.user_code.typed_word import Word
 _KEYWORDS = frozenset(
     {"then", "do", "else", "{", "(", "!", "if", "while", "until", "elif", "fi", "done"}
 )
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-_BLANK = re.compile(r"(?:[ \t]|\\\r?\n)*")
-_OPERATORS = ("&&", "||", ";;", ";", "|", "&", "\n", "\r", "(", ")")
-_PAIRS = {"$(": ")", "${": "}", "`": "`"}
+_IN_PARENTHESES = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+# the parts of a word; a quote that is not closed goes to the end of the text
+_PART = rf"""
+    '[^']*'? | "(?:\\.|\${_IN_PARENTHESES}|[^"\\])*"?
+    | \${_IN_PARENTHESES} | \$\{{[^}}]*\}} | `[^`]*` | \\(?!\r?\n). | >& | [^\s;|&()\\]
+"""
+_PARTS = re.compile(_PART, re.X | re.S)
+_TOKEN = re.compile(
+    rf"""
+    (?P<blank>(?:[ \t]|\\\r?\n)+) | (?P<comment>\#[^\n]*)
+    | <<-?\s*(?P<quote>['"]?)(?P<heredoc>\w+)(?P=quote)
+    | (?P<word>(?:{_PART})+) | (?P<operator>&&|\|\||;;|.)
+    """,
+    re.X | re.S,
+)
+_ESCAPED = re.compile(r'\\(["\\$`])')
 
 
 def commands(text: str) -> Iterator[tuple[Word, ...]]:
     """In order; those of loops and conditions, too."""
     at, words, waiting = 0, list[Word](), list[str]()
-    while at < len(text):
-        at = _BLANK.match(text, at).end()  # type: ignore[union-attr]
-        if at >= len(text):
-            break
-        if text[at] == "#":
-            at = _line_end(text, at)
-            continue
-        operator = next((o for o in _OPERATORS if text.startswith(o, at)), "")
-        if operator:
+    while token := _TOKEN.match(text, at):
+        start, at = token.span()
+        if token["word"]:
+            value = _PARTS.sub(_value, token[0])
+            words.append(Word(value, token[0], start, at))
+        elif token["heredoc"]:
+            waiting.append(token["heredoc"])
+        elif token["operator"]:
             yield from _made(words)
             words = []
-            at += len(operator)
-            if operator == "\n":
+            if token[0] == "\n":
                 at = _behind(text, at, waiting)
-            continue
-        if heredoc := _HEREDOC.match(text, at):
-            waiting.append(heredoc[2])
-            at = heredoc.end()
-            continue
-        word = _word(text, at)
-        words.append(word)
-        at = word.end
     yield from _made(words)
 
 
@@ -62,62 +64,11 @@ def _behind(text: str, at: int, waiting: list[str]) -> int:
     return at
 
 
-def _line_end(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end
-
-
-def _word(text: str, start: int) -> Word:
-    at, value = start, ""
-    while at < len(text) and not text[at].isspace():
-        letter = text[at]
-        if letter in ";|&()" and not (letter == "&" and at > start and text[at - 1] == ">"):
-            break
-        if letter == "\\":
-            if text[at + 1 : at + 3] == "\r\n" or text[at + 1 : at + 2] == "\n":
-                break
-            value, at = value + text[at + 1 : at + 2], at + 2
-        elif letter in "'\"":
-            inner, at = _quoted(text, at)
-            value += inner
-        elif closing := next((c for o, c in _PAIRS.items() if text.startswith(o, at)), ""):
-            end = _closed(text, at, closing)
-            value, at = value + text[at:end], end
-        else:
-            value, at = value + letter, at + 1
-    at = max(at, start + 1)
-    return Word(value, text[start:at], start, at)
-
-
-def _quoted(text: str, at: int) -> tuple[str, int]:
-    quote, start, value = text[at], at + 1, ""
-    at = start
-    while at < len(text) and text[at] != quote:
-        if quote == '"' and text[at] == "\\" and text[at + 1 : at + 2] in '"\\$`':
-            value, at = value + text[at + 1 : at + 2], at + 2
-        elif quote == '"' and text.startswith("$(", at):
-            end = _closed(text, at, ")")
-            value, at = value + text[at:end], end
-        else:
-            value, at = value + text[at], at + 1
-    return value, min(at + 1, len(text))
-
-
-def _closed(text: str, at: int, closing: str) -> int:
-    """The offset after $(...), ${...} or `...`, including nested ones."""
-    at += 1 if closing == "`" else 2
-    opening = {")": "(", "}": "{"}.get(closing, "")
-    depth = 1
-    while at < len(text) and depth:
-        letter = text[at]
-        if letter == "\\":
-            at += 1
-        elif letter in "'\"" and closing == ")":
-            end = text.find(letter, at + 1)
-            at = end if end > 0 else at
-        elif letter == closing:
-            depth -= 1
-        elif opening and letter == opening:
-            depth += 1
-        at += 1
-    return min(at, len(text))
+def _value(part: re.Match[str]) -> str:
+    """A part of a word without quotes; what the shell fills in stays as it is."""
+    text = part[0]
+    if text[0] == "'":
+        return text[1:].removesuffix("'")
+    if text[0] == '"':
+        return _ESCAPED.sub(r"\1", text[1:].removesuffix('"'))
+    return text[1:] if text[0] == "\\" else text
