@@ -52,7 +52,7 @@ def init(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="HOSTS", help="Host names (default: choose from your SSH configuration)."
+            metavar="HOSTS", help="Host names, unless the folder has a hostfile or -y is given."
         ),
     ] = None,
     ssh_config: SshConfig = None,
@@ -69,22 +69,18 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a hostfile and ipexctl.toml in this folder."""
-    from ipexctl.hosts.hosts_text import ask_names, ask_overwrite, ask_which, show_started
-    from ipexctl.hosts.init import Ask, Options
+    from ipexctl.hosts.hosts_text import ask_overwrite, show_started
+    from ipexctl.hosts.init import Options
     from ipexctl.hosts.init import init as verb
     from ipexctl.local.accepted_settings import accept, proposal
     from ipexctl.local.settings import load
     from ipexctl.machines.target import Target
 
-    ask = Ask(
-        lambda offered, wrong: ask_which(offered, wrong, sys.stdin, sys.stderr),
-        lambda why: ask_names(why, sys.stdin, sys.stderr),
-        lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr),
-    )
+    asks = sys.stdin.isatty()
     started = verb(
         Target(None, tuple(names or ()), ssh_config, forks, note=note),
         Options(probe=probe, yes=yes, force=force),
-        ask if sys.stdin.isatty() else None,
+        (lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr)) if asks else None,
     )
     if started.written and (proposed := proposal(load())):
         accept(proposed)

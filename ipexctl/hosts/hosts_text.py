@@ -1,4 +1,4 @@
-"""A list of hosts as a table and for --json, and the questions of `init`."""
+"""A list of hosts as a table and for --json, and the question of `init`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from ipexctl.errors import InputError
 from ipexctl.hosts.init import Started
 from ipexctl.inventory.hostfile_formats import members
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.settings_file import Setting
 from ipexctl.terminal.confirm import confirm
-from ipexctl.terminal.console import console_on, print_text
 
 _COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root", "groups")
 
@@ -43,34 +41,6 @@ def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False)
         "".join(f"{line}\n" for line in lines)
         or "# no settings; ipexctl init writes ipexctl.toml\n"
     )
-
-
-def ask_which(names: Sequence[str], wrong: str, asked: TextIO, out: TextIO) -> str:
-    """`wrong`: why it is asked again."""
-    if wrong:
-        said = f"{wrong}; press Enter for all, or type names: {names[0]}"
-    else:
-        said = f"hosts in ssh_config: {fold(names)}"
-    print_text(console_on(out), said)
-    print("Which of them? [all, or as for --limit: node*,!login] ", end="", file=out, flush=True)
-    said = asked.readline()
-    if not said:  # Ctrl-D
-        print(file=out)
-        raise InputError(
-            "no hosts were chosen", hint="ipexctl init node1 node2", slug="no-hosts-chosen"
-        )
-    return said.strip() or "all"
-
-
-def ask_names(why: str, asked: TextIO, out: TextIO) -> list[str]:
-    print(f"no hosts to choose from: {why}", file=out)
-    print("Names or addresses of the hosts: ", end="", file=out, flush=True)
-    names = asked.readline().split()
-    if not names:
-        raise InputError(
-            "no hosts were chosen", hint="ipexctl init node1 node2", slug="no-hosts-chosen"
-        )
-    return names
 
 
 def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:

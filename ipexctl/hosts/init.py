@@ -16,7 +16,6 @@ from ipexctl.base.located_errors import Bad
 from ipexctl.base.quoting import quote
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, HostKeyUnknown, InputError
 from ipexctl.inventory.host_address import parse_bare
-from ipexctl.inventory.host_patterns import select
 from ipexctl.inventory.hostfile_formats import render
 from ipexctl.inventory.hostfile_text import parse_hosts
 from ipexctl.inventory.inventory import Inventory
@@ -43,14 +42,7 @@ _TOML = """\
 """
 
 
-@dataclass(frozen=True)
-class Ask:
-    """Questions for the user; not used if stdin is not a terminal."""
-
-    # the names on offer, and what was wrong with the last answer -> a pattern as --limit takes it
-    which: Callable[[Sequence[str], str], str]
-    names: Callable[[str], Sequence[str]]  # why there are none on offer -> hosts
-    overwrite: Callable[[Sequence[Path]], bool]
+Overwrite = Callable[[Sequence[Path]], bool]
 
 
 @dataclass(frozen=True)
@@ -79,17 +71,17 @@ class Started:
         return EXIT_OK if self.written or self.settings else EXIT_UNREACHABLE
 
 
-def init(target: Target, options: Options, ask: Ask | None) -> Started:
-    """Hosts that don't answer are left out, or written as comments; none at all writes nothing.
+def init(target: Target, options: Options, overwrite: Overwrite | None) -> Started:
+    """`overwrite` asks the user; None: there is no terminal.
+
+    Hosts that don't answer are left out, or written as comments; none at all writes nothing.
     A host whose key is not accepted yet counts as one that answers."""
     adopted = "" if target.hosts or options.force else _hostfile_here(options.folder)
     if used := None if target.hosts or options.force else _named_already(adopted, target):
         hosts = inventory(replace(target, hostfile=Path(short_path(used.value))))
         return Started((), hosts, adopted=short_path(used.value), settings=used.origin)
     hosts = (
-        inventory(replace(target, hostfile=Path(adopted)))
-        if adopted
-        else _chosen(target, options, ask)
+        inventory(replace(target, hostfile=Path(adopted))) if adopted else _chosen(target, options)
     )
     name = adopted or HOSTFILE
     files = {PROJECT_FILE: ""} if adopted else {name: "", PROJECT_FILE: ""}
@@ -97,7 +89,7 @@ def init(target: Target, options: Options, ask: Ask | None) -> Started:
     settings = [f"hostfile = {json.dumps(name, ensure_ascii=False)}"]
     settings += [f"ssh_config = {_quoted(ssh)}"] if ssh else []
     paths = [options.folder / file for file in files]
-    _may_write(paths, options, ask, "\n".join(settings) if adopted else "")
+    _may_write(paths, options, overwrite, "\n".join(settings) if adopted else "")
     down = _probe(hosts, target) if options.probe else ()
     untrusted = tuple(d for d in down if d.slug == HostKeyUnknown.slug)
     down = tuple(d for d in down if d not in untrusted)
@@ -148,39 +140,21 @@ def offered(ssh_config: Path | None) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _chosen(target: Target, options: Options, ask: Ask | None) -> Inventory:
+def _chosen(target: Target, options: Options) -> Inventory:
     if target.hosts:
         return _own(parse_hosts(target.hosts))
     names = offered(target.ssh_config)
     config = ("-F", str(target.ssh_config)) if target.ssh_config else ()
     init = quote(("ipexctl", "init", *config))
-    if not names:
-        why = _none_offered(target.ssh_config)
-        if ask is None or options.yes:
-            raise InputError(
-                "no hosts given",
-                why=why,
-                hint=f"{init} node1 node2   # or: ipexctl init localhost",
-                slug="no-hosts-chosen",
-            )
-        return _own(parse_hosts(tuple(ask.names(why))))
-    everything = parse_hosts(names)
-    if options.yes:
-        return everything
-    if ask is None:
-        raise InputError(
-            "no hosts given, and stdin is not a terminal to ask for them",
-            why=f"ssh_config has: {', '.join(names[:20])}",
-            hint=f"{init} node1 node2\n{init} -y   # every host of ssh_config",
-            slug="no-terminal",
-        )
-    wrong = ""
-    while True:
-        answer = ask.which(names, wrong)
-        try:
-            return select(replace(everything, source="ssh_config"), (answer,))
-        except InputError as e:
-            wrong = e.what
+    if names and options.yes:
+        return parse_hosts(names)
+    why, others = _none_offered(target.ssh_config), "   # or: ipexctl init localhost"
+    if names:
+        why = f"ssh_config has: {', '.join(names[:20])}"
+        others = f"\n{init} -y   # every host of ssh_config"
+    raise InputError(
+        "no hosts given", why=why, hint=f"{init} node1 node2{others}", slug="no-hosts-chosen"
+    )
 
 
 def _none_offered(ssh_config: Path | None) -> str:
@@ -202,12 +176,14 @@ def _own(hosts: Inventory) -> Inventory:
     return replace(hosts, hosts=tuple(replace(h, local=True) for h in own)) if own else hosts
 
 
-def _may_write(paths: Sequence[Path], options: Options, ask: Ask | None, lines: str) -> None:
+def _may_write(
+    paths: Sequence[Path], options: Options, overwrite: Overwrite | None, lines: str
+) -> None:
     """`lines`: what the file needs to say if it stays."""
     there = [path for path in paths if os.path.lexists(path)]
     if not there or options.force:
         return
-    if ask is None or not ask.overwrite(there):
+    if overwrite is None or not overwrite(there):
         names, many = " and ".join(map(str, there)), len(there) > 1
         raise InputError(
             f"{names} already {'exist' if many else 'exists'}",

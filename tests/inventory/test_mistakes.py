@@ -7,7 +7,6 @@ import json
 import pytest
 
 from ipexctl.errors import IpexctlError
-from tests.answering_terminal import answering
 
 HOSTS = "node01\nnode02\n"
 
@@ -272,16 +271,6 @@ def test_init_without_an_ssh_config_says_which_file_it_looked_for(shell):
     error = refusal(shell("init", "-F", "cfg", "-y"))
     assert error.hint == NAME_THEM.replace("init node1", "init -F cfg node1")
     assert (error.slug, error.why.split()[0]) == ("no-hosts-chosen", "cfg")
-
-
-def test_init_without_an_ssh_config_asks_for_names_on_a_terminal(shell):
-    with answering(ahead=b"node1 node[3-4]\n") as terminal:
-        done = shell("init", "--no-probe", stdin=terminal.fd)
-    assert (done.returncode, (shell.folder / "hostfile").read_text()) == (
-        0,
-        "node1\nnode3\nnode4\n",
-    )
-    assert "~/.ssh/config" in done.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
