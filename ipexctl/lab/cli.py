@@ -41,9 +41,6 @@ def lab_up(
             "--isa", metavar="LIST", help="Instruction sets of the hosts, in turn: amx,avx2."
         ),
     ] = "",
-    user: Annotated[
-        str, typer.Option("--user", metavar="NAME", help="Login user: trainer or root.")
-    ] = "trainer",
     flat: Annotated[
         bool, typer.Option("--flat", help="Start one host with N addresses, to test at scale.")
     ] = False,
@@ -71,7 +68,7 @@ def lab_up(
 
     shaped = bool(host or isa)
     hosts = parse_hosts(n, host or [], isa) if shaped or not flat else ()
-    spec = LabSpec(name, hosts, user, flat=n if flat else 0, ipv6=ipv6)
+    spec = LabSpec(name, hosts, flat=n if flat else 0, ipv6=ipv6)
     _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 

@@ -139,11 +139,10 @@ def test_a_fault_that_the_flat_rung_cannot_make_is_refused(lab):
 
 def test_what_a_rung_leaves_out_is_named():
     hosts = (HostSpec(isa="amx", shm=1), HostSpec(), HostSpec(nics=("ens3",)))
-    spec = LabSpec(hosts=hosts, user="root", ipv6=True).checked()
-    assert fit(spec, "full") == (spec, ())
-    assert fit(spec, USER)[1] == ("--user root",)
+    spec = LabSpec(hosts=hosts, ipv6=True).checked()
+    assert fit(spec, "full") == fit(spec, USER) == (spec, ())
     fitted, left_out = fit(spec, FLAT)
-    assert left_out == ("--user root", "node01:isa,shm", "node03:nic", "--ipv6")
+    assert left_out == ("node01:isa,shm", "node03:nic", "--ipv6")
     assert fitted == LabSpec.plain(3)
 
 

@@ -72,7 +72,7 @@ def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]
         "watchdog": os.getpid(),
         "switch": switch,
         "addresses": plan.flat,
-        "uid": 0 if plan.user == "root" else free_uid(),
+        "uid": free_uid(),
         "hosts": {h.name: [h.address, h.home, bool(h.spec.disk)] for h in plan.hosts},
     }
 

@@ -159,8 +159,6 @@ def _own_folders(root: str, boot: Boot) -> None:
     linux.bind(str(boot.folder / "tmp"), f"{root}/tmp")
     linux.bind(str(boot.folder / "root"), f"{root}/root")
     linux.mount("home", f"{root}/home", "tmpfs", linux.MS_NOSUID, "mode=755")
-    if boot.home == "/root" and not boot.disk:
-        return
     os.makedirs(root + boot.home, exist_ok=True)
     if not boot.disk:
         linux.bind(str(boot.folder / "home"), root + boot.home)
@@ -169,8 +167,7 @@ def _own_folders(root: str, boot: Boot) -> None:
         _mount_image(str(boot.folder / "disk.img"), root + boot.home)
     else:
         linux.bind(str(boot.folder / "disk"), root + boot.home)
-    owner = 0 if boot.home == "/root" else boot.owner
-    os.chown(root + boot.home, owner, owner)
+    os.chown(root + boot.home, boot.owner, boot.owner)
     os.chmod(root + boot.home, 0o700)
 
 

@@ -62,7 +62,7 @@ def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rung_limits.FULL) ->
     first = str(block.network_address).split(".")
     common: dict[str, object] = {
         "name": spec.name,
-        "user": spec.user,
+        "user": "trainer",
         # The link's name holds the block: adding it is what claims the block for this lab.
         "link": f"ilab{first[1]}-{first[2]}",
         "rung": rung,
@@ -92,7 +92,7 @@ def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:
         Nic(name, f"p{i}n{k}", _mac(block, offset), (f"{at(block, offset)}/{length}",))
         for k, (name, offset) in enumerate(zip(host.nics, offsets, strict=True))
     )
-    return HostPlan(host.name, at(block, offsets[0]), nics, host, _home(spec))
+    return HostPlan(host.name, at(block, offsets[0]), nics, host, HOME)
 
 
 def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> LabPlan:
@@ -101,7 +101,7 @@ def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> 
     host = HostSpec(name="flat")
     return LabPlan(
         gateway=f"{block[1]}/22",
-        hosts=(HostPlan("flat", addresses[0], (nic,), host, _home(spec)),),
+        hosts=(HostPlan("flat", addresses[0], (nic,), host, HOME),),
         flat=addresses,
         patterns=tuple(f"{_dots(net)}.*" for net in block.subnets(new_prefix=24)),
         **common,  # type: ignore[arg-type]
@@ -125,7 +125,3 @@ def _dots(network: IPv4Network) -> str:
 def _mac(block: IPv4Network, offset: int) -> str:
     # Made from the address, so that a host that comes back is found by old ARP entries.
     return "02:1a:" + ":".join(f"{part:02x}" for part in block[offset].packed)
-
-
-def _home(spec: LabSpec) -> str:
-    return "/root" if spec.user == "root" else HOME

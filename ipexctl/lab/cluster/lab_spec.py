@@ -11,7 +11,6 @@ from ipexctl.quick_dataclass import dataclass
 
 ISAS = ("amx", "avx512-bf16", "avx512", "avx2", "sse")
 FAULTS = ("kill", "freeze", "unplug", "changed-key", "fill-disk", "no-sshd")
-USERS = ("trainer", "root")
 MAX_HOSTS = 200
 MAX_FLAT = 1000
 
@@ -48,7 +47,6 @@ class LabSpec:
 
     name: str = "lab"
     hosts: tuple[HostSpec, ...] = ()
-    user: str = "trainer"
     flat: int = 0
     ipv6: bool = False  # IPv6 addresses only, loopback aside
 
@@ -60,10 +58,6 @@ class LabSpec:
     def checked(self) -> LabSpec:
         """The same with every host named, or InputError."""
         check_name(self.name)
-        if self.user not in USERS:
-            raise InputError(
-                f"unknown user '{self.user}'", hint="use trainer or root", slug="unknown-value"
-            )
         if self.flat:
             return self._checked_flat()
         if not 1 <= len(self.hosts) <= MAX_HOSTS:

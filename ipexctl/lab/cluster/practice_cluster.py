@@ -55,7 +55,7 @@ class LabHost:
     def files(self) -> Path:
         if self._own_disk:
             return Path(f"/proc/{self.pid}/root{self.home}")
-        return self._folder / ("root" if self.home == "/root" else "home")
+        return self._folder / "home"
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,15 @@ def check_rung(word: str) -> None:
 
 def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
     """What of `spec` the rung can simulate, and words for what it leaves out."""
-    if rung == FULL:
+    if rung != FLAT:
         return spec, ()
-    left_out = ["--user root"] if spec.user == "root" else []
-    spec = replace(spec, user="trainer")
-    if rung == USER:
-        return spec, tuple(left_out)
     if spec.flat:
         raise InputError(
             "the flat rung has no --flat lab",
             hint=f"start {min(spec.flat, 8)} hosts with -n",
             slug="options-conflict",
         )
-    plain = HostSpec()
+    plain, left_out = HostSpec(), list[str]()
     for host in spec.hosts:
         words = [w for f, w in _FLAT_HOST.items() if getattr(host, f) != getattr(plain, f)]
         left_out += [f"{host.name}:{','.join(words)}"] if words else []
