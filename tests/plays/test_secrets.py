@@ -31,7 +31,6 @@ WRONG = {
     "a flag": "line: {path: /x, line: a, create: '${secret.S}'}",
     "a duration": "sh: {cmd: id, timeout: '${secret.S}'}",
     "a pattern": "line: {path: /x, line: a, regexp: '(${secret.S}'}",
-    "arithmetic": "sh: echo $((${secret.S}))",
     "a source": "copy: {src: '${secret.S}', dest: /x}",
     "a comparison": "{sh: id, when: {x: {min: 1}}}",
 }

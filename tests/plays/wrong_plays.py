@@ -189,11 +189,10 @@ TEXTS: dict[str, str] = {
     "a variable of the shell": _step("sh: echo ${HOME}"),
     "no closing brace": _step("sh: echo ${lr"),
     "an empty name": _step("sh: echo ${}"),
-    "in backticks": "vars: {a: 1}\n" + _step("sh: echo `echo ${a}`"),
-    "in a quoted here-document": (
-        "vars: {a: 1}\nsteps:\n  - sh: |\n      cat <<'EOF'\n      ${a}\n      EOF\n"
+    "a value of two words in a here-document": (
+        "vars: {a: x y}\nsteps:\n  - sh: |\n      cat <<EOF\n      ${a}\n      EOF\n"
     ),
-    "not a number in arithmetic": "vars: {a: x}\n" + _step("sh: echo $((${a} + 1))"),
+    "a value after a backslash": "vars: {a: 1}\n" + _step("sh: echo \\${a}"),
     # -- when --
     "when as an expression": _step("{sh: id, when: isa == amx}"),
     "when as a list": _step("{sh: id, when: [isa]}"),

@@ -11,14 +11,12 @@ from dataclasses import field
 
 from ipexctl.base.located_errors import Bad, nearest
 from ipexctl.base.secret_mask import masked
-from ipexctl.play.text import shell_contexts
 from ipexctl.quick_dataclass import dataclass
 
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<name>[^${}\n]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?")
 _JINJA = re.compile(r"\{\{\s*([A-Za-z_][\w.]*)\s*(?:\|[^{}\n]*)?\}\}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9]")
-_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 PREFIX = "ipexctl_play_"  # of the variables that a step's shell gets
 _PASSED = re.compile(rf'"?\$\{{{PREFIX}(\w+)\}}"?')
 _PASSED_PART = re.compile(r"__|_([0-9a-f]+)_")
@@ -176,7 +174,8 @@ def expanded(text: str, scope: Scope) -> str | None:
 def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
     """Shell text that takes the values from variables, so that no value is read as shell code.
 
-    A value is one word, as in double quotes, wherever it stands.
+    A value is one word, as in double quotes, wherever it stands. Where the quotes around it are not
+    certain, a value of letters and digits becomes text, and any other one is refused.
     """
     values: dict[str, str] = {}
     for name, at in names_in(text):
@@ -187,53 +186,65 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
     if not values:
         return text.replace("$${", "${"), {}
     scope.size[0] += sum(map(len, values.values()))
-    contexts = shell_contexts.ShellContexts(text, _REFERENCE)
+    quoting = _quoting(text)
 
-    def variable(found: re.Match[str]) -> str:
+    def written(found: re.Match[str]) -> str:
         if found["escaped"]:
             return "${"
-        name = found["name"].strip()
-        said = f"${{{_shell_name(name)}}}"
-        around = contexts.at(found.start())
-        if around == shell_contexts.NUMBER and not _NUMBER.fullmatch(values[name]):
-            value = values[name]
-            what = f"${{{name}}} is used in $(( )), but its value {value!r} is not a whole number"
-            raise Bad(what, at=found.start(), slug="not-a-number")
-        if around not in _WRITTEN:
-            raise _no_place_for(name, around, contexts.unclear, found.start())
-        return _WRITTEN[around] % said
+        name, at = found["name"].strip(), found.start()
+        if text[:at].endswith("\\"):
+            hint = f"$${{{name}}} for the shell's own variable"
+            raise _no_place(f"${{{name}}} cannot be used after a backslash", "", hint, at)
+        if at in quoting:
+            return quoting[at] % f"${{{_shell_name(name)}}}"
+        value = values[name]
+        if _PLAIN_WORD.fullmatch(value) and value == scope.masked(value):
+            return value
+        what = f"${{{name}}} cannot be used here: its value is not a plain word"
+        hint = f'v=${{{name}}} on a line before; then "$v"'
+        raise _no_place(what, _UNCERTAIN, hint, at)
 
-    shell = _REFERENCE.sub(variable, text)
+    shell = _REFERENCE.sub(written, text)
     return shell, {_shell_name(name): value for name, value in values.items()}
 
 
-_WRITTEN = {
-    shell_contexts.PLAIN: '"%s"',
-    shell_contexts.SINGLE: "'\"%s\"'",
-    shell_contexts.DOUBLE: "%s",
-    shell_contexts.NUMBER: "%s",
-}
-_NO_PLACE = {
-    shell_contexts.BACKTICK: ("in backticks", "$( ) instead of backticks"),
-    shell_contexts.ANSI: ("in $'...'", "'...' instead of $'...'"),
-    shell_contexts.QUOTED_HERE: (
-        "in a here-document with a quoted delimiter, where the shell expands nothing",
-        "<<EOF instead of <<'EOF'",
-    ),
-    shell_contexts.BACKSLASH: ("after a backslash", "$${%s} for the shell's own variable"),
-}
+def _no_place(what: str, why: str, hint: str, at: int) -> Bad:
+    return Bad(what, why=why, hint=hint, at=at, slug="value-in-unsafe-place")
 
 
-def _no_place_for(name: str, around: str, unclear: str, at: int) -> Bad:
-    where, hint = _NO_PLACE.get(
-        around, (f"after {unclear}, which shells read differently", "v=${%s} on a line before; $v")
-    )
-    return Bad(
-        f"${{{name}}} cannot be used {where}",
-        hint=hint.replace("%s", name),
-        at=at,
-        slug="value-in-unsafe-place",
-    )
+_UNCERTAIN = (
+    "in $( ) within quotes, $(( )), backticks and here-documents, a value may only have letters, "
+    "digits and . _ / : @ % + , - and cannot be a secret"
+)
+_PLAIN_WORD = re.compile(r"[\w.,/:@%+-]+", re.ASCII)
+# What stands between bare words. After `end`, quotes can no longer be told by a regular expression.
+_PIECE = re.compile(
+    r"(?P<comment>(?<![^\s;&|()])#[^\n]*)|'(?P<single>[^']*)'"
+    r'|"(?P<double>(?:\\.|\$(?!\()|[^"\\`$])*)"'
+    r"|\\.|\$\(\([^()]*\)\)|`[^`]*`|(?P<end>['\"`]|\$'|\(\(|<<)",
+    re.DOTALL,
+)
+_WRITTEN = {"comment": "%s", "double": "%s", "single": "'\"%s\"'"}
+
+
+def _quoting(text: str) -> dict[int, str]:
+    """By the place of a reference: how its variable is written there."""
+    found: dict[int, str] = {}
+
+    def add(start: int, end: int, written: str) -> None:
+        places = (reference.start() for reference in _REFERENCE.finditer(text, start, end))
+        found.update(dict.fromkeys(places, written))
+
+    bare = 0
+    for piece in _PIECE.finditer(text):
+        add(bare, piece.start(), '"%s"')
+        bare = piece.end()
+        if piece["end"]:
+            return found
+        if piece.lastgroup:
+            add(piece.start(), bare, _WRITTEN[piece.lastgroup])
+    add(bare, len(text), '"%s"')
+    return found
 
 
 def _shell_name(name: str) -> str:
