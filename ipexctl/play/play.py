@@ -35,7 +35,6 @@ from ipexctl.quick_dataclass import dataclass
 
 WHEN = "condition (when) not met"
 DONE = "done before (--resume)"
-MOST_VALUES = 1 << 30  # characters of all steps with their values, on all hosts
 
 
 @dataclass(frozen=True)
@@ -128,19 +127,13 @@ def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
     Raises InputError.
     """
     errors = FoundErrors()
-    left = MOST_VALUES
     for step in play.all_steps:
         with errors.kept():
-            left -= _validate_step(step, hosts, scope)
-        if left < 0:
-            what = f"the play with its values is larger than {MOST_VALUES >> 20} MiB"
-            raise Bad(what, why="on all hosts together", slug="play-too-large").placed(step.place)
+            _validate_step(step, hosts, scope)
     errors.raise_all()
 
 
-def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> int:
-    """Returns the size of its values on all hosts."""
-    size = 0
+def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
     if step.sudo and issubclass(all_steps()[step.kind], FleetStep):
         step_sudo = f"{step.place}: {step.kind} cannot be combined with sudo"
         raise InputError(
@@ -156,8 +149,6 @@ def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> int:
         made_on_the_way = host.local and isinstance(bound, FleetStep)
         if bound is not None and not made_on_the_way:
             _check_files(step, bound, values)
-        size += values.size[0]
-    return size
 
 
 def _check_files(step: PlayStep, bound: Step, scope: Scope) -> None:

@@ -1,6 +1,5 @@
 """YAML text -> the values of a step on a host."""
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -200,12 +199,3 @@ def test_a_step_with_a_loop_is_one_step_for_each_item() -> None:
     found = [dict(scope.on(Host("n"), step.item).values) for step in play.all_steps]
     assert [values.get("item.name") for values in found[:4]] == [None, "x", "b\\n c", None]
     assert [values.get("item") for values in found] == [None, None, None, "1", "yes", "z"]
-
-
-@pytest.mark.parametrize(("length", "is_too_long"), [(1 << 19, False), ((1 << 19) + 1, True)])
-def test_a_text_with_its_values_is_measured_before_it_is_made(
-    length: int, is_too_long: bool
-) -> None:
-    scope = Scope({"x": "x" * (length - len("${x}"))})
-    with pytest.raises(Bad) if is_too_long else nullcontext():
-        assert len(expanded("${x}${x}", scope) or "") == 2 * (length - 4)

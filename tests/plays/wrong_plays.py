@@ -14,11 +14,6 @@ def _merge_bomb() -> str:
     return f"vars: &v\n{keys}\nsteps:\n" + "- <<: *v\n" * 20_000
 
 
-def _large_loop() -> str:
-    items = ", ".join(["a"] * 300)
-    return f"steps:\n  - file: {{path: /x, content: {'x' * 5000}}}\n    loop: [{items}]\n"
-
-
 def _step(text: str) -> str:
     return f"steps:\n  - {text}\n"
 
@@ -56,7 +51,6 @@ TEXTS: dict[str, str] = {
         "steps:\n  - sh: echo ${item.size}\n    loop: [{name: a, size: 1}, {name: b}]\n"
     ),
     "an unknown name in an item": "steps:\n  - sh: echo ${item}\n    loop: [a, '${lr}']\n",
-    "a loop over a large step": _large_loop(),
     "a variable called item": "vars: {item: 1}\nsteps: [sh: id]\n",
     "a folder as a template": _step("copy: {src: ., dest: /x, template: true}"),
     "an unknown name in a template": (

@@ -30,8 +30,6 @@ _ANSIBLE = {
     "ansible_user_dir": "fact.home", "ansible_user": "fact.user",
 }  # fmt: skip
 KINDS = ("fact", "env", "secret")
-MOST = 1 << 20  # characters of a text with its values
-MOST_TOGETHER = 8 << 20  # of all texts of a step and of the play's variables, on one host
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,6 @@ class Scope:
     elsewhere: Mapping[str, str] = field(
         default_factory=dict
     )  # variables of other hosts: a pattern
-    size: list[int] = field(default_factory=lambda: [0], compare=False)  # of all its texts
 
     def lookup(self, name: str, at: int) -> str | None:
         """None: the name is known, but its value is not known yet."""
@@ -150,19 +147,7 @@ def expanded(text: str, scope: Scope) -> str | None:
     """The text with values for names; None where one is not known yet."""
     if "$" not in text and "{{" not in text:
         return text
-    found = [(name, scope.lookup(name, at)) for name, at in names_in(text)]
-    size = len(text) + sum(len(value or "") for _, value in found)
-    scope.size[0] += size
-    if size > MOST:
-        raise Bad(
-            f"this text with its values is larger than {MOST >> 20} MiB", slug="value-too-large"
-        )
-    if scope.size[0] > MOST_TOGETHER:
-        raise Bad(
-            f"the values of a step are larger than {MOST_TOGETHER >> 20} MiB together",
-            slug="value-too-large",
-        )
-    values = dict(found)
+    values = {name: scope.lookup(name, at) for name, at in names_in(text)}
     if None in values.values():
         return None
     return _REFERENCE.sub(lambda m: "${" if m["escaped"] else values[m["name"].strip()] or "", text)
@@ -185,7 +170,6 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         values[name] = value
     if not values:
         return text.replace("$${", "${"), {}
-    scope.size[0] += sum(map(len, values.values()))
     quoting = _quoting(text)
 
     def written(found: re.Match[str]) -> str:

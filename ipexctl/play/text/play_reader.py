@@ -12,7 +12,7 @@ from dataclasses import field, replace
 
 from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, located, nearest
 from ipexctl.base.place import Place
-from ipexctl.base.yaml_nodes import MAX_TEXT, Mapping, Node, Scalar, Sequence, read_yaml
+from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.errors import is_shown
 from ipexctl.play.text.conditions import check_condition
 from ipexctl.play.text.play_keywords import PLAY_KEYS, STEP_KEYS
@@ -64,7 +64,6 @@ class _Reader:
     kinds: Kinds
     sudo: bool = False
     number: int = 0
-    looped: int = 0  # characters of all steps with loops
     handler: str = ""  # whose steps are read
     notified: list[Scalar] = field(default_factory=list)
     errors: FoundErrors = field(default_factory=FoundErrors)
@@ -151,7 +150,7 @@ class _Reader:
                 yield from self._repeated(self._step(item), item)
 
     def _repeated(self, step: PlayStep, node: Node) -> Iterator[PlayStep]:
-        """A step for each item of its loop. The play is then no larger than a file may be."""
+        """A step for each item of its loop."""
         loop = node.get("loop") if isinstance(node, Mapping) else None
         if loop is None:
             yield step
@@ -161,10 +160,6 @@ class _Reader:
             raise Bad(
                 f"loop: expected a list, not {found}", hint="loop: [a, b]", slug="wrong-yaml-shape"
             ).placed(loop.place)
-        self.looped += len(loop.items) * _size(step.node)
-        if self.looped > MAX_TEXT:
-            what = f"loop: with all its items, the play is larger than {MAX_TEXT >> 20} MiB"
-            raise Bad(what, slug="play-too-large").placed(loop.place)
         for n, item in enumerate(loop.items):
             _check_item(item)
             self.number += n > 0
@@ -336,14 +331,6 @@ class _Reader:
                 node.place
             )
         return ",".join(texts)
-
-
-def _size(node: Node) -> int:
-    if isinstance(node, Scalar):
-        return len(node.text) + 1
-    if isinstance(node, Sequence):
-        return sum(map(_size, node.items))
-    return sum(_size(key) + _size(value) for key, value in node.items)
 
 
 def _check_item(node: Node) -> None:
