@@ -59,11 +59,6 @@ def _get(url: str, dest: Path, **more: float) -> None:
     ("head", "piece", "pause", "limits", "why"),
     [
         pytest.param(OK + b"\r\n", b"x", 0.1, {}, "less than 10 kB/s", id="a slow body"),
-        pytest.param(OK, b"x", 0.1, {}, "less than 10 kB/s", id="a header without end"),
-        pytest.param(
-            OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x", 0.1, {}, "less than 10 kB/s",
-            id="a chunk header without end",
-        ),
         pytest.param(
             OK + b"\r\n", b"x" * 2000, 0.05, {"deadline": 1.5}, "not complete after 1.5 s",
             id="a body that is fast enough, and has no end",
@@ -100,15 +95,3 @@ def test_a_redirect_to_a_file_of_the_host_is_not_followed(serve: Serve, tmp_path
     with pytest.raises(Failure) as failed:
         _get(serve(answer, b"", 1), tmp_path / "x")
     assert "SHA-256" not in str(document(failed.value))
-
-
-@pytest.mark.timeout(30)
-def test_a_proxy_cannot_keep_a_host(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its headers come before there is a connection to the server."""
-    proxy = serve(OK, b"x", 0.1).removesuffix("/x")
-    monkeypatch.setenv("https_proxy", proxy)
-    with pytest.raises(Failure) as failed:
-        _get("https://192.0.2.1/x", tmp_path / "x")
-    assert "less than 10 kB/s" in failed.value.why

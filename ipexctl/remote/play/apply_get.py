@@ -2,14 +2,11 @@
 
 import hashlib
 import http.client
-import socket
-import threading
 import time
 import urllib.error
 import urllib.request
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.play import safe_paths
 from ipexctl.remote.play.apply_copy import known
 from ipexctl.remote.play.apply_file import PIECE, attributes_only
@@ -17,7 +14,6 @@ from ipexctl.remote.play.file_attributes import Attributes
 from ipexctl.remote.play.task import result
 
 SLOWEST = 10000  # bytes per second, for as long as `timeout` says
-TICK = 0.25
 
 
 def apply(task):
@@ -44,68 +40,27 @@ def apply(task):
 
 
 class _Limits:
-    """Ends the connections of a download that takes too long, whatever the server sends meanwhile:
-    a timeout of the socket begins again with each byte."""
+    """What a body may take in bytes and seconds. Raises ValueError once it takes more."""
 
     def __init__(self, args):
-        self.timeout, self.deadline = args["timeout"], args["deadline"]
-        self.size, self.most = 0, args["size"]
-        self.sockets = []
-        self.over = threading.Event()
-        self.why = ""
-        start_thread(self.watch)
+        self.timeout, self.deadline, self.most = args["timeout"], args["deadline"], args["size"]
+        self.size = self.had = 0
+        self.began = self.since = time.monotonic()
 
-    def watch(self):
-        began = since = time.monotonic()
-        had = 0
-        while not self.over.wait(TICK):
-            now = time.monotonic()
-            if now - began > self.deadline:
-                self.why = "not complete after %g s" % self.deadline
-            elif now - since >= self.timeout:
-                if self.size - had < SLOWEST * (now - since):
-                    self.why = "less than %d kB/s for %g s" % (SLOWEST // 1000, self.timeout)
-                since, had = now, self.size
-            for link in self.sockets if self.why else ():
-                try:
-                    link.shutdown(socket.SHUT_RDWR)  # TLS, too, without a goodbye
-                except OSError:
-                    pass
-
-    def close(self):
-        self.over.set()
-        for link in self.sockets:
-            link.close()
+    def count(self, size):
+        self.size += size
+        self.require_room(self.size)
+        now = time.monotonic()
+        if now - self.began > self.deadline:
+            raise ValueError("not complete after %g s" % self.deadline)
+        if now - self.since >= self.timeout:
+            if self.size - self.had < SLOWEST * (now - self.since):
+                raise ValueError("less than %d kB/s for %g s" % (SLOWEST // 1000, self.timeout))
+            self.since, self.had = now, self.size
 
     def require_room(self, size):
         if size > self.most:
             raise ValueError("larger than %d bytes (size)" % self.most)
-
-    def connection(self, kind):
-        def connect(made):
-            create = made._create_connection
-
-            def opened(*args, **more):
-                link = create(*args, **more)
-                self.sockets.append(link.dup())  # TLS takes the other; proxies talk before it
-                return link
-
-            made._create_connection = opened
-            kind.connect(made)
-
-        return type(kind.__name__, (kind,), {"connect": connect})
-
-
-def _opener(limits):
-    class Http(urllib.request.HTTPHandler):
-        def http_open(self, req):
-            return self.do_open(limits.connection(http.client.HTTPConnection), req)
-
-    class Https(urllib.request.HTTPSHandler):
-        def https_open(self, req):
-            return self.do_open(limits.connection(http.client.HTTPSConnection), req)
-
-    return urllib.request.build_opener(Http, Https, _SameKind)
 
 
 class _SameKind(urllib.request.HTTPRedirectHandler):
@@ -138,24 +93,20 @@ def _download(args, file):
     request = urllib.request.Request(args["url"], headers={"User-Agent": "ipexctl"})
     limits = _Limits(args)
     try:
-        with _opener(limits).open(request, timeout=args["timeout"]) as answer:
+        opener = urllib.request.build_opener(_SameKind)
+        with opener.open(request, timeout=args["timeout"]) as answer:
             limits.require_room(answer.length or 0)
             for piece in iter(lambda: answer.read1(PIECE), b""):
-                limits.size += len(piece)
-                limits.require_room(limits.size)
+                limits.count(len(piece))
                 digest.update(piece)
                 file.write(piece)
-        if limits.why:
-            raise ValueError(limits.why)
     except urllib.error.HTTPError as e:
         raise Failure(
             "%s: the server says %d %s" % (args["url"], e.code, e.reason), slug="download-failed"
         ) from None
     except (OSError, ValueError, http.client.HTTPException) as e:
-        why = limits.why or str(getattr(e, "reason", "") or e)
+        why = str(getattr(e, "reason", "") or e)
         raise Failure("cannot download %s" % args["url"], why, slug="download-failed") from None
-    finally:
-        limits.close()
     if digest.hexdigest() != args["sha256"].lower():
         raise Failure(
             "%s does not have the expected content" % args["url"],
