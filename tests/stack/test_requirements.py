@@ -61,12 +61,8 @@ def test_is_read(case: str) -> None:
 
 
 REFUSED = [
-    ({"r.txt": "foo\n-e ../other\n"}, "r.txt:2: ../other is the folder of another project"),
-    ({"r.txt": "-e file:///a/b[c]"}, "r.txt:1: /a/b is the folder of another project"),
-    (
-        {"r.txt": "-e git+https://git.invalid/foo"},
-        "r.txt:1: -e is not supported in requirements files",
-    ),
+    ({"r.txt": "foo\n-e ../other\n"}, "r.txt:2: -e is not supported in requirements files"),
+    ({"r.txt": "-e file:///a/b[c]"}, "r.txt:1: -e is not supported in requirements files"),
     ({"r.txt": "./wheels/foo-1-py3-none-any.whl"}, "r.txt:1: './wheels/foo"),
     ({"r.txt": "git+https://git.invalid/foo"}, "r.txt:1: 'git+https"),
     ({"r.txt": "foo @ https://files.invalid/foo.whl"}, "is a path or URL, not a package name"),
@@ -78,10 +74,6 @@ REFUSED = [
     ({"pyproject.toml": "[project"}, "pyproject.toml: invalid TOML"),
     ({"pyproject.toml": "a = " + "[" * 3000}, "pyproject.toml: invalid TOML"),
     ({"r.txt": "foo; " + "(" * 3000}, "r.txt:1: 'foo; (((("),
-    (
-        {f"{n}.txt": f"-r {n + 1}.txt" for n in range(60)},
-        "0.txt: requirements files nested more than",
-    ),
 ]
 
 
@@ -89,11 +81,9 @@ REFUSED = [
     "line", ["-e libs/shared[all]", "./libs/shared", "--editable=./libs/shared/"]
 )
 def test_a_second_project_is_refused_with_what_does_the_same(line: str) -> None:
-    with pytest.raises(InputError) as e:
+    with pytest.raises(InputError, match="^r.txt:1: ") as e:
         read(["r.txt"], files({"r.txt": line}), {})
-    needs, code = e.value.hint.splitlines()
-    assert needs.startswith("-r libs/shared/pyproject.toml   #")
-    assert code.startswith("ipexctl run --env PYTHONPATH=.:libs/shared SCRIPT")
+    needs = e.value.hint.splitlines()[1].replace("LOCATION", "libs/shared")
     texts = {"r.txt": needs, "libs/shared/pyproject.toml": "[project]\ndependencies = ['foo']"}
     assert read(["r.txt"], files(texts), {}).requirements == ("foo",)
 

@@ -6,7 +6,6 @@ path or repository of this machine would mean nothing to the next one that reads
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -27,15 +26,12 @@ _HASH = re.compile(r"\s--hash[= ]sha256:([0-9a-f]{64})(?!\S)")
 _OPTION = re.compile(r"(--?[a-z-]+)(?:[ =]+(.*))?\Z")
 _PLACE = re.compile(r"[./~]|\w+:/|.*(\.whl|\.tar\.gz|\.zip)\Z|.*[/\\]")  # no name begins so
 _OWN = re.compile(r"(?:(?:-e|--editable)(?: +|=))?\./?(?:\[([\w\s,.-]+)\])?")  # this project
-_LOCAL = re.compile(r"(-e|--editable)?[ =]*([^\[\s;]+)(?:\[[\w\s,.-]+\])?")
-_ARCHIVES = (".whl", ".tar.gz", ".zip")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # what pip takes for one
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _INDEXES = {
     "-i": "index_url", "--index-url": "index_url", "--extra-index-url": "extra",
     "-f": "find_links", "--find-links": "find_links",
 }  # fmt: skip
-DEEPEST = 20  # files that name files
 _ALREADY_SO = frozenset({"--prefer-binary", "--only-binary", "--require-hashes"})
 
 
@@ -97,11 +93,6 @@ def _lines(
     text, path = reader(name, asker)
     if path in within:
         raise InputError(f"{path} names itself with -r or -c", slug="requirements-loop")
-    if len(within) > DEEPEST:
-        raise InputError(
-            f"{within[0]}: requirements files nested more than {DEEPEST} deep",
-            slug="requirements-nested",
-        )
     if (path, kind) in done:
         return
     done.add((path, kind))
@@ -112,8 +103,6 @@ def _lines(
         option = _OPTION.match(line)
         if own := _OWN.fullmatch(line):
             yield from _own(path, kind, own[1] or "", reader)
-        elif other := _other_folder(line):
-            raise _other_project(place, other)
         elif not option:
             yield _requirement(place, kind, line)
         elif option[1] in _FILES:
@@ -130,7 +119,10 @@ def _lines(
 
 
 _WHEEL_FOLDER = "in the file, write NAME==VERSION; then add --find-links FOLDER"
-_AS_WHEEL = "pip wheel LOCATION -w FOLDER; " + _WHEEL_FOLDER
+_AS_WHEEL = (
+    f"pip wheel LOCATION -w FOLDER; {_WHEEL_FOLDER}\n"
+    "-r LOCATION/pyproject.toml   # instead of that line, for a project below this one"
+)
 
 
 def _instead(option: str) -> str:
@@ -170,35 +162,6 @@ def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
     relative = "://" not in text and not text.startswith("/")
     beside = folder + slash if line.kind == "find_links" and relative else ""
     return replace(line, text=beside + text)
-
-
-def _other_folder(line: str) -> str:
-    """Of another project on this machine, as pip takes it; "" for anything else."""
-    found = _LOCAL.fullmatch(line)
-    path = found[2].removeprefix("file://").removeprefix("file:") if found else ""
-    if not found or "://" in path or path.endswith(_ARCHIVES):
-        return ""
-    return path if found[1] or path.startswith((".", "/", "~")) else ""
-
-
-def _other_project(place: str, named: str) -> InputError:
-    path = posixpath.normpath(named)
-    what = f"{place}: {named} is the folder of another project"
-    if path.startswith(("..", "/", "~")):
-        return InputError(
-            what,
-            why="hosts get wheels, and with `ipexctl run` the folder of this project",
-            hint=f"pip wheel --no-deps -w wheels {path}   # name it NAME==VERSION there, and "
-            "--find-links wheels\nor copy it into the folder of this project",
-            slug="requirement-not-a-name",
-        )
-    return InputError(
-        what,
-        why="hosts get wheels; its code goes there with `ipexctl run`, as part of this project",
-        hint=f"-r {path}/pyproject.toml   # instead of that line: its dependencies\n"
-        f"ipexctl run --env PYTHONPATH=.:{path} SCRIPT   # its code; with a src layout {path}/src",
-        slug="requirement-not-a-name",
-    )
 
 
 def _logical(text: str, path: str) -> Iterator[tuple[str, str]]:
