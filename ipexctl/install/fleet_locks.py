@@ -1,15 +1,17 @@
 """One install at a time on any host: the locks of all hosts, or of none.
 
-First all are tried at once. Where another install holds one, they are given back and taken one
-after the other, in an order that every install has, whatever its hostfile says.
+All are tried at once. Where another install holds one, they are given back, and tried again once it
+has that one no longer. Nothing is held meanwhile, so two installs never wait for each other.
 """
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from time import monotonic
+from functools import partial
+from time import monotonic, sleep
 
 from ipexctl.env.choice.env_choice import Project
 from ipexctl.errors import HostFailed
@@ -18,20 +20,16 @@ from ipexctl.machines.fleet import SILENCE, Fleet, reading
 from ipexctl.quick_dataclass import dataclass
 
 WAIT = 7200.0  # seconds for another install, whose files may be on a slow line
+PAUSE = 1.0  # seconds at most before the next try; by chance, as another one may try now, too
 Say = Callable[[str, str], None]  # host, what it waits for
 
 
 @dataclass(frozen=True)
 class _Try:
-    """`name`: by which the locks are ordered; `number`: of the operation that holds it."""
+    """`number`: of the operation that holds the lock. `holder`: who has it instead."""
 
-    name: str
     number: int = 0
-    holder: str = ""  # who has it instead
-
-    @property
-    def held(self) -> bool:
-        return not self.holder
+    holder: str = ""
 
 
 @contextmanager
@@ -45,45 +43,47 @@ def hold(fleet: Fleet, project: Project, say: Say) -> Iterator[None]:
 
 def _all(fleet: Fleet, project: Project, say: Say) -> Mapping[Host, _Try]:
     asked = {"install": secrets.token_hex(8), "who": f"{project.name} ({project.by})"}
-    tries = fleet.each(lambda host: _take(fleet, host, asked, 0, say))
-    if all(one.held for one in tries.values()):
-        return tries
-    _release(fleet, tries)
-    deadline, held = monotonic() + WAIT, dict[Host, _Try]()
+    deadline = monotonic() + WAIT
 
-    def take(host: Host) -> _Try:
-        return _take(fleet, host, asked, max(0.0, deadline - monotonic()), say)
+    def take(host: Host, wait: float = 0.0) -> _Try:
+        return _take(fleet, host, {**asked, "wait": wait}, say)
 
-    for host in sorted(tries, key=lambda host: tries[host].name):
-        held |= fleet.each(take, [host])
-        if host in held and not held[host].held:
-            _release(fleet, held)
-            raise HostFailed(
-                f"{host.name}: another install has locked it for too long; nothing was changed",
-                why=f"an install of {held[host].holder} holds it",
-                hint="run the same command again once that install has ended",
-                slug="install-locked",
-            )
-    return held
+    while True:
+        tries = fleet.each(take)
+        busy = [host for host, one in tries.items() if one.holder]
+        if not busy:
+            return tries
+        _release(fleet, tries)
+        wait_for = partial(take, wait=max(0.0, deadline - monotonic()))
+        waited = fleet.each(wait_for, busy[:1])
+        _release(fleet, waited)
+        for host, one in waited.items():
+            if one.holder:
+                raise HostFailed(
+                    f"{host.name}: another install has locked it for too long; nothing was changed",
+                    why=f"an install of {one.holder} holds it",
+                    hint="run the same command again once that install has ended",
+                    slug="install-locked",
+                )
+        sleep(random.uniform(0, PAUSE))
 
 
-def _take(fleet: Fleet, host: Host, asked: Mapping[str, str], wait: float, say: Say) -> _Try:
+def _take(fleet: Fleet, host: Host, asked: Mapping[str, object], say: Say) -> _Try:
     agent = fleet.agents[host]
-    header = {"root": fleet.root_of(host), **asked, "wait": wait}
-    number = agent.start("install.fleet_lock.hold", header)
+    number = agent.start("install.fleet_lock.hold", {"root": fleet.root_of(host), **asked})
     for frame in agent.answers(number, SILENCE, 0):
         with reading(host.name):
             if frame.header.get("event") == "held":
-                return _Try(_text(frame.header, "name"), number)
+                return _Try(number)
             if frame.header.get("event") == "waiting":
                 say(host.name, f"waiting for the install of {_holder(frame.header)}")
             elif done := frame.header.get("done"):
-                return _Try(_text(done, "name"), holder=_holder(done))
+                return _Try(holder=_holder(done))
     raise AssertionError("an operation ends with done, or raises")
 
 
 def _release(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
-    numbers = {h: one.number for h, one in tries.items() if one.held and h not in fleet.downs}
+    numbers = {h: one.number for h, one in tries.items() if not one.holder and h not in fleet.downs}
 
     def release(host: Host) -> None:
         agent = fleet.agents[host]

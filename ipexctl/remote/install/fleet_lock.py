@@ -1,8 +1,4 @@
-"""One install at a time on a host: a lock of the operation that holds it, gone with its agent.
-
-ROOT/install.lock is locked; it holds a random name. An install takes the locks of its hosts in the
-order of these names, so that two installs never wait for each other.
-"""
+"""One install at a time on a host: a lock of the operation that holds it, gone with its agent."""
 
 import os
 import queue
@@ -18,27 +14,28 @@ ALIVE = 90.0  # longer than a controller waits for a silent operation, which mus
 
 
 def op_hold(call, header):
-    """{root, install, who, wait} -> {held, name, who, since}
+    """{root, install, who, wait} -> {who, since}
 
     The event "held" comes once the lock is ours; the operation then lasts until {"release": true},
-    or until the agent ends. `wait`: seconds. Hosts with one home share the lock of one `install`.
+    or until the agent ends. After `wait` seconds without it, the answer says who holds it. Hosts
+    with one home share the lock of one `install`.
     """
     lock = HostLock(root_folder.checked(header["root"]), header)
     began, told = time.time(), 0.0
     try:
         while not lock.take():
             if time.time() - began >= header["wait"]:
-                return dict(lock.holder(), held=False, name=lock.name)
+                return lock.holder()
             if time.time() - told > BEAT:
                 told = time.time()
                 call.emit(dict(lock.holder(), event="waiting"))
             if is_over(call, 0.2):
-                return dict(lock.holder(), held=False, name=lock.name)
+                return lock.holder()
         call.agent.at_end.append(lock.unmark)  # an agent that ends leaves its threads no time
-        call.emit({"event": "held", "name": lock.name})
+        call.emit({"event": "held"})
         while not is_over(call, ALIVE):
             call.emit({"event": "alive"})
-        return {"held": True, "name": lock.name, "who": "", "since": 0}
+        return {"who": "", "since": 0}
     finally:
         lock.release()
 
@@ -58,14 +55,9 @@ class HostLock:
             raise Failure("%r is not an install" % (header["install"],), slug="install-invalid")
         self.install, self.who = header["install"], header["who"][:200]
         self.place = os.path.join(root, "install.holder")
-        path = os.path.join(root, "install.lock")
-        make(path)
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self.fd = os.open(os.path.join(root, "install.lock"), flags, 0o600)
         self.locked = False
-        found = os.fstat(self.fd)
-        # copies of a machine have one file with one name, and so it is told apart by where it lies
-        where = (read_text("/proc/sys/kernel/random/boot_id"), found.st_dev, found.st_ino)
-        self.name = "%s %s %d %d" % ((os.pread(self.fd, 64, 0).decode("ascii", "replace"),) + where)
 
     def take(self):
         if blobs.lock(self.fd):
@@ -93,28 +85,3 @@ class HostLock:
         self.unmark()
         self.locked = False
         os.close(self.fd)  # and so unlocked
-
-
-def make(path):
-    """With a name of its own, by whoever comes first."""
-    if os.path.exists(path):
-        return
-    fresh = "%s.%d" % (path, os.getpid())
-    with open(fresh, "w") as file:
-        file.write(os.urandom(8).hex())
-    try:
-        os.link(fresh, path)
-    except FileExistsError:
-        pass
-    except OSError:  # no hard links here
-        os.rename(fresh, path)
-    finally:
-        blobs.unlink(fresh)
-
-
-def read_text(path):
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
