@@ -19,7 +19,6 @@ _LOCK_LINES = re.compile(
     _LOCKED.pattern + r"|Unable to lock directory|Close this application|application with PID|"
     r"^ +(?:Memory|Started|State) *:"
 )
-_HOLDER = re.compile(r"(?:process|pid|locked by) (\d+)(?: \(([^)]*)\))?")
 _UNREACHED = re.compile(
     r"^(?:[EW]: |[ >-]*Curl error|\s*Error message: |WARNING: |ERROR: ).*"
     r"(?:could(?: not|n't) (?:resolve|connect)|failure resolving|Cannot initiate the connection|"
@@ -194,32 +193,19 @@ def _run(task, manager, command, names):
         code, out = task.program(command + list(names), variables(), hidden=_LOCK_LINES)
         if not code or not _LOCKED.search(out):
             return code, out
-        what = "%s is locked by %s" % (manager.name, _holder(out))
+        what = "%s is locked by another process" % manager.name
+        said = _lines(out, _LOCKED)[0]
         if time.monotonic() >= end:
-            why = "it was still locked after %g s" % LOCK_WAIT
             raise Failure(
-                what, why, "retries: 10 and delay: 60 to wait longer", slug="package-manager-locked"
+                "%s, still after %g s" % (what, LOCK_WAIT),
+                said,
+                "retries: 10 and delay: 60 to wait longer",
+                slug="package-manager-locked",
             )
         if not waits:
-            task.say("%s; waiting up to %g s" % (what, LOCK_WAIT))
+            task.say("%s; waiting up to %g s: %s" % (what, LOCK_WAIT, said))
         waits = True
         time.sleep(LOCK_PAUSE)
-
-
-def _holder(out):
-    found = _HOLDER.search(out)
-    if not found:
-        return "another process"
-    pid, name = found.groups()
-    return "process %s (%s)" % (pid, name or _name_of(pid))
-
-
-def _name_of(pid):
-    try:
-        with open("/proc/%s/comm" % pid) as file:
-            return file.read().strip()
-    except OSError:
-        return "ended"
 
 
 def _failure(manager, command, names, code, out):
