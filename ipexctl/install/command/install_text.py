@@ -179,7 +179,6 @@ class View:
     _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
     _heard: dict[str, float] = field(default_factory=dict)  # the last step of each host
     _steps: dict[str, Step] = field(default_factory=dict)
-    _left: dict[str, float] = field(default_factory=dict)  # the least estimate that was shown
     _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[tuple[str, str]] = field(default_factory=set)
@@ -219,7 +218,6 @@ class View:
             self._heard[step.host] = self.clock()
             if before is None or _is_other_work(before, step):
                 self._began[step.host] = self.clock(), step.done
-                self._left.pop(step.host, None)
             self._steps[step.host] = step  # last: the live lines are drawn meanwhile
             kind = _first_word(step) if _first_word(step) in MOVING else step.text
             if not self.console.is_terminal and kind != DONE and self._is_new(step, kind):
@@ -292,7 +290,7 @@ class View:
             return f"{counted(step)}, no {what} for {silent:.0f} s"
         seconds = self.clock() - min(self._began[s.host][0] for s in group)
         if step.total:
-            left = self._time_left(step, self._began[step.host][1], seconds)
+            left = time_left(step, self._began[step.host][1], seconds)
             return counted(step) + left if _is_counted(step) else step.text
         at_work = [s for s in list(self._steps.values()) if s.host and s.text != FAILED]
         count = ""
@@ -309,20 +307,8 @@ class View:
         speaks = step.host and (moving or step.text in COUNTED)
         return seconds if speaks and seconds >= SILENT else 0.0
 
-    def _time_left(self, step: Step, there: int, seconds: float) -> str:
-        """Never more than was said before, while the work is the same; "" where that would lie."""
-        left = seconds_left(step, there, seconds)
-        if left is None:
-            return ""
-        least = self._left.setdefault(step.host, left)
-        if left > 2 * least + 10:
-            return ""
-        self._left[step.host] = min(left, least)
-        return time_left(self._left[step.host])
-
     def _forget(self) -> None:
         self._steps.clear()
-        self._left.clear()
 
     def _stop(self) -> None:
         with self._lock:
@@ -362,15 +348,12 @@ def counted(step: Step) -> str:
     return f"{step.text} {human(step.done)}" if step.done else step.text
 
 
-def seconds_left(step: Step, there: int, seconds: float) -> float | None:
-    """At the pace so far, without the bytes that were `there` before; None: it says nothing."""
+def time_left(step: Step, there: int, seconds: float) -> str:
+    """At the pace so far, without the bytes that were `there` before; "": it says nothing."""
     moved = step.done - there
     if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
-        return None
-    return (step.total - step.done) * seconds / moved
-
-
-def time_left(left: float) -> str:
+        return ""
+    left = (step.total - step.done) * seconds / moved
     return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
 
 
