@@ -90,11 +90,10 @@ def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
             slug="bundle-unverified",
         )
     lock = _parsed(asked.bundle or Path(), text)
-    if found := list(core.differences(own, lock)):
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    if not core.is_same(own, lock):
         raise InputError(
             f"the lock in {asked.bundle} is not this folder's ipexctl.lock",
-            why="; ".join(found[:5]) + more,
+            why="the bundle was made from another one, or was changed since",
             hint="--lock-sha256 HEX   # if this other lock is the one you mean",
             slug="bundle-other-lock",
         )

@@ -319,15 +319,16 @@ def both_changed(path: Path, change: Callable[[Lock], Lock] = another_wheel) -> 
             tar.addfile(info, io.BytesIO(content))
 
 
+ANOTHER = "was made from another one, or was changed since"
 HIDDEN = [
     ("twice", lambda lock: one_more(lock, name="numpy", version="2.0"), "is not numpy 2.0"),
-    ("more", one_more, "it has evil 1.0"),
+    ("more", one_more, ANOTHER),
     ("a second uv", lambda lock: one_more(lock, name="uv", file="uv-1.0-py3-none-any.whl"),
-     "it has uv 1.0"),
+     ANOTHER),
     ("later", lambda lock: dataclasses.replace(lock, requirements=("evil",)),
-     "requirements evil instead of none"),
+     ANOTHER),
     ("held back", lambda lock: dataclasses.replace(lock, constraints=("numpy<1",)),
-     "constraints numpy<1 instead of none"),
+     ANOTHER),
 ]  # fmt: skip
 
 
@@ -347,7 +348,6 @@ def test_a_blob_and_the_lock_changed_together_are_refused_by_the_lock_here(bundl
     both_changed(bundled.work / "here.tar")
     refused = install(bundled)
     assert (refused.code, refused.slug) == (2, "bundle-other-lock")
-    assert " numpy-2.0-py3-none-any.whl" in refused.err
     assert (blobs_of(bundled), bundled.root.exists()) == (set(), False)
 
 

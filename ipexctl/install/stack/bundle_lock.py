@@ -1,8 +1,7 @@
-"""A bundle's lock: which files it has, and how it differs from the lock in the folder."""
+"""A bundle's lock: which files it has, and whether it is the lock in the folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ipexctl.base.blob import Blob
@@ -14,32 +13,22 @@ def blobs(lock: Lock) -> tuple[Blob, ...]:
     return tuple({p.sha256: p.blob for p in lock.files}.values())
 
 
-def differences(own: Lock, other: Lock) -> Iterator[str]:
-    """What `other` has and `own` lacks; sizes that are not known yet do not count."""
-    for name in ("row", "torch", "mpi", "python", "platform", "requirements", "constraints"):
-        if getattr(own, name) != getattr(other, name):
-            yield f"{name} {_said(getattr(other, name))} instead of {_said(getattr(own, name))}"
-    ours, theirs = _by_role(own), _by_role(other)
-    for role in sorted(ours.keys() | theirs.keys()):
-        if role not in theirs:
-            yield f"it lacks {role[1]}"
-        elif role not in ours:
-            yield f"it has {role[1]} {theirs[role].version}"
-        elif not _same(ours[role], theirs[role]):
-            yield f"it has another {theirs[role].file}"
+def is_same(own: Lock, other: Lock) -> bool:
+    """Do both choose the same, and name the same files? Sizes may not be known yet."""
+    return _without_sizes(own) == _without_sizes(other)
 
 
-def _said(value: str | Sequence[str]) -> str:
-    return repr(value) if isinstance(value, str) else ", ".join(value) or "none"
+def _without_sizes(lock: Lock) -> Lock:
+    def plain(package: Package) -> Package:
+        return replace(package, size=0, index="")
 
-
-def _by_role(lock: Lock) -> dict[tuple[str, str], Package]:
-    """A package that calls itself uv is not the uv that builds."""
-    tools = {
-        ("tool", "uv"): lock.uv,
-        **({("tool", "CPython"): lock.cpython} if lock.cpython else {}),
-    }
-    return {**{("package", p.name): p for p in lock.packages}, **tools}
+    return replace(
+        lock,
+        packages=tuple(map(plain, lock.packages)),
+        uv=plain(lock.uv),
+        cpython=plain(lock.cpython) if lock.cpython else None,
+        requirement_files=(),
+    )
 
 
 def with_sizes(own: Lock, other: Lock) -> Lock:
@@ -47,7 +36,7 @@ def with_sizes(own: Lock, other: Lock) -> Lock:
     sizes = {p.sha256: p.size for p in other.files}
 
     def sized(package: Package) -> Package:
-        return replace(package, size=sizes[package.sha256])
+        return replace(package, size=package.size or sizes[package.sha256])
 
     return replace(
         own,
@@ -55,9 +44,3 @@ def with_sizes(own: Lock, other: Lock) -> Lock:
         uv=sized(own.uv),
         cpython=sized(own.cpython) if own.cpython else None,
     )
-
-
-def _same(own: Package, other: Package) -> bool:
-    return (own.name, own.version, own.file, own.sha256, own.size or other.size) == (
-        other.name, other.version, other.file, other.sha256, other.size,
-    )  # fmt: skip
