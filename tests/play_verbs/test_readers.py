@@ -33,13 +33,11 @@ node03                     : ok=0    changed=0    unreachable=1    failed=0    s
 """  # noqa: E501
 
 
-def test_the_recap_of_ansible_and_what_failed_where():
+def test_the_recap_of_ansible_is_read():
     found = read_recap(ANSIBLE.splitlines())
     assert found["node01"] == AnsibleHost(ok=2, changed=1)
-    assert (found["node02"].failed, found["node02"].task) == (1, "write a file")
-    assert found["node02"].words == "Destination /x not writable"
-    assert (found["node03"].unreachable, found["node03"].failed) == (1, 0)
-    assert found["node03"].words == "Host key verification failed."
+    assert found["node02"] == AnsibleHost(ok=1, failed=1)
+    assert found["node03"] == AnsibleHost(unreachable=1)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -52,7 +51,7 @@ class Ansible(FleetStep):
         hosts = replace(hosts, hosts=tuple(h for h in hosts.hosts if h.name in on.hosts))
         code = run_playbook(wanted, target_of(on), hosts, say)
         recap = read_recap(lines)
-        return {name: _result(on, recap.get(name), code, lines) for name in on.hosts}
+        return {name: _result(on, name, recap.get(name), code, lines) for name in on.hosts}
 
 
 def _pythons(on: Acting) -> dict[str, str]:
@@ -61,7 +60,7 @@ def _pythons(on: Acting) -> dict[str, str]:
     return {name: hello.path for name, hello in found.items() if hello.python >= _OLDEST}
 
 
-def _result(on: Acting, host: AnsibleHost | None, code: int, lines: list[str]) -> Result:
+def _result(on: Acting, name: str, host: AnsibleHost | None, code: int, lines: list[str]) -> Result:
     if host is None and code == 0:
         return Result(State.SKIPPED, "the playbook has no tasks for this host")
     if host is None:
@@ -71,9 +70,11 @@ def _result(on: Acting, host: AnsibleHost | None, code: int, lines: list[str]) -
     if host.unreachable or host.failed:
         state = State.UNREACHABLE if host.unreachable else State.FAILED
         if on.check and not host.unreachable:  # it may need what a task before it would make
-            return Result(State.UNKNOWN, f"task {host.task!r} fails in check mode")
-        detail = f"task {host.task!r} failed" if host.failed else "Ansible could not log in"
-        return Result(state, f"{detail} ({counts})", host.words)
+            return Result(State.UNKNOWN, f"a task fails in check mode ({counts})")
+        detail = "a task failed" if host.failed else "Ansible could not log in"
+        said = (f"fatal: [{name}", f"failed: [{name}")  # as it prints them for a host
+        why = "\n".join(line for line in lines if line.startswith(said))
+        return Result(state, f"{detail} ({counts})", why)
     if on.check:
         unsure = State.UNKNOWN if host.skipped or host.ignored or host.rescued else State.OK
         return Result(State.WOULD_CHANGE if host.changed else unsure, counts)
@@ -83,9 +84,6 @@ def _result(on: Acting, host: AnsibleHost | None, code: int, lines: list[str]) -
 _HEAD = re.compile(r"PLAY RECAP \*+$")
 _HOST = re.compile(r"(?P<host>\S+)\s+: (?P<counts>ok=\d+(?:\s+[a-z]+=\d+)+)$")
 _COUNT = re.compile(r"([a-z]+)=(\d+)")
-_TASK = re.compile(r"(?:TASK|RUNNING HANDLER) \[(?P<task>.*)\] \**$")
-# of ansible-core 2.9 to 2.19: `fatal: [node01]: FAILED! => {...}`, `[ERROR]: ...`
-_FATAL = re.compile(r"(?:fatal|failed): \[(?P<host>[^\] ]+)(?: -> [^\]]*)?\]")
 
 
 @dataclass(frozen=True)
@@ -97,35 +95,17 @@ class AnsibleHost:
     skipped: int = 0
     ignored: int = 0
     rescued: int = 0
-    task: str = ""  # the last one that failed there
-    words: str = ""  # and what it said
-
-
-def _message(said: str) -> str:
-    """`FAILED! => {"msg": "..."}`: the module's own words."""
-    try:
-        result = json.loads(said.partition(" => ")[2])
-    except ValueError:
-        return said
-    return str(result.get("msg") or said) if isinstance(result, dict) else said
 
 
 def read_recap(lines: Iterable[str]) -> dict[str, AnsibleHost]:
-    """What `ansible-playbook` prints, as outcomes by host; empty if the program ended before its
-    recap."""
-    task, in_recap = "", False
-    failed: dict[str, tuple[str, str]] = {}
+    """The recap that `ansible-playbook` prints, by host; empty if the program ended before it."""
+    in_recap = False
     found: dict[str, AnsibleHost] = {}
     for line in lines:
-        if named := _TASK.match(line):
-            task = named["task"]
-        elif fatal := _FATAL.match(line):
-            failed[fatal["host"]] = (task, _message(line[fatal.end() :].lstrip(": ")))
-        elif _HEAD.match(line):
+        if _HEAD.match(line):
             in_recap = True
         elif in_recap and (row := _HOST.match(line.strip())):
             counts = {name: int(n) for name, n in _COUNT.findall(row["counts"])}
             known = {k: n for k, n in counts.items() if k in AnsibleHost.__annotations__}
-            task_of, words = failed.get(row["host"], ("", ""))
-            found[row["host"]] = AnsibleHost(**known, task=task_of, words=words)
+            found[row["host"]] = AnsibleHost(**known)
     return found
