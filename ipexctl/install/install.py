@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import Recap
-from ipexctl.base.typed_command import Typed
 from ipexctl.blobs.blob_store import Room, default_store, missing_blobs
 from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import between
@@ -44,7 +43,6 @@ from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.unpacked_size import room_unpacked
-from ipexctl.run.outcome import retry_command
 from ipexctl.run.plan import mpi
 from ipexctl.shipped_tables import table
 
@@ -54,7 +52,7 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     began = time.monotonic()
     bundle = from_bundle.accepted(asked)
     work = Work(asked, progress)
-    with _refusal_as_typed(target.typed), Fleet(target, asked.root) as fleet:
+    with _short_refusal(), Fleet(target, asked.root) as fleet:
         requirement_files.needed(asked.needs, None)  # what is wrong in them, before the hosts
         try:
             plan = plan_for(work, fleet, bundle)
@@ -78,12 +76,11 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
 
 
 @contextmanager
-def _refusal_as_typed(typed: Typed) -> Iterator[None]:
-    """In few lines, and its commands keep the user's other options."""
+def _short_refusal() -> Iterator[None]:
     try:
         yield
     except NothingFits as e:
-        e.why, e.hint = folded(e.why), retry_command.with_stack(typed, e.hint)
+        e.why = folded(e.why)
         raise
 
 

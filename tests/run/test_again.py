@@ -16,7 +16,7 @@ from ipexctl.errors import RunFailed, Unreachable
 from ipexctl.machines.agent import failure
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target, inventory
-from ipexctl.run.outcome.retry_command import command, with_stack
+from ipexctl.run.outcome.retry_command import command
 from ipexctl.run.plan.launch_plan import Node, RunRequest, share_out
 from ipexctl.run.plan.ranks_per_host import fitting
 from ipexctl.run.prepare_hosts import each
@@ -27,29 +27,6 @@ def typed(words: str) -> Typed:
     """t.py is the script."""
     options, _, args = words.partition(" t.py")
     return Typed(tuple(options.split()), ("t.py", *args.split()))
-
-
-NEAREST = "ipexctl install -f h --torch 2.15.0   # the nearest"
-IPEX = "ipexctl install --stack ipex --torch 2.8.0   # with IPEX"
-
-
-@pytest.mark.parametrize(
-    ("words", "hint", "again"),
-    [
-        ("install --torch 9.9 -r a.txt -f h", NEAREST, "install -r a.txt -f h --torch 2.15.0"),
-        ("install --torch=9 --ipex -f h -y", NEAREST, "install -f h -y --torch 2.15.0"),
-        ("install --ipex 9.9 -r a", IPEX, "install -r a --stack ipex --torch 2.8.0"),
-        ("install --index-url http://a:b@i --stack ipex", NEAREST,
-         "install --index-url http://USER:PASSWORD@i --torch 2.15.0"),
-    ],
-)  # fmt: skip
-def test_another_stack_is_suggested_with_the_other_options_as_typed(words, hint, again):
-    _, note = hint.split("   ")
-    assert with_stack(typed(words), f"{hint}\nipexctl stacks") == (
-        f"ipexctl {again}   {note}\nipexctl stacks"
-    )
-    assert with_stack(Typed(), hint) == hint
-    assert with_stack(typed(words), "ipexctl install   # x") == "ipexctl install   # x"
 
 
 @pytest.mark.parametrize(

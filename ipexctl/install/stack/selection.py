@@ -23,10 +23,8 @@ from ipexctl.install.stack.version_table import (
     Row,
     brings_ipex,
     is_version,
-    nearest,
     not_asked,
     offered,
-    stock,
 )
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
@@ -96,7 +94,7 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
     raise NothingFits(
         f"no row of the version table works on {_fold(facts)}",
         why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
-        hint="\n".join([_hint(request, rows), *_carry(passed_over)]),
+        hint="\n".join([_hint(request), *_carry(passed_over)]),
         slug="no-row-fits",
     )
 
@@ -109,31 +107,16 @@ def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
         yield "--python-from FOLDER   # copies a CPython to the hosts; see docs/install.md"
 
 
-def _hint(request: Request, rows: Sequence[Row]) -> str:
+def _hint(request: Request) -> str:
     if request.row:
         return "rm ipexctl.lock   # chooses again"
-    bound = [row.torch for row in rows if row.oneccl]
-    if request.backend == "ccl" and bound and not any(is_version(t, request.torch) for t in bound):
-        return f"ipexctl install --backend ccl   # torch {bound[0]}: the newest with the bindings"
     if request.stack == "ipex":
         return "ipexctl install --stack stock   # without IPEX; or: ipexctl stacks"
-    if request.torch and (other := _other_torch(request, rows)):
-        return other
+    if request.torch:
+        return f"ipexctl stacks --torch {request.torch}   # the nearest rows"
     if request.names_a_stack or request.python:
         return "ipexctl stacks   # the whole table; without version options, ipexctl chooses a row"
     return "ipexctl doctor   # what each host has"
-
-
-def _other_torch(request: Request, rows: Sequence[Row]) -> str:
-    """Where no row without IPEX has this torch: the nearest that has, and IPEX's own."""
-    if any(is_version(row.torch, request.torch) for row in stock(rows)):
-        return ""
-    without, near = nearest(stock(rows), request.torch), nearest(rows, request.torch)
-    words = [f"ipexctl install --torch {without.torch}   # the nearest"] if without else []
-    if near and near.ipex:
-        torch = request.torch if is_version(near.torch, request.torch) else near.torch
-        words += [f"ipexctl install --stack ipex --torch {torch}   # with IPEX: discontinued"]
-    return "\n".join(words)
 
 
 def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:

@@ -11,9 +11,6 @@ from ipexctl.remote.secret_names import is_secret_name
 
 _RANKS = ("-n", "-np", "--np")
 _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
-_STACK_OPTIONS = ("--torch", "--stack", "--backend", "--ipex")
-_INSTALL = re.compile(r"^ipexctl install(?: [^#\s]+)*", re.MULTILINE)
-_STACK = re.compile(r"(?<= )--(?:torch|stack|backend) \S+")
 _LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 
@@ -30,29 +27,6 @@ def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
         added = [] if found else ["-n", str(n)]
     words[1:1] = [*(word for host in lost for word in ("-x", host)), *added]
     return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
-
-
-def with_stack(typed: Typed, hint: str) -> str:
-    """The hint whose commands, `ipexctl install` with another stack, keep what else was typed."""
-    return _INSTALL.sub(lambda found: _with_stack(typed, found[0]), hint) if typed.options else hint
-
-
-def _with_stack(typed: Typed, said: str) -> str:
-    stack = _STACK.findall(said)
-    if not stack:
-        return said
-    words = iter(_without_secrets(typed.options))
-    kept = []
-    for word in words:
-        name, sign, _ = word.partition("=")
-        if name not in _STACK_OPTIONS:
-            kept.append(word)
-        elif not sign:
-            value = next(words, "")
-            if name == "--ipex" and not value[:1].isdigit():
-                kept.append(value)
-    more = tuple(word for option in stack for word in option.split())
-    return quoting.quote_for_pasting(("ipexctl", *filter(None, kept), *more))
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:
