@@ -118,7 +118,6 @@ SAID = [
     ("dnf", 200, "locked", "metadata already locked by 226\n  Memory : 1.9 M RSS"),
     ("dnf", 1, "locked", "Failed to obtain rpm transaction lock."),
     ("zypper", 7, "locked", "System management is locked by the application with pid 226 (a)."),
-    ("apk", 99, "locked", "ERROR: Unable to lock database: Resource temporarily unavailable"),
     ("apt", 100, "locked",
      "E: Could not get lock /var/lib/dpkg/lock-frontend - open (11: Resource temporarily "
      "unavailable)\nE: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is "
@@ -132,7 +131,6 @@ SAID = [
     ("zypper", 104, "unreached",
      " - Download (curl) error for 'http://x.invalid/content':\n   Error code: Connection failed\n"
      "   Error message: Could not resolve host: x.invalid\nNo provider of 'nosuch' found."),
-    ("apk", 1, "unreached", "WARNING: fetching https://x.invalid/main: DNS: transient error"),
     ("apt", 100, "unreached", "E: Failed to fetch http://x/a.deb  Temporary failure resolving 'x'"),
     ("apt", 100, "failed", "E: Failed to fetch http://x/a.deb  404  Not Found [IP: 10.0.0.1 80]"),
     ("apt", 100, "failed",

@@ -13,9 +13,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:_~@/=<>*-]{0,255}")
 
 @dataclass(frozen=True)
 class Package(HostStep):
-    """Install packages with the host's package manager: apt, dnf, zypper or apk.
+    """Install packages with the host's package manager: apt, dnf or zypper.
 
-    A name may include a version in the package manager's syntax: numactl=2.0.16-1 (apt, apk).
+    A name may include a version in the package manager's syntax: numactl=2.0.16-1 (apt).
     The package lists are updated only with update_cache, or if the manager does not know the name.
     If another process has locked the package manager, the step waits up to 2 minutes for it.
     """
@@ -30,7 +30,7 @@ class Package(HostStep):
         "present: installed, any version; latest: newest version; absent: removed.", "present"
     )
     update_cache: bool = arg("Update the package lists first.", False)
-    use: Literal["auto", "apt", "dnf", "zypper", "apk"] = arg("Package manager to use.", "auto")
+    use: Literal["auto", "apt", "dnf", "zypper"] = arg("Package manager to use.", "auto")
 
     def check(self) -> None:
         if not self.name:

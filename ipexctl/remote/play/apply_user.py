@@ -13,7 +13,7 @@ from ipexctl.remote.play.task import result
 from ipexctl.remote.play.text_diff import text_diff
 
 _PATH = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
-_PACKAGES = "package: passwd (Debian), shadow-utils (Fedora) or shadow (Alpine, SUSE)"
+_PACKAGES = "package: passwd (Debian), shadow-utils (Fedora) or shadow (SUSE)"
 
 
 def apply(task):
