@@ -18,7 +18,6 @@ from ipexctl.play.text.step_schema import shape
 
 _TESTS = ("not", "min", "max")
 _ISA = (*isa.LEVELS, *(name for name, _ in isa.ARM))
-_EQUAL = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(==|!=)\s*[\"']?([^\"'\s{}]+)[\"']?\s*")
 _GIB = re.compile(r"([0-9.]+)\s*(?:[Gg]i?[Bb]?)")
 _VERSION = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})*(?![0-9a-zA-Z])|[0-9]{1,15}(?:\.[0-9]{1,15})+")
 
@@ -27,7 +26,8 @@ def check_condition(node: Node) -> None:
     """Raises InputError for what cannot be a condition."""
     if not isinstance(node, Mapping):
         what = f"when: expected facts to compare, not {shape(node)}"
-        why, hint = "plays do not support expressions", _suggested(node)
+        why = 'plays do not support expressions; for an "or", write two steps'
+        hint = "when: {isa: amx, os: [ubuntu, debian]}"
         raise Bad(what, why=why, hint=hint, slug="wrong-yaml-shape").placed(node.place)
     for key, value in node.items:
         _check_test(key.text, value)
@@ -35,20 +35,6 @@ def check_condition(node: Node) -> None:
             name = key.text.removeprefix("fact.")
             near = f" (did you mean {name!r}?)" if name in FACTS else did_you_mean(name, FACTS)
             raise Bad(f"{key.text[:64]!r} is not a fact{near}", slug="not-a-fact").placed(key.place)
-
-
-def _suggested(node: Node) -> str:
-    """`x == "y"` -> when: {x: y}; a list is an "or" of conditions."""
-    if isinstance(node, Sequence):
-        return "write one step for each condition: a step runs if all facts in its 'when' match"
-    text = node.text if isinstance(node, Scalar) else ""
-    found = _EQUAL.fullmatch(text)
-    if not found:
-        return "when: {isa: amx, os: [ubuntu, debian]}"
-    name = ansible_name(found[1]).removeprefix("fact.") or found[1]
-    text = found[3].lower() if name in ("os", "os_family") else found[3]
-    value = f"{{not: {text}}}" if found[2] == "!=" else text
-    return f"when: {{{name}: {value}}}"
 
 
 def _check_test(name: str, node: Node) -> None:
