@@ -159,12 +159,7 @@ def replace_link(root, name, target):
 
 def write_mark(path, value):
     """Whole and on the disk, or not there."""
-    fresh = "%s.%d" % (path, os.getpid())
-    with open(fresh, "w") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    durable.rename(fresh, path)
+    durable.write_file(path, [json.dumps(value).encode("utf-8")], sync=True)
 
 
 def exchange(one, other):
