@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.install.command.stacks_text import markdown_table
+from ipexctl.install.stack.table_view import span
 from ipexctl.install.stack.version_table import Row
 from ipexctl.migrate.code.rules import Rule
 from ipexctl.run.plan.rank_variables import ERROR_FILE, HOST_WIDE, TABLE
@@ -29,7 +29,18 @@ def _between(text: str, marks: tuple[str, str], table: Iterable[str]) -> str:
 def stack_rows(rows: Sequence[Row]) -> str:
     """A page of the site."""
     head = "[stacks](stacks.md) explains the table; `?` marks a row that was not fully tested."
-    return f"# The rows of the version table\n\n{head}\n\n{markdown_table(rows)}\n"
+    columns = "| name | torch | ipex | oneccl | backend | module | python | isa | glibc | source |"
+    table = [columns, "|---" * 10 + "|", *map(_stack_row, rows)]
+    return "\n".join(["# The rows of the version table", "", head, "", *table, ""])
+
+
+def _stack_row(row: Row) -> str:
+    cells = (
+        f"`{row.name}`" + " ?" * bool(row.doubts), row.torch, row.ipex or "-", row.oneccl or "-",
+        row.backend, f"`{row.oneccl_import}`" if row.oneccl else "-", span(row), row.isa,
+        f"{row.glibc[0]}.{row.glibc[1]}", row.source,
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
 
 
 def rules(rules: Iterable[Rule]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.install.command.cli import bare_ipex
-from ipexctl.install.command.stacks_text import markdown_table, text
+from ipexctl.install.command.stacks_text import text
 from ipexctl.install.stack.refusals import folded
 from ipexctl.install.stack.table_view import Query, offers, query
 from ipexctl.install.stack.version_table import Request
@@ -146,11 +146,6 @@ def test_a_word_that_nobody_knows_ends_with_2(option: str, value: str) -> None:
 def test_a_version_needs_two_numbers() -> None:
     with pytest.raises(InputError, match="--glibc 2 "):
         query("", "", "2", "")
-
-
-def test_the_page_of_the_table_has_every_row() -> None:
-    page = markdown_table(table())
-    assert [row.name for row in table() if f"| `{row.name}`" not in page] == []
 
 
 BARE = [

@@ -9,7 +9,6 @@ from typing import Any
 from ipexctl.install.stack.table_view import Offer, first_choice, span
 from ipexctl.install.stack.version_table import END_OF_LIFE, NEVER_RUN, Row
 
-_HEAD = ("NAME", "TORCH", "IPEX", "ONECCL", "BACKEND", "PYTHON", "ISA", "GLIBC", "LIFE")
 _SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
 _WIDTH = 80
 
@@ -95,31 +94,6 @@ def _wrapped(line: str, indent: int) -> list[str]:
     return textwrap.wrap(
         line, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
     )
-
-
-def _cells(offer: Offer) -> tuple[str, ...]:
-    row = offer.row
-    life = "ended" if row.ipex else "stock"
-    return (
-        row.name, row.torch, row.ipex or "-", row.oneccl or "-", row.backend, span(row), row.isa,
-        f"{row.glibc[0]}.{row.glibc[1]}", life + " ?" * bool(row.doubts),
-    )  # fmt: skip
-
-
-def markdown_table(rows: Sequence[Row]) -> str:
-    """The table on its page of the site."""
-    head = (*_HEAD[:5], "module", *_HEAD[5:-1], "source")
-    lines = [_line([h.lower() for h in head]), "|---" * len(head) + "|"]
-    for row in rows:
-        cells = _cells(Offer(row, ()))
-        name = f"`{row.name}`" + " ?" * bool(row.doubts)
-        module = f"`{row.oneccl_import}`" if row.oneccl else "-"
-        lines.append(_line([name, *cells[1:5], module, *cells[5:-1], row.source]))
-    return "\n".join(lines)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def document(offers: Sequence[Offer], near: Sequence[Row] = ()) -> dict[str, Any]:
