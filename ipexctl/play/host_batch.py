@@ -30,13 +30,11 @@ TOTAL = 7 * 24 * LONG  # a step of a play may train for days
 
 @dataclass(frozen=True)
 class BoundStep:
-    """A step with its values on one host. `bound` None: it is skipped, for the reason `skipped`.
-    `refused`: the error of sudo, for a step with ignore_errors."""
+    """A step with its values on one host. `bound` None: it is skipped, for the reason `skipped`."""
 
     step: PlayStep
     bound: HostStep | None
     skipped: str = ""
-    refused: IpexctlError | None = None
     scope: Scope = Scope({})
 
 
@@ -64,9 +62,7 @@ class HostBatches:
         """The outcomes of the steps up to the first failure. A lost host is an outcome too."""
         batch = _Batch(self, host, steps)
         for one in steps:
-            if e := one.refused:
-                batch.ended(one.step, Result(State.IGNORED, e.what, e.why, e.hint, e.slug))
-            elif one.bound is None:
+            if one.bound is None:
                 batch.ended(one.step, Result(State.SKIPPED, one.skipped))
         wanted = [one for one in steps if one.bound]
         if wanted:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean
-from ipexctl.errors import HostFailed, InputError, IpexctlError, Unreachable
+from ipexctl.errors import InputError, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local import last_outcome
@@ -190,7 +190,6 @@ class _PlayRun:
         self._batches = HostBatches(
             fleet, self._listener, options.check, options.diff, options.password
         )
-        self._without_sudo: dict[str, HostFailed] = {}
         self._failed: set[str] = set()
         self._notified: dict[str, set[str]] = {}
         self.outcomes: list[StepOutcome] = []
@@ -274,11 +273,11 @@ class _PlayRun:
 
         self._fleet.each(one)
         if any(self._wants_sudo(step) for step in self._may_run):
-            hosts = [h for h in self._fleet.alive if any(self._sudo_steps(h))]
-            self._fleet.each(self._require_sudo, hosts)
+            hosts = [host for host in self._fleet.alive if self._needs_sudo(host)]
+            self._fleet.each(self._batches.require_sudo, hosts)
         by_name = {host.name: host for host in self._fleet.hosts.hosts}
         for down in self._fleet.failures:
-            refused = self._stopped_by_sudo(by_name[down.host]) if down.slug == "sudo" else None
+            refused = self._needs_sudo(by_name[down.host]) if down.slug == "sudo" else None
             if step := refused or first:
                 self._add(StepOutcome(step, down.host, **vars(result_of_down(down))))
 
@@ -290,22 +289,11 @@ class _PlayRun:
     def _wants_sudo(self, step: PlayStep) -> bool:
         return step.sudo and issubclass(all_steps()[step.kind], HostStep)
 
-    def _require_sudo(self, host: Host) -> None:
-        """A refusal stops the host, unless all its steps with sudo have ignore_errors."""
-        try:
-            self._batches.require_sudo(host)
-        except HostFailed as e:
-            if e.slug != "sudo" or self._stopped_by_sudo(host):
-                raise
-            self._without_sudo[host.name] = e
-
-    def _sudo_steps(self, host: Host) -> Iterator[PlayStep]:
+    def _needs_sudo(self, host: Host) -> PlayStep | None:
+        """The first step of this host that stops it where sudo is refused."""
         mine = (step for step in self._may_run if host.name in self._hosts.on[step.number])
-        return (step for step in mine if self._wants_sudo(step) and self._applies(step, host))
-
-    def _stopped_by_sudo(self, host: Host) -> PlayStep | None:
-        """The first step of this host that fails without sudo."""
-        return next((s for s in self._sudo_steps(host) if not s.ignore_errors), None)
+        wanted = (step for step in mine if self._wants_sudo(step) and not step.ignore_errors)
+        return next((step for step in wanted if self._applies(step, host)), None)
 
     @property
     def _may_run(self) -> tuple[PlayStep, ...]:
@@ -338,8 +326,6 @@ class _PlayRun:
     def _bind(self, step: PlayStep, host: Host) -> BoundStep:
         if not self._applies(step, host):
             return BoundStep(step, None, WHEN)
-        if step.sudo and host.name in self._without_sudo:
-            return BoundStep(step, None, refused=self._without_sudo[host.name])
         values = self._scope.on(host, step.item)
         bound = _bind_on(step, values)
         assert isinstance(bound, HostStep)
