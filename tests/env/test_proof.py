@@ -108,28 +108,15 @@ def test_every_row_proves_the_modules_of_its_era() -> None:
     }
 
 
-HOSTILE = [
-    ([], "the list of packages to test must begin with torch"),
-    ([["os", "torch", "1"]], "the list of packages to test must begin with torch"),
-    ([["torch", "torch", "1"], ["os;evil()", "os", "1"]], "is not a module to test"),
-    ([["torch", "torch", "1"], ["-c", "os", "1"]], "is not a module to test"),
-    ([["torch", "../torch", "1"]], "is not a module to test"),
-    ([["torch", "torch", ""]], "is not a module to test"),
-    ([["torch", "torch"]], "is not a module to test"),
-    ([["torch", "torch", 1]], "is not a module to test"),
-    ([["torch", "torch", "1"]], "there is no torch, the lock requires 1"),
-]
-
-
-@pytest.mark.parametrize(("wanted", "message"), HOSTILE)
-def test_the_agent_proves_nothing_but_modules_that_are_there(
-    tmp_path: Path, wanted: object, message: str
-) -> None:
-    header = {"root": str(tmp_path / "root"), "key": "a" * 16, "ranks": 1, "env": []}
+def test_the_agent_proves_nothing_but_modules_that_are_there(tmp_path: Path) -> None:
+    header: dict[str, object] = {
+        "root": str(tmp_path / "root"), "key": "a" * 16, "ranks": 1, "env": [],
+    }  # fmt: skip
+    header["modules"] = [["torch", "torch", "1"]]
     agent = connect(LocalTransport(), Host("here", local=True))
     try:
-        with pytest.raises(HostFailed, match=message):
-            agent.call("install.environments.prove", {**header, "modules": wanted})
+        with pytest.raises(HostFailed, match="there is no torch, the lock requires 1"):
+            agent.call("install.environments.prove", header)
     finally:
         agent.close()
 
