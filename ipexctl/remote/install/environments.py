@@ -27,9 +27,6 @@ from ipexctl.remote.install import (
 )
 from ipexctl.remote.run_files import run_folders
 
-WHEEL = re.compile(
-    r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)-[A-Za-z0-9._+-]+\.whl\Z"
-)
 BUILD_TIMEOUT = 1800
 # For uv's allocator (jemalloc), which else returns a buffer's pages to the kernel after each file:
 # a quarter of the CPU time of unpacking torch.
@@ -47,7 +44,7 @@ def op_build(call, header):
     """
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
-    files = [(checked_wheel(file), sha, size) for file, sha, size in header["wheels"]]
+    files = [tuple(wheel) for wheel in header["wheels"]]
     tools = [("uv",) + tuple(header["uv"])]
     tools += [("a Python",) + tuple(header["cpython"])] if header["cpython"] else []
     for _, sha, _ in files + tools:
@@ -126,13 +123,7 @@ def op_switch(call, header):
     return {"changed": True, "previous": before}
 
 
-# --- names ---------------------------------------------------------------------------------------
-
-
-def checked_wheel(file):
-    if not isinstance(file, str) or not WHEEL.match(file):
-        raise Failure("%r is not the name of a wheel" % (file,), slug="wheel-name-invalid")
-    return file
+# --- what may be removed -------------------------------------------------------------------------
 
 
 def remove_set_aside(root):
