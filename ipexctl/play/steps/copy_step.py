@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -79,8 +80,9 @@ class Copy(HostStep):
             ) from None
         if self.template:
             text = self._filled(scope) or ""
-            sha256, size = files.add_text(text), len(text.encode())
-            asked["files"][0].update(text=text, sha256=sha256, size=size)
+            data = text.encode()
+            sha256 = hashlib.sha256(data).hexdigest()
+            asked["files"][0].update(text=text, sha256=sha256, size=len(data))
         return asked
 
     def _files(self, path: Path, files: LocalFiles) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ipexctl.base.located_errors import Bad
 from ipexctl.machines.fleet import Fleet
 from ipexctl.play.text.check_prediction import ANY
 from ipexctl.play.text.interpolation import Scope
@@ -17,27 +16,12 @@ from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import Step
 from ipexctl.quick_dataclass import dataclass
 
-MOST_TEXT = 16 << 20
-
 
 @dataclass
 class LocalFiles:
-    """Files of this machine that steps put on hosts, by their SHA-256; and the size of the texts
-    that are in the request itself."""
+    """Files of this machine that steps put on hosts, by their SHA-256."""
 
     paths: dict[str, Path] = field(default_factory=dict)
-    texts: int = 0
-
-    def add_text(self, text: str) -> str:
-        """Returns its SHA-256."""
-        data = text.encode()
-        self.texts += len(data)
-        if self.texts > MOST_TEXT:
-            raise Bad(
-                f"templates of consecutive steps exceed {MOST_TEXT >> 20} MiB together",
-                slug="templates-too-large",
-            )
-        return hashlib.sha256(data).hexdigest()
 
     def add(self, path: Path) -> str:
         digest = hashlib.sha256()
