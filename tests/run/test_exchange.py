@@ -344,26 +344,6 @@ def test_preprocessing_of_ten_minutes_gets_no_warning(watch):
         assert found.warning(float(now)) == ""
 
 
-def test_ranks_that_wait_for_others_at_the_rendezvous_are_named(watch):
-    found = watch()
-    assert found.waiting(500.0) == ""
-    found.add("n1", Report(tuple(meet(found, found.plan.hosts[0]))), 10.0)
-    assert (found.waiting(30.0), found.waiting(69.0)) == ("", "")
-    said = (
-        "2 of 4 ranks have been waiting at the rendezvous for 60 s; ranks 2-3 have not reached it"
-    )
-    assert (found.waiting(71.0), found.waiting(90.0)) == (said, "")
-
-
-def test_ranks_that_all_came_and_form_no_group_may_claim_the_same_rank(watch):
-    apart, group = watch(), watch()
-    for host in apart.plan.hosts:
-        apart.add(host.host, Report(tuple(meet(apart, host))), 0.0)
-    mesh(group, lambda a, b: 10)
-    assert "(GROUP_RANK, NODE_RANK)" in apart.waiting(61.0)
-    assert group.waiting(61.0) == ""
-
-
 def own_store(found: Watch, address: str, port: int, *, now: float = 0.0) -> None:
     """Rank 0 serves the rendezvous there, and its host's ranks reach it."""
     server, links = (address, port), []

@@ -21,7 +21,8 @@ def advice(kind: Kind, does: Activity | None, look: RankLook | None, detail: str
     if look and does:
         return _of_rank(kind, does, look, detail)
     if kind is Kind.RENDEZVOUS and detail:
-        return f"Check that {detail} is reachable from every host, and that WORLD_SIZE is right."
+        reached = f"Check that {detail} is reachable from every host, that WORLD_SIZE is right"
+        return f"{reached}, and that no two ranks have the same RANK (NODE_RANK, GROUP_RANK)."
     if kind is Kind.MISMATCH and detail == "order":
         return "Likely: they call the collectives of different groups in a different order."
     if kind is Kind.MISMATCH and detail == "pairs":

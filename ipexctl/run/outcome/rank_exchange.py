@@ -44,8 +44,7 @@ LONG = 30.0  # seconds after which code that trains has begun to, though it prin
 MOST_LINKS = 1024  # of one rank; when there are twice as many, those with the fewest bytes go
 MOST_STRAYS = 1 << 16  # of all hosts, likewise
 WARN_AFTER = 15.0  # seconds after the second printed step
-WAIT_AFTER = 60.0  # seconds at the rendezvous
-LOOPBACK_AFTER = 15.0  # at one that only the own host reaches
+LOOPBACK_AFTER = 15.0  # seconds at a rendezvous that only the own host reaches
 TRAINED_ALONE = "trained-alone"  # in causes.toml
 METRICS = (b"loss", b"Loss", b"LOSS", b"perplexity", b"reward")
 _STEP = re.compile(
@@ -113,7 +112,7 @@ class Watch:
     _single: dict[Key, int] = field(default_factory=dict)  # strays on a host with this one rank
     reporting: set[str] = field(default_factory=set)  # hosts that have counted
     _met: float | None = None  # when the first rank reached the rendezvous
-    _waited: float = 0.0  # seconds after which it was looked whether ranks wait there
+    _waited: bool = False  # whether it was looked where that is
     _second: float | None = None  # when a rank had printed two steps
     _at_second: dict[Key, int] | None = None  # bytes on each connection then
     _looked: float | None = None  # when, whether that is a reason to warn
@@ -192,19 +191,11 @@ class Watch:
         return "ranks have started to exchange data" if self._warned else ""
 
     def waiting(self, now: float) -> str:
-        """Said once: ranks are at the rendezvous, and no group has come of it."""
-        waited = 0.0 if self._met is None else now - self._met
-        due = max((t for t in (LOOPBACK_AFTER, WAIT_AFTER) if t <= waited), default=0.0)
-        if due <= self._waited:
+        """Said once: the rendezvous is where the ranks of other hosts do not reach it."""
+        if self._met is None or now - self._met < LOOPBACK_AFTER or self._waited:
             return ""
-        self._waited = due
-        if any(self._edges()):
-            self._waited = WAIT_AFTER  # looked at once
-            return ""
-        if text := self._at_loopback():
-            self._waited = WAIT_AFTER
-            return text
-        return self._at_rendezvous() if due == WAIT_AFTER else ""
+        self._waited = True
+        return "" if any(self._edges()) else self._at_loopback()
 
     def _at_loopback(self) -> str:
         joined = self._joined()
@@ -218,21 +209,6 @@ class Watch:
             f"{f'[{address}]' if ':' in address else address}:{port}, a loopback address that only "
             f"{here} itself reaches; {_ranks(missing)} cannot join: the script sets MASTER_ADDR or "
             "init_method"
-        )
-
-    def _at_rendezvous(self) -> str:
-        world, joined = self.plan.world_size, self._joined()
-        missing = set(range(world)) - joined.keys()
-        if not missing:
-            return (
-                f"all {world} ranks reached the rendezvous {WAIT_AFTER:.0f} s ago and "
-                "have not formed a group: check whether two of them have the same rank "
-                "(GROUP_RANK, NODE_RANK) or a different world size"
-            )
-        verb = "has" if len(missing) == 1 else "have"
-        return (
-            f"{len(joined)} of {world} ranks have been waiting at the rendezvous "
-            f"for {WAIT_AFTER:.0f} s; {_ranks(missing)} {verb} not reached it"
         )
 
     def end(self, *, completed: bool) -> Exchange | None:
