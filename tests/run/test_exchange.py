@@ -89,7 +89,7 @@ def test_a_group_that_was_formed_and_never_used_is_no_exchange(watch):
     mesh(found, lambda a, b: 10)
     steps(found, 1)
     seen = found.judge(completed=True)
-    assert (seen.verdict, seen.alarming, seen.early) == (Verdict.ALONE, True, False)
+    assert (seen.verdict, seen.alarming) == (Verdict.ALONE, True)
     assert (seen.little, " 4 trained " in sentence(seen, 4)) == (False, True)
 
 
@@ -273,20 +273,6 @@ def test_the_warning_comes_once_and_after_the_second_step(watch):
     told = found.warning(128.0)
     assert told and "WARNING" not in told
     assert found.warning(200.0) == ""
-
-
-def test_a_group_that_fell_silent_after_its_first_step_is_told_at_the_end(watch):
-    found = watch()
-    mesh(found, lambda a, b: 700_000)
-    steps(found, 2)
-    steps(found, 20)
-    mesh(found, lambda a, b: 700_100)
-    assert found.judge(completed=False).verdict is Verdict.TOGETHER
-    seen = found.judge(completed=True)
-    assert (seen.verdict, seen.alarming, seen.early) == (Verdict.ALONE, True, True)
-    assert " 8 MB " in sentence(seen, 4) and " 4 trained " in sentence(seen, 4)
-    mesh(found, lambda a, b: 701_000)
-    assert found.judge(completed=True).verdict is Verdict.TOGETHER
 
 
 def test_connections_that_closed_before_their_owner_was_known_are_not_called_nothing(watch):

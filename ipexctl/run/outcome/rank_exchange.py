@@ -36,9 +36,8 @@ LIGHT = 10_000  # of a heavy connection's bytes, the part that still counts
 FOREIGN = 1_000_000  # bytes in both directions with an address that is not a rank's
 EPHEMERAL = 32768  # ports from here on are those that the system chooses
 AGAIN = 5.0  # seconds until the next look after a warning
-MANY_STEPS = 10  # printed, before it counts that nothing was exchanged since the second
+MANY_STEPS = 10  # printed: from then on a few bytes are too little
 ENOUGH_STEPS = 10_000  # of a rank; a flood of lines is not counted further
-BARRIER = 200  # bytes on a connection
 SHORTEST = 5.0  # seconds: of a rank that ended before, it is not said that it exchanged nothing
 LONG = 30.0  # seconds after which code that trains has begun to, though it prints no steps
 MOST_LINKS = 1024  # of one rank; when there are twice as many, those with the fewest bytes go
@@ -77,7 +76,6 @@ class Exchange:
     shared: bool = False  # ranks of a host share memory, whose bytes are not counted
     trained: bool = False  # the code or the output says that ranks train, and together
     completed: bool = True  # the ranks came to their end
-    early: bool = False  # they exchanged something before their second step, and nothing since
 
     @property
     def alarming(self) -> bool:
@@ -114,7 +112,6 @@ class Watch:
     _met: float | None = None  # when the first rank reached the rendezvous
     _waited: bool = False  # whether it was looked where that is
     _second: float | None = None  # when a rank had printed two steps
-    _at_second: dict[Key, int] | None = None  # bytes on each connection then
     _looked: float | None = None  # when, whether that is a reason to warn
     _warned: bool = False
     _settled: bool = False  # whether there is nothing more to say
@@ -166,9 +163,6 @@ class Watch:
             self.steps[rank] = self.steps.get(rank, 0) + found
             if self._second is None and self.steps[rank] > 1:
                 self._second = now
-                self._at_second = {
-                    key: max(n) for own in self.links.values() for key, n in own.items()
-                }
 
     def news(self, now: float) -> list[str]:
         return [text for text in (self.warning(now), self.waiting(now)) if text]
@@ -237,9 +231,7 @@ class Watch:
         least = (GREETING if seen.trained or not completed else WORD) + PER_STEP * steps
         groups = _components(world, [*_live(edges, least), *shared])
         if len(groups) == 1:
-            stopped = completed and steps >= MANY_STEPS and self._stopped(edges) and not shared
-            verdict = Verdict.ALONE if stopped else Verdict.TOGETHER
-            return replace(seen, verdict=verdict, early=stopped)
+            return replace(seen, verdict=Verdict.TOGETHER)
         if foreign := self._foreign(edges):
             why = (
                 f"rank {foreign[0]} exchanged data with {foreign[1]}, which is not a rank's address"
@@ -316,13 +308,6 @@ class Watch:
             yield (rank, other, key), self.links[rank][key]
             yield (other, rank, back), self.strays[back]
 
-    def _stopped(self, edges: Mapping[tuple[int, int, Key], tuple[int, int]]) -> bool:
-        """Has no connection carried more than a barrier since the second printed step?"""
-        before = self._at_second
-        return before is not None and all(
-            max(numbers) - before.get(key, 0) <= BARRIER for (_, _, key), numbers in edges.items()
-        )
-
     def _uncounted(self) -> bool:
         """Did a connection close before it was known whose it was, that can be two ranks'? Both of
         its ends were seen, and if they are on one host, that host has two ranks."""
@@ -378,11 +363,6 @@ def sentence(found: Exchange, world: int) -> str:
         return f"it is unknown what ranks exchanged: {found.reason}"
     if found.verdict is Verdict.APART:
         return _apart(found)
-    if found.early:
-        return (
-            f"ranks exchanged {short(found.bytes)} before their second step and nothing since: "
-            f"each of the {world} trained alone"
-        )
     if found.verdict is Verdict.ALONE:
         if not (found.trained or found.completed):
             return "ranks exchanged nothing"
