@@ -10,7 +10,6 @@ imports where socket, signal and json take 10 ms.
 
 import _signal as signal
 import _socket as socket
-import fcntl
 import marshal
 import os
 import resource
@@ -141,7 +140,7 @@ def forward_signals(reader, pid):
 
 
 def start(orders):
-    """The script's process, and what it told of itself just before it became the script."""
+    """The script's process, and the CPUs that it was on just before it became the script."""
     parent = os.getpid()
     told, tell = os.pipe()  # exec closes the child's end
     pid = os.fork()
@@ -167,8 +166,8 @@ def start(orders):
         die_first_of_memory()
         if orders.get("cpus"):
             pin(orders["cpus"])
-        where = placement(orders, prefer_memory(orders.get("node")))
-        os.write(tell, marshal.dumps(where, 2))
+        prefer_memory(orders.get("node"))
+        os.write(tell, marshal.dumps({"cpus": sorted(os.sched_getaffinity(0))}, 2))
         os.execve(orders["argv"][0], orders["argv"], environment(orders))
     except BaseException as e:
         os.write(2, ("ipexctl: cannot start %s: %s\n" % (orders["argv"][0], e)).encode())
@@ -194,81 +193,11 @@ def pin(cpus):
         os.write(2, ("ipexctl: not pinned to CPUs %s: %s\n" % (cpus, e)).encode())
 
 
-# --- where it is ---------------------------------------------------------------------------------
-
-
-def placement(orders, memory):
-    """What the plan can be held against. None: nobody can tell."""
-    where = {"cpus": None, "nic": None, "missing": None, "mounted": False, "memory": memory}
-    try:
-        where["cpus"] = sorted(os.sched_getaffinity(0))
-        where["nic"] = nic_to(orders["env"].get("MASTER_ADDR", ""))
-        with open("/proc/self/mountinfo") as f:
-            where["mounted"] = any(line.split()[4] == "/proc/cpuinfo" for line in f)
-        if not where["mounted"]:
-            where["missing"] = missing(orders.get("flags") or [])
-    except Exception:
-        pass  # a script must not fail for what only a note would tell
-    return where
-
-
-def nic_to(address):
-    """The interface by which the kernel would send there; nothing is sent."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    s = socket.socket(family, socket.SOCK_DGRAM)  # exec closes it
-    socket.inet_pton(family, address)  # no names: looking one up may take long
-    s.connect((address, 9))
-    own = s.getsockname()[0]
-    if family == socket.AF_INET6:
-        return nic_of_ipv6(own)
-    for _, name in socket.if_nameindex():
-        try:
-            answer = fcntl.ioctl(s.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
-        except OSError:
-            continue  # it has no IPv4 address
-        if socket.inet_ntoa(answer[20:24]) == own:
-            return name
-    return None
-
-
-def nic_of_ipv6(address):
-    packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
-    with open("/proc/self/net/if_inet6") as f:
-        for line in f:
-            words = line.split()
-            if bytearray.fromhex(words[0]) == packed:
-                return words[5]
-    return None
-
-
-def missing(flags):
-    """Those of the plan's instruction sets that this process cannot use."""
-    with open("/proc/cpuinfo") as f:
-        lines = f.read(65536).splitlines()
-    have = next((line.split() for line in lines if line.startswith(("flags", "Features"))), None)
-    if have is None:
-        return None
-    gone = [flag for flag in flags if flag not in have]
-    if "amx_tile" in flags and not gone and not tiles_granted():
-        gone.append("amx_tile")
-    return gone
-
-
-def tiles_granted():
-    """Would the kernel give us AMX's tiles? A kernel too old to be asked may."""
-    import ctypes
-
-    supported = ctypes.c_uint64(0)
-    libc = ctypes.CDLL(None, use_errno=True)
-    asked = libc.syscall(158, 0x1021, ctypes.byref(supported))  # ARCH_GET_XCOMP_SUPP
-    return asked != 0 or bool(supported.value >> 18 & 1)
-
-
 def prefer_memory(node):
     """Memory of that NUMA node first. Containers may forbid it; then it is as the kernel likes."""
     number = {"x86_64": 238, "aarch64": 237}.get(os.uname().machine)
     if node is None or number is None:
-        return None
+        return
     try:
         import ctypes
 
@@ -276,9 +205,9 @@ def prefer_memory(node):
         mask = (ctypes.c_ulong * words)()
         mask[node // 64] = 1 << (node % 64)
         libc = ctypes.CDLL(None, use_errno=True)
-        return libc.syscall(number, 1, mask, ctypes.c_ulong(words * 64 + 1)) == 0  # MPOL_PREFERRED
+        libc.syscall(number, 1, mask, ctypes.c_ulong(words * 64 + 1))  # MPOL_PREFERRED
     except Exception:
-        return False  # no libffi
+        pass  # no libffi
 
 
 def reap(pid):

@@ -171,7 +171,6 @@ class Ranks:
             "log": log,
             "cpus": place["cpus"],
             "node": place.get("node"),
-            "flags": self.plan.get("flags"),
             "umask": own_process.account_umask,
         }
 

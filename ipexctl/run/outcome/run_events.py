@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain, texts, truth
+from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import listed_checkpoints
 from ipexctl.run.outcome.rank_exchange import Key, Report
 from ipexctl.run.outcome.run_result import Load
 from ipexctl.run.outcome.run_state import RankEnd, Usage, ended
 from ipexctl.run.pace.rank_pace import HostPace, read_pace
-from ipexctl.run.plan.placement_check import Where
 
 LARGEST_OUTPUT = 256 * 1024
 MOST_LINKS = 1 << 16  # in one report of a host
@@ -43,7 +42,6 @@ class Pong:
 @dataclass(frozen=True)
 class RankStarted:
     rank: int
-    where: Where = Where()
 
 
 @dataclass(frozen=True)
@@ -277,7 +275,7 @@ def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: byt
         return RankRefused(_text(header, "refused"))
     rank = _own_rank(ranks, header, "rank")
     if "ended" not in header:
-        return RankStarted(rank, _where(header.get("where")))
+        return RankStarted(rank)
     tail = header.get("tail")
     end = rank_end(host, rank, _mapping(header, "ended"))
     return RankEnded(end, tail[-LAST_WORDS:] if isinstance(tail, str) else "")
@@ -299,21 +297,6 @@ def rank_end(host: str, rank: int, ended: Mapping[str, Any]) -> RankEnd:
         hints=hints,
         usage=_usage(ended),
         at_exit=None if ended.get("at_exit") is None else _whole(ended, "at_exit"),
-    )
-
-
-def _where(raw: Any) -> Where:
-    """What a wrapper could not tell, or tells in odd words, is None."""
-    if not isinstance(raw, Mapping):
-        return Where()
-    cpus, nic, missing = (raw.get(name) for name in ("cpus", "nic", "missing"))
-    numbers = tuple(n for n in map(count_or_none, listed(cpus)) if n is not None)
-    return Where(
-        cpus=numbers if isinstance(cpus, list) else None,
-        nic=plain(nic) or None,
-        missing=texts(missing) if isinstance(missing, list) else None,
-        mounted=raw.get("mounted") is True,
-        memory=truth(raw.get("memory")),
     )
 
 

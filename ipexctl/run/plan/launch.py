@@ -62,7 +62,6 @@ class HostPlan:
     reasons: tuple[tuple[str, str], ...] = ()  # why a variable of rank_env is what it is
     mpi_bin: str = ""  # the folder of mpirun and its daemons
     sockets: tuple[Socket, ...] = ()  # with all of its cores, also those of no rank
-    flags: tuple[str, ...] = ()  # instruction sets on which the plan of dtype and stack counts
 
 
 @dataclass(frozen=True)

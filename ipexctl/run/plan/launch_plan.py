@@ -26,9 +26,6 @@ from ipexctl.run.plan.plan_request import RunRequest as RunRequest
 from ipexctl.run.plan.ranks_per_host import share_out as share_out
 from ipexctl.run.plan.tuning_variables import Site
 
-# what a training is chosen by; each is looked for again where the ranks begin
-FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16")
-
 
 def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     decided = decide(nodes, request)
@@ -182,6 +179,5 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
         threads=site.places.threads,
         quota=node.facts.cpu.quota,
         sockets=_sockets(node.facts.cpu),
-        flags=tuple(flag for flag in FLAGS if flag in node.facts.cpu.flags),
         reasons=tuple((v.name, v.why) for v in (*variables, *of_all) if v.why),
     )

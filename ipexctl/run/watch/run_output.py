@@ -11,7 +11,6 @@ from ipexctl.run.outcome.run_events import Output
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import SHOWN_AFTER, Health
 from ipexctl.run.output.rank_lines import Lines
-from ipexctl.run.plan.placement_check import Placed, Where
 from ipexctl.run.watch.host_link import WatchedRun
 from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import Teller
@@ -34,7 +33,6 @@ class RunOutput:
     def __post_init__(self) -> None:
         plan, options = self.run.plan, self.run.options
         self.state = RunState(plan)
-        self.placed = Placed(plan)
         self.exchange = rank_exchange.Watch(plan, self.frameworks)
         self.health = Health(plan, options.host_timeout)
         self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
@@ -45,11 +43,6 @@ class RunOutput:
     @property
     def all_started(self) -> bool:
         return len(self.state.started) == self.run.plan.world_size
-
-    def rank_started(self, rank: int, where: Where, now: float) -> None:
-        self.state.rank_started(rank)
-        for text in self.placed.add(rank, where):
-            self.painter.note(text)
 
     def rank_ended(self, end: RankEnd, now: float) -> None:
         self.state.rank_ended(end)

@@ -310,8 +310,8 @@ class Session:
             self.ends.facts.append(fact)
             self.output.stall.ended = self.output.stall.ended or self.now
         match event:
-            case run_events.RankStarted(rank, where):
-                self.output.rank_started(rank, where, self.now)
+            case run_events.RankStarted(rank):
+                self.output.state.rank_started(rank)
             case run_events.RankEnded(end):
                 if self.ends.facts == [fact]:
                     self.painter.failed(end.rank)

@@ -49,7 +49,6 @@ class Orders:
             "ranks": [self._rank(host, place, work) for place in host.ranks],
             "checkpoints": list(patterns_of(self.options.checkpoints)),
             "machinefile": self.plan.machinefile,
-            "flags": list(host.flags),
             "store_port": self.plan.master_port,
             "secret": bool(self.options.secret_env),
             "hub": first.host,
