@@ -10,7 +10,7 @@ from ipexctl.run.hang.diagnosis import Kind, diagnose
 from ipexctl.run.hang.diagnosis_text import screen
 from ipexctl.run.hang.evidence import read_look
 
-from .looks import BACKWARD, call, calls, host, late, row, situation, waits
+from .looks import BACKWARD, call, calls, late, row, situation, waits
 
 ODD: list[Any] = [
     None,
@@ -47,11 +47,6 @@ def test_the_prefix_of_the_backend_is_not_a_part_of_the_operation() -> None:
     assert look.collectives and look.collectives[0].op == "all_reduce"
 
 
-def test_arguments_in_hexadecimal_are_read() -> None:
-    (look,) = read_look("a", [row(0, syscall=[0, "0x7", "0xzz", 3])])
-    assert look.syscall == (0, 7)
-
-
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
 def test_odd_values_are_left_out(odd: Any) -> None:
     assert isinstance(read_look("node01", odd), tuple)
@@ -75,17 +70,6 @@ def test_odd_values_inside_are_left_out() -> None:
         raw["connections"] = [[odd] * 7]
         given = situation([waits(0), raw])
         assert diagnose(given).kind in Kind
-
-
-def test_a_huge_look_is_bounded() -> None:
-    frame = ["/x" * 5000, 1, "f" * 5000]
-    raw = row(0, [frame] * 5000, collectives=calls(*[call(i) for i in range(5000)]))
-    raw["threads"] *= 50
-    raw["connections"] = [["a:1", "b:2", "c", 1, 1, 1, 1.0]] * 5000
-    (look,) = read_look(host(0), [raw])
-    assert (len(look.threads), len(look.frames), len(look.connections)) == (16, 40, 32)
-    assert look.collectives is not None and len(look.collectives) <= 1024
-    assert len(look.frames[0].path) == 400
 
 
 def test_control_characters_do_not_reach_the_screen() -> None:

@@ -38,13 +38,13 @@ class Question:
         return bool(self.why) or (self.grew is not None and now - self.grew >= SETTLED)
 
     def forked_at(self):
-        """[path, line] of the line that forked this process, or None."""
+        """[path, line, ""] of the line that forked this process, or None."""
         try:
             with open(self.path, "rb") as f:
                 found = re.search(rb"^forked (\d+) (.+)$", f.read(4096), re.M)
         except OSError:
             return None
-        return found and [found.group(2).decode("utf-8", "replace"), int(found.group(1))]
+        return found and [found.group(2).decode("utf-8", "replace"), int(found.group(1)), ""]
 
     def answer(self):
         """("ok" or why not, the threads, how many bytes the process has written for us)"""
