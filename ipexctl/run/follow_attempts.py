@@ -12,8 +12,8 @@ from typing import Any
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.sizes import duration
-from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.errors import EXIT_INTERRUPTED, IpexctlError, Unreachable
+from ipexctl.facts.reader import rows
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
@@ -22,7 +22,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.attach import attach, attached
 from ipexctl.run.jobs.ps import NEWEST, find
 from ipexctl.run.outcome import verdict
-from ipexctl.run.outcome.listed_runs import number
+from ipexctl.run.outcome.listed_runs import SECONDS
 from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.returned_hosts import ReturnedHosts
@@ -51,8 +51,8 @@ class Line:
     why: str = ""
     checkpoint: str = ""
     end: str = ""
-    lasted: float = 0.0
-    age: float = 0.0
+    lasted: float = field(default=0.0, metadata=SECONDS)
+    age: float = field(default=0.0, metadata=SECONDS)
     open: tuple[str, ...] = ()
     kept: bool = False
     away: str = ""
@@ -72,25 +72,7 @@ class Line:
 
 def read_story(raw: Any) -> tuple[Line, ...]:
     """Odd values become empty ones."""
-    return tuple(
-        Line(
-            count_or_none(one.get("attempt")) or 0,
-            plain(one.get("run_id"), 80),
-            texts(one.get("hosts")),
-            plain(one.get("why"), 400),
-            plain(one.get("checkpoint"), 400),
-            plain(one.get("end"), 400),
-            number(one.get("lasted")),
-            number(one.get("age")),
-            texts(one.get("open")),
-            one.get("kept") is True,
-            plain(one.get("away"), 400),
-            one.get("by_user") is True,
-            one.get("cut_off") is True,
-        )
-        for one in listed(raw)
-        if isinstance(one, dict)
-    )
+    return rows(Line, raw)
 
 
 def summary(story: Mapping[int, Line]) -> list[str]:

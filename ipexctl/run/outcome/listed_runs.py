@@ -11,9 +11,10 @@ from enum import Enum
 from typing import Any
 
 from ipexctl.base.located_errors import nearest
-from ipexctl.base.values import count_or_none, listed, plain, texts
+from ipexctl.base.values import count_or_none, listed, plain
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
+from ipexctl.facts.reader import by, record
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events, verdict
@@ -43,18 +44,42 @@ class State(str, Enum):
     RESTARTING = "restarting"  # its hosts decide whether to start it again, or do
 
 
+def number(value: Any) -> float:
+    """Of seconds, or of a time; 0 for anything else."""
+    ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
+    return float(value) if ok else 0.0
+
+
+def _over(value: Any) -> str | None:
+    return plain(value, 200) if isinstance(value, str) else None
+
+
+def _cut(value: Any) -> tuple[tuple[str, float], ...]:
+    pairs = (row for row in listed(value) if isinstance(row, list) and len(row) == 2)
+    return tuple((plain(what, 200), number(seconds)) for what, seconds in pairs)
+
+
+def _if_valid(form: re.Pattern[str]) -> Callable[[Any], str]:
+    """It may become a part of a path, or of a command to paste. "" if ipexctl never makes such."""
+    return lambda value: value if isinstance(value, str) and form.fullmatch(value) else ""
+
+
+SECONDS = by(number)
+VERSION = by(plain, key="ipexctl")
+
+
 @dataclass(frozen=True)
 class About:
     """What the command that started the run said of it."""
 
-    name: str = ""
+    name: str = field(default="", metadata=by(_if_valid(_NAME)))
     hosts: tuple[str, ...] = ()
     ranks: int = 0
     command: str = ""
     by: str = ""  # user@machine
     folder: str = ""
     cwd: str = ""  # where ranks started, below the top of what was sent
-    version: str = ""  # of ipexctl
+    version: str = field(default="", metadata=VERSION)  # of ipexctl
 
 
 @dataclass(frozen=True)
@@ -63,14 +88,14 @@ class OnHost:
 
     host: str  # its name in the run
     target: str  # and in the inventory here
-    run: str
-    alive: bool
+    run: str = field(default="", metadata=by(_if_valid(_RUN_ID)))
+    alive: bool = False
     about: About = About()
-    began: float = 0.0  # by that host's clock
-    seconds: float = 0.0  # until its last record
+    began: float = field(default=0.0, metadata=SECONDS)  # by that host's clock
+    seconds: float = field(default=0.0, metadata=SECONDS)  # until its last record
     started: int = 0
     ok: int = 0
-    over: str | None = None  # why its part ended; None: that is not written
+    over: str | None = field(default=None, metadata=by(_over))  # why its part ended; None: unknown
     result: Verdict | None = None  # of who watched the run
     begun: bool = False  # all hosts were ready
     verdict: Verdict | None = None  # by what the hub noted here, or this host of the hub's loss
@@ -80,7 +105,8 @@ class OnHost:
     bytes: int | None = None
     format: int | None = None  # of its journal
     unreadable: bool = False  # not a single record
-    cut: tuple[tuple[str, float], ...] = ()  # which hosts do not reach each other, for how long
+    # which hosts do not reach each other, for how long
+    cut: tuple[tuple[str, float], ...] = field(default=(), metadata=by(_cut))
     stall: float | None = None  # seconds without progress, of a run that is stalled
     look: Any = field(default=None, repr=False)  # at its ranks then, as it came
     ends: tuple[tuple[int, str, str], ...] = ()  # of its ranks then: rank, host, how
@@ -202,43 +228,23 @@ def read_on_host(
     """Odd values become empty ones: a host's word, and an old journal, may be anything. `known`
     is asked for where the last words of failed ranks are to be understood.
     """
-    about, result, last = (raw.get(key) for key in ("about", "result", "last"))
-    over, target, host = raw.get("over"), host, plain(raw.get("host"), 255) or host
-    said = _about(about if isinstance(about, dict) else {})
-    facts = verdict.read_all(raw.get("facts"))
-    own = verdict.read_all(raw.get("own"), host)
-    cut = (row for row in listed(raw.get("cut")) if _is_cut(row))
-    return OnHost(
-        host=host,
-        target=target,
-        run=_if_valid(_RUN_ID, raw.get("run")),
-        alive=raw.get("alive") is True,
-        about=said,
-        began=number(raw.get("began")),
-        seconds=number(raw.get("seconds")),
-        started=count_or_none(raw.get("started")) or 0,
-        ok=count_or_none(raw.get("ok")) or 0,
-        over=plain(over, 200) if isinstance(over, str) else None,
+    name = plain(raw.get("host"), 255) or host
+    about = record(About, raw.get("about"))
+    result = raw.get("result")
+    facts, own = verdict.read_all(raw.get("facts")), verdict.read_all(raw.get("own"), name)
+    return record(
+        OnHost,
+        raw,
+        host=name,
+        target=host,
+        about=about,
         result=_result(result) if isinstance(result, dict) else None,
-        begun=raw.get("begun") is True,
-        verdict=verdict.decide(facts, said.ranks, known),
+        verdict=verdict.decide(facts, about.ranks, known),
         decided=max(0.0, number(raw.get("decided")) - number(raw.get("went"))),
-        own=verdict.decide(own, said.ranks, known),
-        last=_last_line(last),
-        bytes=count_or_none(raw.get("bytes")),
-        format=count_or_none(raw.get("format")),
-        unreadable=raw.get("unreadable") is True,
-        cut=tuple((plain(row[0], 200), number(row[1])) for row in cut),
-        stall=None if raw.get("stall") is None else number(raw["stall"]),
+        own=verdict.decide(own, about.ranks, known),
+        last=_last_line(raw.get("last")),
         look=raw.get("look"),
         ends=tuple(read_ends(raw.get("ends"))),
-        kept=raw.get("kept") is True,
-        stopped=plain(raw.get("stopped"), 400),
-        lost=texts(raw.get("lost")),
-        done=raw.get("done") is True,
-        cut_off=raw.get("cut_off") is True,
-        waits=plain(raw.get("waits"), 400),
-        leads=raw.get("leads") is True,
     )
 
 
@@ -249,10 +255,6 @@ def read_ends(raw: Any) -> Iterator[tuple[int, str, str]]:
         if count_or_none(rank) is not None and isinstance(how, dict):
             with suppress(run_events.BadEvent):
                 yield rank, plain(host, 255), run_events.rank_end(plain(host, 255), rank, how).short
-
-
-def _is_cut(row: Any) -> bool:
-    return isinstance(row, list) and len(row) == 2
 
 
 def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
@@ -466,31 +468,8 @@ def _last_line(last: Any) -> tuple[int, str] | None:
     return (last[0], text) if without_noise([text]) and not ended else None
 
 
-def _if_valid(form: re.Pattern[str], value: Any) -> str:
-    """It may become a part of a path, or of a command to paste. "" if ipexctl never makes such."""
-    return value if isinstance(value, str) and form.fullmatch(value) else ""
-
-
-def _about(raw: Mapping[str, Any]) -> About:
-    return About(
-        name=_if_valid(_NAME, raw.get("name")),
-        hosts=texts(raw.get("hosts")),
-        ranks=count_or_none(raw.get("ranks")) or 0,
-        command=plain(raw.get("command"), 1000),
-        by=plain(raw.get("by"), 200),
-        folder=plain(raw.get("folder"), 1000),
-        cwd=plain(raw.get("cwd"), 1000),
-        version=plain(raw.get("ipexctl"), 40),
-    )
-
-
 def _result(raw: Mapping[str, Any]) -> Verdict | None:
     code = count_or_none(raw.get("exit_code"))
     if code is None:
         return None
     return Verdict(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
-
-
-def number(value: Any) -> float:
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
-    return float(value) if ok else 0.0
