@@ -16,8 +16,8 @@ from ipexctl.run.outcome.first_cause import first_cause, known_cause, same_endin
 from ipexctl.run.outcome.line_filter import ALL, read
 from ipexctl.run.outcome.result_document import kept_plan
 from ipexctl.run.outcome.run_events import RankEnded, Sample
-from ipexctl.run.outcome.run_result import HostEnd, LeftOut, Load, RunResult, slowest
-from ipexctl.run.outcome.run_state import RankEnd, RunState, Usage
+from ipexctl.run.outcome.run_result import HostEnd, LeftOut, Load, RunResult
+from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.outcome.verdict import Fact, decide
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
@@ -152,14 +152,6 @@ def test_ranks_that_say_the_same_are_alike_whatever_their_numbers():
     again = RankEnd(2, "n0", 1)
     assert same_endings(A, [A, B, again], tails) == (B,)
     assert same_endings(A, [A, B], {0: ["", " "], 1: [""]}) == ()
-
-
-def test_the_slowest_rank_is_measured_by_its_own_clock():
-    ends = [RankEnd(r, "n0", 0, usage=Usage(s, 1.0, 1)) for r, s in ((0, 5.0), (1, 9.0), (2, 1.0))]
-    assert slowest([*ends, RankEnd(3, "n0", 0)]) == (ends[1], ends[2])
-    assert slowest(ends[:1]) is None
-    alike = [RankEnd(r, "n0", 0, usage=Usage(s, 1.0, 1)) for r, s in ((0, 45.0), (1, 45.1))]
-    assert slowest(alike) is None
 
 
 def result(**more):

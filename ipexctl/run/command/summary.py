@@ -13,7 +13,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.command.run_text import count
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, Verdict, sentence
-from ipexctl.run.outcome.run_result import HostEnd, RunResult, slowest
+from ipexctl.run.outcome.run_result import HostEnd, RunResult
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.output.rank_lines import without_colour
@@ -99,7 +99,7 @@ def _card(result: RunResult) -> list[Text]:
     lines += [Text(f"  {text}", "bold yellow") for text in result.warnings]
     lines += _exchange(result)
     lines += [Text(f"  {text}") for text in _loads(result.hosts)]
-    lines += _slow(result) or _slowest(result)
+    lines += _slow(result)
     lines += _steps(result)
     return lines + _left(result)
 
@@ -168,20 +168,6 @@ def _steps(result: RunResult) -> list[Text]:
         return []
     said = "" if result.slow else f"{result.steps.headline}; "
     return [Text(f"  {said}try: {result.steps.proposals[0].command}", "yellow")]
-
-
-def _slowest(result: RunResult) -> list[Text]:
-    pair = slowest(result.ends)
-    if result.exit_code or pair is None or pair[0].usage is None or pair[1].usage is None:
-        return []
-    (last, quick) = pair
-    slow, fast = pair[0].usage.seconds, pair[1].usage.seconds
-    return [
-        Text(
-            f"  longest: rank {last.rank} ({last.host}) {_time(slow)}; "
-            f"shortest: rank {quick.rank} ({quick.host}) {_time(fast)}"
-        )
-    ]
 
 
 def _survivors(hosts: Sequence[HostEnd]) -> Text:

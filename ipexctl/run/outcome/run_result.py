@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base.sizes import duration
@@ -185,12 +185,3 @@ def exception_in(lines: Sequence[str]) -> str:
     heads = [i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)]
     after = lines[heads[-1] + 1 :] if heads else ()
     return next((text for text in after if text[:1].strip()), "")
-
-
-def slowest(ends: Iterable[RankEnd]) -> tuple[RankEnd, RankEnd] | None:
-    """The ranks that took longest and shortest, each measured by its own host's clock; None if
-    they differ by nothing that matters: all begin and end with the first and the last step."""
-    timed = sorted((e.usage.seconds, e.rank, e) for e in ends if e.usage)
-    if len(timed) < 2 or timed[-1][0] - timed[0][0] < max(2.0, 0.1 * timed[-1][0]):
-        return None
-    return timed[-1][2], timed[0][2]
