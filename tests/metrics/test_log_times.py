@@ -32,3 +32,8 @@ def test_lines_have_the_time_of_their_sample() -> None:
 
 def test_a_log_grew_shortly_before_it_was_seen() -> None:
     assert cut([(0.0, 0), (50.0, 4)], b"abcd") == [(b"abcd", (47.0, 50.0))]
+
+
+def test_the_end_of_a_log_has_its_own_times() -> None:
+    times = LogTimes(SAMPLES, position=20)
+    assert list(times.pieces(b"b" * 10 + b"c")) == [(b"b" * 10, (111.0, 112.0)), (b"c", None)]

@@ -11,7 +11,6 @@ import pytest
 from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run.last_minute import Pace
 from ipexctl.run.command.summary import ending
-from ipexctl.run.jobs.why import rate_of_lines
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
@@ -192,17 +191,6 @@ def test_the_kernel_counts_how_long_data_is_on_its_way():
         one.close()
         other.close()
     assert len(found) == 1 and (found[0].busy is None or 0 <= found[0].busy < 5)
-
-
-def test_steps_per_second_from_the_end_of_a_log():
-    lines = [f"step {n} loss 0.5\n".encode() for n in range(100)]
-    sizes, size = [(0.0, 0)], 0
-    for number, line in enumerate(lines, 1):
-        size += len(line)
-        if number % 5 == 0:
-            sizes.append((number * 0.5, size))
-    assert rate_of_lines(sizes, b"".join(lines[40:])) == pytest.approx(2.0, rel=0.1)
-    assert rate_of_lines(sizes, b"nothing\n") is None and rate_of_lines([], b"") is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def op_read(call, h):
     Emits `log` as during a run. `ranks`: none for all; `lines`: of each rank the last ones, null
     for all; `since`: only what was written in so many seconds, null for all. Without `follow`, one
     rank after the other. Hears {shown: bytes}. `times`: `sizes` comes before a rank's first `log`:
-    rows of [time, size].
+    rows of [time, size], and `first`, where that begins.
     """
     run = run_folders.run_id(h)
     folder = run_folders.folder_of(h)
@@ -39,7 +39,8 @@ def op_read(call, h):
                 if at is not None and os.stat(path).st_mtime <= at:
                     first = os.stat(path).st_size
                 if h["times"]:
-                    call.emit({"event": "sizes", "key": rank, "rows": growth(history, rank, path)})
+                    rows = growth(history, rank, path)
+                    call.emit({"event": "sizes", "key": rank, "rows": rows, "first": first})
                 follower.add(rank, path, first)
                 if not h["follow"]:
                     follower.finish(rank)

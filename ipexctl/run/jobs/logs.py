@@ -58,7 +58,7 @@ def logs_of(
     """Host after host and rank after rank; with `follow` all at once, as it comes.
 
     `bar` gets the state of a progress bar whose line has no end yet. `when` gets the time at which
-    a rank printed the lines that `show` gets next; only for complete logs.
+    a rank printed the lines that `show` gets next.
     """
     one_at_a_time = threading.Lock()
     absent = [rank for rank in wanted.ranks if rank >= run.about.ranks > 0]
@@ -79,7 +79,7 @@ def logs_of(
                 if state and bar:
                     bar(run, names[host], rank, state)
 
-        _read(
+        read_host(
             fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
             times=when is not None,
         )  # fmt: skip
@@ -114,10 +114,11 @@ def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[st
     return dict(sorted(found.items()))
 
 
-def _read(
+def read_host(
     fleet: Fleet, host: Host, name: str, run: str, wanted: Wanted,
     shown: Callable[[int, Sequence[str], str, Span | None], None], *, times: bool,
 ) -> None:  # fmt: skip
+    """`shown` gets a rank, its next lines, the state of its bar and when it printed them."""
     agent, streams, clocks = fleet.agents[host], dict[int, Lines](), dict[int, LogTimes]()
     asked = {
         "root": fleet.root_of(host), "journal": name, "run_id": run,
@@ -136,8 +137,9 @@ def _read(
                 slug="invalid-message",
             )
         if event == "sizes":
-            rows = Answer(host.name, frame.header).rows("rows", float, int)
-            clocks[rank] = LogTimes([(at, size) for at, size in rows])
+            said = Answer(host.name, frame.header)
+            sizes = [(at, size) for at, size in said.rows("rows", float, int)]
+            clocks[rank] = LogTimes(sizes, said.whole("first"))
             continue
         stream = streams.setdefault(rank, Lines(bars=wanted.bars))
         pieces = clocks[rank].pieces(frame.body) if rank in clocks else [(frame.body, None)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
@@ -16,11 +16,10 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import run_situation
 from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
-from ipexctl.run.jobs.logs import SILENCE, WINDOW
+from ipexctl.run.jobs.logs import Wanted, read_host
 from ipexctl.run.jobs.ps import NEWEST, find, look_at, reached
 from ipexctl.run.outcome.listed_runs import Run, State, number, read_ends
-from ipexctl.run.output.log_times import LogTimes
-from ipexctl.run.output.rank_lines import Lines
+from ipexctl.run.output.log_times import Span
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import read_pace
@@ -32,7 +31,6 @@ from ipexctl.shipped_tables import metric_formats
 LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
 QUIET = 5.0  # seconds without progress from which a run may be stalled
 LAST_LINES = 400  # of a rank, for its steps per second
-LARGEST = 8 << 20  # bytes
 BUSY = (Kind.MOVING, Kind.COMPUTING)
 
 
@@ -121,38 +119,20 @@ def _steps_per_second(fleet: Fleet, run: Run, name: str, rank: int) -> float | N
     host = reached(fleet, run).get(name)
     if host is None:
         return None
-    asked = {
-        "root": fleet.root_of(host), "journal": name, "run_id": run.id, "ranks": [rank],
-        "lines": LAST_LINES, "since": None, "times": True, "follow": False, "window": WINDOW,
-    }  # fmt: skip
-    agent, rows, data = fleet.agents[host], list[list[float]](), b""
-    try:
-        call = agent.start("run.run_logs.read", asked)
-        for frame in agent.answers(call, SILENCE, LARGEST):
-            if frame.header.get("event") == "sizes":
-                rows = Answer(host.name, frame.header).rows("rows", float, int)
-            elif frame.header.get("event") == "log":
-                data += frame.body
-                agent.feed(call, {"shown": len(frame.body)})
-    except IpexctlError:
-        return None
-    return rate_of_lines([(at, int(size)) for at, size in rows], data)
+    training, last = Training(metric_formats()), 0.0
 
-
-def rate_of_lines(sizes: list[tuple[float, int]], data: bytes) -> float | None:
-    """`data`: the end of a log that had these sizes at these times; the last is that of now."""
-    if not sizes:
-        return None
-    start = max(0, sizes[-1][1] - len(data))
-    before = max((i for i, (_, size) in enumerate(sizes) if size <= start), default=0)
-    clock = LogTimes([(at, max(0, size - start)) for at, size in sizes[before:]])
-    training, stream, last = Training(metric_formats()), Lines(bars=True), 0.0
-    for piece, span in clock.pieces(data):
-        texts = stream.feed(piece)
+    def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
+        nonlocal last
         for index, text in enumerate(texts, 1):
             if span:
                 last = span[0] + (span[1] - span[0]) * index / len(texts)
-            training.lines(0, [text], last)
+            training.lines(rank, [text], last)
+
+    wanted = Wanted(run.id, (rank,), LAST_LINES, bars=True)
+    try:
+        read_host(fleet, host, name=name, run=run.id, wanted=wanted, shown=shown, times=True)
+    except IpexctlError:
+        return None
     return training.progress(last).rate
 
 

@@ -15,11 +15,11 @@ Span = tuple[float, float]  # not before, not after; by the clock of the rank's 
 
 @dataclass
 class LogTimes:
-    """`samples`: (time, size), both ascending. The log is read from its beginning."""
+    """`samples`: (time, size), both ascending. The log is read from `position` on."""
 
     samples: Sequence[tuple[float, int]]
+    position: int = 0
     _sizes: list[int] = field(init=False)
-    _position: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._sizes = [size for _, size in self.samples]
@@ -28,13 +28,13 @@ class LogTimes:
         """The next bytes of the log, cut where a sample was taken."""
         done = 0
         while done < len(data):
-            index = bisect_right(self._sizes, self._position)
+            index = bisect_right(self._sizes, self.position)
             end = len(data)
             if index < len(self._sizes):
-                end = min(end, done + self._sizes[index] - self._position)
+                end = min(end, done + self._sizes[index] - self.position)
             piece = data[done:end]
-            yield piece, self._span(index, self._position, self._position + len(piece))
-            self._position += len(piece)
+            yield piece, self._span(index, self.position, self.position + len(piece))
+            self.position += len(piece)
             done = end
 
     def _span(self, index: int, first: int, last: int) -> Span | None:
