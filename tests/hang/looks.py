@@ -174,6 +174,6 @@ def assert_told(case: Case) -> None:
     assert not case.where or (first and first.where == case.where)
     assert not case.what or found.groups[0].what == case.what
     assert case.said in found.likely
-    assert_fits(screen(found, given, 80), 80)
-    assert_fits(screen(found, given, 60), 60)
+    assert_fits(screen(found, 80), 80)
+    assert_fits(screen(found, 60), 60)
     assert json.loads(json.dumps(document(found)))["kind"] == case.kind.value

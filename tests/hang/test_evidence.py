@@ -55,7 +55,7 @@ def test_odd_values_are_left_out(odd: Any) -> None:
         (*_, look) = read_look("node02", [late(3) | {key: odd}]) or (None,)
         assert look is None or look.rank == 3
         given = situation(rows, looks=(*read_look("node01", rows[:2]), *([look] if look else [])))
-        for line in screen(diagnose(given), given, 80):
+        for line in screen(diagnose(given), 80):
             assert len(line) <= 80 and line.isprintable()
 
 
@@ -64,7 +64,7 @@ def test_odd_values_inside_are_left_out() -> None:
         for key in call(1):
             raw = late(3, collectives=calls(call(1) | {key: odd}))
             given = situation([waits(0), waits(1), waits(2), raw])
-            assert screen(diagnose(given), given, 80)
+            assert screen(diagnose(given), 80)
         raw = late(3, [[odd, odd, odd], *BACKWARD], children=[{"pid": odd, "frames": odd}])
         raw["source"] = [odd, odd, odd, odd]
         raw["connections"] = [[odd] * 7]
@@ -75,7 +75,7 @@ def test_odd_values_inside_are_left_out() -> None:
 def test_control_characters_do_not_reach_the_screen() -> None:
     blocked = {"what": "file", "path": "/a\x1b]0;x\x07\nb", "fs": "n\rfs"}
     given = situation([waits(0), late(1, state="D", blocked_on=blocked)], 2)
-    assert all(line.isprintable() for line in screen(diagnose(given), given, 80))
+    assert all(line.isprintable() for line in screen(diagnose(given), 80))
 
 
 def test_a_rank_counts_once() -> None:

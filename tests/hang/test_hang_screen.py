@@ -35,7 +35,7 @@ def many(kind: str) -> Diagnosis:
     given = situation(rows, 64, 8)
     found = diagnose(given)
     for width in (60, 80, 200):
-        assert_fits(screen(found, given, width), width)
+        assert_fits(screen(found, width), width)
     return found
 
 
@@ -50,7 +50,7 @@ def test_the_screen_of_the_manual() -> None:
     rows = [waits(r) for r in range(8) if r != 5]
     rows += [late(5, frames([WORK + "data.py", 88, "__next__"]), **READS)]
     given = situation(rows, 8)
-    assert screen(diagnose(given), given, 100) == [
+    assert screen(diagnose(given), 100) == [
         "  rank 5 (node03)  data.py:88 in __next__   reading /data/x.arrow, state D, 0 % CPU",
         "  7 ranks wait in  all_reduce #412 (DDP, 4.2 MB) since 1 min 2 s   "
         "train.py:61 in backward",

@@ -14,8 +14,9 @@ from ipexctl.base.sizes import size
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.gather_plan import Planned
+from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.plan import core_map, mpi, rank_variables
-from ipexctl.run.plan.core_map import Row, cpu_list
+from ipexctl.run.plan.core_map import Row
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 from ipexctl.terminal.console import stdout_console
 
@@ -95,10 +96,10 @@ def _host(group: Group, signs: set[str]) -> Iterator[Text]:
         signs |= set(row.signs)
         yield from _row(row)
     for i, place in enumerate(host.ranks):
-        all_ranks = cpu_list(h.ranks[i].rank for h, _ in group)
-        comm = f", communication on {cpu_list(place.comm)}" if place.comm else ""
+        all_ranks = ranges(h.ranks[i].rank for h, _ in group)
+        comm = f", communication on {ranges(place.comm)}" if place.comm else ""
         node = f", memory of node {place.node} first" if place.node is not None else ""
-        cpus = f"{'CPUs' if place.cpus[1:] else 'CPU'} {cpu_list(place.cpus)}"
+        cpus = f"{'CPUs' if place.cpus[1:] else 'CPU'} {ranges(place.cpus)}"
         cpus = cpus if place.cpus else "not pinned"
         text = (
             f"{core_map.RANKS[i] if i < len(core_map.RANKS) else core_map.MANY}  rank {all_ranks}"

@@ -29,7 +29,7 @@ def why_lines(found: Why, width: int) -> Iterator[str]:
     for text in filter(None, (found.run.cause, found.run.waits)):
         yield from map(printable, wrapped(f"  {text}", width, "  "))
     if found.situation and found.diagnosis:
-        yield from map(printable, diagnosis_text.screen(found.diagnosis, found.situation, width))
+        yield from map(printable, diagnosis_text.screen(found.diagnosis, width))
     yield from map(printable, _steps(found, width))
 
 

@@ -19,7 +19,7 @@ MOST = 23  # lines: the caller puts one above
 _CPU = re.compile(r", (\d+) % CPU$")
 
 
-def screen(diagnosis: Diagnosis, situation: Situation, width: int) -> list[str]:
+def screen(diagnosis: Diagnosis, width: int) -> list[str]:
     """Suspects, then the groups that wait, then the likely cause; limits if there is room."""
     width = max(60, width)
     end = _cut(wrapped(diagnosis.likely or diagnosis.headline, width, ""), 5, width)
@@ -27,7 +27,7 @@ def screen(diagnosis: Diagnosis, situation: Situation, width: int) -> list[str]:
     limits = limits[:4]
     room = MOST - len(end) - len(limits)
     suspects = [line for block in _suspects(diagnosis, width) for line in block]
-    groups = [line for block in _groups(diagnosis, situation, width) for line in block]
+    groups = [line for block in _groups(diagnosis, width) for line in block]
     kept = max(room // 2, room - len(groups))
     suspects = _shortened(suspects, kept)
     groups = _shortened(groups, room - len(suspects))
@@ -38,20 +38,8 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "kind": diagnosis.kind.value,
         "headline": diagnosis.headline,
-        "suspects": [
-            {"rank": s.rank, "host": s.host, "where": s.where, "doing": s.doing}
-            for s in diagnosis.suspects
-        ],
-        "groups": [
-            {
-                "ranks": [*g.ranks],
-                "what": g.what,
-                "where": g.where,
-                "seconds": g.seconds,
-                "waits": g.waits,
-            }
-            for g in diagnosis.groups
-        ],
+        "suspects": [{**vars(one)} for one in diagnosis.suspects],
+        "groups": [{**vars(one), "ranks": [*one.ranks]} for one in diagnosis.groups],
         "likely": diagnosis.likely,
         "limits": [*diagnosis.limits],
     }
@@ -119,7 +107,7 @@ def _ranks(ranks: list[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}"
 
 
-def _groups(diagnosis: Diagnosis, situation: Situation, width: int) -> list[list[str]]:
+def _groups(diagnosis: Diagnosis, width: int) -> list[list[str]]:
     return [_group(g, len(diagnosis.groups) == 1, width) for g in diagnosis.groups]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
 
@@ -148,12 +148,12 @@ class Fold:
             del self._open[group.key]
 
 
-def ranges(ranks: Sequence[int]) -> str:
+def ranges(numbers: Iterable[int]) -> str:
     """0,1,2,5 -> 0-2,5"""
     parts: list[list[int]] = []
-    for rank in sorted(ranks):
-        if parts and parts[-1][1] == rank - 1:
-            parts[-1][1] = rank
+    for number in sorted(set(numbers)):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
         else:
-            parts.append([rank, rank])
+            parts.append([number, number])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from ipexctl.facts import usable_cores
@@ -67,14 +67,3 @@ def _signs(facts: Facts, host: HostPlan) -> Callable[[usable_cores.Core], str]:
         return SLOW if set(cpu.efficient) & set(ids) else FREE
 
     return sign
-
-
-def cpu_list(ids: Iterable[int]) -> str:
-    """0-3,8"""
-    spans: list[list[int]] = []
-    for cpu in sorted(set(ids)):
-        if spans and cpu == spans[-1][1] + 1:
-            spans[-1][1] = cpu
-        else:
-            spans.append([cpu, cpu])
-    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in spans)

@@ -8,7 +8,7 @@ from typing import Any
 from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.facts.reader import cpu_list as cpus_of
 from ipexctl.facts.reader import positive, positive_count
-from ipexctl.run.plan.core_map import cpu_list
+from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
 # of the ranks' environment: for no secret
@@ -40,7 +40,7 @@ def of_host(host: HostPlan) -> dict[str, object]:
         "quota": host.quota,
         "env": {key: value for key, value in host.rank_env if key in _SHOWN},
         "ranks": [
-            [place.rank, place.local_rank, cpu_list(place.cpus), place.node] for place in host.ranks
+            [place.rank, place.local_rank, ranges(place.cpus), place.node] for place in host.ranks
         ],
     }
 
