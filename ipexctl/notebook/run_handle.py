@@ -22,7 +22,6 @@ from ipexctl.shipped_tables import metric_formats
 
 WIDTH = 100  # columns of texts
 FIRST = (0,)  # the rank whose steps and losses a status has
-SHOWN = 20  # rows of metrics: the last ones
 
 
 class ShownText(str):
@@ -32,25 +31,6 @@ class ShownText(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-class MetricsTable(list[dict[str, Any]]):
-    """One dict for each line with a step, a loss or a rate; values that it lacks are left out."""
-
-    def __repr__(self) -> str:
-        return f"<{self._count()}: {', '.join(self._names())}>"
-
-    def _repr_html_(self) -> str:
-        names = self._names()
-        rows = [cells([_text(row.get(name)) for name in names]) for row in self[-SHOWN:]]
-        last = f", the last {SHOWN}" if len(self) > SHOWN else ""
-        return table(self._count() + last, [cells(names, "th"), *rows])
-
-    def _count(self) -> str:
-        return f"{len(self)} line{'s' * (len(self) != 1)}"
-
-    def _names(self) -> list[str]:
-        return list(dict.fromkeys(name for row in self for name in row))
 
 
 class RunHandle:
@@ -93,11 +73,12 @@ class RunHandle:
             return find(fleet, self.id, newest=NEWEST).state.value
 
     @property
-    def metrics(self) -> MetricsTable:
-        """Steps, losses and rates of all ranks, from their output."""
+    def metrics(self) -> list[dict[str, Any]]:
+        """Steps, losses and rates of all ranks, from their output: one dict for each line that has
+        one; values that it lacks are left out."""
         from ipexctl.run.jobs.metrics import metrics
 
-        return metrics_table(metrics(self._target, self.id, root=self._root).points)
+        return metric_rows(metrics(self._target, self.id, root=self._root).points)
 
     def logs(self, rank: int | None = None, lines: int | None = None) -> ShownText:
         """What the ranks have printed, or one rank; `lines`: only the last ones of each rank."""
@@ -177,19 +158,13 @@ def _not_read(read: PerHost) -> list[str]:
     return [f"{recap.host}: not read: {recap.detail}" for recap in read.recaps]
 
 
-def metrics_table(points: Iterable[RankPoint]) -> MetricsTable:
-    return MetricsTable(
+def metric_rows(points: Iterable[RankPoint]) -> list[dict[str, Any]]:
+    return [
         {"rank": p.rank, "host": p.host, "line": p.line, "time": _utc(p.time), **p.point.says}
         for p in points
-    )
+    ]
 
 
 def _utc(at: float | None) -> datetime | None:
     """To the second: it is not known better."""
     return None if at is None else datetime.fromtimestamp(round(at), timezone.utc)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, datetime):
-        return f"{value:%H:%M:%S}"
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
