@@ -1,4 +1,4 @@
-"""What people type in the words of other tools, and options that come too late."""
+"""What people type in the words of other tools."""
 
 from __future__ import annotations
 
@@ -44,15 +44,6 @@ def test_help_and_version_are_commands_too(typed) -> None:
 def test_the_word_that_was_meant_is_named_and_no_other(typed, words, end) -> None:
     done = typed(*words)
     assert (done.returncode, done.stderr.rstrip().endswith(end)) == (2, True), done.stderr
-
-
-def test_an_option_after_the_script_is_noted_unless_the_script_has_it(typed, tmp_path) -> None:
-    (tmp_path / "t.py").write_text("print('--name')\n")
-    said = typed("run", "--explain", "t.py", "--fetch", "*.pt", "--name=x", "--lr", "3").stderr
-    assert "note: --fetch " in said and " t.py, " in said
-    said = typed("run", "--explain", "t.py", "--fetch=a", "--stall", "3").stderr
-    assert "note: --fetch and --stall " in said
-    assert "--name" not in typed("run", "--explain", "t.py", "--name", "x").stderr
 
 
 @pytest.mark.parametrize(

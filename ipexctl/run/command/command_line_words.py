@@ -69,8 +69,6 @@ def for_click(args: list[str]) -> list[str]:
     """MPI's one-dash words as Click understands them, and what --accelerate says before them."""
     groups, rest = _split(args[1:])
     own = _own(groups)
-    if rest[1:] and "-m" not in own.names:
-        _note_after_script(rest[0], rest[1:])
     files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
     request = _split(_of_config(files[-1], own))[0] if files else []
     return [args[0], *(word for group in (*request, *groups) for word in _long(group)), *rest]
@@ -113,28 +111,6 @@ def _own(groups: Sequence[Sequence[str]]) -> TypedOptions:
     return TypedOptions(frozenset(names), frozenset(env), hosts, counts)
 
 
-def _note_after_script(script: str, args: Sequence[str]) -> None:
-    """About options of `run` that follow a script which does not mention them."""
-    from ipexctl.cli.options import note
-
-    try:
-        text = Path(script).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    names = [word.partition("=")[0] for word in args]
-    found = [n for n in dict.fromkeys(names) if n in _long_options() and n[2:] not in text]
-    if not found:
-        return
-    said = "follow {}, so they are" if found[1:] else "follows {}, so it is"
-    rest = "passed to the script; options of ipexctl run go before the script"
-    note(f"{' and '.join(found)} {said.format(script)} {rest}")
-
-
-@cache
-def _long_options() -> frozenset[str]:
-    return frozenset(word for o in _options() for word in o if word.startswith("--"))
-
-
 def _name(word: str) -> str:
     """One spelling of an option."""
     name = _MPI_SPELLINGS.get(word, word).partition("=")[0]
@@ -174,19 +150,14 @@ def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
     return groups, left
 
 
-def _options(kind: type | None = None) -> list[tuple[str, ...]]:
-    """The spellings of each option of `run`, or of those of one type."""
-    from ipexctl.run.command.cli import run
-
-    command: Callable[..., None] = run
-    hints = get_type_hints(command, include_extras=True).values()
-    found = [get_args(hint) for hint in hints if kind is None or get_args(hint)[:1] == (kind,)]
-    # inside Annotated, Typer keeps the first spelling where it otherwise has the default
-    words = [(o[1].default, *(getattr(o[1], "param_decls", None) or ())) for o in found if o[1:]]
-    return [tuple(word for word in one if isinstance(word, str)) for one in words]
-
-
 @cache
 def _flags() -> frozenset[str]:
     """The options that take no value."""
-    return frozenset({*OTHERS, *(word for one in _options(bool) for word in one)})
+    from ipexctl.run.command.cli import run
+
+    command: Callable[..., None] = run
+    hints = map(get_args, get_type_hints(command, include_extras=True).values())
+    found = [hint[1] for hint in hints if hint[:1] == (bool,)]
+    # inside Annotated, Typer keeps the first spelling where it otherwise has the default
+    words = (word for about in found for word in (about.default, *(about.param_decls or ())))
+    return frozenset({*OTHERS, *(word for word in words if isinstance(word, str))})
