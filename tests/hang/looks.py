@@ -62,8 +62,6 @@ def row(rank: int, stack: list[Any] | None = None, **more: Any) -> Raw:
         "blocked_on": None,
         "cpu": 0.0,
         "main_cpu": 0.0,
-        "cpus": 4,
-        "io": [0, 0],
         "stacks": "none" if stack is None else "ok",
         "threads": threads,
         "source": [*own, text] if own else None,

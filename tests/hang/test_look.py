@@ -119,8 +119,7 @@ def test_a_rank_that_sleeps_is_seen_where_it_sleeps_and_with_the_text_of_the_lin
     assert thread["frames"] == [[script, 4, "step"], [script, 5, "<module>"]]
     assert row["source"] == [script, 4, "step", "time.sleep(60)"]
     assert not row["waits_in_loop"]
-    assert row["cpu"] < 0.2 and row["cpus"] == len(os.sched_getaffinity(0))
-    assert row["io"] is None or max(row["io"]) < 100  # its stacks, which it wrote, are not its own
+    assert row["cpu"] < 0.2
     assert (row["children"], row["zombies"], row["connections"]) == ([], 0, [])
     assert (row["collectives"], row["collectives_why"]) == (None, "not asked")
     assert (site / f"{child.pid}.stacks").stat().st_size < 40  # what is read does not pile up
@@ -262,7 +261,7 @@ def test_a_rank_that_has_ended(site):
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     row = look_at(site, child)
-    assert (row["state"], row["stacks"], row["cpu"], row["io"]) == ("X", "none", 0.0, None)
+    assert (row["state"], row["stacks"], row["cpu"]) == ("X", "none", 0.0)
 
 
 def test_c_code_that_holds_the_gil_is_seen(site, start):

@@ -20,7 +20,7 @@ class Question:
     def __init__(self, site, pid, state):
         base = os.path.join(site or "", "%d." % pid)
         self.path = base + "recorded"
-        self.size, self.cpu = 0, 0.0  # bytes and CPU seconds of the answer
+        self.cpu = 0.0  # seconds that the answer took
         self.why = "not asked"
         if not site:
             return
@@ -48,7 +48,6 @@ class Question:
         if self.why:
             return None, self.why, []
         data = read(self.path)
-        self.size = len(data)
         trace, _, rest = data.partition(b"\n")
         if len(rest) > MOST_WAITS:
             return None, "silent", []

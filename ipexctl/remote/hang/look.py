@@ -80,7 +80,7 @@ class RankLook:
         self.parent = alive.get(pid, ("X", 0))[1]
         self.below = sorted(rank_wrapper.descendants(pid, alive))
         self.seen = {}  # type: dict[int, dict]  # of children
-        self.ours, self.our_cpu = 0, 0.0  # bytes and CPU seconds of answers to us
+        self.our_cpu = 0.0  # seconds of answers to us
         self.row = self.unseen(rank)  # type: dict
         self.began = time.monotonic()
         self.before = self.use([pid] + self.below)
@@ -93,7 +93,6 @@ class RankLook:
             "wchan": "",
             "syscall": None,
             "blocked_on": None,
-            "cpus": None,
             "stacks": "silent" if self.site else "none",
             "threads": [],
             "source": None,
@@ -106,7 +105,7 @@ class RankLook:
     def use(self, pids):
         folder = "/proc/%d/task/%d" % (self.pid, self.pid)
         cpu = {pid: process_state.cpu_seconds("/proc/%d" % pid) for pid in pids}
-        return cpu, process_state.cpu_seconds(folder, False), process_state.bytes_moved(pids)
+        return cpu, process_state.cpu_seconds(folder, False)
 
     def examine(self, connections, deadline):
         try:
@@ -123,7 +122,6 @@ class RankLook:
             self.seen[pid]["ended"] = process_state.exit_status(pid)
         self.row.update(process_state.kernel_state("/proc/%d" % self.pid))
         self.row["state"] = process_state.state(self.pid)
-        self.row["cpus"] = process_state.allowed_cpus(self.pid)
 
     def ask(self, connections, deadline):
         asked = [self.pid] + self.below[:ASKED]
@@ -145,11 +143,9 @@ class RankLook:
                 break
             time.sleep(0.02)
         self.row["collectives"], self.row["collectives_why"], waits = recorded.answer()
-        self.ours += recorded.size
         self.our_cpu = recorded.cpu
         for pid, question in stacks.items():
-            why, threads, size = question.answer()
-            self.ours += size
+            why, threads = question.answer()
             row = self.seen.get(pid, self.row)
             row["threads"], row["forked"] = threads, question.forked_at()
             if pid == self.pid:
@@ -181,14 +177,11 @@ class RankLook:
         self.after = self.use(now)
 
     def result(self, alive):
-        (cpu, main, moved), (cpu_after, main_after, moved_after) = self.before, self.after
-        row = dict(self.row, io=None)
+        (cpu, main), (cpu_after, main_after) = self.before, self.after
+        row = dict(self.row)
         row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()) - self.our_cpu)
         row["main_cpu"] = self.share(main_after - main)
         row["threads"] = shortened(row["threads"])
-        if moved and moved_after:
-            written = moved_after[1] - moved[1] - self.ours
-            row["io"] = [max(0, moved_after[0] - moved[0]), max(0, written)]
         children = [self.child(pid, alive, cpu, cpu_after) for pid in self.below]
         children.sort(key=lambda child: (not child["exited"], not child["threads"], child["pid"]))
         below = rank_wrapper.descendants(self.pid, alive)

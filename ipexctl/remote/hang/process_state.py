@@ -93,24 +93,6 @@ def cpu_seconds(folder, with_children=True):
     return sum(int(word) for word in words) / TICKS
 
 
-def bytes_moved(pids):
-    """(read, written) by all of them together, or None where that may not be read."""
-    found = [re.findall(r"^[rw]char: (\d+)", text_of("/proc/%d/io" % pid), re.M) for pid in pids]
-    rows = [row for row in found if len(row) == 2]
-    return tuple(sum(int(row[i]) for row in rows) for i in (0, 1)) if rows else None
-
-
-def allowed_cpus(pid):
-    """That its threads may use together."""
-    found = set()
-    for thread in threads(pid) or [Thread(pid, "", 0, 0)]:
-        try:
-            found |= os.sched_getaffinity(thread.id)
-        except OSError:
-            continue
-    return len(found) or None
-
-
 def exit_status(pid):
     """How a process ended that its parent has not waited for: "signal 9", "exit code 1", or ""."""
     words = stat_words("/proc/%d" % pid)

@@ -47,19 +47,18 @@ class Question:
         return found and [found.group(2).decode("utf-8", "replace"), int(found.group(1)), ""]
 
     def answer(self):
-        """("ok" or why not, the threads, how many bytes the process has written for us)"""
-        size = 0 if self.why else size_of(self.path)
-        if size <= self.before:
-            return self.why or "silent", [], 0
+        """("ok" or why not, the threads)"""
+        if self.why or size_of(self.path) <= self.before:
+            return self.why or "silent", []
         try:
             with open(self.path, "rb") as f:
                 text = f.read(LARGEST).decode("utf-8", "replace")
             if self.is_over(float("inf")):
                 os.truncate(self.path, self.before)  # all in it is read
         except OSError:
-            return "silent", [], 0
+            return "silent", []
         threads = parse(text, os.path.dirname(self.path))
-        return "ok" if threads else "silent", threads, size - self.before
+        return "ok" if threads else "silent", threads
 
 
 def size_of(path):

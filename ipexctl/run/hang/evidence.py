@@ -18,11 +18,6 @@ def _call(value: Any) -> tuple[int, ...]:
     return tuple(n for n in listed(value)[:4] if type(n) is int and 0 <= n < 1 << 64)
 
 
-def _moved(value: Any) -> tuple[int, int] | None:
-    both = counts(value)
-    return (both[0], both[1]) if len(both) == 2 else None
-
-
 def _operation(value: Any) -> str:
     """Without the backend's prefix."""
     return plain(value).rpartition(":")[2]
@@ -136,8 +131,6 @@ class RankLook:
     blocked_on: BlockedOn | None = None
     cpu: float | None = None
     main_cpu: float | None = None
-    cpus: int | None = None
-    io: tuple[int, int] | None = field(default=None, metadata=by(_moved))
     stacks: str = ""
     threads: tuple[Thread, ...] = ()
     source: Source | None = None

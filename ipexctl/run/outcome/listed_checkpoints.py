@@ -28,11 +28,10 @@ class Holder:
 
 @dataclass(frozen=True)
 class Part:
-    """What one host wrote. `sha256`: of the list of its files, which has `list_size` bytes."""
+    """What one host wrote. `sha256`: of the list of its files."""
 
     host: str
     sha256: str
-    list_size: int
     bytes: int
     holders: tuple[Holder, ...]
 
@@ -109,7 +108,7 @@ def _complete(manifest: Mapping[str, Any], reports: Sequence[OnHost]) -> Checkpo
     for host, raw in sorted(manifest["parts"].items()):
         sha = plain(raw["sha"])
         has = tuple(Holder(r.target, r.shelf) for r in reports if sha in r.held)
-        parts.append(Part(plain(host), sha, int(raw["list"]), int(raw["bytes"]), has))
+        parts.append(Part(plain(host), sha, int(raw["bytes"]), has))
     gone = [part.host for part in parts if not part.holders]
     return Checkpoint(
         plain(manifest["name"]),
