@@ -21,6 +21,7 @@ from ipexctl.facts.measurements import (
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.remote.facts import benchmark
 from tests import made
 from tests.agent.test_agent import HERE
 from tests.doctor.test_doctor_lab import drop, told
@@ -226,6 +227,30 @@ def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
     [link] = measurements.links("me", ["me"], done)
     assert link.error == ""
     assert link.latency and link.rate and link.latency < 5 and link.rate > 1e6
+
+
+def test_a_port_of_the_range_is_taken_and_closed_on_request(agent):
+    import socket
+
+    asked = {"token": "a" * 32, "ports": [42000, 42015]}
+    taken = [agent.call("facts.benchmark.serve", asked).done["port"] for _ in range(3)]
+    assert len({*taken}) == 3 and all(42000 <= port <= 42015 for port in taken)
+    for port in taken:
+        agent.call("facts.host_network.close", {"port": port})
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+
+
+@pytest.mark.parametrize(
+    ("marks", "best"),
+    [
+        ([], None),
+        ([(0.0, 0)], None),
+        ([(0.0, 0), (0.1, 1000), (0.2, 1000), (0.3, 1000)], (1000, 0.1)),  # then it stalls
+    ],
+)
+def test_a_rate_is_that_of_the_best_part_of_the_time(marks, best):
+    assert benchmark._best(marks) == best
 
 
 def test_a_link_to_itself_loses_nothing(agent):

@@ -34,10 +34,28 @@ def op_listen(call, args):
 
 
 def op_close(call, args):
-    """{port}, as op_listen told it: a later one may have begun to listen meanwhile."""
+    """{port}, as it was told: a later one may have begun to listen meanwhile."""
     for server in _listeners.pop(args["port"], []):
+        try:
+            server.shutdown(socket.SHUT_RDWR)  # wakes a thread that accepts
+        except OSError:
+            pass
         server.close()
     return {}
+
+
+def kept_listener(ports=None):
+    """One that op_close closes. `ports`: the first and the last to choose from."""
+    low, count = (ports[0], ports[1] - ports[0] + 1) if ports else (0, 1)
+    for step in range(count):
+        try:
+            server = listener(low + (os.getpid() + step) % count if ports else 0)
+            break
+        except OSError:
+            if step == count - 1:
+                raise
+    _listeners[server.getsockname()[1]] = [server]
+    return server
 
 
 def listener(port=0, address=""):

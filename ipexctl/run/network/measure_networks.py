@@ -1,7 +1,8 @@
 """Measures the networks that all hosts of a run have, once, and chooses the one for its ranks.
 
-Each host sends to the next one for a moment over each network in turn: first every other host, then
-those between them. Not imported where the hosts have one network, or the user has chosen one.
+Each host sends to the next one for a moment over each network in turn, as doctor measures links:
+first every other host, then those between them, because on a slow link acknowledgements wait behind
+data. Not imported where the hosts have one network, or the user has chosen one.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 from ipexctl import trace
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.base.values import count_or_none, listed, plain
-from ipexctl.facts.reader import positive
+from ipexctl.base.values import count_or_none
+from ipexctl.facts import measurements
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
@@ -28,6 +29,8 @@ from ipexctl.run.plan.run_options import Ports
 
 SECONDS = 0.25  # at most for each network and direction
 IN_ALL = 0.9  # seconds
+BYTES = 1 << 28  # at most
+PATIENCE = 0.2  # seconds to connect
 _QUIET = 3.0  # how long a host may say nothing
 
 Note = Callable[[str], None]
@@ -92,67 +95,45 @@ def decided(
 def _measure(
     fleet: Fleet, nodes: Sequence[Node], found: Candidates, bounds: Ports | None
 ) -> Measured:
-    """Three questions to all hosts: listen; send to the next host; what came in?"""
+    """All hosts listen; then each sends to the next one, every other host at a time."""
     hosts, errors = [node.host for node in nodes], list[str]()
 
     def ask(op: str, asked: Mapping[Host, Mapping[str, Any]]) -> dict[Host, Answer]:
         def one(host: Host) -> Answer:
-            name = f"facts.network_rates.{op}"
-            return fleet.agents[host].call(name, dict(asked[host]), timeout=_QUIET).done
+            return fleet.agents[host].call(f"facts.{op}", dict(asked[host]), timeout=_QUIET).done
 
-        outcomes = fan_out(list(asked), one, forks=len(asked))
+        outcomes = fan_out(list(asked), one, forks=max(1, len(asked)))
         downs = [each for each in outcomes.values() if isinstance(each, HostDown)]
         errors.extend(f"{down.host}: {down.brief}" for down in downs)
         return {host: each for host, each in outcomes.items() if not isinstance(each, HostDown)}
 
     halves = [i % 2 for i in range(len(hosts) - 1)] + [1 + len(hosts) % 2]
-    seconds = min(SECONDS, IN_ALL / (1 + max(halves)) / len(found.all))
-    about = {"token": secrets.token_hex(16), "seconds": seconds}
-    listen = {**about, "streams": len(found.all), "ports": bounds}
-    heard = ask("listen", dict.fromkeys(hosts, listen))
-    ports = {host: port for host, done in heard.items() if (port := _port(done))}
+    about: dict[str, Any] = {"token": secrets.token_hex(16), "bytes": BYTES, "patience": PATIENCE}
+    about["seconds"] = min(SECONDS, IN_ALL / (1 + max(halves)) / len(found.all))
+    heard = ask("benchmark.serve", dict.fromkeys(hosts, {**about, "ports": bounds}))
+    told = {host: count_or_none(done.get("port")) or 0 for host, done in heard.items()}
+    ports = {host: port for host, port in told.items() if 0 < port < 65536}
     next_of = dict(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
-    targets = {
-        host: _targets(found.all, after.name, ports[after], half)
-        for (host, after), half in zip(next_of.items(), halves, strict=True)
-        if after in ports
-    }
-    sent = ask("send", {host: {**about, "targets": those} for host, those in targets.items()})
-    came = ask("rates", {host: {"port": port} for host, port in ports.items()})
-    for host, done in sent.items():
-        rows = [row for row in map(listed, listed(done.get("errors"))) if len(row) == 2]
-        errors += [f"{host.name} to {next_of[host].name}: {plain(row[1])}" for row in rows]
-    return Measured(_slowest(found.all, hosts, came), next(iter(errors), ""))
+    rates: dict[str, list[float]] = {one.name: [] for one in found.all}
+    for half in sorted({*halves}):
+        senders = [host for host, own in zip(hosts, halves, strict=True) if own == half]
+        asked = {
+            host: {**about, "targets": _targets(found.all, after.name, ports[after])}
+            for host in senders
+            if (after := next_of[host]) in ports
+        }
+        for host, done in ask("benchmark.link", asked).items():
+            for link in measurements.links(host.name, list(rates), done):
+                if link.rate:
+                    rates[link.target].append(link.rate)
+                else:
+                    errors.append(f"{host.name} to {next_of[host].name}: {link.error}")
+    ask("host_network.close", {host: {"port": port} for host, port in ports.items()})
+    slowest = {name: min(each) for name, each in rates.items() if len(each) == len(hosts)}
+    return Measured(slowest, next(iter(errors), ""))
 
 
-def _port(done: Answer) -> int:
-    port = count_or_none(done.get("port")) or 0
-    return port if port < 65536 else 0
-
-
-def _targets(
-    networks: Sequence[Network], name: str, port: int, half: int
-) -> list[tuple[int, int, str, int]]:
-    """The ways to the host of that name: each network has its turn, once for each half."""
-    address = [{member.host: member.address for member in one.members}[name] for one in networks]
-    first = half * len(networks)
-    return [(number, first + number, each, port) for number, each in enumerate(address)]
-
-
-def _slowest(
-    networks: Sequence[Network], hosts: Sequence[Host], came: Mapping[Host, Answer]
-) -> Rates:
-    """Of the networks by which something came in on every host."""
-    found: dict[str, float] = {}
-    for number, one in enumerate(networks):
-        rates = [_rate(came[host], number) if host in came else None for host in hosts]
-        known = [rate for rate in rates if rate]
-        if len(known) == len(hosts):
-            found[one.name] = min(known)
-    return found
-
-
-def _rate(done: Answer, number: int) -> float | None:
-    """What one host received by that network. An agent may say anything."""
-    rows = (listed(row) for row in listed(done.get("rates")))
-    return next((positive(row[1]) for row in rows if len(row) == 2 and row[0] == number), None)
+def _targets(networks: Sequence[Network], host: str, port: int) -> list[tuple[str, str, int]]:
+    """The ways to that host."""
+    addresses = ((one.name, {m.host: m.address for m in one.members}[host]) for one in networks)
+    return [(name, address, port) for name, address in addresses]
