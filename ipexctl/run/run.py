@@ -187,8 +187,7 @@ class _Run:
         return plan_of(nodes, options, self.script, self.held, self.run_id)
 
     def _records(self) -> Records:
-        limit = self.options.log_limit and self.options.log_limit * 1_000_000
-        return Records(None if self.options.trial else Path.cwd(), limit)
+        return Records(None if self.options.trial else Path.cwd())
 
     def _lay_out(
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, Node],

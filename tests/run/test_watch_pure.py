@@ -224,17 +224,6 @@ def test_the_runs_folder_is_private_and_holds_every_byte(tmp_path):
     assert record.kept().trouble == ()
 
 
-def test_a_limit_cuts_each_log_and_says_so(tmp_path):
-    record = Record.make(tmp_path, "r1", limit=10)
-    for _ in range(3):
-        record.log("n0", 0, b"1234")
-    record.log("n0", 1, b"short")
-    logs = sorted((tmp_path / ".ipexctl/runs/r1/logs").iterdir())
-    assert [p.read_bytes() for p in logs] == [b"1234123412", b"short"]
-    (trouble,) = record.kept().trouble
-    assert trouble.startswith("1 of ") and trouble.endswith(" 10 bytes (--log-limit)")
-
-
 def test_a_folder_that_cannot_be_made_does_not_stop_the_run(tmp_path):
     (tmp_path / ".ipexctl").write_text("a file")
     record = Record.make(tmp_path, "r1")

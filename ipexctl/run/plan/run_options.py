@@ -230,9 +230,6 @@ class RunOptions:
     fetch_limit: int = files_option(
         "--fetch-limit GB", "Maximum total size to fetch from all hosts.", 100, least=1
     )
-    log_limit: int | None = output_option(
-        "--log-limit MB", "Maximum size of each log kept on this machine.", None, least=1
-    )
     ports: Ports | None = ports_option()
 
     # what the command or the play adds

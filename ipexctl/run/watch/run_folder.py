@@ -34,13 +34,10 @@ class Record:
 
     folder: Path | None
     trouble: list[str] = field(default_factory=list)
-    limit: int | None = None  # bytes of each log
-    _sizes: dict[Path, int] = field(default_factory=dict)
-    _cut: set[Path] = field(default_factory=set)
     _broken: bool = False
 
     @classmethod
-    def make(cls, here: Path, run_id: str, *, limit: int | None = None) -> Record:
+    def make(cls, here: Path, run_id: str) -> Record:
         try:
             folder = _below_private(here, run_id)
             folder.mkdir(mode=0o700)
@@ -48,20 +45,14 @@ class Record:
         except OSError as e:
             why = f"{e.strerror or e}: {e.filename or here / FOLDER}"
             return cls(None, [f"nothing is kept here ({why}); the logs stay on the hosts"])
-        return cls(folder, limit=limit)
+        return cls(folder)
 
     def log(self, host: str, rank: int | None, data: bytes) -> None:
         """Bytes of a rank, or of MPI's own programs on the host."""
         if self.folder is None or self._broken or not data:
             return
         name = f"mpi.{safe(host)}.log" if rank is None else log_name(host, rank)
-        path = self.folder / "logs" / name
-        size = self._sizes.get(path, 0)
-        if self.limit is not None and size + len(data) > self.limit:
-            data = data[: max(0, self.limit - size)]
-            self._cut.add(path)
-        if data and self._append(path, data):
-            self._sizes[path] = size + len(data)
+        self._append(self.folder / "logs" / name, data)
 
     def keep(self, name: str, document: Mapping[str, Any]) -> None:
         if self.folder is not None and not self._broken:
@@ -76,11 +67,9 @@ class Record:
             self.trouble.append(f"the logs of {fold(hosts)} here end at the last contact")
 
     def kept(self) -> Kept:
-        cut = f"{len(self._cut)} of the logs here end after {self.limit} bytes (--log-limit)"
-        folder = str(self.folder) if self.folder else ""
-        return Kept(folder, (*self.trouble, *([cut] if self._cut else [])))
+        return Kept(str(self.folder) if self.folder else "", tuple(self.trouble))
 
-    def _append(self, path: Path, data: bytes) -> bool:
+    def _append(self, path: Path, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         try:
             fd = os.open(path, flags, 0o600)
@@ -92,8 +81,6 @@ class Record:
                 os.close(fd)
         except OSError as e:
             self._fail(e)
-            return False
-        return True
 
     def _fail(self, e: OSError) -> None:
         self.trouble.append(
@@ -107,12 +94,11 @@ class Records:
     """A folder for each attempt of a run; without `here`, nothing is kept."""
 
     here: Path | None = None
-    limit: int | None = None  # bytes of each log
     _made: dict[str, Record] = field(default_factory=dict)
 
     def make(self, run_id: str, plan: LaunchPlan) -> Record:
         if self.here and run_id not in self._made:
-            record = self._made[run_id] = Record.make(self.here, run_id, limit=self.limit)
+            record = self._made[run_id] = Record.make(self.here, run_id)
             record.keep("plan.json", kept_plan(run_id, plan))
         return self.of(run_id)
 
