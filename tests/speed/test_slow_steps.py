@@ -162,7 +162,7 @@ def test_the_summary_has_one_line_at_most(cpus, more, slow, lines):
 def test_odd_reports_are_left_out():
     raw = {
         "cpu": "much",
-        "ranks": {"0": [60.0, 1.5, 10.0, None], "x": [1, 1, 1, 1], "1": [60.0, "a", 1, 1], "2": 7},
+        "ranks": {"0": [60.0, 1.5, 10.0, None, None], "x": [1] * 5, "1": [9.0, "a", 1, 1, 1]},
     }
     assert read_pace("n", raw) == HostPace("n", (RankPace(0, 60.0, 1.5, 10.0),))
     assert read_pace("n", None) == HostPace("n") == read_pace("n", {"ranks": [1]})
