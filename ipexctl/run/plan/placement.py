@@ -209,7 +209,6 @@ def _overridden(
         if name in asked and different:
             had = " or ".join(map(_short, different[:3]))
             yield f"--env {name}={_short(asked[name])} is used, the plan had {had}"
-    yield from _comm_overlap(sites, asked.get("CCL_WORKER_AFFINITY", ""))
 
 
 def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
@@ -258,14 +257,3 @@ def _short(value: str) -> str:
 def _of_contract() -> frozenset[str]:
     named = frozenset(entry.name for entry in rank_variables.TABLE)
     return named - rank_variables.FIXED - {"MASTER_ADDR", "MASTER_PORT"}
-
-
-def _comm_overlap(sites: Sequence[Site], asked: str) -> Iterator[str]:
-    own = {int(word) for word in asked.split(",") if word.isascii() and word.isdigit()}
-    hit = [
-        site.node.host.name
-        for site in sites
-        if sites[0].backend.name == "ccl" and own & {c for p in site.places.parts for c in p.cpus}
-    ]
-    if hit:
-        yield f"--env CCL_WORKER_AFFINITY names cores on which ranks of {fold(hit)} compute"
