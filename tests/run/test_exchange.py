@@ -93,6 +93,12 @@ def test_a_group_that_was_formed_and_never_used_is_no_exchange(watch):
     assert (seen.little, " 4 trained " in sentence(seen, 4)) == (False, True)
 
 
+def test_no_connection_at_all(watch):
+    found = watch()
+    mesh(found, lambda a, b: None)
+    assert found.judge(completed=True).verdict is Verdict.ALONE
+
+
 def test_two_half_groups_are_named(watch):
     found = watch()
     mesh(found, lambda a, b: 900_000 if a // 2 == b // 2 else 10)
@@ -180,7 +186,6 @@ def test_a_rendezvous_of_the_scripts_own_is_no_exchange(watch):
         host = found.plan.host_of(rank)
         found.add(host, Report(((rank, (*own, *server), 9000, 9000),)))
         found.add(found.plan.host_of(0), Report(((0, (*server, *own), 9000, 9000),)))
-    steps(found, 10)
     assert found.judge(completed=True).verdict is Verdict.ALONE
 
 
@@ -247,10 +252,10 @@ def test_independent_ranks_of_a_sweep_get_a_plain_line(watch):
 
 def test_a_run_that_failed_before_its_first_step_accuses_nobody(watch):
     found = watch()
-    mesh(found, lambda a, b: 10)
+    mesh(found, lambda a, b: None)
     seen = found.judge(completed=False)
     assert (seen.alarming, " 4 " in sentence(seen, 4)) == (False, False)
-    assert (seen.verdict, seen.bytes) == (Verdict.ALONE, 120)
+    assert (seen.verdict, seen.bytes) == (Verdict.ALONE, 0)
 
 
 def test_the_warning_comes_once_and_after_the_second_step(watch):
@@ -270,37 +275,49 @@ def test_the_warning_comes_once_and_after_the_second_step(watch):
     assert found.warning(200.0) == ""
 
 
-@pytest.mark.parametrize(
-    ("bytes_of", "printed", "verdict"),
-    [
-        (lambda a, b: None, 0, Verdict.UNKNOWN),  # a group may have come and gone
-        (lambda a, b: None if 3 in (a, b) else 5000, 0, Verdict.UNKNOWN),
-        (lambda a, b: None, 10, Verdict.ALONE),
-        (lambda a, b: None if 3 in (a, b) else 5000, 10, Verdict.APART),
-        (lambda a, b: 10, 0, Verdict.ALONE),
-    ],
-)
-def test_ranks_that_met_and_were_not_seen_to_connect_leave_it_open_for_some_steps(
-    watch, bytes_of, printed, verdict
-):
-    found = watch()
-    mesh(found, bytes_of)
-    steps(found, printed)
+def test_connections_that_closed_before_their_owner_was_known_are_not_called_nothing(watch):
+    found, group = watch(), watch()
+    mesh(found, lambda a, b: None)
+    mesh(group, lambda a, b: 10)
+    there = ("10.0.0.1", 7, "10.0.0.2", 9)
+    back = (*there[2:], *there[:2])
+    group.add("n1", Report(strays=((there, 5000, 5000), (back, 5000, 5000))))
+    assert group.judge(completed=True).verdict is Verdict.UNKNOWN  # a second group
+    found.add("n1", Report(strays=((there, 5000, 5000),)))
+    assert found.judge(completed=True).verdict is Verdict.ALONE  # one end is anybody's
+    found.add("n2", Report(strays=((back, 5000, 5000),)))
     seen = found.judge(completed=True)
-    assert (seen.verdict, seen.too_small) == (verdict, verdict is Verdict.UNKNOWN)
+    assert (seen.verdict, "too soon" in seen.reason) == (Verdict.UNKNOWN, True)
 
 
-def test_data_for_an_address_of_the_run_where_no_rank_was_seen_leaves_it_open(watch):
+def test_a_short_exchange_of_which_one_end_was_seen_too_late(watch):
     """all_reduce of one number, and destroy_process_group at once: one rank on each host."""
     found = watch(2, code("import torch\ndist.all_reduce(t)"))
     here, there = ("10.0.0.1", 43217), ("10.0.0.2", 34620)
     store = ("10.0.0.2", 41290, "10.0.0.1", found.plan.master_port)
     found.add("n1", Report(((0, (*here, *there), 149, 157),)))
-    found.add("n2", Report(((1, store, 49, 640),)))
+    found.add("n2", Report(((1, store, 49, 640),), strays=(((*there, *here), 158, 149),)))
     seen = found.judge(completed=True)
-    assert (seen.verdict, "10.0.0.2" in seen.reason) == (Verdict.UNKNOWN, True)
-    found.add("n2", Report(((1, (*there, *here), 157, 149),)))
-    assert found.judge(completed=True).verdict is Verdict.TOGETHER
+    assert (seen.verdict, seen.bytes, seen.partial) == (Verdict.TOGETHER, 306, False)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "one", "other", "verdict"),
+    [
+        (2, ("10.0.0.1", 5), ("10.0.0.1", 6), Verdict.ALONE),  # n1 has one rank, and that is alone
+        (4, ("10.0.0.1", 5), ("10.0.0.1", 6), Verdict.UNKNOWN),
+        (2, ("10.0.0.1", 5), ("10.0.0.2", 6), Verdict.UNKNOWN),
+        (2, ("10.0.0.1", 5), ("10.9.9.9", 6), Verdict.ALONE),  # its other end is not of the run
+    ],
+)
+def test_only_what_can_be_a_connection_of_two_ranks_leaves_it_open(
+    watch, ranks, one, other, verdict
+):
+    found = watch(ranks, code("import torch"))
+    for name, address in (("n1", "10.0.0.1"), ("n2", "10.0.0.2")):
+        ends = [(*a, *b) for a, b in ((one, other), (other, one)) if a[0] == address]
+        found.add(name, Report(strays=tuple((end, 9000, 9000) for end in ends)))
+    assert found.judge(completed=True).verdict is verdict
 
 
 def test_preprocessing_of_ten_minutes_gets_no_warning(watch):

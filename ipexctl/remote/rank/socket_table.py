@@ -31,7 +31,7 @@ UNACKED, LAST_ACK = 24, 56  # segments that were sent; milliseconds since the ot
 # read, and that the other end has not acknowledged; unanswered: for how many seconds; busy: seconds
 # in which data was on its way and the other end had room for it, None where that is not counted
 Connection = collections.namedtuple(
-    "Connection", "key inode sent received state retries waiting unanswered busy"
+    "Connection", "key uid inode sent received state retries waiting unanswered busy"
 )
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 BUFFER = 4 << 20  # bytes of messages about closed sockets that may wait, if the kernel allows it
@@ -46,6 +46,7 @@ class Sockets:
         self.closing.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
         self.closing.bind((0, CLOSED))
         self.closing.setblocking(False)
+        self.missed = False  # the kernel had more to tell than it keeps
 
     def close(self):
         self.closing.close()
@@ -75,7 +76,8 @@ class Sockets:
             except BlockingIOError:
                 return
             except OSError:
-                continue  # the kernel had more to tell than it keeps
+                self.missed = True
+                continue
             for kind, data in messages(packet):
                 if kind == BY_FAMILY:
                     yield read(data)
@@ -93,7 +95,7 @@ def messages(packet):
 
 def read(data):
     family, state, timer, retries, here, there, own, other, *rest = MESSAGE.unpack_from(data)
-    unread, unsent, _, inode = rest
+    unread, unsent, uid, inode = rest
     key = (text(family, own), socket.ntohs(here), text(family, other), socket.ntohs(there))
     sent = received = busy = None
     repeats = retries if timer == AGAIN else 0
@@ -115,7 +117,7 @@ def read(data):
         at += (size + 3) & ~3
     waiting = (unread, unsent)
     counts = (sent, received, state, repeats, waiting, unanswered, busy)
-    return Connection(key, inode, *counts)
+    return Connection(key, uid, inode, *counts)
 
 
 def text(family, address):

@@ -1,5 +1,6 @@
 """Bytes that ranks exchange with each other, from the kernel's counters of their TCP sockets."""
 
+import os
 import re
 import struct
 import threading
@@ -13,6 +14,8 @@ YOUNG = 20.0  # a rank opens its connections within this many seconds of its sta
 JUST, FIRST, OFTEN, SELDOM = 0.02, 0.1, 0.3, 1.0
 MEETING = 2.0  # seconds after the rendezvous in which a group forms
 CLOSING = 0.5  # seconds in which the kernel tells of the sockets of a rank that has ended
+STRAYS = 1024  # connections that opened and closed between two looks: the latest are kept
+NOT_YET = -1  # the owner of a socket that no rank had at one look
 LARGEST, KEPT = 32, 256  # links of a rank that are reported and known: those with the most bytes
 MAPS_EVERY = 2.0  # seconds, of young ranks; later
 MAPS_SELDOM = 10.0
@@ -38,11 +41,16 @@ class Traffic:
         self.since = {}  # rank -> when it started
         self.shortest = None  # seconds that the rank which ended first was watched
         self.young = 0.0  # until then a look is taken often
-        self.held = {}  # inode of a socket -> its rank, when ranks were last looked at
+        self.held = set()  # inodes of the sockets of all ranks
         self.looked = 0.0
+        self.owners = {}  # inode -> rank, None for a socket that is not a rank's, or NOT_YET
         self.links = {}  # key -> (rank, sent, received)
         self.busy = {}  # key -> seconds of sending, None where the kernel does not count them
         self.closed = set()  # keys whose last numbers are known
+        self.strays = {}  # key -> (sent, received): whose they were is not known
+        self.strays_due = []  # those that are to be reported
+        self.foreign = set()  # keys that other programs had at the last look
+        self.ending = 0  # ranks whose last numbers are waited for
         self.met = 0.0  # when a rank last reached the rendezvous
         self.told = {}  # key -> (sent, received) that the controller knows
         self.sharing = []  # [[rank, ...]] that map the same memory
@@ -57,17 +65,21 @@ class Traffic:
             self.pids[rank], self.wrappers[rank] = pid, wrapper
             self.since[rank] = time.monotonic()
             self.young = time.monotonic() + YOUNG
+            self.owners = {inode: own for inode, own in self.owners.items() if own is not None}
         self.came.set()
 
     def remove(self, rank):
         """The rank has ended: its sockets close, and the kernel says so a moment later."""
         deadline = time.monotonic() + CLOSING
+        with self.lock:
+            self.ending += 1
         while True:
             self.report()
             with self.lock:
                 own = {key for key, link in self.links.items() if link[0] == rank}
                 if self.trouble or own <= self.closed or time.monotonic() > deadline:
                     self.pids.pop(rank, None)
+                    self.ending -= 1
                     self.shortest = self.watched()
                     self.since.pop(rank, None)
                     return
@@ -117,17 +129,13 @@ class Traffic:
         """Whether a rank has a new socket, or the last look is old. Looking at all sockets takes
         ten times as long."""
         with self.lock:
-            before, self.held = self.held, self.sockets_of_ranks()
-        meets = time.monotonic() < self.met + MEETING
-        old = time.monotonic() - self.looked > (FIRST if meets else OFTEN)
-        return self.held.keys() != before.keys() or old
-
-    def sockets_of_ranks(self):
-        return {
-            inode: rank
-            for rank, pid in self.pids.items()
-            for inode in socket_table.own_sockets(pid, self.wrappers[rank])
+            pids, wrappers = dict(self.pids), dict(self.wrappers)
+        held = {
+            n for rank, pid in pids.items() for n in socket_table.own_sockets(pid, wrappers[rank])
         }
+        before, self.held = self.held, held
+        meets = time.monotonic() < self.met + MEETING
+        return held != before or time.monotonic() - self.looked > (FIRST if meets else OFTEN)
 
     def pause(self):
         now = time.monotonic()
@@ -142,32 +150,43 @@ class Traffic:
         with self.lock:
             if self.trouble:
                 return
-            before = (self.sharing, self.rdma, bool(self.sockets))
+            before = (self.sharing, self.missed(), bool(self.sockets))
             try:
                 moved = self.moved()
             except (OSError, struct.error) as e:
                 self.trouble = "no TCP counters: %s" % (getattr(e, "strerror", "") or e)
-                self.call.emit(self.event([]))
+                self.call.emit(self.event([], []))
                 return
             self.look_at_memory()
-            if moved or before != (self.sharing, self.rdma, bool(self.sockets)):
-                self.call.emit(self.event(moved))
+            strays, self.strays_due = self.strays_due, []
+            now = (self.sharing, self.missed(), bool(self.sockets))
+            if moved or strays or before != now:
+                self.call.emit(self.event(moved, strays))
 
-    def event(self, links):
+    def event(self, links, strays):
         return {
             "event": "traffic",
             "links": links,
             "sharing": self.sharing,
-            "missed": "its ranks use RDMA, which is not counted" if self.rdma else "",
+            "strays": [list(k) + list(self.strays[k]) for k in strays if k in self.strays],
+            "missed": self.missed(),
             "trouble": self.trouble,
         }
+
+    def missed(self):
+        """Why ranks may have exchanged more than was seen here."""
+        if self.rdma:
+            return "its ranks use RDMA, which is not counted"
+        if self.sockets is not None and self.sockets.missed:
+            return "more connections closed than its kernel reports"
+        return ""
 
     def last_words(self):
         """All that counts, when no rank is left: what was reported may have been dropped."""
         self.report()
         with self.lock:
             self.told = {}
-            return dict(self.event(self.news()), watched=self.watched())
+            return dict(self.event(self.news(), self.strays), watched=self.watched())
 
     def look_at_memory(self):
         now = time.monotonic()
@@ -189,16 +208,21 @@ class Traffic:
         self.looked = time.monotonic()
         if self.sockets is None:
             self.sockets = socket_table.Sockets()
-        self.held = self.sockets_of_ranks()  # before: what opens meanwhile is new at the next look
         found = list(self.sockets.open())
+        self.learn(found)
         self.look_for_answers(found)
-        for key, inode, sent, received, state, *_, busy in found:
+        foreign = set()
+        for key, uid, inode, sent, received, state, *_, busy in found:
             if state == socket_table.SYN_SENT:
                 continue
-            rank = self.held.get(inode)
+            rank = self.owners.get(inode) if inode else NOT_YET
             if not inode and key in self.links and sent is not None:
                 rank = self.links[key][0]  # its process has closed it, and bytes are on their way
-            if rank is None:
+            if rank is None or (not inode and key in self.foreign):
+                foreign.add(key)
+            if rank is None or rank == NOT_YET:
+                if not inode and not self.pids:  # its owner has ended
+                    self.add_stray(key, uid, sent, received)
                 continue
             if sent is None:
                 raise OSError(0, "this kernel does not count bytes (older than 4.1)")
@@ -206,23 +230,56 @@ class Traffic:
             if meets and key not in self.links:
                 self.met = time.monotonic()
             self.links[key], self.busy[key] = (rank, sent, received), busy
-        for key, _, sent, received, *_ in self.sockets.closed():
+        strange = self.ending > 0 or time.monotonic() < self.young  # else they are other programs'
+        for key, uid, _, sent, received, *_ in self.sockets.closed():
             if key not in self.links:
+                if strange or key[0] != key[2]:
+                    self.add_stray(key, uid, sent, received)
                 continue
             rank, before, _ = self.links[key]
             if sent is not None and sent >= before:  # else the port is used again
                 self.links[key] = (rank, sent, received)
             self.closed.add(key)
+        self.foreign = foreign
         return self.news()
 
     def has_link(self, rank):
         return any(link[0] == rank for link in self.links.values())
 
+    def add_stray(self, key, uid, sent, received):
+        """It came and went between two looks: whose it was is not known."""
+        ours = (
+            uid in (0, os.getuid()) and key not in self.foreign
+        )  # 0: older kernels have forgotten
+        if not ours or self.store in (key[1], key[3]) or not (sent or received):
+            return
+        self.strays[key] = (sent, received)
+        self.strays_due.append(key)
+        while len(self.strays) > STRAYS:
+            del self.strays[next(iter(self.strays))]
+
     def look_for_answers(self, found):
-        rows = [(c.key, c.retries) for c in found if c.inode in self.held]
+        own = [c for c in found if self.owners.get(c.inode) not in (None, NOT_YET)]
+        rows = [(c.key, c.retries) for c in own]
         event = self.unanswered.report(rows, time.monotonic())
         if event is not None:
             self.call.report(event)
+
+    def learn(self, found):
+        """Finds the owners of sockets that are new."""
+        own = os.getuid()
+        here = {c.inode for c in found if c.inode and c.uid == own}
+        self.owners = {inode: self.owners[inode] for inode in here if inode in self.owners}
+        new = {inode for inode in here if self.owners.get(inode, NOT_YET) == NOT_YET}
+        if new and self.pids:
+            held = {
+                inode: rank
+                for rank, pid in self.pids.items()
+                for inode in socket_table.own_sockets(pid, self.wrappers[rank])
+            }
+            for inode in new:  # a socket may be open a moment before its process has it
+                missing = None if inode in self.owners else NOT_YET
+                self.owners[inode] = held.get(inode, missing)
 
     def news(self):
         """[[rank, own address, port, other address, port, sent, received]] that have changed."""

@@ -8,8 +8,7 @@ nothing. The wrapper of a model alone (DDP) exchanges more than twice as much.
 The rendezvous (TCPStore) does not count. It is the one server to which a rank connects itself.
 
 That ranks work together is proven by bytes. That they do not is said only where nothing can have
-been missed: every host counts, both ends of their connections were seen, and the ranks ran long
-enough.
+been missed: every host's counters are complete, and the ranks ran long enough.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.user_code.frameworks import Frameworks
 
 Key = tuple[str, int, str, int]  # own address and port, the other end's
-# rank, other rank, own end: bytes sent and received
-Edges = Mapping[tuple[int, int, Key], tuple[int, int]]
 
 GREETING = 320  # bytes on a connection that was opened for a group, and for a barrier or two
 WORD = 32  # bytes on a connection that was only opened: what counts where nothing is trained
 PER_STEP = 16  # fewer for each printed step: not one message of a collective
-LIGHT = 10_000  # of the heaviest connection's bytes, the part that still counts
+HEAVY = 100  # times what a message takes: then the light connections beside it are told apart
+LIGHT = 10_000  # of a heavy connection's bytes, the part that still counts
 FOREIGN = 1_000_000  # bytes in both directions with an address that is not a rank's
 EPHEMERAL = 32768  # ports from here on are those that the system chooses
 AGAIN = 5.0  # seconds until the next look after a warning
-MANY_STEPS = 10  # printed: by then a group and its messages have been seen
+MANY_STEPS = 10  # printed: from then on a few bytes are too little
 ENOUGH_STEPS = 10_000  # of a rank; a flood of lines is not counted further
 SHORTEST = 5.0  # seconds: of a rank that ended before, it is not said that it exchanged nothing
 LONG = 30.0  # seconds after which code that trains has begun to, though it prints no steps
 MOST_LINKS = 1024  # of one rank; when there are twice as many, those with the fewest bytes go
+MOST_STRAYS = 1 << 16  # of all hosts, likewise
 WARN_AFTER = 15.0  # seconds after the second printed step
 LOOPBACK_AFTER = 15.0  # seconds at a rendezvous that only the own host reaches
 TRAINED_ALONE = "trained-alone"  # in causes.toml
@@ -70,6 +69,7 @@ class Exchange:
     groups: tuple[tuple[int, ...], ...] = ()
     reason: str = ""  # why it is unknown
     too_small: bool = False  # the run was over too soon, or too little was sent, to tell
+    partial: bool = False  # more was exchanged than could be counted
     stuck: str = ""  # why no group was formed, where that is known
     little: bool = False  # some bytes, but less than a message for each step
     steps: int = 0  # printed, by the rank that printed most
@@ -89,6 +89,7 @@ class Report:
     links: tuple[tuple[int, Key, int, int], ...] = ()  # rank, link, bytes sent and received so far
     sharing: tuple[tuple[int, ...], ...] = ()  # ranks that map the same shared memory
     trouble: str = ""  # why it counts nothing
+    strays: tuple[tuple[Key, int, int], ...] = ()  # closed before it was known whose they were
     missed: str = ""  # why its ranks may have exchanged more
     watched: float | None = None  # at the end: seconds that each of its ranks was watched, or more
 
@@ -105,6 +106,8 @@ class Watch:
     missed: dict[str, str] = field(default_factory=dict)  # host -> why it may have missed some
     sharing: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     trouble: dict[str, str] = field(default_factory=dict)  # host -> why it counts nothing
+    strays: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    _single: dict[Key, int] = field(default_factory=dict)  # strays on a host with this one rank
     reporting: set[str] = field(default_factory=set)  # hosts that have counted
     _met: float | None = None  # when the first rank reached the rendezvous
     _waited: bool = False  # whether it was looked where that is
@@ -122,6 +125,13 @@ class Watch:
         self.sharing[host] = report.sharing or self.sharing.get(host, ())
         if report.trouble:
             self.trouble[host] = report.trouble
+        self.strays.update({key: (sent, received) for key, sent, received in report.strays})
+        self.strays = _largest(self.strays, MOST_STRAYS)
+        ranks = next((h.ranks for h in self.plan.hosts if h.host == host), ())
+        if len(ranks) == 1:
+            self._single.update((key, ranks[0].rank) for key, _, _ in report.strays)
+            if len(self._single) > 2 * MOST_STRAYS:
+                self._single = {k: r for k, r in self._single.items() if k in self.strays}
         for rank, key, sent, received in report.links:
             self.links.setdefault(rank, {})[key] = (sent, received)
             self.links[rank] = _largest(self.links[rank], MOST_LINKS)
@@ -137,15 +147,10 @@ class Watch:
             elif port < EPHEMERAL and (there, port, here, own) in self.links.get(rank, ()):
                 yield port
 
-    def _links(self) -> list[tuple[int, Key, int, int]]:
-        return [(rank, key, *n) for rank, own in self.links.items() for key, n in own.items()]
-
-    def _all_doors(self) -> set[int]:
-        return {self.plan.master_port, *self._doors(self._links())}
-
     def _joined(self) -> dict[int, tuple[str, int]]:
         """Ranks that have reached a rendezvous, and where."""
-        links, doors = self._links(), self._all_doors()
+        links = [(rank, key, 0, 0) for rank, own in self.links.items() for key in own]
+        doors = set(self._doors(links))
         found = {rank: key[:2] for rank, key, _, _ in links if key[1] in doors}
         return {**found, **{rank: key[2:] for rank, key, _, _ in links if key[3] in doors}}
 
@@ -219,6 +224,7 @@ class Watch:
             shared=bool(shared),
             trained=self._trains(steps, completed=completed),
             completed=completed,
+            partial=self._uncounted(),
         )
         if blind := self._blind():
             return replace(seen, reason=blind)
@@ -226,15 +232,15 @@ class Watch:
         groups = _components(world, [*_live(edges, least), *shared])
         if len(groups) == 1:
             return replace(seen, verdict=Verdict.TOGETHER)
-        if why := self._unmatched(edges):
+        if foreign := self._foreign(edges):
+            why = (
+                f"rank {foreign[0]} exchanged data with {foreign[1]}, which is not a rank's address"
+            )
             return replace(seen, reason=why)
         if over and (why := self._too_soon()):
             return replace(seen, reason=why, too_small=True)
-        for host, why in sorted(self.missed.items()):
-            return replace(seen, reason=f"{host}: {why}")
-        if (unseen := self._unseen(edges)) and steps < MANY_STEPS:
-            why = f"no connection of {_ranks(unseen)} was seen after the rendezvous"
-            return replace(seen, reason=why, too_small=True)
+        if why := self._doubt():
+            return replace(seen, reason=why)
         said = _components(world, [*_live(edges, WORD), *shared])
         if said != groups and steps < MANY_STEPS:
             why = f"the ranks exchanged {short(seen.bytes)}, which is too little to tell"
@@ -258,22 +264,12 @@ class Watch:
             return f"a rank ran for less than {SHORTEST:.0f} s, which is too short to tell"
         return ""
 
-    def _unseen(self, edges: Edges) -> set[int]:
-        """Ranks without a connection to another, where there was a rendezvous: a group may have
-        come and gone between two looks."""
-        connected = {rank for rank, _, _ in edges}
-        return set(range(self.plan.world_size)) - connected if self._joined() else set()
-
-    def _unmatched(self, edges: Edges) -> str:
-        """Which rank has exchanged data with an address of the run, or much data with any, where
-        the other end was not seen to be a rank's."""
-        matched, doors = {key for _, _, key in edges}, self._all_doors()
-        addresses = {key[0] for _, key, _, _ in self._links()}
-        for rank, key, sent, received in self._links():
-            here, port, there, other = key
-            least = WORD if there in addresses and there != here else FOREIGN
-            if min(sent, received) > least and key not in matched and not doors & {port, other}:
-                return f"rank {rank} exchanged data with {there}, and no rank is known there"
+    def _doubt(self) -> str:
+        """Why there may be more connections between ranks than were seen."""
+        for host, why in sorted(self.missed.items()):
+            return f"{host}: {why}"
+        if self._uncounted():
+            return "connections between the hosts closed too soon to be assigned to ranks"
         return ""
 
     def _trains(self, steps: int, *, completed: bool) -> bool:
@@ -291,12 +287,52 @@ class Watch:
         for key, rank in owner.items():
             other = ends[key]
             if other is None:
+                yield from self._to_single(rank, key)
                 continue
             if self.plan.master_port in (key[1], key[3]):
                 continue
             if stores & {(rank, key[1]), (other, key[3])}:
                 continue
             yield (rank, other, key), self.links[rank][key]
+
+    def _to_single(
+        self, rank: int, key: Key
+    ) -> Iterator[tuple[tuple[int, int, Key], tuple[int, int]]]:
+        """A connection whose other end closed before it was known whose it was, on a host where it
+        can only be one rank's. Programs of MPI have no end that is a rank's."""
+        back = (key[2], key[3], key[0], key[1])
+        other = self._single.get(back)
+        if other in (None, rank) or back not in self.strays:
+            return
+        if self.plan.master_port not in (key[1], key[3]):
+            yield (rank, other, key), self.links[rank][key]
+            yield (other, rank, back), self.strays[back]
+
+    def _uncounted(self) -> bool:
+        """Did a connection close before it was known whose it was, that can be two ranks'? Both of
+        its ends were seen, and if they are on one host, that host has two ranks."""
+        known = {key for own in self.links.values() for key in own}
+        doors = {self.plan.master_port, *(port for _, port in self._joined().values())}
+        for key, numbers in self.strays.items():
+            back = (key[2], key[3], key[0], key[1])
+            if max(numbers) <= WORD or doors & {key[1], key[3]}:
+                continue
+            rank = self._single.get(key)  # then `_to_single` counts it if the other end is a rank's
+            if back in known and rank is None:
+                return True
+            if back in self.strays and (rank is None or rank != self._single.get(back)):
+                return True
+        return False
+
+    def _foreign(
+        self, edges: Mapping[tuple[int, int, Key], tuple[int, int]]
+    ) -> tuple[int, str] | None:
+        matched = {key for _, _, key in edges}
+        for rank, own in self.links.items():
+            for key, numbers in own.items():
+                if key not in matched and min(numbers) > FOREIGN:
+                    return rank, key[2]
+        return None
 
 
 def is_step(text: str) -> bool:
@@ -336,19 +372,24 @@ def sentence(found: Exchange, world: int) -> str:
             return f"ranks exchanged {amount}: each of the {world} {verb} alone"
         return f"ranks exchanged nothing: each of the {world} {verb} alone"
     where = ", and shared memory on their hosts" if found.shared else ""
+    least = "at least " if found.partial else ""
     return (
-        f"ranks exchanged {short(found.bytes)}{where}"
+        f"ranks exchanged {least}{short(found.bytes)}{where}"
         if found.bytes or not where
         else ("ranks exchanged data through shared memory on their hosts, which is not counted")
     )
 
 
-def _live(edges: Edges, least: int) -> Iterator[tuple[int, int]]:
+def _live(
+    edges: Mapping[tuple[int, int, Key], tuple[int, int]], least: int
+) -> Iterator[tuple[int, int]]:
     """The pairs of ranks whose connection carried more than `least` bytes.
 
     Beside heavy connections, those that carried next to nothing (a barrier, a name) do not count.
     """
-    least = max(least, max(map(max, edges.values()), default=0) // LIGHT)
+    heaviest = max((max(numbers) for numbers in edges.values()), default=0)
+    if heaviest > HEAVY * (least + 256):
+        least = max(least + 256, heaviest // LIGHT)
     for (rank, other, _), numbers in edges.items():
         if max(numbers) > least:
             yield rank, other

@@ -336,10 +336,10 @@ def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: b
 
 
 def _report(ranks: frozenset[int], header: Mapping[str, Any], *, last: bool = False) -> Report:
-    links = listed(header.get("links"))
+    links, strays = listed(header.get("links")), listed(header.get("strays"))
     groups = [listed(group) for group in listed(header.get("sharing"))]
     if (
-        len(links) > MOST_LINKS
+        len(links) + len(strays) > MOST_LINKS
         or len(groups) > MOST_LINKS
         or not all(type(rank) is int and rank in ranks for group in groups for rank in group)
     ):
@@ -348,6 +348,7 @@ def _report(ranks: frozenset[int], header: Mapping[str, Any], *, last: bool = Fa
         links=tuple(_link(ranks, link) for link in links),
         sharing=tuple(map(tuple, groups)),
         trouble=plain(header.get("trouble"), 200),
+        strays=tuple(_link(frozenset({0}), [0, *listed(s)])[1:] for s in strays),
         missed=plain(header.get("missed"), 200),
         watched=_amount(header, "watched") if last else None,
     )
