@@ -104,7 +104,7 @@ def test_an_unknown_extra_and_another_folder_are_refused(shop: Shop) -> None:
     laid_out(shop.work, "src", "train.py")
     for line, said in (
         ("-e .[gpu]", "has no optional-dependencies named gpu"),
-        ("-e ../other", "pip wheel --no-deps -w wheels ../other"),
+        ("-e ../other", "pip wheel LOCATION -w FOLDER"),
     ):
         (shop.work / "needs.txt").write_text(f"{line}\n")
         refused = shop.install("-r", "needs.txt")

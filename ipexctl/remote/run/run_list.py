@@ -184,7 +184,7 @@ def summary(records):
         elif isinstance(record.get("ended"), int) and record["ended"] not in ended:
             ended.add(record["ended"])
             how = record.get("how")
-            if isinstance(how, dict) and not judge.failed(how):
+            if isinstance(how, dict) and "code" in how and not judge.failed(how):
                 ok += 1
             elif not closing:
                 add(found["own"], {"event": "rank", "rank": record["ended"], "ended": how})
