@@ -6,6 +6,7 @@ user points it to.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from contextlib import contextmanager
@@ -14,8 +15,9 @@ from ipexctl.remote.failure import Failure
 
 MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-MOST_OF_NAME = 55  # letters of up to 4 bytes: all of it stays below the 255 of a name
+NEW = ".%s.ipexctl-new"
+MOST_OF_NAME = 60  # letters of up to 4 bytes: all of it stays below the 255 of a name
+_TRIES = 20
 
 
 class Place:
@@ -78,9 +80,9 @@ class Place:
     @contextmanager
     def replacing(self):
         """A new file that takes the place of the old one when all of it is on the disk."""
-        name = new_name(self.name)
+        name = NEW % self.name[:MOST_OF_NAME]
         try:
-            with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=self.folder), "wb") as file:
+            with os.fdopen(new_file(self.folder, name, self.path), "wb") as file:
                 try:
                     yield file
                     file.flush()
@@ -205,10 +207,59 @@ def uses(path):
 # --- new files -----------------------------------------------------------------------------------
 
 
-def new_name(name):
-    """Beside a file, for what takes its place: several plays and hosts may write one file at a
-    time, and the last one counts. What a killed one left stays there."""
-    return ".%s.ipexctl-new.%s" % (name[:MOST_OF_NAME], os.urandom(4).hex())
+def new_file(folder, name, path):
+    """The descriptor of a new file that is ours while it is locked.
+
+    Two plays may write one file at a time. What a killed one left is removed.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    for _ in range(_TRIES):
+        try:
+            fd = os.open(name, flags, 0o600, dir_fd=folder)
+        except FileExistsError:
+            _remove_stale(folder, name, path)
+            continue
+        if _lock(fd) and _is_name_of(fd, folder, name):
+            return fd
+        os.close(fd)
+    raise Failure(
+        "cannot write %s: another process keeps making %s" % (path, name), slug="write-conflict"
+    )
+
+
+def _remove_stale(folder, name, path):
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError:  # a link, or a file of another user
+        os.unlink(name, dir_fd=folder)
+        return
+    try:
+        if not _lock(fd):
+            raise Failure(
+                "cannot write %s: another play is writing it" % path, slug="write-conflict"
+            )
+        if _is_name_of(fd, folder, name):
+            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd):
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        return e.errno not in (errno.EWOULDBLOCK, errno.EACCES)  # else: no locks there
+    return True
+
+
+def _is_name_of(fd, folder, name):
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return os.path.samestat(found, os.fstat(fd))
 
 
 def remove_left(folder, name):
