@@ -185,7 +185,7 @@ def _code(name: str, text: str) -> bytes:
 
 
 def _stamp() -> list[object]:
-    """Of the files whose code is kept."""
+    """Kept code is good while this is the same: Python, and time and size of each file."""
     paths = [*sorted(_FOLDER.rglob("*.py")), *sorted(_library_folder().glob("*.py"))]
     about = [(str(path), path.stat()) for path in paths]
     return [MAGIC_NUMBER, *([path, stat.st_mtime_ns, stat.st_size] for path, stat in about)]

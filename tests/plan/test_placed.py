@@ -1,4 +1,4 @@
-"""Where the wrapper of a rank starts the script, and what it tells of that."""
+"""The wrapper of a rank starts the script: on which CPUs, and what it reports."""
 
 from __future__ import annotations
 

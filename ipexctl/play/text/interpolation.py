@@ -212,7 +212,7 @@ _WRITTEN = {"comment": "%s", "double": "%s", "single": "'\"%s\"'"}
 
 
 def _quoting(text: str) -> dict[int, str]:
-    """By the place of a reference: how its variable is written there."""
+    """How the variable of each reference is written, by the place of the reference."""
     found: dict[int, str] = {}
 
     def add(start: int, end: int, written: str) -> None:

@@ -81,8 +81,8 @@ def refusal(end, before, made, limit):
 
 
 def pause(endings):
-    """Seconds to wait, as a program that fails at once does so again; a lost host is no failure of
-    it. `endings`: of the record."""
+    """Seconds to wait before the next attempt, after programs that failed at once. An attempt that
+    lost a host does not count. `endings`: those of the record."""
     soon = 0
     for one in reversed([one for one in endings if one["ran"]]):
         if one["lasted"] >= AT_ONCE or one["lost"]:

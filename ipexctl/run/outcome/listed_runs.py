@@ -45,7 +45,7 @@ class State(str, Enum):
 
 
 def number(value: Any) -> float:
-    """Of seconds, or of a time; 0 for anything else."""
+    """Seconds, or a time; 0 for anything else."""
     ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
     return float(value) if ok else 0.0
 
