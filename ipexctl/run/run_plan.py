@@ -44,7 +44,7 @@ def with_shares(
     note: Callable[[str], None],
 ) -> Sequence[Node]:  # fmt: skip
     """The hosts with their ranks' parts of the global batch, if the script asks for them."""
-    asks = any(source.reads_share for source in script.sources)
+    asks = any(SHARE in source.reads for source in script.sources)
     if not asks or SHARE in {*options.env, *options.secret_env}:
         return nodes
     from ipexctl.run.shares import measure_speeds

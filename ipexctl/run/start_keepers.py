@@ -17,6 +17,7 @@ from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import each
 from ipexctl.run.run_script import Script
 from ipexctl.run.watch.start_request import Orders
+from ipexctl.user_code.source import CHECKPOINT
 
 Note = Callable[[str], None]
 NEEDED = "option-needs-restarts"
@@ -71,7 +72,8 @@ def review(options: RunOptions, script: Script, hosts: int, spares: int, note: N
         )
     called = {name for source in script.sources for name in source.called}
     used = script.frameworks.used if script.frameworks else ()
-    loads = used or any(name.startswith("load") for name in called)
+    reads = any(CHECKPOINT in source.reads for source in script.sources)
+    loads = used or reads or any(name.startswith("load") for name in called)
     if options.checkpoints and called and not loads:
         note(
             f"{script.argv[0]} loads nothing, so each attempt starts from the beginning; it has to "

@@ -8,6 +8,7 @@ Value = bool | int | str | None  # of a keyword: None where only the run will kn
 
 SPAWN = "torch.multiprocessing.spawn"
 SHARE = "IPEXCTL_SHARE"  # a variable: the rank's part of the global batch
+CHECKPOINT = "IPEXCTL_CHECKPOINT"  # a variable: the folder to go on from, after a restart
 SHARDING = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}  # of TrainingArguments, of the command line
 
 
@@ -79,6 +80,6 @@ class Source:
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
     gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line
     loopback: tuple[tuple[str, int], ...] = ()  # what sets the rendezvous to it; the line
-    reads_share: bool = False  # the variable IPEXCTL_SHARE
+    reads: frozenset[str] = frozenset()  # of the variables above
     own_cuda: bool = False  # a class here has a method cuda() of its own
     error: tuple[str, int] | None = None  # why the local Python cannot parse it, and the line

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from ipexctl.user_code.python_file import Called, PythonFile, literal_of, text_of
 from ipexctl.user_code.source import (
+    CHECKPOINT,
     SHARDING,
     SHARE,
     SPAWN,
@@ -90,7 +91,7 @@ def _source(path: str, file: PythonFile) -> Source:
         sharding=frozenset(_sharding(file)),
         gpu=tuple((words, call.line) for call in sure if (words := _of_gpu(file, call))),
         loopback=tuple(sorted(_loopback(file, sure), key=lambda found: found[1])),
-        reads_share=_reads(file, SHARE),
+        reads=frozenset(name for name in (SHARE, CHECKPOINT) if _reads(file, name)),
         own_cuda=any(getattr(part, "name", "") == "cuda" for part in file.class_parts()),
     )
 

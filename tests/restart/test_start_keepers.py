@@ -12,6 +12,7 @@ from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import Source
+from ipexctl.user_code.source_reader import read_source
 from tests.refused import refused
 
 
@@ -44,6 +45,16 @@ def test_what_a_restart_cannot_do_is_said_before(
 ) -> None:
     assert reviewed(KEPT, hosts, spares, *called, used=used) == notes
     assert reviewed(RunOptions("train.py"), hosts, spares, *called, used=used) == 0
+
+
+def test_a_script_that_reads_the_path_of_the_checkpoint_loads_it() -> None:
+    for name, notes in (("IPEXCTL_CHECKPOINT", 0), ("IPEXCTL_CHECKPOINTS", 1)):
+        text = f"import os\nfirst = int(open(os.environ['{name}'] + '/step').read())\n"
+        source = read_source("train.py", text, main=True)
+        script = Script(None, ("train.py",), None, (source,))  # type: ignore[arg-type]
+        said: list[str] = []
+        start_keepers.review(KEPT, script, 3, 0, said.append)
+        assert len(said) == notes
 
 
 def test_more_hosts_than_there_are_are_refused_before_anything_is_sent() -> None:

@@ -17,6 +17,7 @@ from ipexctl.run.run_plan import with_shares
 from ipexctl.run.run_script import Script
 from ipexctl.run.shares import measure_speeds
 from ipexctl.run.shares.host_shares import shares
+from ipexctl.user_code.source import SHARE
 from ipexctl.user_code.source_reader import read_source
 from tests import made
 from tests.plan.hosts import node
@@ -53,7 +54,7 @@ def test_shares_follow_the_speeds_and_add_to_one(ranks, speeds, expected):
     ],
 )  # fmt: skip
 def test_a_script_asks_by_reading_the_variable(text, asks):
-    assert read_source("train.py", text, main=True).reads_share is asks
+    assert read_source("train.py", text, main=True).reads == ({SHARE} if asks else set())
 
 
 # --- a run ----------------------------------------------------------------------------------------
