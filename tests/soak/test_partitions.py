@@ -177,6 +177,11 @@ def test_who_waits_in_the_smaller_part_hears_how_the_run_ended(
 def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int]]:
     """The stories that hosts tell of the run, the rows of `ps`, and the first step of each attempt:
     once it has ended, on one story, with no step of two attempts at a time."""
+    told, rows = one_story(hosts, run_id)
+    return told, rows, first_steps(hosts, last)
+
+
+def one_story(hosts: Hosts, run_id: str) -> tuple[Any, Any]:
     until = time.monotonic() + 600
     while True:
         rows = json.loads(hosts.call("ps", "-a", "--json").stdout)["runs"]
@@ -206,6 +211,10 @@ def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int
     }
     longest = max(told.values(), key=len)  # a host whose keeper was killed knows its beginning
     assert all(one == longest[: len(one)] for one in told.values()), told
+    return told, rows
+
+
+def first_steps(hosts: Hosts, last: int) -> dict[int, int]:
     steps = [
         (int(attempt), int(step), float(at))
         for name in hosts.names
@@ -219,4 +228,4 @@ def ended(hosts: Hosts, run_id: str, last: int) -> tuple[Any, Any, dict[int, int
     firsts = {n: min(step for attempt, step, _ in steps if attempt == n) for n in spans}
     assert all(first > 0 for n, first in firsts.items() if n), firsts
     assert max(step for _, step, _ in steps) == last - 1
-    return told, rows, firsts
+    return firsts
