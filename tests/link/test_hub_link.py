@@ -32,7 +32,7 @@ def test_messages_go_both_ways_in_order(address: str) -> None:
         c.opened.append(spoke)
         spoke.send({"before": "connecting"})
         c.hub.send("node1", {"before": "connecting"})
-        assert (spoke.trouble, spoke.connected()) == (hub_link.NOT_YET, False)
+        assert not spoke.connected()
         spoke.connect(address, c.port)
         for number in range(1000):
             spoke.send([number, "ü", None])
@@ -43,7 +43,7 @@ def test_messages_go_both_ways_in_order(address: str) -> None:
             [n, "ü", None] for n in range(1000)
         ]
         assert got == [{"before": "connecting"}, *range(1000)]
-        assert (c.hub.connected(), spoke.connected(), spoke.trouble) == ({"node1"}, True, "")
+        assert (c.hub.connected(), spoke.connected()) == ({"node1"}, True)
 
 
 def test_each_message_arrives_once_and_in_order_over_50_cuts(monkeypatch) -> None:
@@ -62,7 +62,7 @@ def test_each_message_arrives_once_and_in_order_over_50_cuts(monkeypatch) -> Non
             else:
                 time.sleep(0.001)
         proxy.cutting = False
-        assert until(lambda: min(len(got), len(c.taken["node1"])) == sent, 60), spoke.trouble
+        assert until(lambda: min(len(got), len(c.taken["node1"])) == sent, 60)
         proxy.close()
     assert got == list(range(sent))
     assert c.taken["node1"] == list(range(sent))
@@ -151,30 +151,11 @@ def test_a_second_process_of_a_host_does_not_speak_for_the_first() -> None:
         channel = c.hub.ends["node1"].channel
         second = c.spoke("node1")
         second.send("second")
-        assert until(lambda: "closed" in second.trouble or "reset" in second.trouble)
+        assert until(lambda: second.tries > 1)
         first.send("still here")
         assert first.flush(20)
         assert c.taken["node1"] == ["first", "still here"]
         assert c.hub.ends["node1"].channel is channel
-
-
-def test_a_forgotten_host_is_not_heard_any_more() -> None:
-    got: list[Any] = []
-    with cluster() as c:
-        spoke, other = c.spoke("node1", take=got.append), c.spoke("node2")
-        assert until(lambda: c.hub.connected() == {"node1", "node2"})
-        c.hub.forget("node1")
-        assert c.hub.connected() == {"node2"}
-        heard = c.hub.heard("node1")
-        c.hub.send("node1", "too late")
-        spoke.send("too late")
-        other.send("in time")
-        assert until(lambda: "refused" in spoke.trouble)
-        assert other.flush(20)
-        assert (c.taken["node1"], c.taken["node2"], got) == ([], ["in time"], [])
-        assert c.hub.heard("node1") == heard
-        assert c.hub.flush(0)
-        c.hub.forget("unknown")
 
 
 def test_a_hub_keeps_so_much_for_a_host_that_is_away_and_then_gives_it_up() -> None:
@@ -184,24 +165,26 @@ def test_a_hub_keeps_so_much_for_a_host_that_is_away_and_then_gives_it_up() -> N
         c.hub.send("node2", "kept")
         c.hub.send("node1", "too much")
         assert not c.hub.ends["node1"].stream.pending()
-        away, other = c.spoke("node1"), c.spoke("node2")
-        assert until(lambda: "refused" in away.trouble)
+        got: list[Any] = []
+        away, other = c.spoke("node1", take=got.append), c.spoke("node2")
+        heard = c.hub.heard("node1")
+        away.send("too late")
+        assert until(lambda: away.tries > 1)
         assert until(other.connected) and c.hub.flush(20)
         assert c.hub.connected() == {"node2"}
+        assert (c.taken["node1"], got, c.hub.heard("node1")) == ([], [], heard)
 
 
-def test_a_spoke_that_kept_too_much_says_so_and_connects_no_more(monkeypatch) -> None:
+def test_a_spoke_that_kept_too_much_connects_no_more(monkeypatch) -> None:
     monkeypatch.setattr(hub_link, "SLOWEST_RETRY", 0.1)
     with cluster() as c:
-        c.hub.forget("node1")
-        spoke = c.spoke("node1")
+        spoke = Spoke("node1", "node0", KEYS, print)
+        c.opened.append(spoke)
         for number in range(10_001):
             spoke.send(number)
-        assert until(lambda: spoke.trouble == link_thread.FORGOTTEN)
-        tries = spoke.tries
+        spoke.connect(c.address, c.port)
         time.sleep(0.5)
-        assert spoke.tries == tries
-        assert (spoke.trouble, spoke.connected()) == (link_thread.FORGOTTEN, False)
+        assert (spoke.tries, spoke.connected()) == (0, False)
 
 
 def test_flush_waits_for_those_connected_until_time_is_up(tmp_path) -> None:
@@ -221,7 +204,7 @@ def test_flush_waits_for_those_connected_until_time_is_up(tmp_path) -> None:
 
 
 def test_a_link_may_be_used_from_what_takes_its_messages(capfd) -> None:
-    """Sending, flushing, forgetting and closing; and its errors cost no other message."""
+    """Sending, flushing and closing; and its errors cost no other message."""
     with cluster() as c:
         done = []
 
@@ -230,20 +213,18 @@ def test_a_link_may_be_used_from_what_takes_its_messages(capfd) -> None:
                 raise LookupError("in what takes it")
             c.hub.send(name, message)
             done.append((name, message, c.hub.flush(5)))
-            if message == "forget":
-                c.hub.forget(name)
             if message == "close":
                 c.hub.close()
 
         c.hub.deliver = lambda end, message: take(end.name, message)
         one, two = c.spoke("node1"), c.spoke("node2")
-        for message in ("error", 1, "forget", "not taken"):
+        for message in ("error", 1):
             one.send(message)
-        assert until(lambda: "refused" in one.trouble)
+        assert one.flush(20)
         for message in ("close", "not taken"):
             two.send(message)
         assert until(lambda: c.hub.thread is not None and not c.hub.thread.is_alive())
-        assert done == [("node1", 1, False), ("node1", "forget", False), ("node2", "close", False)]
+        assert done == [("node1", 1, False), ("node2", "close", False)]
     assert "LookupError: " in capfd.readouterr().err
 
 
@@ -272,11 +253,10 @@ def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
     spoke = Spoke("node1", "node0", KEYS, print)
     try:
         spoke.connect("127.0.0.1", port)
-        assert until(lambda: spoke.trouble == "connection refused")
+        assert until(lambda: spoke.tries > 1)
         with cluster(ports=(port, port)):
             assert until(spoke.connected)
-            assert spoke.trouble == ""
-        assert until(lambda: spoke.trouble == "connection refused")
+        assert until(lambda: not spoke.connected())
     finally:
         spoke.close()
 
@@ -289,7 +269,7 @@ def test_an_address_that_cannot_be_used_does_not_end_the_spoke(address: str, por
     spoke = Spoke("node1", "node0", KEYS, print)
     try:
         spoke.connect(address, port)
-        assert until(lambda: spoke.tries == 0 and spoke.trouble != hub_link.NOT_YET)
+        assert until(lambda: spoke.retry > hub_link.RETRY)  # it has tried
         assert spoke.thread is not None and spoke.thread.is_alive()
     finally:
         spoke.close()
@@ -344,18 +324,19 @@ WITHOUT_SSL = """
 import sys
 sys.modules["ssl"] = None
 from ipexctl.remote.connection.hub_link import Hub, Spoke
+from ipexctl.remote.failure import Failure
 for make in (lambda: Hub(["b"], {}, print), lambda: Spoke("b", "a", {}, print)):
     try:
         make()
-    except ImportError as e:
-        print(e.name)
+    except Failure as e:
+        print(e.slug)
 """
 
 
 def test_a_python_without_ssl_may_import_it_but_not_use_it() -> None:
     command = [sys.executable, "-c", WITHOUT_SSL]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("ssl\nssl\n", "")
+    assert (done.stdout, done.stderr) == ("python-without-ssl\n" * 2, "")
 
 
 def test_no_key_is_in_a_file(tmp_path, monkeypatch) -> None:

@@ -77,18 +77,20 @@ def test_a_peer_without_a_certificate_of_the_run_is_refused(busy, keys) -> None:
     assert busy.taken["node2"] == []
 
 
-def test_a_certificate_of_another_run_is_refused_in_words_at_both_ends(busy) -> None:
+def test_a_spoke_with_a_certificate_of_another_run_is_not_connected(busy) -> None:
     wrong = busy.spoke("node2", keys=OTHER_RUN)
-    assert until(lambda: "other end's certificate is not from this command" in wrong.trouble)
     half = busy.spoke("node2", keys=OTHER_RUN)
     half.context.load_verify_locations(cadata=KEYS["cert"])
-    assert until(lambda: "refused the certificate of this host" in half.trouble), half.trouble
+    assert until(lambda: min(wrong.tries, half.tries) > 2)
+    assert not (wrong.met() or half.met())
+    assert busy.hub.connected() == {"node1"}
 
 
 def test_a_name_that_is_not_a_host_of_the_run_is_refused(busy) -> None:
     for name in ("node0", "node9", ""):
         other = busy.spoke(name)
-        assert until(lambda: other.trouble == "the hub refused this host"), other.trouble  # noqa: B023
+        assert until(lambda: other.tries > 1)  # noqa: B023
+        assert not other.met()
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_a_hub_without_a_free_file_makes_room(tmp_path) -> None:
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
         spoke.connect("127.0.0.1", port)
         spoke.send("through")
-        assert until(lambda: got == ["through"]), spoke.trouble
+        assert until(lambda: got == ["through"])
         time.sleep(0.2)
         assert spoke.connected()
 

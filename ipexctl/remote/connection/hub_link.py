@@ -15,10 +15,9 @@ import socket
 import time
 
 from ipexctl.remote.connection import link_stream
-from ipexctl.remote.connection.link_thread import BEATS, FORGOTTEN, Link
-from ipexctl.remote.connection.tls_channel import Channel, Refused, Reset, in_words
+from ipexctl.remote.connection.link_thread import Link
+from ipexctl.remote.connection.tls_channel import Channel, Closed
 
-NOT_YET = "not connected yet"
 RETRY, SLOWEST_RETRY = 0.2, 2.0
 ACCEPTED = 32  # connections taken before other work
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -68,11 +67,6 @@ class Hub(Link):
         except OSError:
             return ""
 
-    def forget(self, name):
-        with self.changed:
-            if name in self.ends:
-                self.lose(self.ends[name])
-
     def flush(self, seconds):
         """Until those connected have taken all that was sent. Did they?"""
         return self.wait_until(self.all_taken, seconds)
@@ -96,14 +90,12 @@ class Hub(Link):
             except OSError:  # it is gone already
                 sock.close()
             if len(self.unfinished) > self.most_unfinished:
-                self.drop(next(iter(self.unfinished)), "too many connections")
+                self.drop(next(iter(self.unfinished)))
 
     def welcome(self, channel, number, token, name):
         end = self.ends.get(name)
-        if end is None:
-            raise Refused("%s is not a host of this run" % name)
-        if end.lost:
-            raise Refused(FORGOTTEN)
+        if end is None or end.lost:
+            raise Closed("%s is not a host of this run" % name)
         channel.end = end
         if self.renews and end.stream.is_another(token):
             with self.changed:  # what the process before was to get is not for this one
@@ -113,16 +105,9 @@ class Hub(Link):
 
     def make_room(self):
         if self.unfinished:
-            self.drop(next(iter(self.unfinished)), "too many files are open")
+            self.drop(next(iter(self.unfinished)))
         else:
             time.sleep(0.05)  # the next attempt is at once
-
-    def refuse(self, channel, why):
-        """It stays until the other end closes, but no longer than an unfinished one."""
-        self.detach(channel)
-        channel.refuse()
-        self.watch(channel)
-        self.unfinished[channel] = True
 
 
 class Spoke(Link):
@@ -133,7 +118,6 @@ class Spoke(Link):
         self.name = name
         self.hub = self.ends[hub]
         self.renews = renews
-        self.trouble = NOT_YET
         self.tries = 0
         self.retry = RETRY
         self.next_try = None  # None: connecting, or connected
@@ -171,7 +155,7 @@ class Spoke(Link):
     def keep_time(self, now):
         Link.keep_time(self, now)
         if self.hub.lost:
-            self.next_try, self.trouble = None, FORGOTTEN
+            self.next_try = None
         elif self.next_try is not None and self.next_try <= now:
             self.next_try = None
             try:
@@ -179,7 +163,7 @@ class Spoke(Link):
             except (OSError, ValueError, OverflowError) as e:  # the latter two of an odd address
                 if isinstance(e, ConnectionRefusedError):
                     self.note_refusal()
-                self.failed(in_words(e))
+                self.try_later()
 
     def begin(self):
         """A host with two addresses is tried at each in turn."""
@@ -201,7 +185,7 @@ class Spoke(Link):
 
     def note_end(self, channel, how):
         Link.note_end(self, channel, how)
-        if channel.connecting and isinstance(how, Reset):
+        if channel.connecting and isinstance(how, ConnectionRefusedError):
             self.note_refusal()
 
     def note_refusal(self):
@@ -209,38 +193,27 @@ class Spoke(Link):
         if self.hub.reset and self.hub.vanished is None:
             self.hub.vanished = time.monotonic()
 
-    def failed(self, why):
-        self.trouble = why
+    def try_later(self):
         self.next_try = time.monotonic() + self.retry
         self.retry = min(self.retry * 1.5, SLOWEST_RETRY)
 
     def greet(self, channel):
         if self.hub.lost:
-            raise Refused(FORGOTTEN)
+            raise Closed("too many messages were not acknowledged")
         channel.end = self.hub
         channel.write(self.hub.stream.hello(self.name))
 
     def resume(self, channel, number, token):
         Link.resume(self, channel, number, token)
-        self.trouble = ""
         self.retry = RETRY
 
-    def drop(self, channel, why):
+    def drop(self, channel):
         greeted = channel.end is not None and channel not in self.unfinished
-        Link.drop(self, channel, why)
+        Link.drop(self, channel)
         if self.renews and channel.shaken and not greeted and self.met():
             with self.changed:  # a process that knows nothing of the one before
                 self.hub.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
-        self.failed(why)
-
-    # A spoke replies to the hub's beats. They come at one time, and so do the replies: that costs
-    # the hub half of what it costs to wake up for each.
-
-    def is_due(self, channel):
-        return time.monotonic() - channel.last_write > 1.2 * BEATS
-
-    def replies(self, channel):
-        return time.monotonic() - channel.last_write > 0.5 * BEATS
+        self.try_later()
 
 
 def listening(address, port):

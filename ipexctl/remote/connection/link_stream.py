@@ -10,7 +10,7 @@ import struct
 from collections import deque
 
 HEAD = struct.Struct(">BQI")
-HELLO, MESSAGE, BEAT, REFUSED = 1, 2, 3, 4
+HELLO, MESSAGE, BEAT = 1, 2, 3
 LIMIT = 1 << 20  # bytes of one message
 TOKEN = 16
 MESSAGES, BYTES = 10000, 16 << 20  # that may wait for an acknowledgement
@@ -50,7 +50,7 @@ class Decoder:
         try:
             while len(self.rest) - at >= HEAD.size:
                 kind, number, size = HEAD.unpack_from(self.rest, at)
-                if size > LIMIT or not HELLO <= kind <= REFUSED:
+                if size > LIMIT or not HELLO <= kind <= BEAT:
                     raise BadFrame("a frame of kind %d with %d bytes" % (kind, size))
                 end = at + HEAD.size + size
                 if len(self.rest) < end:

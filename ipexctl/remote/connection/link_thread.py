@@ -9,14 +9,13 @@ import socket
 import threading
 import time
 
-from ipexctl.remote.connection import link_stream, peer_tls, tls_channel
-from ipexctl.remote.connection.link_stream import BEAT, HELLO, MESSAGE, REFUSED
-from ipexctl.remote.connection.tls_channel import Closed, Refused, Reset, Vanished
+from ipexctl.remote.connection import link_stream, peer_tls
+from ipexctl.remote.connection.link_stream import BEAT, HELLO, MESSAGE
+from ipexctl.remote.connection.tls_channel import Closed, Vanished
 from ipexctl.remote.own_process import start_thread
 
 BEATS = 1.0  # seconds from one to the next
 SILENCE = 5.0  # seconds without a word after which a connection is given up
-FORGOTTEN = "too many unacknowledged messages"
 BACKLOG = 1 << 18  # bytes that are encrypted ahead of what the kernel takes
 
 
@@ -168,7 +167,7 @@ class Link:
         self.latest = max(self.latest, now - self.next_beat)
         self.next_beat = now + BEATS
         for channel in [c for c in self.unfinished if c.deadline < now]:
-            self.drop(channel, "no answer in %g s" % tls_channel.PATIENCE)
+            self.drop(channel)
         for end in self.ends.values():
             if end.channel is not None:
                 self.guarded(end.channel, self.beat)
@@ -176,7 +175,7 @@ class Link:
     def beat(self, channel):
         if time.monotonic() - channel.last_read > SILENCE:
             raise Closed("no answer in %g s" % SILENCE)
-        if not channel.unsent and self.is_due(channel):
+        if not channel.unsent:
             channel.write(channel.end.stream.beat())
             self.write(channel)
 
@@ -201,24 +200,22 @@ class Link:
             return
         try:
             work(channel)
-        except Refused as e:
-            self.refuse(channel, str(e))
-        except (Closed, link_stream.BadFrame) as e:
+        except (OSError, Closed, link_stream.BadFrame) as e:
             self.note_end(channel, e)
-            self.drop(channel, str(e))
-        except Exception as e:
+            self.drop(channel)
+        except Exception:
             print_traceback()
-            self.drop(channel, repr(e))
+            self.drop(channel)
 
     def note_end(self, channel, how):
         end = channel.end
         if end is not None and end.channel is channel:
-            end.reset = isinstance(how, Reset)
+            end.reset = isinstance(how, ConnectionResetError)
             if isinstance(how, Vanished):
                 end.vanished = time.monotonic()
 
     def read(self, channel):
-        if not channel.fill() or channel.refused:
+        if not channel.fill():
             return
         self.note_word(channel)
         if not channel.shaken and channel.shake():
@@ -227,7 +224,7 @@ class Link:
             messages = False
             for kind, number, body in channel.frames():
                 messages = self.arrived(channel, kind, number, body) or messages
-            if messages or self.replies(channel):
+            if messages:
                 channel.write(channel.end.stream.beat())
         self.write(channel)
 
@@ -241,19 +238,15 @@ class Link:
 
     def arrived(self, channel, kind, number, body):
         """Was it a message?"""
-        if kind == REFUSED:
-            raise Closed("the hub refused this host")
         if kind == HELLO and channel in self.unfinished:
             token, name = body[: link_stream.TOKEN], body[link_stream.TOKEN :]
             self.welcome(channel, number, token, name.decode("utf-8", "replace"))
-        elif channel in self.unfinished or kind not in (BEAT, MESSAGE):
+        elif channel in self.unfinished or kind == HELLO:
             raise link_stream.BadFrame("a frame of kind %d too early or too late" % kind)
         end = channel.end
-        if end.channel is not channel:
-            raise Closed("replaced")
         with self.changed:
-            if end.lost or self.closing:
-                raise Refused(FORGOTTEN)
+            if end.channel is not channel or end.lost or self.closing:
+                raise Closed("this connection is not used any more")
             if kind == BEAT:
                 end.stream.acknowledged(number)
                 if not end.stream.pending():
@@ -273,7 +266,7 @@ class Link:
         end = channel.end
         end.stream.check(token)
         if end.channel is not None:
-            self.drop(end.channel, "replaced")
+            self.drop(end.channel)
         with self.changed:
             end.stream.resume(number, token)
             end.channel = channel
@@ -281,14 +274,6 @@ class Link:
             self.changed.notify_all()
         del self.unfinished[channel]
         self.note_word(channel)
-
-    def is_due(self, channel):
-        """Is a beat to be sent, a second after the last one?"""
-        return True
-
-    def replies(self, channel):
-        """Is a beat to be sent, as something came?"""
-        return False
 
     def hand_over(self, end, message):
         """It counts as taken also where taking it fails: to send it again would not help."""
@@ -305,7 +290,7 @@ class Link:
         channel.flush()
         if end is not None and end.channel is channel:
             if end.lost:
-                raise Refused(FORGOTTEN)
+                raise Closed("too many messages were not acknowledged")
             while end.stream.waiting and not channel.unsent:
                 with self.changed:
                     data = end.stream.next_bytes(BACKLOG)
@@ -321,17 +306,10 @@ class Link:
             self.selector.modify(channel.sock, events, data)
             channel.events = events
 
-    def refuse(self, channel, why):
-        channel.refuse()
-        self.drop(channel, why)
-
-    def drop(self, channel, why):
+    def drop(self, channel):
         self.unfinished.pop(channel, None)
         self.selector.unregister(channel.sock)
         channel.close()
-        self.detach(channel)
-
-    def detach(self, channel):
         end = channel.end
         if end is not None and end.channel is channel:
             with self.changed:

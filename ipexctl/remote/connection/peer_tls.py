@@ -3,10 +3,16 @@ command (blobs/tls_keys.py), and accept no other."""
 
 import os
 
+from ipexctl.remote.failure import Failure
+
 
 def context(keys, server):
-    import ssl
-
+    try:
+        import ssl
+    except ImportError as e:
+        raise Failure(
+            "this host's Python cannot encrypt (%s)" % e, slug="python-without-ssl"
+        ) from None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     versions = getattr(ssl, "TLSVersion", None)  # from Python 3.7
     if versions:

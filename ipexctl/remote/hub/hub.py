@@ -60,10 +60,6 @@ class Hub:
             try:
                 self.link = hub_link.Hub(self.others, self.supervisor.plan["keys"], self.take)
                 port = self.link.listen(self.run["address"], self.run["ports"])
-            except ImportError as e:
-                raise Failure(
-                    "this host's Python cannot encrypt (%s)" % e, slug="python-without-ssl"
-                ) from None
             except OSError as e:
                 where = "%s: %s" % (self.run["address"], e.strerror or e)
                 raise Failure(
@@ -260,14 +256,9 @@ class Spoke:
         self.hub = asked["hub"]
         self.hub_is_known = False
         self.paths = host_paths.HostPaths([(supervisor.plan["host"], ""), (self.hub, "")])
-        try:
-            self.link = hub_link.Spoke(
-                supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
-            )
-        except ImportError as e:
-            raise Failure(
-                "this host's Python cannot encrypt (%s)" % e, slug="python-without-ssl"
-            ) from None
+        self.link = hub_link.Spoke(
+            supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
+        )
 
     def begin(self):
         return 0

@@ -55,7 +55,7 @@ class Worker:
         try:
             self.shelf.make()
             self.say("serves", port=self.listen() if self.keys else 0)
-        except (Failure, OSError, ImportError) as e:
+        except (Failure, OSError) as e:
             self.say("note", text="cannot copy them: %s" % in_words(e))
             return
         due = 0.0
