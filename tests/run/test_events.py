@@ -23,12 +23,12 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
         (
             {"event": "program", "who": "mpirun", "code": -9, "killed": True, "up": 2, "alive": 1},
             b"",
-            run_events.ProgramEnded("mpirun", -9, killed=True, error="", up=2, alive=1),
+            run_events.ProgramEnded("mpirun", -9, killed=True, said="", up=2, alive=1),
         ),
         ({"event": "asked", "by": "Ctrl-C", "seconds": 9}, b"", run_events.EndAsked("Ctrl-C", 9.0)),
         ({"event": "note", "text": "odd"}, b"", run_events.Noted("odd")),
         ({"event": "over", "why": "ended"}, b"", run_events.Over("ended")),
-        ({"event": "broken", "what": "no disk"}, b"", run_events.Broken("no disk", "")),
+        ({"event": "broken", "what": "no disk"}, b"", run_events.Broken("no disk")),
         ({"event": "rank", "rank": 2, "started": 77}, b"", run_events.RankStarted(2)),
         (
             {"event": "rank", "rank": 3, "ended": OK_END},
@@ -78,7 +78,7 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
             b"",
             run_events.RankEnded(RankEnd(3, "node02", 0), "x" * run_events.LAST_WORDS),
         ),
-        ({"error": {"what": "no disk"}}, b"", run_events.Broken("no disk", "")),
+        ({"error": {"what": "no disk"}}, b"", run_events.Broken("no disk")),
     ],
 )
 def test_every_word_of_a_host_is_understood(header, body, event):
@@ -106,9 +106,9 @@ def test_every_word_of_a_host_is_understood(header, body, event):
         ({"event": "asked", "by": "x", "seconds": "9"}, "'seconds' is missing or not a number"),
         ({"event": "load", "cpu": "much"}, "'cpu' is missing or not a number"),
         ({"event": "load", "used": -1}, "'used' is missing or not a number"),
-        ({"event": "load", "stopped": [3]}, "stopped ranks without seconds"),
-        ({"event": "load", "stopped": {"0": 1}}, "stopped ranks that are not on this host"),
-        ({"event": "load", "ranks": {"0": 1}}, "CPUs of ranks that are not on this host"),
+        ({"event": "load", "stopped": [3]}, "'stopped' is not of ranks on this host"),
+        ({"event": "load", "stopped": {"0": 1}}, "'stopped' is not of ranks on this host"),
+        ({"event": "load", "ranks": {"0": 1}}, "'ranks' is not of ranks on this host"),
         ({"event": "load", "ranks": {"3": float("nan")}}, "'3' is missing or not a number"),
         ({"event": "load", "stopped": {"3": float("nan")}}, "'3' is missing or not a number"),
         (

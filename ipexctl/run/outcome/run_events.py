@@ -1,12 +1,13 @@
 """What a host reports during a run: frames -> events. A host is not trusted; nothing passes unread.
 
-Everything is checked here, once: a number that is not one, a rank that is not this host's.
+Everything is checked here, once: a number that is not one, a rank that is not this host's. Most
+events are read by the types of their fields; a field with a default may be missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import MISSING, field, fields
 from typing import Any
 
 from ipexctl.base.values import count_or_none, listed, plain, texts
@@ -153,7 +154,7 @@ class ProgramEnded:
     who: str
     code: int | None  # None: not known
     killed: bool  # and ipexctl did not do it
-    error: str
+    said: str
     up: int  # ranks that had started
     alive: int
 
@@ -217,7 +218,6 @@ class Broken:
     """The host could not do its part."""
 
     what: str
-    why: str
 
 
 Event = (
@@ -227,35 +227,61 @@ Event = (
 )  # fmt: skip
 
 
+_BY_FIELDS: Mapping[str, type[Event]] = {
+    "ready": Ready, "watched": Pong, "pong": Pong, "go": Begun, "lost": HostLost,
+    "frozen": RankFrozen, "look": Looked, "stalled": Stalled, "moving": Moving,
+    "timeout": TimedOut, "program": ProgramEnded, "abandoned": Abandoned, "note": Noted,
+    "over": Over, "broken": Broken, "swept": Swept, "asked": EndAsked,
+}  # fmt: skip
+
+
 def read(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     """The event in a frame of `host`, which has these ranks. Raises BadEvent."""
     if "error" in header and "event" not in header:
-        error = _mapping(header, "error")
-        return Broken(_text(error, "what"), _text(error, "why", ""))
+        return _by_fields(Broken, _mapping(header, "error"))
     if "done" in header:
-        done = _mapping(header, "done")
-        found = done.get("found")
-        said = found.items() if isinstance(found, dict) else ()
-        kept = tuple((str(k), v) for k, v in said if type(v) is int and v >= 0)
-        killed = plain(done.get("killed"), 400)
-        unknown = killed and done.get("survivors") is None
-        left = None if unknown else _whole(done, "survivors")
-        last = done.get("traffic")
-        report = _report(ranks, last, last=True) if isinstance(last, dict) else Report()
-        pace = read_pace(host, done["pace"]) if "pace" in done else None
-        return Done(left, _text(done, "logs"), kept, report, killed, pace)
-    reader = _READERS.get(_text(header, "event"))
-    if reader is None:
-        raise BadEvent(f"an event named {header['event'][:40]!r}")
-    return reader(host, ranks, header, body)
+        return _done(host, ranks, _mapping(header, "done"))
+    match name := _text(header, "event"):
+        case "rank":
+            return _rank(host, ranks, header)
+        case "log":
+            return _log(ranks, header, body)
+        case "load":
+            return _sample(ranks, header)
+        case "traffic":
+            return Traffic(_report(ranks, header))
+        case "checkpoint":
+            size, seconds = (_amount({key: 0, **header}, key) for key in ("bytes", "seconds"))
+            return Noted(listed_checkpoints.told(header, int(size), seconds))
+    if name not in _BY_FIELDS:
+        raise BadEvent(f"an event named {name[:40]!r}")
+    found = _by_fields(_BY_FIELDS[name], header)
+    if isinstance(found, RankFrozen):
+        _own_rank(ranks, header, "rank")
+    return found
+
+
+def _by_fields(kind: type[Event], header: Mapping[str, Any]) -> Event:
+    given = (f for f in fields(kind) if f.name in header or f.default is MISSING)
+    return kind(**{f.name: _BY_TYPE[str(f.type)](header, f.name) for f in given})
+
+
+def _done(host: str, ranks: frozenset[int], done: Mapping[str, Any]) -> Done:
+    found = done.get("found")
+    said = found.items() if isinstance(found, dict) else ()
+    kept = tuple((str(k), v) for k, v in said if type(v) is int and v >= 0)
+    killed = plain(done.get("killed"), 400)
+    unknown = killed and done.get("survivors") is None
+    left = None if unknown else _whole(done, "survivors")
+    last = done.get("traffic")
+    report = _report(ranks, last, last=True) if isinstance(last, dict) else Report()
+    pace = read_pace(host, done["pace"]) if "pace" in done else None
+    return Done(left, _text(done, "logs"), kept, report, killed, pace)
 
 
 def place(header: Mapping[str, Any]) -> int:
     """Where the event ends in the host's journal, 0 if it is not from there."""
     return count_or_none(header.get("at")) or 0
-
-
-_Reader = Callable[[str, frozenset[int], Mapping[str, Any], bytes], Event]
 
 
 def said_once(event: Event) -> str:
@@ -270,7 +296,7 @@ def said_once(event: Event) -> str:
     return ""
 
 
-def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+def _rank(host: str, ranks: frozenset[int], header: Mapping[str, Any]) -> Event:
     if "refused" in header:
         return RankRefused(_text(header, "refused"))
     rank = _own_rank(ranks, header, "rank")
@@ -308,31 +334,29 @@ def _usage(ended: Mapping[str, Any]) -> Usage | None:
     return Usage(seconds, cpu, int(memory))
 
 
-def _sample(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+def _sample(ranks: frozenset[int], header: Mapping[str, Any]) -> Sample:
     cpu, used, total, net = (
         None if header.get(k) is None else _amount(header, k)
         for k in ("cpu", "used", "total", "net")
     )
-    stopped = header.get("stopped", {})
-    if not isinstance(stopped, dict):
-        raise BadEvent("stopped ranks without seconds")
-    known = {str(rank): rank for rank in ranks}
-    if not stopped.keys() <= known.keys():
-        raise BadEvent("stopped ranks that are not on this host")
     load = Load(
         None if cpu is None else min(cpu, 1.0),
         None if used is None else int(used),
         None if total is None else int(total),
         net,
     )
-    busy = header.get("ranks", {})
-    if not isinstance(busy, dict) or not busy.keys() <= known.keys():
-        raise BadEvent("CPUs of ranks that are not on this host")
-    return Sample(
-        load,
-        tuple((known[k], _amount(stopped, k)) for k in stopped),
-        tuple((known[k], _amount(busy, k)) for k in busy),
-    )
+    return Sample(load, _by_rank(ranks, header, "stopped"), _by_rank(ranks, header, "ranks"))
+
+
+def _by_rank(
+    ranks: frozenset[int], header: Mapping[str, Any], name: str
+) -> tuple[tuple[int, float], ...]:
+    """An amount for some of the ranks."""
+    known = {str(rank): rank for rank in ranks}
+    said = header.get(name, {})
+    if not isinstance(said, dict) or not said.keys() <= known.keys():
+        raise BadEvent(f"{name!r} is not of ranks on this host")
+    return tuple((known[key], _amount(said, key)) for key in said)
 
 
 def _report(ranks: frozenset[int], header: Mapping[str, Any], *, last: bool = False) -> Report:
@@ -366,70 +390,13 @@ def _link(ranks: frozenset[int], raw: Any) -> tuple[int, Key, int, int]:
     return rank, (here, port, there, other), sent, received
 
 
-def _log(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
+def _log(ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
     if len(body) > LARGEST_OUTPUT:
         raise BadEvent(f"{len(body)} bytes of output at once")
     if isinstance(header.get("key"), str):
         return Output(None, body, header["key"][:64])
     rank = _own_rank(ranks, header, "key")
     return OutputEnd(rank) if header.get("end") is True else Output(rank, body)
-
-
-def _program(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    return ProgramEnded(
-        who=_text(header, "who")[:200],
-        code=None if header.get("code") is None else _whole(header, "code"),
-        killed=header.get("killed") is True,
-        error=_text(header, "said", "")[:4096],
-        up=_whole(header, "up"),
-        alive=_whole(header, "alive"),
-    )
-
-
-def _checkpoint(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    size, seconds = (_amount({name: 0, **header}, name) for name in ("bytes", "seconds"))
-    return Noted(listed_checkpoints.told(header, int(size), seconds))
-
-
-def _frozen(host: str, ranks: frozenset[int], header: Mapping[str, Any], body: bytes) -> Event:
-    return RankFrozen(_own_rank(ranks, header, "rank"), _amount(header, "seconds"))
-
-
-def _swept(header: Mapping[str, Any]) -> Event:
-    left = int(_amount(header, "left")) if "left" in header else 0
-    return Swept(_whole(header, "survivors"), left)
-
-
-_READERS: Mapping[str, _Reader] = {
-    "ready": lambda host, ranks, header, body: Ready(_whole(header, "port")),
-    "watched": lambda host, ranks, header, body: Pong(),
-    "pong": lambda host, ranks, header, body: Pong(),
-    "go": lambda host, ranks, header, body: Begun(),
-    "lost": lambda host, ranks, header, body: HostLost(plain(header.get("why"), 400)),
-    "frozen": _frozen,
-    "look": lambda host, ranks, header, body: Looked(_whole(header, "number"), header.get("ranks")),
-    "stalled": lambda host, ranks, header, body: Stalled(
-        _amount(header, "seconds"), _whole(header, "number")
-    ),
-    "moving": lambda host, ranks, header, body: Moving(),
-    "timeout": lambda host, ranks, header, body: TimedOut(_amount(header, "seconds")),
-    "program": _program,
-    "abandoned": lambda host, ranks, header, body: Abandoned(plain(header.get("why"), 400)),
-    "note": lambda host, ranks, header, body: Noted(plain(header.get("text"), 400)),
-    "checkpoint": _checkpoint,
-    "over": lambda host, ranks, header, body: Over(
-        plain(header.get("why"), 400), header.get("well") is True
-    ),
-    "broken": lambda host, ranks, header, body: Broken(plain(header.get("what"), 400), ""),
-    "rank": _rank,
-    "log": _log,
-    "load": _sample,
-    "traffic": lambda host, ranks, header, body: Traffic(_report(ranks, header)),
-    "swept": lambda host, ranks, header, body: _swept(header),
-    "asked": lambda host, ranks, header, body: EndAsked(
-        plain(header.get("by"), 200), _amount(header, "seconds")
-    ),
-}
 
 
 def _mapping(header: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -466,3 +433,13 @@ def _own_rank(ranks: frozenset[int], header: Mapping[str, Any], name: str) -> in
     if rank not in ranks:
         raise BadEvent(f"rank {rank}, which is not on this host")
     return rank
+
+
+_BY_TYPE: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
+    "int": _whole,
+    "int | None": lambda header, name: None if header.get(name) is None else _whole(header, name),
+    "float": _amount,
+    "str": lambda header, name: plain(header.get(name), 400),
+    "bool": lambda header, name: header.get(name) is True,
+    "Any": lambda header, name: header.get(name),
+}

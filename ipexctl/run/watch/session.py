@@ -332,7 +332,7 @@ class Session:
                 more = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
                 self._passed_on(by, seconds, more)
             case run_events.ProgramEnded():
-                self.output.mpi_tail += [f"{of}: {event.error}"] if event.error else []
+                self.output.mpi_tail += [f"{of}: {event.said}"] if event.said else []
             case run_events.Noted(text):
                 self.painter.note(text)
             case run_events.Over():
