@@ -16,7 +16,7 @@ from ipexctl.run.plan.plan_request import Node
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import each
 from ipexctl.run.run_script import Script
-from ipexctl.run.watch.start_request import Orders
+from ipexctl.run.watch.start_request import Orders, nights
 from ipexctl.user_code.source import CHECKPOINT
 
 Note = Callable[[str], None]
@@ -87,24 +87,18 @@ def kept_going(
 ) -> Orders:  # fmt: skip
     """Orders with which the hosts' keepers begin; spares stand by once this returns. `nodes`: the
     hosts of the first attempt, then the spares."""
-    from ipexctl.run.restart.host_sheets import Cast, nights
-
     given = orders.options
     ppn = len(orders.plan.hosts[0].ranks) if given.n or given.ppn else None
     options = replace(given, n=None, ppn=ppn)
 
-    def plan_on(chosen: Sequence[Node]) -> LaunchPlan:
-        return plan(chosen, options)
+    def orders_on(chosen: Sequence[Node]) -> Orders:
+        return replace(orders, plan=plan(chosen, options), keys={}, resumed="")
 
-    def orders_of(made: LaunchPlan) -> Orders:
-        return replace(orders, plan=made, keys={}, resumed="")
-
-    cast = Cast(orders.plan, nodes, plan_on, orders_of, work, orders.resumed)
-    made = nights(cast)
+    made = nights(orders, nodes, work, orders_on)
     first = {host.host for host in orders.plan.hosts}
     spares = [node.host for node in nodes if node.host.name not in first]
     if spares:
-        _stand_by(fleet, spares, replace(orders, plan=plan_on(nodes), nights=made), work)
+        _stand_by(fleet, spares, replace(orders, plan=plan(nodes, options), nights=made), work)
     return replace(orders, nights=made)
 
 

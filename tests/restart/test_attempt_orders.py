@@ -11,9 +11,8 @@ from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.plan_request import Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.restart import host_sheets
-from ipexctl.run.restart.host_sheets import Cast, nights
-from ipexctl.run.watch.start_request import Orders
+from ipexctl.run.watch import start_request
+from ipexctl.run.watch.start_request import Orders, nights
 from tests.plan.test_launch import THREE, node
 
 BASE, SECOND = "20261126-120000-abcdef", "20261126-120000-abcdef-r02"
@@ -31,7 +30,7 @@ def orders(made: LaunchPlan) -> Orders:
 
 def night() -> dict[str, dict[str, object]]:
     work = {node.host.name: ("/work", "") for node in FOUR}
-    return nights(Cast(plan(THREE), FOUR, plan, orders, work))
+    return nights(orders(plan(THREE)), FOUR, work, lambda nodes: orders(plan(nodes)))
 
 
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (0, 3, 2), (3, 1, 2), (1, 2)])
@@ -61,7 +60,7 @@ def test_the_checkpoint_is_a_variable_of_each_rank() -> None:
 
 
 def test_only_voters_get_the_sheets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_sheets, "VOTERS", 3)
+    monkeypatch.setattr(start_request, "VOTERS", 3)
     given = night()
     assert [name for name in given if "sheets" in given[name]] == ["node01", "node02", "node03"]
     assert all(one["hosts"] == [node.host.name for node in FOUR] for one in given.values())

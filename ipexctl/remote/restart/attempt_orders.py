@@ -1,6 +1,6 @@
 """What each host is told for a further attempt of a run, from the sheets of all hosts. Pure.
 
-A sheet has what does not depend on who else takes part: run/restart/host_sheets.py makes it.
+A sheet has what does not depend on who else takes part: run/watch/start_request.py makes it.
 """
 
 import posixpath

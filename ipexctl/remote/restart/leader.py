@@ -14,7 +14,7 @@ AWAY = 60.0  # for hosts to come back, if there are too few
 HOLDER = 300.0  # for a host that holds a checkpoint to come back, where no other does
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
 BEGIN = 90.0  # for all hosts of an attempt to be ready
-VOTERS_ONLY = ("common", "sheets")  # of what keepers get: run/restart/host_sheets.py
+VOTERS_ONLY = ("common", "sheets")  # of what keepers get: run/watch/start_request.py
 
 
 def read(mine):

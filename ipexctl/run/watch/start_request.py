@@ -1,10 +1,12 @@
-"""What a host is told when a run begins."""
+"""What a host is told when a run begins, and what its keeper needs to start the run again."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from itertools import pairwise
+from typing import Any
 
 from ipexctl.blobs.tls_keys import Keys
 from ipexctl.inventory.inventory import Host
@@ -13,10 +15,13 @@ from ipexctl.run.outcome.listed_checkpoints import patterns_of, resume_words
 from ipexctl.run.outcome.run_inputs import Inputs
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
+from ipexctl.run.plan.plan_request import Node
 from ipexctl.run.plan.run_options import BUCKET, RunOptions
 from ipexctl.run.script.gradient_compression import MODULE, OFF
 from ipexctl.shipped_tables import rank_module
 
+VOTERS = 7  # hosts that keep the record of a run with --restarts, and of which one leads
+N = "{n}"  # as remote/restart/attempt_orders.py has it
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 
 
@@ -135,3 +140,81 @@ class Orders:
             },
             "argv": [f"{host.prefix}/bin/python3", *self.plan.argv, *words],
         }
+
+
+# --- with --restarts ------------------------------------------------------------------------------
+
+
+def nights(
+    first: Orders, nodes: Sequence[Node], work: Mapping[str, tuple[str, str]],
+    orders_on: Callable[[Sequence[Node]], Orders],
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """What the keeper of each host is told. `first`: the orders of the first attempt; `nodes`: its
+    hosts and then the spares; `orders_on`: those of an attempt on any of them, the host of rank 0
+    first. `work`: where ranks start, and the mark that this folder has on all hosts that share it.
+    """
+    orders = orders_on(nodes)
+    options, hosts = orders.options, [host.host for host in first.plan.hosts]
+    least = len(hosts) if options.min_hosts is None else options.min_hosts
+    leads = {
+        node.host.name: orders_on([node, *(other for other in nodes if other is not node)]).plan
+        for node in nodes
+    }
+    places = [
+        [node.host.name, leads[node.host.name].master_addr, node.prepared.keeper_port]
+        for node in nodes[:VOTERS]
+    ]
+    night = {
+        "run_id": orders.run_id,
+        "hosts": [node.host.name for node in nodes],
+        "first": hosts,
+        "places": places,
+        "restarts": options.restarts,
+        "least": least,
+        "lease": options.host_timeout,
+        "kept": bool(options.checkpoints),
+        "without": options.without_checkpoint,
+    }
+    of_voters = {
+        "common": _common(orders, first.resumed),
+        "sheets": {
+            host.host: _sheet(host, leads[host.host], orders, work[host.host])
+            for host in orders.plan.hosts
+        },
+    }
+    voters = [place[0] for place in places]
+    return {name: night | (of_voters if name in voters else {}) for name in work}
+
+
+def _common(orders: Orders, resumed: str) -> dict[str, Any]:
+    shown = orders.shown()
+    same = ("argv", "mpi", "ddp", "faster", "tuned", "secret", "host_timeout")
+    return {
+        "run_id": orders.run_id,
+        "about": dict(orders.about),
+        "of_all": orders.of_all(),
+        "shown": {name: shown[name] for name in same},
+        "varies": rank_variables.VARIES,
+        "resume": list(resume_words(orders.options.resume_arg, "{checkpoint}")),
+        "resumed": resumed,
+    }
+
+
+def _sheet(
+    host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str]
+) -> dict[str, Any]:
+    """What one host is told whichever other hosts take part; remote/restart/attempt_orders.py puts
+    the orders of an attempt together from the sheets."""
+    cwd, mark = work
+    asked = {**orders.of(host.host, cwd), "host": host.host, "run": None, "keys": {}}
+    mpirun = [N if before == "-n" else word for before, word in pairwise(("", *lead.mpirun))]
+    return {
+        "asked": asked,
+        "work": mark or host.host,
+        "row": orders.row(host),
+        "mpirun": mpirun,
+        "line": mpi.machinefile([host], lead.mpi),
+        "address": lead.master_addr,
+        "port": lead.master_port,
+        "shown": shown_plan.of_host(host),
+    }
