@@ -191,7 +191,7 @@ class Attempts:
         while time.monotonic() - heard < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
-                self._asked("stop", by=self.interrupts.last)
+                self._asked("ask", ask={"stop": self.interrupts.last})
             told = self._asked("story")
             stories = [read_story(one["story"]) for one in told]
             lines = [line for story in stories for line in story]
@@ -217,7 +217,7 @@ class Attempts:
             time.sleep(LOOK)
         return end
 
-    def _asked(self, what: str, **more: str) -> list[Answer]:
+    def _asked(self, what: str, **more: object) -> list[Answer]:
         """Of the hosts that answer; those that do not are not asked again: each would take long."""
 
         def one(host: Host) -> Answer:

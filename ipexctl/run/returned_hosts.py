@@ -66,9 +66,9 @@ class ReturnedHosts:
         for host in list(self.asked):
             with suppress(IpexctlError):
                 agent = self.fleet.agents.get(host) or self.fleet.connect(host)
-                asked = self._of_run(host)
-                found = agent.call("restart.attempts.away", asked, timeout=ANSWER).done["away"]
-                if found is not None:
+                asked = self._of_run(host) | {"ask": {"away": True}}
+                answer = agent.call("restart.attempts.ask", asked, timeout=ANSWER).done
+                if (found := answer.get("away")) is not None:
                     return {one for one in self.fleet.hosts.hosts if one.name in texts(found)}
             self.asked = [*self.asked[1:], host]  # it does not lead: the next one first
             if dead := self.fleet.agents.pop(host, None):
@@ -99,6 +99,7 @@ class ReturnedHosts:
     def _orders_of(self, away: Host) -> dict[str, Any]:
         """From the host that leads the run; {} if it is not reached now."""
         leads = self.asked[0]
-        op, asked = "restart.attempts.orders_of_returned", self._of_run(leads)
-        found = self.fleet.agents[leads].call(op, asked | {"name": away.name}, timeout=ANSWER).done
-        return found["orders"] if isinstance(found["orders"], dict) else {}
+        asked = self._of_run(leads) | {"ask": {"returned": away.name}}
+        answer = self.fleet.agents[leads].call("restart.attempts.ask", asked, timeout=ANSWER).done
+        found = answer.get("orders")
+        return found if isinstance(found, dict) else {}

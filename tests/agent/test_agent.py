@@ -350,7 +350,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 # --- what is sent --------------------------------------------------------------------------------
 
 SUPERVISOR = """
-    root_folder passed_folders shelf.shelf_link shelf.shelf_messages shelf.publication
+    root_folder passed_folders shelf.shelf_link shelf.publication
     run.stand_by run.guardian run.last_minute run.supervisor run.health_sampler run.traffic
     run.rank_sockets run.rank_progress run.rank_look run.mpirun_bootstrap run.host_programs
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders

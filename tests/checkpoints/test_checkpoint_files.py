@@ -15,8 +15,7 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import checkpoint_files as files
 from ipexctl.remote.shelf import shelf_folder, shelf_reports
-from ipexctl.remote.shelf.shelf_folder import Changed, Shelf
-from ipexctl.remote.shelf.shelf_worker import Given
+from ipexctl.remote.shelf.shelf_folder import Changed, FilesBySha, Shelf
 
 RUN = "20261126-000000-abcdef"
 
@@ -213,7 +212,7 @@ def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there
     (tmp_path / "work/c-1/blobs/x.json").write_text("{}")
     sha = kept(shelf, tmp_path / "work", "c-1")
     keys = make_keys()
-    server = blob_server.Server(peer_tls.context(keys, True), Given(shelf))
+    server = blob_server.Server(peer_tls.context(keys, True), FilesBySha([shelf]))
     start_thread(server.serve_forever)
     url = f"https://127.0.0.1:{server.server_address[1]}"
     other = Shelf(str(tmp_path / "root/runs" / RUN / "shelf/b"))

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ipexctl.remote.shelf import shelf_messages, shelf_reports
+from ipexctl.remote.shelf import shelf_link, shelf_reports
 from ipexctl.remote.shelf.shelf_worker import Worker
 from tests.checkpoints.test_checkpoint_files import zipped
 
@@ -30,7 +30,7 @@ class Hub:
         found = []
         try:
             while True:
-                found.append(shelf_messages.receive(self.link))
+                found.append(shelf_link.receive(self.link))
         except BlockingIOError:
             return found
 

@@ -30,24 +30,7 @@ def op_story(call, h):
     return {"story": found, "alive": control.is_alive(run, control.keeper_of(h["journal"]))}
 
 
-def op_away(call, h):
-    """{journal, run_id} -> {away: hosts whose keeper is not connected; None if this one does not
-    lead the run}"""
+def op_ask(call, h):
+    """{journal, run_id, ask: as Keeper.answer has it} -> its answer, {} without a keeper here"""
     name = control.keeper_of(h["journal"])
-    said = control.ask(run_folders.run_id(h), name, {"away": True}) or {}
-    return {"away": said.get("away")}
-
-
-def op_orders_of_returned(call, h):
-    """{journal, run_id, name} -> {orders}: for the keeper of that host, {} if this one does not
-    lead the run."""
-    name = control.keeper_of(h["journal"])
-    said = control.ask(run_folders.run_id(h), name, {"returned": h["name"]}) or {}
-    return {"orders": said.get("orders", {})}
-
-
-def op_stop(call, h):
-    """{journal, run_id, by} -> {asked}: there is to be no further attempt."""
-    name = control.keeper_of(h["journal"])
-    said = control.ask(run_folders.run_id(h), name, {"stop": h["by"]})
-    return {"asked": said is not None}
+    return control.ask(run_folders.run_id(h), name, h["ask"]) or {}

@@ -10,7 +10,7 @@ from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_reports
-from ipexctl.remote.shelf.shelf_folder import Shelf, Silent, fetch_blob
+from ipexctl.remote.shelf.shelf_folder import FilesBySha, Shelf, Silent, fetch_blob
 
 LAID_OUT = 0  # the number of a checkpoint from which an attempt began; those of its own are higher
 
@@ -53,7 +53,7 @@ class Shelves:
         if self.server is None:
             self.server = blob_server.Server(peer_tls.context(self.keys, True), {})
             start_thread(self.server.serve_forever)
-        self.server.paths = Paths([shelf for _, _, shelf in self.all(attempts)])
+        self.server.paths = FilesBySha([shelf for _, _, shelf in self.all(attempts)])
         return self.server.server_address[1]
 
     def lay_out(self, asked, lay, attempts):
@@ -114,17 +114,3 @@ class Shelves:
         """Remove the shelves of attempts before `used`, whose checkpoint is used."""
         for run_id in (run_id for run_id, number in attempts.items() if number < used):
             shutil.rmtree(os.path.join(self.runs, run_id, "shelf"), ignore_errors=True)
-
-
-class Paths:
-    """Where a file is, by its hash, as blob_server.py asks."""
-
-    def __init__(self, shelves):
-        self.shelves = shelves
-
-    def get(self, sha):
-        if len(sha) == 64 and not set(sha) - set("0123456789abcdef"):
-            for shelf in self.shelves:
-                if os.path.isfile(shelf.path(sha)):
-                    return shelf.path(sha)
-        return None

@@ -161,6 +161,17 @@ class Shelf:
                     blobs.unlink(os.path.join(folder, name))
 
 
+class FilesBySha:
+    """The files of these shelves by content, as blob_server.py looks them up."""
+
+    def __init__(self, shelves):
+        self.shelves = shelves
+
+    def get(self, sha):
+        paths = [shelf.path(sha) for shelf in self.shelves] if blobs.SHA.match(sha) else []
+        return next(filter(os.path.isfile, paths), None)
+
+
 def fetch_blob(root, sha, size, keys, url, call=None):
     """Into ROOT/blobs, with its hash verified, if it is not there. `call`: who hears of it."""
     root_folder.subfolder(root, "blobs", "parts")

@@ -5,20 +5,21 @@ forked before the supervisor has threads, and ends with it.
 """
 
 import importlib
+import json
 import os
 import socket
 import time
 
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.shelf import shelf_messages
 
+LIMIT = 1 << 18  # bytes of a message
 NURSE, WORKER = "ipexctl-shelf", "ipexctl-copy"  # as `ps -o comm` shows them
 PAUSE = 2.0  # seconds before the next one
 
 
 def start(asked, run_folder):
-    """The socket to it (shelf_messages.py); None where no checkpoints are copied."""
+    """The socket to it; None where no checkpoints are copied."""
     if not asked.get("checkpoints"):
         return None
     folder = os.path.join(run_folder, "shelf", os.path.basename(asked["host"]) or "-")
@@ -66,12 +67,23 @@ def close_others(link):
                 pass  # the listing's own
 
 
+def send(link, message, flags=0):
+    """One message is one packet: none is cut, or read in part by a process that is killed."""
+    link.send(json.dumps(message).encode("ascii"), flags)
+
+
+def receive(link):
+    """None at the end."""
+    data = link.recv(LIMIT)
+    return json.loads(data.decode("ascii")) if data else None
+
+
 def listen(link, report, over):
     """What it says goes to the hub, until `over`."""
 
     def loop():
         while True:
-            said = shelf_messages.receive(link)
+            said = receive(link)
             if said is None:
                 if not over():
                     report({"event": "shelf", "shelf": "ended"})
@@ -84,6 +96,6 @@ def listen(link, report, over):
 def tell(link, message):
     """What does not fit is lost: the supervisor never waits for it."""
     try:
-        shelf_messages.send(link, message, socket.MSG_DONTWAIT)
+        send(link, message, socket.MSG_DONTWAIT)
     except (OSError, AttributeError):
         pass  # it has ended, or no checkpoints are copied

@@ -16,8 +16,8 @@ from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.connection.peer_url import peer_url
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_messages
-from ipexctl.remote.shelf.shelf_folder import Changed, Shelf
+from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_link
+from ipexctl.remote.shelf.shelf_folder import Changed, FilesBySha, Shelf
 
 EVERY = 2.0  # seconds between two looks
 PACE = 32 << 20  # bytes per second to the partner: a quarter of 1 Gbit/s
@@ -62,7 +62,7 @@ class Worker:
         while True:
             wait = max(0.0, due - time.monotonic())
             if select.select([self.link], [], [], wait)[0]:
-                order = shelf_messages.receive(self.link)
+                order = shelf_link.receive(self.link)
                 if order is None:
                     return
                 self.obey(order)
@@ -74,10 +74,10 @@ class Worker:
                 due = time.monotonic() + EVERY
 
     def say(self, what, **more):
-        shelf_messages.send(self.link, dict(more, shelf=what))
+        shelf_link.send(self.link, dict(more, shelf=what))
 
     def listen(self):
-        server = blob_server.Server(peer_tls.context(self.keys, True), Given(self.shelf))
+        server = blob_server.Server(peer_tls.context(self.keys, True), FilesBySha([self.shelf]))
         server.socket.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, PACE)  # and who connects
         start_thread(server.serve_forever)
         return server.server_address[1]
@@ -211,16 +211,6 @@ class Worker:
         for number, manifest in self.shelf.manifests().items():
             if manifest["name"] == order["withdraw"]:
                 blobs.unlink(self.shelf.manifest_path(number))
-
-
-class Given:
-    """The files of a shelf by content, as blob_server looks them up."""
-
-    def __init__(self, shelf):
-        self.shelf = shelf
-
-    def get(self, sha):
-        return self.shelf.path(sha) if blobs.SHA.match(sha) else None
 
 
 def last_change(files):

@@ -123,8 +123,8 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
         def no_more(host: Host) -> None:
-            op = "restart.attempts.stop"
-            fleet.call(host, op, journal=names[host], run_id=run.first_id, by=by)
+            op, ask = "restart.attempts.ask", {"stop": by}
+            fleet.call(host, op, journal=names[host], run_id=run.first_id, ask=ask)
 
         def ask(host: Host) -> None:
             op = "run.run_list.stop"
