@@ -355,7 +355,7 @@ SUPERVISOR = """
     run.rank_sockets run.rank_progress run.rank_look run.mpirun_bootstrap run.host_programs
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders
     run_files.journal hub.host_paths hub.stall hub.hub hub.judge hub.mpi_launch
-    connection.tcp_retries connection.hub_link connection.link_stream connection.link_thread
+    connection.hub_link connection.link_stream connection.link_thread
     connection.peer_tls connection.tls_channel shelf.checkpoint_rules hang.look hang.collectives
     scratch_folder hang.process_state hang.python_stacks hang.waiting_loop
 """  # hang: not imported before a run stands still

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.remote.connection.tcp_retries import Unanswered
-from ipexctl.remote.hub.host_paths import HostPaths
+from ipexctl.remote.hub.host_paths import HostPaths, Unanswered
 from tests.hub.test_judge import up
 
 HOSTS = [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "host-c")]

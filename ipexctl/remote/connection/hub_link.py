@@ -54,7 +54,7 @@ class Hub(Link):
         return self.ends[name].heard
 
     def absent(self, name):
-        return self.absence(self.ends[name])
+        return self.ends[name].absent()
 
     def connected(self):
         return {n for n, end in self.ends.items() if end.channel is not None and not end.lost}
@@ -101,7 +101,7 @@ class Hub(Link):
             with self.changed:  # what the process before was to get is not for this one
                 end.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
         channel.write(end.stream.hello(""))
-        self.resume(channel, number, token)
+        Link.welcome(self, channel, number, token, name)
 
     def make_room(self):
         if self.unfinished:
@@ -138,7 +138,7 @@ class Spoke(Link):
         return self.hub.stream.other is not None
 
     def absent(self):
-        return self.absence(self.hub)
+        return self.hub.absent()
 
     def connected(self):
         return self.hub.channel is not None
@@ -203,8 +203,8 @@ class Spoke(Link):
         channel.end = self.hub
         channel.write(self.hub.stream.hello(self.name))
 
-    def resume(self, channel, number, token):
-        Link.resume(self, channel, number, token)
+    def welcome(self, channel, number, token, name):
+        Link.welcome(self, channel, number, token, name)
         self.retry = RETRY
 
     def drop(self, channel):

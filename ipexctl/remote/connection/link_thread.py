@@ -31,6 +31,11 @@ class End:
         self.vanished = None  # since when its process has ended, as far as its kernel says
         self.lost = False
 
+    def absent(self):
+        """Seconds since its process has ended, and no other connection came. 0: it lives, or
+        that is not known: a path that is cut may come back."""
+        return 0.0 if self.vanished is None else time.monotonic() - self.vanished
+
 
 class Link:
     """What a hub and a spoke have in common. `changed` guards the ends and what is queued.
@@ -84,12 +89,6 @@ class Link:
             self.waker.send(b"\0")
         except OSError:
             pass  # full, so it wakes up anyway; or closed
-
-    def absence(self, end):
-        """Seconds since its process has ended, and no other connection came. 0: it lives, or
-        that is not known: a path that is cut may come back."""
-        since = end.vanished
-        return 0.0 if since is None else time.monotonic() - since
 
     def stood_still(self):
         """The longest time in which nothing was sent, since this process, or its host, was frozen:
@@ -255,14 +254,14 @@ class Link:
             return False
         message = link_stream.decode(body)
         if end.stream.is_new(number):
-            self.hand_over(end, message)
+            try:
+                self.deliver(end, message)
+            except Exception:  # it counts as taken: to send it again would not help
+                print_traceback()
         return True
 
     def welcome(self, channel, number, token, name):
         """The other end said hello."""
-        self.resume(channel, number, token)
-
-    def resume(self, channel, number, token):
         end = channel.end
         end.stream.check(token)
         if end.channel is not None:
@@ -274,13 +273,6 @@ class Link:
             self.changed.notify_all()
         del self.unfinished[channel]
         self.note_word(channel)
-
-    def hand_over(self, end, message):
-        """It counts as taken also where taking it fails: to send it again would not help."""
-        try:
-            self.deliver(end, message)
-        except Exception:
-            print_traceback()
 
     def write(self, channel):
         if channel.connecting:

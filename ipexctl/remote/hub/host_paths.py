@@ -5,6 +5,9 @@ No I/O and no clock: `now` is given.
 
 QUIET = 10.0  # seconds without a message from a host before a note says so
 MOST = 16  # sentences at a time
+RETRIES = 3  # of the same bytes, until an address counts as not answering
+SECONDS = 10.0  # the same
+MOST_ADDRESSES = 256  # that one host tells
 
 
 class HostPaths:
@@ -78,3 +81,32 @@ class HostPaths:
 
 def in_words(word, seconds):
     return " %s %d s" % (word, seconds)
+
+
+class Unanswered:
+    """From which addresses the ranks of one host get no answer: its kernel sends to them what it
+    has sent before. A process that only stands still does not look like that: its kernel answers.
+    """
+
+    def __init__(self):
+        self.since = {}  # key of a socket -> when it was first seen to send again
+        self.own = set()  # addresses of this host
+        self.told = set()
+
+    def report(self, rows, now):
+        """`rows`: (key, retries) of each socket of a rank. None: nothing has changed."""
+        self.since = {key: self.since.get(key, now) for key, retries in rows if retries}
+        peers = {}  # type: dict[str, float]
+        for key, retries in rows:
+            seconds = now - self.since.get(key, now)
+            if retries >= RETRIES and seconds >= SECONDS:
+                peers[key[2]] = max(seconds, peers.get(key[2], 0.0))
+        own = self.own | {key[0] for key, _ in rows}
+        if (own, set(peers)) == (self.own, self.told):
+            return None
+        self.own, self.told = own, set(peers)
+        return {
+            "event": "unanswered",
+            "own": sorted(own)[:MOST_ADDRESSES],
+            "peers": [list(row) for row in sorted(peers.items())[:MOST_ADDRESSES]],
+        }

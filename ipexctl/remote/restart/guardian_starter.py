@@ -62,8 +62,7 @@ def received(link):
     """None when the other end has closed the link."""
     fds = array.array("i")
     _, more, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
-    for level, kind, body in more:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            fds.frombytes(body[: fds.itemsize])
-            return fds[0]
-    return None
+    if not more:
+        return None
+    fds.frombytes(more[0][2][: fds.itemsize])
+    return fds[0]

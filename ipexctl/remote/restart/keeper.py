@@ -14,7 +14,7 @@ import time
 from ipexctl.remote import root_folder
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
-from ipexctl.remote.own_process import no_core_dump, start_thread
+from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader, voters
 from ipexctl.remote.restart.attempt_orders import run_id_of
@@ -54,12 +54,7 @@ def run(asked):
     if asked["secret"]:
         no_core_dump()
     rank_wrapper.set_name(NAME)
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if int(name) > 2:
-                os.close(int(name))
-        except OSError:
-            pass  # the listing's own
+    close_files()
     run_folders.held.clear()
     keeper = Keeper(asked, guardian_starter.Starter())  # it forks before there are threads
     try:

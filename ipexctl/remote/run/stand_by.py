@@ -9,6 +9,7 @@ import socket
 import subprocess  # noqa: F401
 
 from ipexctl.remote import frame_stream
+from ipexctl.remote.own_process import close_files
 from ipexctl.remote.run_files import journal, run_folders  # noqa: F401
 
 
@@ -33,9 +34,4 @@ def leave_agent(link):
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != link.fileno():
-            try:
-                os.close(int(name))
-            except OSError:
-                pass  # the listing's own
+    close_files(link.fileno())

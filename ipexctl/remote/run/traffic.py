@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 
-from ipexctl.remote.connection import tcp_retries
+from ipexctl.remote.hub import host_paths
 from ipexctl.remote.rank import socket_table
 
 YOUNG = 20.0  # a rank opens its connections within this many seconds of its start, mostly
@@ -58,7 +58,7 @@ class Traffic:
         self.maps_due = 0.0
         self.sockets = None
         self.trouble = ""
-        self.unanswered = tcp_retries.Unanswered()
+        self.unanswered = host_paths.Unanswered()
 
     def add(self, rank, pid, wrapper):
         with self.lock:

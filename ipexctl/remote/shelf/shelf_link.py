@@ -10,7 +10,7 @@ import os
 import socket
 import time
 
-from ipexctl.remote.own_process import start_thread
+from ipexctl.remote.own_process import close_files, start_thread
 from ipexctl.remote.rank import rank_wrapper
 
 LIMIT = 1 << 18  # bytes of a message
@@ -30,7 +30,7 @@ def start(asked, run_folder):
             rank_wrapper.die_with_parent(parent)
             rank_wrapper.set_name(NURSE)
             os.nice(19)
-            close_others(theirs)
+            close_files(theirs.fileno())
             nurse(asked, folder, theirs)
         finally:
             os._exit(1)
@@ -56,15 +56,6 @@ def nurse(asked, folder, link):
         if not os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
             return
         time.sleep(PAUSE)
-
-
-def close_others(link):
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != link.fileno():
-            try:
-                os.close(int(name))
-            except OSError:
-                pass  # the listing's own
 
 
 def send(link, message, flags=0):
