@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 import time
+from functools import partial
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.connection import hub_link
@@ -108,7 +109,8 @@ class Keeper:
                 self.hub = hub_link.Hub(others, self.keys, self.take, renews=True)
                 self.hub.listen(address, (port, port))
         for name, address, port in places[: len(before)]:
-            spoke = hub_link.Spoke(self.name, name, self.keys, self.from_voter(name), renews=True)
+            take = partial(self.take, name)
+            spoke = hub_link.Spoke(self.name, name, self.keys, take, renews=True)
             spoke.connect(address, port)
             self.spokes[name] = spoke
 
@@ -123,9 +125,6 @@ class Keeper:
 
     def take(self, name, message):
         self.inbox.put((name, message if isinstance(message, dict) else {}))
-
-    def from_voter(self, name):
-        return lambda message: self.take(name, message)
 
     def send_vote(self, name, text):
         self.send(name, {"vote": text})

@@ -10,17 +10,12 @@ import re
 
 KEPT = 2  # complete checkpoints of a run
 LEAST_FREE, LEAST_SHARE = 1 << 30, 0.05  # of a disk: bytes, and part of its size
-# (what of a format is written early or on every host, the file that ends it)
-ENDS = tuple(
-    (re.compile(pattern + r"\Z"), last)
-    for pattern, last in (
-        (r"__[0-9]+_[0-9]+\.distcp", ".metadata"),  # torch.distributed.checkpoint
-        (r"training_args\.bin|rng_state(_[0-9]+)?\.pth", "trainer_state.json"),  # Trainer
-        (
-            r"random_states_[0-9]+\.pkl|optimizer(_[0-9]+)?\.bin",
-            "random_states_0.pkl",
-        ),  # Accelerate
-    )
+# of torch.distributed.checkpoint, Trainer and Accelerate: the file that ends a checkpoint, and files
+# that are written early or on every host
+ENDS = (
+    (".metadata", r"__[0-9]+_[0-9]+\.distcp"),
+    ("trainer_state.json", r"training_args\.bin|rng_state(_[0-9]+)?\.pth"),
+    ("random_states_0.pkl", r"random_states_[0-9]+\.pkl|optimizer(_[0-9]+)?\.bin"),
 )
 STEP = re.compile(r"step[-_=]?([0-9]+)")
 NUMBER = re.compile(r"[0-9]+")
@@ -79,7 +74,8 @@ def lacking(parts):
     needed = {name for part in parts for name in part["needs"]}
     for name in names:
         folder, base = posixpath.split(name)
-        needed.update(posixpath.join(folder, end) for first, end in ENDS if first.match(base))
+        ends = [end for end, early in ENDS if re.fullmatch(early, base)]
+        needed.update(posixpath.join(folder, end) for end in ends)
     return sorted(needed - names)
 
 

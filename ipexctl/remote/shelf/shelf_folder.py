@@ -58,14 +58,12 @@ class Shelf:
 
     def keep(self, top, name, files):
         """Copy `files` of the checkpoint; returns the part's sha256. Raises Changed, Failure."""
-        paths = [checkpoint_files.place(os.path.join(top, name), below) for below in files]
-        infos = [os.lstat(path) for path in paths]
+        top = os.path.join(top, name)
+        paths = {below: checkpoint_files.place(top, below) for below in sorted(files)}
+        infos = [os.lstat(path) for path in paths.values()]
         self.need_room(sum(info.st_size for info in infos if not self.copied(info)))
-        rows = []
-        for below in sorted(files):
-            path = checkpoint_files.place(os.path.join(top, name), below)
-            rows.append([below, self.copy(path, files[below]), files[below][0]])
-        if checkpoint_files.entries(os.path.join(top, name)) != files:
+        rows = [[b, self.copy(path, files[b]), files[b][0]] for b, path in paths.items()]
+        if checkpoint_files.entries(top) != files:
             raise Changed
         return self.add_part({"name": name, "files": rows})
 

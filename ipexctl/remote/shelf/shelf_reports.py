@@ -111,12 +111,7 @@ def op_lay_out(call, h):
         for below, sha, size, giver in h["files"]:
             path = run_folders.inside(laid, below) if below else laid
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            bring(
-                call,
-                dict(h["givers"][giver], **more),
-                (sha, size),
-                path,
-            )
+            bring(call, dict(h["givers"][giver], **more), (sha, size), path)
         durable.sync_disk(fresh)
         if os.path.lexists(target):  # sent with the project, or of an earlier attempt
             os.rename(target, os.path.join(fresh, "before"))
@@ -129,12 +124,8 @@ def op_lay_out(call, h):
 
 
 def not_a_checkpoint(name, why):
-    return Failure(
-        "%s is not laid out as a checkpoint" % name,
-        why,
-        "--checkpoints GLOB   # one that matches it",
-        slug="checkpoint-name",
-    )
+    what = "%s is not laid out as a checkpoint" % name
+    return Failure(what, why, "--checkpoints GLOB   # one that matches it", slug="checkpoint-name")
 
 
 def is_laid_out(call, target, files):

@@ -39,7 +39,7 @@ class Worker:
         self.sought = {}  # name -> looks until the hub is told that it is not here
         self.waiting = {}  # name -> [step, bytes, when it was written, why it is not copied]
         self.ready = []  # names as the hub was told that they are finished
-        self.written = None  # as `waiting` is in the file
+        self.written = b""  # the text of the file
         self.pending = []  # parts of the checkpoint that is being copied
         self.number = 0  # of that
         found = checkpoint_files.found_in(self.folder, self.patterns)
@@ -124,12 +124,12 @@ class Worker:
             self.say("ready", name=name, stamp=stamp, names=names, needs=needs, age=age)
 
     def write_pending(self):
-        if self.waiting != self.written:
-            rows = [[name] + row for name, row in sorted(self.waiting.items())]
-            self.written = {name: list(row) for name, row in self.waiting.items()}
+        rows = [[name] + row for name, row in sorted(self.waiting.items())]
+        text = json.dumps(rows).encode("ascii")
+        if text != self.written:
+            self.written = text
             try:
-                path = os.path.join(self.shelf.folder, "pending.json")
-                durable.write_file(path, [json.dumps(rows).encode("ascii")])
+                durable.write_file(os.path.join(self.shelf.folder, "pending.json"), [text])
             except OSError:
                 pass  # a full disk
 
