@@ -32,7 +32,7 @@ LOST = {"event": "lost", "host": "b", "why": "no message from it for 15 s"}
     ],
 )
 def test_what_may_go_better_is_started_again(facts: list[dict[str, Any]]) -> None:
-    assert restart_policy.ending(facts, 300.0).again
+    assert restart_policy.ending(facts, 300.0)["again"]
 
 
 @pytest.mark.parametrize(
@@ -50,21 +50,21 @@ def test_what_may_go_better_is_started_again(facts: list[dict[str, Any]]) -> Non
     ],
 )
 def test_what_a_restart_does_not_change_is_not(facts: list[dict[str, Any]]) -> None:
-    assert not restart_policy.ending(facts, 300.0).again
+    assert not restart_policy.ending(facts, 300.0)["again"]
 
 
 def test_memory_that_ran_out_at_once_runs_out_again() -> None:
     killed = rank(code=None, signal=9, hints=["oom-rank"])
-    assert not restart_policy.ending([killed], 20.0).again
-    assert restart_policy.ending([killed], 2000.0).again
+    assert not restart_policy.ending([killed], 20.0)["again"]
+    assert restart_policy.ending([killed], 2000.0)["again"]
 
 
 def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_between() -> None:
     end = restart_policy.ending([rank("ValueError: loss is nan at step 812")], 100.0)
     again = restart_policy.ending([rank("ValueError: loss is nan at step 907")], 100.0)
-    assert end.error == again.error
-    same = [(end.error, "checkpoint-500"), (again.error, "checkpoint-500")]
-    newer = [(end.error, "checkpoint-500"), (again.error, "checkpoint-900")]
+    assert end["error"] == again["error"]
+    same = [(end["error"], "checkpoint-500"), (again["error"], "checkpoint-500")]
+    newer = [(end["error"], "checkpoint-500"), (again["error"], "checkpoint-900")]
     assert restart_policy.refusal(again, same, 1, 5)
     assert not restart_policy.refusal(again, newer, 1, 5)
     assert not restart_policy.refusal(end, same[:1], 0, 5)
@@ -73,7 +73,7 @@ def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_betwe
 @pytest.mark.parametrize("fact", [LOST, rank(code=None, signal=9), rank(code=None, lost=True)])
 def test_what_was_killed_has_no_error_that_could_come_twice(fact: dict[str, Any]) -> None:
     end = restart_policy.ending([fact], 100.0)
-    assert not restart_policy.refusal(end, [(end.error, ""), (end.error, "")], 1, 5)
+    assert not restart_policy.refusal(end, [(end["error"], ""), (end["error"], "")], 1, 5)
     assert restart_policy.refusal(end, [], 5, 5)
 
 

@@ -190,7 +190,13 @@ class Keeper:
         now, there = time.monotonic(), self.connected()
         if self.member is not None:
             self.member.tick(there & set(self.member.nodes))
-            self.lead(self.member, now, there)
+            try:
+                self.lead(self.member, now, there)
+            except (LookupError, TypeError, ValueError, AttributeError) as e:
+                if not self.said:  # it is not because of what a host said
+                    raise
+                self.note({"unread": "what one of %s said (%r)" % (sorted(self.said), e)})
+                self.said = {}  # they say it again
         self.note_record()
         self.look_at_part(now)
         self.speak(now, there)
@@ -204,7 +210,7 @@ class Keeper:
             if self.member is not None:
                 self.member.take(name, message["vote"])
         elif "mine" in message:
-            self.said[name] = leader.read(message["mine"])
+            self.said[name] = message["mine"]
         elif "order" in message:
             self.obey(message["order"], message["term"], message.get("lines", ()))
         elif "part" in message and name == self.name:
@@ -238,7 +244,7 @@ class Keeper:
             return
         self.next_word = now + SAYS
         told = self.mine(now)
-        self.said[self.name] = leader.read(told)
+        self.said[self.name] = told
         for name in there & {place[0] for place in self.night["places"]}:
             self.send(name, {"mine": told})
 
@@ -338,14 +344,14 @@ class Keeper:
         """First the checkpoint, which may take a while: another attempt may have followed."""
         with self.laying:
             try:
-                if lay and self.is_latest(part):
+                if lay and part is self.part:
                     self.shelves.lay_out(part.asked, lay, attempts)
                     self.shelves.forget(attempts, lay["order"][0])
             except (Failure, OSError) as e:
                 what = e.what if isinstance(e, Failure) else str(e)
                 self.take(self.name, {"part": part.attempt, "failed": what})
                 return
-        if not self.is_latest(part):
+        if part is not self.part:
             return
         part.begin(self.starter)
         try:
@@ -355,9 +361,6 @@ class Keeper:
                 self.shelves.release(part.asked)
         except (Failure, OSError, Changed) as e:
             self.note({"holds_no_copy": "%s: %s" % (lay["name"], e)})
-
-    def is_latest(self, part):
-        return part is self.part
 
     def look_at_part(self, now):
         part = self.part

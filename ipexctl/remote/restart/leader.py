@@ -17,41 +17,6 @@ BEGIN = 90.0  # for all hosts of an attempt to be ready
 VOTERS_ONLY = ("common", "sheets")  # of what keepers get: run/watch/start_request.py
 
 
-def read(mine):
-    """What a host said of itself. Raises LookupError, TypeError, ValueError, AttributeError."""
-    found = {"stop": str(mine.get("stop") or "")}  # type: dict
-    over, cleared = mine.get("over"), mine.get("cleared")
-    if over:
-        found["over"] = {
-            "attempt": int(over["attempt"]), "well": over["well"] is True,
-            "finished": over["finished"] is True,
-            "facts": [dict(fact) for fact in over["facts"]], "seconds": float(over["seconds"]),
-            "ago": float(over["ago"]), "complete": str(over["complete"]),
-        }  # fmt: skip
-    if cleared:
-        found["cleared"] = {
-            "attempt": int(cleared["attempt"]), "port": int(cleared["port"]),
-            "open": [str(name) for name in cleared["open"]],
-            "checkpoints": [read_checkpoint(one) for one in cleared["checkpoints"]],
-        }  # fmt: skip
-    for kind, more, of in (("ready", "port", int), ("failed", "why", str)):
-        if mine.get(kind):
-            found[kind] = {"attempt": int(mine[kind]["attempt"]), more: of(mine[kind][more])}
-    return found
-
-
-def read_checkpoint(one):
-    parts = {
-        str(writer): {"sha": str(part["sha"]), "list": int(part["list"])}
-        for writer, part in one["parts"].items()
-    }
-    attempt, number = one["order"]
-    return {
-        "name": str(one["name"]), "order": [int(attempt), int(number)], "age": float(one["age"]),
-        "parts": parts, "held": [str(sha) for sha in one["held"]],
-    }  # fmt: skip
-
-
 class Leader:
     def __init__(self, night, name, record, now):
         self.night, self.name, self.record = night, name, record
@@ -118,13 +83,8 @@ class Leader:
         # keeper that was started again knows nothing of its host's part
         lost = [{"event": "lost", "host": h} for h in self.record.hosts if h not in told]
         end = restart_policy.ending(most or lost, lasted)
-        return self.ending(end, lasted, complete[0] if complete else "", ran=True)
-
-    def ending(self, end, lasted, complete, ran):
-        return {
-            "ended": self.record.number, "ran": ran, "why": end.why, "again": end.again,
-            "error": end.error, "lost": sorted(end.lost), "lasted": lasted, "complete": complete,
-        }  # fmt: skip
+        complete = complete[0] if complete else ""
+        return dict(end, ended=self.record.number, ran=True, lasted=lasted, complete=complete)
 
     # -- it has ended --
 
@@ -158,8 +118,7 @@ class Leader:
         name = found["name"] if found else ""
         errors = [(one["error"], one["checkpoint"]) for one in record.attempts[1:]]
         errors.append((last["error"], name))
-        end = restart_policy.Ending(True, last["why"], last["error"], last["lost"])
-        why = restart_policy.refusal(end, errors[-2:], record.used(), self.night["restarts"])
+        why = restart_policy.refusal(last, errors[-2:], record.used(), self.night["restarts"])
         if record.in_vain() > len(self.names):
             why = "%s; no attempt began" % last["why"]
         if why or not chosen:
@@ -223,7 +182,7 @@ class Leader:
 
     def in_vain(self, host, why):
         end = restart_policy.ending([{"event": "lost", "host": host, "unready": why}], 0.0)
-        return self.ending(end, 0.0, "", ran=False)
+        return dict(end, ended=self.record.number, ran=False, lasted=0.0, complete="")
 
     def port_of(self, mine, host):
         ready = mine.get(host, {}).get("ready") or {}

@@ -18,33 +18,31 @@ _RANK = re.compile(r"^\[rank\d+\]: ")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
-class Ending:
-    """How an attempt ended. `again`: may it be repeated? `error`: to compare with the next one."""
-
-    def __init__(self, again, why, error="", lost=()):
-        self.again, self.why, self.error, self.lost = again, why, error, set(lost)
-
-
 def ending(facts, seconds):
-    """From the facts that ended it, the first one first (remote/hub/judge.py)."""
+    """From the facts that ended an attempt, the first one first (remote/hub/judge.py): {again: may
+    it be repeated, why, error: to compare with the next one, lost: hosts}."""
     for fact in facts:
         event = fact.get("event")
         if event == "asked" and fact.get("by") == STALLED:
-            return Ending(True, "it stood still")
+            return ended(True, "it stood still")
         if event in ("asked", "timeout", "abandoned"):
-            return Ending(False, {"asked": "it was stopped", "timeout": "--timeout"}.get(event, ""))
+            return ended(False, {"asked": "it was stopped", "timeout": "--timeout"}.get(event, ""))
     lost = [fact["host"] for fact in facts if fact.get("event") == "lost" and "host" in fact]
     if lost:
         unready = facts[0].get("unready")
         if unready:
-            return Ending(True, "%s: %s" % (lost[0], unready), lost=lost)
-        return Ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
+            return ended(True, "%s: %s" % (lost[0], unready), lost=lost)
+        return ended(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
     for fact in facts:
         if fact.get("event") == "rank" and failed(fact.get("ended") or {"code": 0}):
             return of_rank(fact, seconds)
         if fact.get("event") in ("frozen", "program"):
-            return Ending(True, "%s on %s" % (NAMES[fact["event"]], fact.get("host")))
-    return Ending(False, "how it ended is not known" if not facts else "it did not begin")
+            return ended(True, "%s on %s" % (NAMES[fact["event"]], fact.get("host")))
+    return ended(False, "how it ended is not known" if not facts else "it did not begin")
+
+
+def ended(again, why, error="", lost=()):
+    return {"again": again, "why": why, "error": error, "lost": sorted(set(lost))}
 
 
 NAMES = {"frozen": "a rank was stopped", "program": "a program of MPI ended"}
@@ -59,11 +57,11 @@ def of_rank(fact, seconds):
     end = "killed" if how.get("lost") else end
     why = "rank %s on %s: %s" % (fact.get("rank"), fact.get("host"), last or end)
     if _INCURABLE.match(last) or _USAGE.match(said):
-        return Ending(False, "%s: a restart does not change that" % why)
+        return ended(False, "%s: a restart does not change that" % why)
     if seconds < AT_ONCE and "oom-rank" in (how.get("hints") or []):
-        return Ending(False, "%s: its memory ran out at once" % why)
+        return ended(False, "%s: its memory ran out at once" % why)
     killed = how.get("signal") == 9 or how.get("lost")  # not an error of its own
-    return Ending(True, why, "" if killed else "%s %s" % (end, _NUMBER.sub("0", last)))
+    return ended(True, why, "" if killed else "%s %s" % (end, _NUMBER.sub("0", last)))
 
 
 def refusal(end, before, made, limit):
@@ -71,12 +69,12 @@ def refusal(end, before, made, limit):
 
     `before`: (error, newest checkpoint) of the attempt before and of this one; `made`: restarts.
     """
-    if not end.again:
-        return end.why
+    if not end["again"]:
+        return end["why"]
     if made >= limit:
-        return "%s; no restarts are left (--restarts %d)" % (end.why, limit)
-    if end.error and len(before) == 2 and before[0] == before[1]:
-        return "%s: the same error twice, with no checkpoint in between" % end.why
+        return "%s; no restarts are left (--restarts %d)" % (end["why"], limit)
+    if end["error"] and len(before) == 2 and before[0] == before[1]:
+        return "%s: the same error twice, with no checkpoint in between" % end["why"]
     return ""
 
 

@@ -10,8 +10,8 @@ import re
 
 KEPT = 2  # complete checkpoints of a run
 LEAST_FREE, LEAST_SHARE = 1 << 30, 0.05  # of a disk: bytes, and part of its size
-# of torch.distributed.checkpoint, Trainer and Accelerate: the file that ends a checkpoint, and files
-# that are written early or on every host
+# of torch.distributed.checkpoint, Trainer and Accelerate: the file that ends a checkpoint, and what
+# is written early or on every host
 ENDS = (
     (".metadata", r"__[0-9]+_[0-9]+\.distcp"),
     ("trainer_state.json", r"training_args\.bin|rng_state(_[0-9]+)?\.pth"),
