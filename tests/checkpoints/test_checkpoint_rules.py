@@ -71,12 +71,6 @@ def test_parts_lack_what_none_of_them_has(parts, missing):
     assert rules.lacking([{"names": names, "needs": needs} for names, needs in parts]) == missing
 
 
-def test_the_newest_two_stay():
-    assert rules.kept([]) == set()
-    assert rules.kept([3]) == {3}
-    assert rules.kept([1, 2, 10]) == {2, 10}
-
-
 @pytest.mark.parametrize(
     ("free", "total", "size", "room"),
     [

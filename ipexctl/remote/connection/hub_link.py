@@ -35,16 +35,15 @@ class Hub(Link):
         """The port, one of `ports` (lowest, highest). OSError: none is free."""
         for port in range(ports[0], ports[1] + 1) if ports else [0]:
             try:
-                listener = listening(address, port)
+                self.listener = listening(address, port)
                 break
             except OSError as e:
                 if e.errno != errno.EADDRINUSE or not ports or port == ports[1]:
                     raise
-        listener.setblocking(False)
-        self.listener = listener
-        self.selector.register(listener, selectors.EVENT_READ, self.accept)
+        self.listener.setblocking(False)
+        self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
         self.start()
-        return listener.getsockname()[1]
+        return self.listener.getsockname()[1]
 
     def send(self, name, message):
         if name in self.ends:
@@ -82,8 +81,10 @@ class Hub(Link):
             try:
                 sock, _ = self.listener.accept()
             except OSError as e:
-                if e.errno in FULL:
-                    self.make_room()
+                if e.errno in FULL and self.unfinished:
+                    self.drop(next(iter(self.unfinished)))
+                elif e.errno in FULL:
+                    time.sleep(0.05)  # the next attempt is at once
                 return
             try:
                 self.add(Channel(sock, self.context, True))
@@ -100,14 +101,8 @@ class Hub(Link):
         if self.renews and end.stream.is_another(token):
             with self.changed:  # what the process before was to get is not for this one
                 end.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
-        channel.write(end.stream.hello(""))
+        channel.tls.write(end.stream.hello(""))
         Link.welcome(self, channel, number, token, name)
-
-    def make_room(self):
-        if self.unfinished:
-            self.drop(next(iter(self.unfinished)))
-        else:
-            time.sleep(0.05)  # the next attempt is at once
 
 
 class Spoke(Link):
@@ -201,7 +196,7 @@ class Spoke(Link):
         if self.hub.lost:
             raise Closed("too many messages were not acknowledged")
         channel.end = self.hub
-        channel.write(self.hub.stream.hello(self.name))
+        channel.tls.write(self.hub.stream.hello(self.name))
 
     def welcome(self, channel, number, token, name):
         Link.welcome(self, channel, number, token, name)

@@ -175,7 +175,7 @@ class Link:
         if time.monotonic() - channel.last_read > SILENCE:
             raise Closed("no answer in %g s" % SILENCE)
         if not channel.unsent:
-            channel.write(channel.end.stream.beat())
+            channel.tls.write(channel.end.stream.beat())
             self.write(channel)
 
     # -- one connection --
@@ -224,7 +224,7 @@ class Link:
             for kind, number, body in channel.frames():
                 messages = self.arrived(channel, kind, number, body) or messages
             if messages:
-                channel.write(channel.end.stream.beat())
+                channel.tls.write(channel.end.stream.beat())
         self.write(channel)
 
     def note_word(self, channel):
@@ -287,7 +287,7 @@ class Link:
                 with self.changed:
                     data = end.stream.next_bytes(BACKLOG)
                 if data:  # not where the host was forgotten meanwhile
-                    channel.write(data)
+                    channel.tls.write(data)
                     channel.flush()
         self.watch(channel)
 

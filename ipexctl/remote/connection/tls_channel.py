@@ -82,9 +82,6 @@ class Channel:
             if not self.incoming.pending and not self.tls.pending():
                 return  # to read and to be told so costs ten times as much
 
-    def write(self, data):
-        self.tls.write(data)
-
     def flush(self):
         """To the kernel, as far as it takes it."""
         if not self.unsent and not self.outgoing.pending:

@@ -73,14 +73,10 @@ class HostPaths:
         cuts, before = self.cuts(), self.reported
         after = {key: min(since, before.get(key, since)) for key, since in cuts.items()}
         left = [[what, round(now - since, 1)] for (what, _, _), since in after.items()]
-        begun = [key[0] + in_words("for", now - after[key]) for key in after if key not in before]
-        over = [key[1] + in_words("after", now - before[key]) for key in before if key not in after]
+        begun = ["%s for %d s" % (key[0], now - after[key]) for key in after if key not in before]
+        over = ["%s after %d s" % (key[1], now - before[key]) for key in before if key not in after]
         self.reported = after
         return [(text, left) for text in begun + over]
-
-
-def in_words(word, seconds):
-    return " %s %d s" % (word, seconds)
 
 
 class Unanswered:

@@ -243,7 +243,8 @@ class Judge:
         if self.last_look:
             if self.stall.complete(active, now):
                 (why, seconds), self.last_look = self.last_look, None
-                self.keep_stall(quiet)
+                if not (self.stall.computes() or self.stall.stalled) and quiet >= stall.QUIET:
+                    self.stalled(quiet)  # so that `why` works when the run has ended
                 self.signal(why, now + seconds)
             return
         if self.decided:
@@ -259,14 +260,12 @@ class Judge:
             self.stop_at = None
             self.fact("moving")
         elif what:
-            self.fact("stalled", seconds=quiet, number=self.stall.number)
+            self.stalled(quiet)
             if self.run["stall_action"] != "note":
                 self.stop_at = now + stall.NOTED
 
-    def keep_stall(self, quiet):
-        """So that `why` works when the run has ended."""
-        if not self.stall.computes() and not self.stall.stalled and quiet >= stall.QUIET:
-            self.fact("stalled", seconds=quiet, number=self.stall.number)
+    def stalled(self, quiet):
+        self.fact("stalled", seconds=quiet, number=self.stall.number)
 
     def look(self, wait, now):
         looks = self.stall.order(now, wait)

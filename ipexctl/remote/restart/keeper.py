@@ -145,13 +145,14 @@ class Keeper:
         {orders: for its new keeper}, {away: True} -> {away}, or {waits: True} -> {waits}."""
         if "stop" in message:
             self.take(self.name, {"stop": str(message["stop"])})
+        said = {"alive": True}  # type: dict
         if "returned" in message:
-            return {"alive": True, "orders": self.orders_of_returned(str(message["returned"]))}
-        if "away" in message:
-            return {"alive": True, "away": self.away()}
-        if "waits" in message:
-            return {"alive": True, "waits": self.waits()}
-        return {"alive": True}
+            said["orders"] = self.orders_of_returned(str(message["returned"]))
+        elif "away" in message:
+            said["away"] = self.away()
+        elif "waits" in message:
+            said["waits"] = self.waits()
+        return said
 
     def away(self):
         """Hosts that are not connected; None where another one leads."""

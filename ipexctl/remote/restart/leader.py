@@ -119,7 +119,7 @@ class Leader:
         errors = [(one["error"], one["checkpoint"]) for one in record.attempts[1:]]
         errors.append((last["error"], name))
         why = restart_policy.refusal(last, errors[-2:], record.used(), self.night["restarts"])
-        if record.in_vain() > len(self.names):
+        if len(record.in_vain()) > len(self.names):
             why = "%s; no attempt began" % last["why"]
         if why or not chosen:
             few = "%s; %d hosts are too few" % (last["why"], len(usable))

@@ -8,6 +8,8 @@
 {end, well}                       the run is over, and why
 """
 
+import itertools
+
 
 class Record:
     def __init__(self, hosts):
@@ -75,18 +77,10 @@ class Record:
         """Restarts that became an attempt with ranks."""
         return sum(one["ran"] for one in self.endings[1:])
 
-    def weak(self):
-        """Hosts that could not begin an attempt, since the last that began."""
-        found = set()  # type: set[str]
-        for one in self.endings:
-            found = set() if one["ran"] else found | set(one["lost"])
-        return found
-
     def in_vain(self):
-        """Attempts in a row that did not begin."""
-        count = 0
-        for one in reversed(self.endings):
-            if one["ran"]:
-                break
-            count += 1
-        return count
+        """The last attempts in a row that did not begin."""
+        return list(itertools.takewhile(lambda one: not one["ran"], reversed(self.endings)))
+
+    def weak(self):
+        """Hosts that could not begin one of them."""
+        return {host for one in self.in_vain() for host in one["lost"]}

@@ -79,10 +79,5 @@ def lacking(parts):
     return sorted(needed - names)
 
 
-def kept(numbers):
-    """Of the published checkpoints of a host those that stay: the newest."""
-    return set(sorted(numbers)[-KEPT:])
-
-
 def has_room(free, total, size):
     return free - size >= max(LEAST_FREE, LEAST_SHARE * total)

@@ -207,8 +207,8 @@ class Publication:
 
     def publish(self, current, now):
         """Once every part is on two hosts."""
-        alone = len(self.hosts) == 1
-        if current.wanted() != set(current.parts) or not (alone or current.is_copied()):
+        copied = len(self.hosts) == 1 or current.copied == current.wanted()
+        if current.wanted() != set(current.parts) or not copied:
             return
         current.manifest = {
             "number": current.number,
@@ -270,9 +270,6 @@ class Attempt:
 
     def wanted(self):
         return {host for host, part in self.found.items() if part}
-
-    def is_copied(self):
-        return self.copied == self.wanted()
 
     def holders(self):
         return {holder for host in self.wanted() for holder in [host] + self.partners[host]}

@@ -144,7 +144,7 @@ class Shelf:
     def clean(self, pending):
         """Remove what neither a complete checkpoint that stays nor a part of `pending` needs."""
         manifests = self.manifests()
-        stays = checkpoint_rules.kept(manifests)
+        stays = sorted(manifests)[-checkpoint_rules.KEPT :]
         wanted = set(pending)
         for number, manifest in manifests.items():
             if number in stays:
