@@ -309,7 +309,7 @@ FOUND_NONE = b"No GPU found, using the CPU\n"
 def test_what_is_not_known_is_told_from_what_is_apart(said, found, required, code, ended_by, known):
     run = state(2)
     for rank in (0, 1):
-        run.rank_started(rank)
+        run.started.add(rank)
         run.output(rank, said)
         run.rank_ended(RankEnd(rank, f"n{rank}", code=0))
     ended = verdict.Verdict(0, "ranks", "")

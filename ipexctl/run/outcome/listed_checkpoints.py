@@ -64,25 +64,19 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class OnHost:
-    """What one host reports, as it came. `shelf`: its name in the run."""
+    """What one host reports. `published`: where their parts are is not known yet."""
 
-    target: str
-    shelf: str
-    manifests: tuple[Mapping[str, Any], ...]
+    holder: Holder
+    published: tuple[Checkpoint, ...]
     held: frozenset[str]  # sha256 of the parts that are intact there
     pending: tuple[Checkpoint, ...]  # what is not published
 
 
 def read_on_host(target: str, row: Mapping[str, Any]) -> OnHost:
     """Raises ValueError, TypeError or KeyError for what is not a report."""
-    for manifest in listed(row["manifests"]):
-        if not isinstance(manifest["parts"], dict):
-            raise ValueError("a manifest without parts")
-        _complete(manifest, ())
     return OnHost(
-        target,
-        plain(row["host"]),
-        tuple(listed(row["manifests"])),
+        Holder(target, plain(row["host"])),
+        tuple(map(_published, listed(row["manifests"]))),
         frozenset(texts(row["held"])),
         tuple(
             Checkpoint(plain(name), plain(why), int(size), float(age), count_or_none(step))
@@ -91,34 +85,44 @@ def read_on_host(target: str, row: Mapping[str, Any]) -> OnHost:
     )
 
 
+def _published(manifest: Mapping[str, Any]) -> Checkpoint:
+    if not isinstance(manifest["parts"], dict):
+        raise ValueError("a manifest without parts")
+    parts = tuple(
+        Part(plain(host), plain(raw["sha"]), int(raw["bytes"]), ())
+        for host, raw in sorted(manifest["parts"].items())
+    )
+    return Checkpoint(
+        plain(manifest["name"]),
+        "",
+        sum(part.bytes for part in parts),
+        float(manifest["age"]),
+        count_or_none(manifest.get("step")),
+        int(manifest["number"]),
+        parts,
+    )
+
+
 def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
     """The newest first; before them what is not complete. `alive`: the run goes on."""
-    manifests: dict[int, Mapping[str, Any]] = {}
+    found: dict[int, Checkpoint] = {}
     for report in reports:
-        for manifest in report.manifests:
-            manifests.setdefault(int(manifest["number"]), manifest)
-    done = [_complete(manifests[n], reports) for n in sorted(manifests, reverse=True)]
+        for one in report.published:
+            found.setdefault(one.number, one)
+    done = [_with_holders(found[n], reports) for n in sorted(found, reverse=True)]
     ended = "the run ended before it was copied"
     open_ = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
     return (*open_, *done)
 
 
-def _complete(manifest: Mapping[str, Any], reports: Sequence[OnHost]) -> Checkpoint:
-    parts = []
-    for host, raw in sorted(manifest["parts"].items()):
-        sha = plain(raw["sha"])
-        has = tuple(Holder(r.target, r.shelf) for r in reports if sha in r.held)
-        parts.append(Part(plain(host), sha, int(raw["bytes"]), has))
-    gone = [part.host for part in parts if not part.holders]
-    return Checkpoint(
-        plain(manifest["name"]),
-        f"no host here has the part of {fold(gone)}" if gone else "",
-        sum(part.bytes for part in parts),
-        float(manifest["age"]),
-        count_or_none(manifest.get("step")),
-        int(manifest["number"]),
-        tuple(parts),
+def _with_holders(found: Checkpoint, reports: Sequence[OnHost]) -> Checkpoint:
+    parts = tuple(
+        replace(part, holders=tuple(r.holder for r in reports if part.sha256 in r.held))
+        for part in found.parts
     )
+    gone = [part.host for part in parts if not part.holders]
+    why = f"no host here has the part of {fold(gone)}" if gone else ""
+    return replace(found, why=why, parts=parts)
 
 
 def chosen(found: Sequence[Checkpoint], name: str, run: str) -> Checkpoint:

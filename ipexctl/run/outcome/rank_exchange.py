@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
+from itertools import pairwise
 
 from ipexctl.base.sizes import short
 from ipexctl.facts.host_facts import loopback
@@ -216,7 +217,7 @@ class Watch:
             return None
         steps = max(self.steps.values(), default=0)
         edges = dict(self._edges())
-        shared = {pair for groups in self.sharing.values() for g in groups for pair in _chain(g)}
+        shared = {pair for groups in self.sharing.values() for g in groups for pair in pairwise(g)}
         seen = Exchange(
             Verdict.UNKNOWN,
             sum(received for _, received in edges.values()),
@@ -398,10 +399,6 @@ def _live(
 def _ranks(some: Iterable[int]) -> str:
     ranks = sorted(some)
     return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}"
-
-
-def _chain(group: Sequence[int]) -> Iterator[tuple[int, int]]:
-    yield from zip(group, group[1:], strict=False)
 
 
 def _components(world: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:

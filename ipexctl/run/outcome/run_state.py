@@ -95,9 +95,6 @@ class RunState:
     hidden: int = 0
     warnings: list[str] = field(default_factory=list)  # of our modules in the ranks
 
-    def rank_started(self, rank: int) -> None:
-        self.started.add(rank)
-
     def rank_ended(self, end: RankEnd) -> None:
         self.ends[end.rank] = end
 

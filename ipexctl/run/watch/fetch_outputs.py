@@ -377,7 +377,8 @@ def _is_asked(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    file = os.fdopen(os.open(target, flags, 0o600), "wb")
     left = size
 
     def part(frame: Frame) -> None:
@@ -388,22 +389,19 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
                 f"{agent.host.name}: the host sent more of {target.name} than its size",
                 slug="too-much-data",
             )
-        view = memoryview(frame.body)
-        while view:
-            view = view[os.write(fd, view) :]
+        file.write(frame.body)
 
     try:
-        for offset in range(0, size, PIECE):
-            wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
-            done = agent.call(
-                "run_files.result_files.read", wanted, total=transfer_time(PIECE), on_event=part
-            ).done
-            if why := done.get("refused"):
-                raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
-            if left != max(0, size - offset - PIECE):
-                raise OSError(f"only {size - left:,} of its {size:,} bytes came")
+        with file:
+            for offset in range(0, size, PIECE):
+                wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
+                done = agent.call(
+                    "run_files.result_files.read", wanted, total=transfer_time(PIECE), on_event=part
+                ).done
+                if why := done.get("refused"):
+                    raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
+                if left != max(0, size - offset - PIECE):
+                    raise OSError(f"only {size - left:,} of its {size:,} bytes came")
     except BaseException:
         target.unlink(missing_ok=True)  # it is not what is there
         raise
-    finally:
-        os.close(fd)

@@ -72,13 +72,8 @@ class Record:
     def _append(self, path: Path, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         try:
-            fd = os.open(path, flags, 0o600)
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
-            finally:
-                os.close(fd)
+            with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
+                file.write(data)
         except OSError as e:
             self._fail(e)
 

@@ -102,7 +102,8 @@ class Session:
         """Whether to leave the run: on request, or because its hub cannot be reached."""
         begun = self.run.attached or bool(self.output.state.started)
         ends = self.ends.facts or self.seen_interrupts
-        detach = self.run.options.detach and self.output.all_started and not ends
+        started = len(self.output.state.started) == self.run.plan.world_size
+        detach = self.run.options.detach and started and not ends
         if self.run.options.lives_on and begun and (self.interrupts.detach or detach):
             self.left = Left(self.run.run_id)
         elif self.cut_off is not None:
@@ -311,7 +312,7 @@ class Session:
             self.output.stall.ended = self.output.stall.ended or self.now
         match event:
             case run_events.RankStarted(rank):
-                self.output.state.rank_started(rank)
+                self.output.state.started.add(rank)
             case run_events.RankEnded(end):
                 if self.ends.facts == [fact]:
                     self.painter.failed(end.rank)

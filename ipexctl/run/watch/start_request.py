@@ -79,9 +79,6 @@ class Orders:
         names += [] if options.no_inspect else ["thread_waits"]
         return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
-    def _module_env(self) -> dict[str, str]:
-        return {"IPEXCTL_LOOK": "0"} if self.options.no_inspect else {}
-
     def of_all(self) -> dict[str, object]:
         """What the hub needs to know of all hosts."""
         row = mpi.FLAVOURS.get(self.plan.mpi)
@@ -134,7 +131,7 @@ class Orders:
             "node": place.node,
             "env": {
                 **rank_variables.environment(self.plan, host, place),
-                **self._module_env(),
+                **({"IPEXCTL_LOOK": "0"} if self.options.no_inspect else {}),
                 **({"IPEXCTL_CHECKPOINT": path} if path else {}),
                 **self.options.secret_env,
             },
