@@ -83,7 +83,7 @@ class Channel:
                 return  # to read and to be told so costs ten times as much
 
     def flush(self):
-        """To the kernel, as far as it takes it."""
+        """Write to the kernel, as far as it takes it."""
         if not self.unsent and not self.outgoing.pending:
             return
         data = self.unsent + self.outgoing.read()
@@ -96,7 +96,7 @@ class Channel:
         self.unsent = data[sent:]
 
     def close(self):
-        """With a goodbye, as far as the kernel takes it; that of the other end is not awaited."""
+        """Say goodbye, as far as the kernel takes it; that of the other end is not awaited."""
         if not self.closed and self.shaken:
             for step in (self.tls.unwrap, self.flush):
                 try:

@@ -19,8 +19,10 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
 def ending(facts, seconds):
-    """From the facts that ended an attempt, the first one first (remote/hub/judge.py): {again: may
-    it be repeated, why, error: to compare with the next one, lost: hosts}."""
+    """Return {again: may it be repeated, why, error: to compare with the next one, lost: hosts}.
+
+    `facts`: those that ended an attempt, the first one first (remote/hub/judge.py).
+    """
     for fact in facts:
         event = fact.get("event")
         if event == "asked" and fact.get("by") == STALLED:

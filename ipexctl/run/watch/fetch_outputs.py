@@ -291,43 +291,37 @@ def _bring(
     note: Note, budget: Budget,
 ) -> Brought:  # fmt: skip
     """`owners`: for each path on top of `outputs`, the host from which it comes."""
-    asked, files = _run_on(agent, wish), listed.files
+    name, asked, files = agent.host.name, _run_on(agent, wish), listed.files
     others = other_folders(wish)
     count, total = 0, 0
     refused: list[str] = []
     if sum(size for _, size in files) > 100e6:
-        note(f"fetching {sum(s for _, s in files) / 1e6:.0f} MB from {agent.host.name}")
+        note(f"fetching {sum(s for _, s in files) / 1e6:.0f} MB from {name}")
     for path, size in files:
         if not is_inside(path):
-            refused.append(f"{agent.host.name}: a file called {path[:80]!r} was not taken")
+            refused.append(f"{name}: a file called {path[:80]!r} was not taken")
             continue
-        if why := why_not_taken(path, wish.patterns, wish.named):
-            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
-            continue
-        on_top = owners.get(path) == agent.host.name
-        if on_top and path.partition("/")[0].casefold() in others:
+        on_top, entries = owners.get(path) == name, 1 + path.count("/")
+        why = why_not_taken(path, wish.patterns, wish.named)
+        if not why and on_top and path.partition("/")[0].casefold() in others:
             why = "that name is used for files of other hosts"
-            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({why})")
-            continue
-        entries = 1 + path.count("/")
-        if not budget.take(size + ENTRY * entries, entries):
+        if not why and not budget.take(size + ENTRY * entries, entries):
             most = f"--fetch-limit {wish.limit >> 30} GB, {ENTRIES:,} files and folders"
-            refused.append(
-                f"{agent.host.name}: {path[:200]} and the following files stay there ({most})"
-            )
+            refused.append(f"{name}: {path[:200]} and the following files stay there ({most})")
             break
         try:
-            below = outputs if on_top else outputs / folder_of(agent.host.name)
-            _read(agent, {**asked, "path": path}, size, below / path)
-            count, total = count + 1, total + size
+            if not why:
+                below = outputs if on_top else outputs / folder_of(name)
+                _read(agent, {**asked, "path": path}, size, below / path)
+                count, total = count + 1, total + size
         except OSError as e:
-            refused.append(f"{agent.host.name}: {path[:200]} was not taken ({e.strerror or e})")
+            why = e.strerror or str(e)
         except IpexctlError as e:
             return Brought(count, total, tuple(refused), True, e.what)
+        if why:
+            refused.append(f"{name}: {path[:200]} was not taken ({why})")
     if listed.more:
-        refused.append(
-            f"{agent.host.name}: more than {len(files)} files match; the rest stays there"
-        )
+        refused.append(f"{name}: more than {len(files)} files match; the rest stays there")
     return Brought(count, total, tuple(refused), bool(files))
 
 
