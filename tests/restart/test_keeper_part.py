@@ -88,7 +88,8 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
         for n in ("first", "second")
     )
     keeper = types.SimpleNamespace(
-        laying=threading.Lock(), shelves=shelves, starter=None, part=second,
+        laying=threading.Lock(), shelves=shelves, starter=None,
+        is_latest=lambda part: part is second,
     )  # fmt: skip
     lay = {"name": "out/c-7", "order": [1, 3]}
     Keeper.begin_part(keeper, first, lay, {})

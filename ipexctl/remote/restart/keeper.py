@@ -345,14 +345,14 @@ class Keeper:
         """First the checkpoint, which may take a while: another attempt may have followed."""
         with self.laying:
             try:
-                if lay and part is self.part:
+                if lay and self.is_latest(part):
                     self.shelves.lay_out(part.asked, lay, attempts)
                     self.shelves.forget(attempts, lay["order"][0])
             except (Failure, OSError) as e:
                 what = e.what if isinstance(e, Failure) else str(e)
                 self.take(self.name, {"part": part.attempt, "failed": what})
                 return
-        if part is not self.part:
+        if not self.is_latest(part):
             return
         part.begin(self.starter)
         try:
@@ -362,6 +362,9 @@ class Keeper:
                 self.shelves.release(part.asked)
         except (Failure, OSError, Changed) as e:
             self.note({"holds_no_copy": "%s: %s" % (lay["name"], e)})
+
+    def is_latest(self, part):
+        return part is self.part
 
     def look_at_part(self, now):
         part = self.part

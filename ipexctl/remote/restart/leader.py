@@ -83,8 +83,8 @@ class Leader:
         # keeper that was started again knows nothing of its host's part
         lost = [{"event": "lost", "host": h} for h in self.record.hosts if h not in told]
         end = restart_policy.ending(most or lost, lasted)
-        complete = complete[0] if complete else ""
-        return dict(end, ended=self.record.number, ran=True, lasted=lasted, complete=complete)
+        last = complete[0] if complete else ""
+        return dict(end, ended=self.record.number, ran=True, lasted=lasted, complete=last)
 
     # -- it has ended --
 
