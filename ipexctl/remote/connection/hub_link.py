@@ -68,11 +68,10 @@ class Hub(Link):
 
     def flush(self, seconds):
         """Until those connected have taken all that was sent. Did they?"""
-        return self.wait_until(self.all_taken, seconds)
-
-    def all_taken(self):
-        connected = [end for end in self.ends.values() if end.channel is not None]
-        return not any(end.stream.pending() for end in connected)
+        ends = self.ends.values()
+        return self.wait_until(
+            lambda: all(end.channel is None or not end.stream.pending() for end in ends), seconds
+        )
 
     # -- the link's thread --
 

@@ -77,14 +77,13 @@ class Leader:
         reports = [told[host] for host in self.names if host in told]
         most = max([[]] + [report["facts"] for report in reports], key=len)
         lasted = max((report["seconds"] for report in reports), default=0.0)
-        complete = [report["complete"] for report in reports if report.get("complete")]
+        complete = next((one["complete"] for one in reports if one["complete"]), "")
         self.ended = now - max((report["ago"] for report in reports), default=0.0)
         # those who watched the run may have ended the rest of it before that was noted, and a
         # keeper that was started again knows nothing of its host's part
         lost = [{"event": "lost", "host": h} for h in self.record.hosts if h not in told]
         end = restart_policy.ending(most or lost, lasted)
-        last = complete[0] if complete else ""
-        return dict(end, ended=self.record.number, ran=True, lasted=lasted, complete=last)
+        return dict(end, ended=self.record.number, ran=True, lasted=lasted, complete=complete)
 
     # -- it has ended --
 
