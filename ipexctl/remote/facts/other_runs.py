@@ -99,8 +99,9 @@ def used(pid, alive):
 
 
 def is_wrapper(pid):
-    words = read("/proc/%d/cmdline" % pid).split("\0")
-    return any(word.endswith(("/rank.pyc", "/rank.py")) for word in words[:6])
+    words = read("/proc/%d/cmdline" % pid).split("\0")[:6]
+    launches = "launch" in words  # it waits for a program on another host
+    return not launches and any(word.endswith(("/rank.pyc", "/rank.py")) for word in words)
 
 
 def affinity(pid):

@@ -1,8 +1,9 @@
-"""What mpirun starts for every rank, and the sweep that leaves nothing of a run alive.
+"""What mpirun starts for every rank and instead of ssh, and the sweep that leaves nothing alive.
 
 As a program: asks the agent on this host (Unix socket, folder 0700) for its orders, starts the
 user's script with its output going straight to the rank's own file, and reports how it ended. The
 script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the agent has ended.
+With the argument LAUNCH it is what mpirun starts instead of ssh: see `launch`.
 
 Every rank imports this, so it uses the C modules `_socket` and `_signal`, and marshal: 1 ms of
 imports where socket, signal and json take 10 ms.
@@ -22,15 +23,35 @@ PASSED_ON = ("PMI_", "MPI_", "I_MPI_", "HYDRA_", "OMPI_", "PMIX_", "PRTE_", "MPI
 RUN_MARK = "IPEXCTL_RUN_ID"
 SUPERVISOR, GUARDIAN = "ipexctl-run", "ipexctl-guard"  # names of their processes
 OOM_SCORE = 500  # of 1000; what the user has set higher stays
+LAUNCH = "launch"
 LENGTH = struct.Struct("=I")  # of a message
 KILLED = 255  # a wrapper was; as a signal's code it would be taken for the end of all of them
 
 
-def main(rank, local):
+def greet(message):
+    """Connect to the supervisor and send the first message: (the connection, its messages)."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.connect(os.environ["IPEXCTL_SOCKET"])
-    send(link, {"hello": "rank", "rank": rank, "local": local, "pid": os.getpid()})
-    reader = Messages(link)
+    send(link, message)
+    return link, Messages(link)
+
+
+def launch(argv):
+    """Hand mpirun's `HOST COMMAND` to the first host's supervisor, and wait for its exit code.
+
+    That supervisor, the hub, passes it to the supervisor of HOST. No SSH between the hosts, so no
+    keys, no host keys and no prompts there.
+    """
+    _, reader = greet({"hello": LAUNCH, "argv": argv})
+    message = reader.next() or {"exit": 255}  # the supervisor has ended
+    if "refused" in message:
+        sys.stderr.write("ipexctl: %s\n" % message["refused"])
+        return 255
+    return message["exit"]
+
+
+def main(rank, local):
+    link, reader = greet({"hello": "rank", "rank": rank, "local": local})
     orders = reader.next()
     if orders is None or "refused" in orders:
         why = (orders or {}).get("refused", "the agent has ended")
@@ -371,6 +392,9 @@ def carries(pid, mark):
 
 
 if __name__ == "__main__":
-    code = start_all(sys.argv[1:]) if sys.argv[1:] else start_from_mpi()
+    if sys.argv[1:2] == [LAUNCH]:
+        code = launch(sys.argv[2:])
+    else:
+        code = start_all(sys.argv[1:]) if sys.argv[1:] else start_from_mpi()
     sys.stdout.flush()
     os._exit(code & 255)

@@ -11,10 +11,8 @@ import time
 from ipexctl.remote.hub.judge import by_signal
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.run import mpirun_bootstrap
 
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-PROGRAMS = {"rank.pyc": rank_wrapper, "bootstrap.pyc": mpirun_bootstrap}
 HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
 
 
@@ -103,11 +101,10 @@ class Programs:
                 pass
 
     def write(self):
-        for name, module in PROGRAMS.items():
-            write_file(os.path.join(self.scratch, name), compiled(module), 0o600)
+        write_file(os.path.join(self.scratch, "rank.pyc"), compiled(rank_wrapper), 0o600)
         # mpirun wants one program name: a shell script finds the interpreter in the environment
-        text = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/bootstrap.pyc" "$@"\n'
-        write_file(os.path.join(self.dir, "bootstrap"), text, 0o700)
+        program = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc" %s "$@"\n'
+        write_file(os.path.join(self.dir, "bootstrap"), program % rank_wrapper.LAUNCH, 0o700)
         write_file(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""), 0o600)
         self.write_site()
 

@@ -58,7 +58,7 @@ class Ranks:
         hello = reader.next() or {}
         if hello.get("hello") == "rank":
             self.rank(link, reader, hello)
-        elif hello.get("hello") == "launch":
+        elif hello.get("hello") == rank_wrapper.LAUNCH:
             self.launch(link, reader, hello)
         link.close()
 

@@ -1,5 +1,6 @@
 """What ranks left in the run's folder: which files match, and their bytes."""
 
+import fnmatch
 import json
 import os
 import re
@@ -27,14 +28,14 @@ def op_look(call, h):
 def op_list(call, h):
     """{root, run_id, patterns} -> {files: [[path, size], ...], more: bool}"""
     work = work_folder(h)
-    wanted = [re.compile(glob_to_regex(pattern)) for pattern in h["patterns"]]
+    wanted = [pattern.split("/") for pattern in h["patterns"]]
     found, room = [], ROOM
     for top, folders, names in os.walk(work):
         folders.sort()
         for name in sorted(names):
             full = os.path.join(top, name)
             path = os.path.relpath(full, work)
-            if any(w.match(path) for w in wanted):
+            if any(matches(path.split("/"), pattern) for pattern in wanted):
                 info = os.lstat(full)
                 if stat.S_ISREG(info.st_mode):
                     found.append([path, info.st_size])
@@ -82,39 +83,15 @@ def work_folder(h):
     return os.path.realpath(os.path.join(root, "runs", run_folders.run_id(h), "work"))
 
 
-def glob_to_regex(pattern):
-    """A glob as an expression: ** crosses folders, * does not; a folder means all that is in it."""
-    out, i = "", 0
-    while i < len(pattern):
-        if pattern.startswith("**/", i):
-            out, i = out + "(?:.*/)?", i + 3
-        elif pattern.startswith("**", i):
-            out, i = out + ".*", i + 2
-        elif pattern[i] in "*?":
-            out, i = out + ("[^/]*" if pattern[i] == "*" else "[^/]"), i + 1
-        elif pattern[i] == "[" and set_end(pattern, i) > 0:
-            end = set_end(pattern, i)
-            out, i = out + set_to_regex(pattern[i + 1 : end]), end + 1
-        else:
-            out, i = out + re.escape(pattern[i]), i + 1
-    return "(?s)" + out + r"(?:/.*)?\Z"
-
-
-def set_end(pattern, i):
-    """Where the set that begins at `i` has its "]"; -1 where it has none. A first "]" is in it."""
-    return pattern.find("]", i + (3 if pattern.startswith("[!", i) else 2))
-
-
-def set_to_regex(members):
-    """0-9a as an expression for one character; !0-9a for any other one. Never a slash."""
-    others = members.startswith("!")
-    found, rest = "", members[1:] if others else members
-    while rest:
-        size = 3 if rest[1:2] == "-" and len(rest) > 2 else 1
-        first, last = rest[0], rest[size - 1]
-        if first <= last:
-            found += "%s-%s" % (re.escape(first), re.escape(last))
-        rest = rest[size:]
-    if others:
-        return "[^/%s]" % found
-    return "(?!/)[%s]" % found if found else "(?!)"
+def matches(path, pattern):
+    """Whether a glob stands for a path; both are lists of names. `**` crosses folders, `*` does
+    not; a folder means all that is in it."""
+    if not pattern:
+        return True
+    if pattern[0] == "**":
+        return any(matches(path[i:], pattern[1:]) for i in range(len(path) + 1))
+    try:
+        is_same = bool(path) and fnmatch.fnmatchcase(path[0], pattern[0])
+    except re.error:  # before Python 3.11 for a set such as [9-0]
+        return False
+    return is_same and matches(path[1:], pattern[1:])
