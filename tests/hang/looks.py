@@ -42,7 +42,7 @@ def called(function: str, line: int = 61) -> list[Any]:
 
 
 def call(seq: int, op: str = "all_reduce", done: bool = False, **more: Any) -> Raw:
-    given: Raw = {"group": "0", "name": "default_pg", "seq": seq, "p2p": False, "age": 62.0}
+    given: Raw = {"group": "0", "name": "default_pg", "seq": seq, "age": 62.0}
     return given | {"op": op, "sizes": [[1048576]], "dtypes": ["Float"], "done": done} | more
 
 
@@ -143,8 +143,8 @@ def child(**more: Any) -> Raw:
 
 
 def linked(rank: int, other: int, **more: Any) -> Raw:
-    rows = [[f"10.0.0.{rank + 1}:40", f"10.0.0.{other + 1}:40", "ESTAB", 0, 0, 0, 0.0]]
-    for i, key in enumerate(("unsent", "unread", "retransmits", "unanswered"), 3):
+    rows = [[f"10.0.0.{rank + 1}:40", f"10.0.0.{other + 1}:40", 0, 0, 0, 0.0]]
+    for i, key in enumerate(("unsent", "unread", "retransmits", "unanswered"), 2):
         rows[0][i] = more.get(key, 0)
     return waits(rank, connections=rows)
 

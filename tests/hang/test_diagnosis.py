@@ -188,16 +188,6 @@ CASES = [
         more={"world": 2},
     ),
     Case(
-        "both receive from each other",
-        Kind.MISMATCH,
-        [0, 1],
-        [
-            row(r, called("recv"), collectives=calls(call(1, f"nccl:recv {r}<-{1 - r}", p2p=True)))
-            for r in (0, 1)
-        ],
-        more={"world": 2},
-    ),
-    Case(
         "both receive: gloo records neither",
         Kind.MISMATCH,
         [0, 1],

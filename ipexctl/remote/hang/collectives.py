@@ -75,6 +75,8 @@ def reduce(document, rows, now):
     """`rows`: (name, description, ranks) of each group, which gloo does not record."""
     by_group = {}  # type: dict
     for entry in document.get("entries") or []:
+        if entry.get("is_p2p"):
+            continue  # gloo records none
         collective = read_entry(entry, now)
         by_group.setdefault(collective["group"], []).append(collective)
     groups = {}
@@ -89,14 +91,12 @@ def reduce(document, rows, now):
 
 def read_entry(entry, now):
     group = [str(word)[:NAME] for word in entry.get("process_group") or [entry.get("pg_id")]]
-    peer_to_peer = bool(entry.get("is_p2p"))
     sizes = [list(shape)[:SIZES] for shape in (entry.get("input_sizes") or [])[:SHAPES]]
     created = entry.get("time_created_ns") or 0
     return {
         "group": group[0],
         "name": group[-1],
-        "seq": entry.get("p2p_seq_id" if peer_to_peer else "collective_seq_id"),
-        "p2p": peer_to_peer,
+        "seq": entry.get("collective_seq_id"),
         "op": str(entry.get("profiling_name") or "").rpartition(":")[2][:NAME],
         "sizes": sizes,
         "dtypes": [str(word)[:NAME] for word in (entry.get("input_dtypes") or [])[:SHAPES]],

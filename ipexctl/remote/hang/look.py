@@ -15,8 +15,6 @@ from ipexctl.remote.rank import rank_wrapper, socket_table
 ANSWERS, ENDS = 0.4, 0.6  # seconds after the interval until which is waited: for answers, for all
 CHILDREN, CHILD_THREADS, ASKED, CONNECTIONS, FRAMES = 16, 4, 64, 32, 40
 FORKS = "/multiprocessing/popen_fork.py"
-STATES = {1: "ESTAB", 2: "SYN-SENT", 3: "SYN-RECV", 4: "FIN-WAIT-1", 5: "FIN-WAIT-2"}
-STATES.update({8: "CLOSE-WAIT", 9: "LAST-ACK", 11: "CLOSING"})  # as `ss` names them
 
 
 def look(site, ranks, seconds=1.0):
@@ -64,9 +62,9 @@ class Connections:
         for each in self.found:
             if each.inode in own:
                 unread, unsent = each.waiting
-                row = [address(*each.key[:2]), address(*each.key[2:]), STATES.get(each.state, "")]
-                rows.append(row + [unsent, unread, each.retries, round(each.unanswered, 1)])
-        rows.sort(key=lambda row: (-row[6], -row[3] - row[4]))
+                counts = [unsent, unread, each.retries, round(each.unanswered, 1)]
+                rows.append([address(*each.key[:2]), address(*each.key[2:])] + counts)
+        rows.sort(key=lambda row: (-row[5], -row[2] - row[3]))
         return rows[:CONNECTIONS]
 
 

@@ -15,10 +15,9 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.evidence import Collective, RankLook
 
 # In these, ranks may give different numbers of elements.
-_UNEVEN = re.compile(r"scatter$|all_?to_?all|^send|^recv|coalesced")
+_UNEVEN = re.compile(r"scatter$|all_?to_?all|coalesced")
 _BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4}
 _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1}
-_P2P = re.compile(r"(send|recv)\s+(\d+)\s*(->|<-)\s*(\d+)")
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,7 @@ def align(
     by_group = defaultdict[str, dict[int, dict[int, Collective]]](lambda: defaultdict(dict))
     for rank, look in looks.items():
         for call in look.collectives or ():
-            if not call.p2p:
-                by_group[_key(call.group, look, looks)][rank][call.seq] = call
+            by_group[_key(call.group, look, looks)][rank][call.seq] = call
     waits_in, waits_for = dict[int, Collective](), dict[int, frozenset[int]]()
     unseen, mismatches = set[int](), list[Mismatch]()
     for group, called in sorted(by_group.items()):
@@ -87,9 +85,6 @@ def align(
                     waits_in[rank] = call
                 if late and rank not in waits_for:
                     waits_for[rank] = frozenset(late)
-    for rank, peer, call in _pairs(looks, waiting):
-        waits_in.setdefault(rank, call)
-        waits_for.setdefault(rank, frozenset({peer}))
     return Alignment(waits_in, waits_for, frozenset(unseen), next(iter(mismatches), None))
 
 
@@ -107,7 +102,7 @@ def text(call: Collective, *, backward: bool = False) -> str:
 def name(call: Collective) -> str:
     """`all_reduce #412`, with its group if that is not the default one."""
     group = "" if call.name in ("default_pg", "undefined", "") else f" of group {call.name}"
-    return call.op if call.p2p else f"{call.op} #{call.seq}{group}"
+    return f"{call.op} #{call.seq}{group}"
 
 
 def signature(call: Collective) -> tuple[object, ...]:
@@ -173,21 +168,3 @@ def _mismatches(called: Mapping[int, Mapping[int, Collective]]) -> list[Mismatch
             found.append(Mismatch(tuple((called[r[0]][seq], tuple(r)) for r in sides)))
             break
     return found
-
-
-def _pairs(
-    looks: Mapping[int, RankLook], waiting: frozenset[int]
-) -> list[tuple[int, int, Collective]]:
-    """Rank, the rank that it waits for, the call: sends and receives without a counterpart."""
-    open_ = dict[tuple[int, int, str], Collective]()
-    for rank, look in looks.items():
-        for call in look.collectives or ():
-            found = _P2P.search(call.op) if call.p2p and not call.done else None
-            if found and int(found[2]) == rank and rank in waiting:
-                open_[rank, int(found[4]), found[1]] = call
-    other = {"send": "recv", "recv": "send"}
-    return [
-        (rank, peer, call)
-        for (rank, peer, way), call in open_.items()
-        if (peer, rank, other[way]) not in open_
-    ]

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from ipexctl.base.sizes import duration
+from ipexctl.base.sizes import duration, human
 from ipexctl.inventory.nodeset import fold
 from ipexctl.run.hang import collective_alignment as alignment
-from ipexctl.run.hang.bad_connection import bad_connection
+from ipexctl.run.hang.evidence import Connection, RankLook
 from ipexctl.run.hang.hang_report import SEVERITY, Diagnosis, Group, Kind, Situation, Suspect
 from ipexctl.run.hang.hang_view import HangView, ended_text
-from ipexctl.run.hang.likely_cause import EVERY, advice
+from ipexctl.run.hang.likely_cause import EVERY, FIXED, advice
 from ipexctl.run.output.merge_lines import ranges
 
 __all__ = ["Diagnosis", "Group", "Kind", "Situation", "Suspect", "diagnose"]
+
+LONG = 3.0  # seconds that data is not acknowledged
+MUCH = 1 << 16  # bytes that are not read
 
 
 def diagnose(situation: Situation) -> Diagnosis:
     view = HangView.of(situation)
     if situation.quiet is None:
-        return view.said(Kind.MOVING, (), "the run makes progress", "")
+        return view.said(Kind.MOVING, (), "the run makes progress")
     for rule in (_cut, _left, _silent, _stopped, _mismatch, _late, _rendezvous, _outliers, _alike):
         found = rule(view)
         if found:
             return found
     why = "nothing tells a rank that hangs from those that wait for it"
-    return view.said(Kind.UNKNOWN, (), f"the reason is unknown: {why}", "")
+    return view.said(Kind.UNKNOWN, (), f"the reason is unknown: {why}")
 
 
 def _cut(view: HangView) -> Diagnosis | None:
@@ -37,8 +40,8 @@ def _cut(view: HangView) -> Diagnosis | None:
         return None
     text, seconds = max(cuts, key=lambda cut: cut[1])
     head = f"the network between hosts is interrupted: {text}"
-    likely = f"{text} for {duration(seconds)}. {advice(Kind.PARTITION, None, None, '')}"
-    return view.said(Kind.PARTITION, (), head, likely)
+    likely = f"{text} for {duration(seconds)}. Check switches, cables and firewalls between them."
+    return view.said(Kind.PARTITION, (), head, likely=likely)
 
 
 def _names(text: str, host: str) -> bool:
@@ -54,9 +57,9 @@ def _left(view: HangView) -> Diagnosis | None:
         return None
     how = ended_text(view.ended[min(awaited)])
     head = f"{view.named(awaited)} {how} while others wait"
-    return view.said(
-        Kind.LEFT_EARLY, awaited, head, f"{head}. {advice(Kind.LEFT_EARLY, None, None, how)}"
-    )
+    fewer = "Likely: it had fewer batches than the others; give all ranks the same number."
+    why = fewer if "exit code 0" in how else FIXED[Kind.LEFT_EARLY]
+    return view.said(Kind.LEFT_EARLY, awaited, head, why)
 
 
 def _silent(view: HangView) -> Diagnosis | None:
@@ -67,12 +70,8 @@ def _silent(view: HangView) -> Diagnosis | None:
     ranks = [rank for host in hosts for rank in view.on(host) if rank not in view.ended]
     does = "does not answer" if len(hosts) == 1 else "do not answer"
     head = f"{fold(hosts)} {does} for {duration(max(silent[h] for h in hosts))}"
-    return view.said(
-        Kind.HOST_SILENT,
-        ranks,
-        head,
-        f"{head}. {advice(Kind.HOST_SILENT, None, None, fold(hosts))}",
-    )
+    why = f"Check whether {fold(hosts)} is up and reachable."
+    return view.said(Kind.HOST_SILENT, ranks, head, why)
 
 
 def _stopped(view: HangView) -> Diagnosis | None:
@@ -97,12 +96,8 @@ def _mismatch(view: HangView) -> Diagnosis | None:
         short = first, second
     head = f"{view.named(few)} called {short[0]}, {view.named(many)} {short[1]}"
     others = found.calls if len(few) == len(many) else found.calls[1:]  # who is wrong of as many?
-    return view.said(
-        Kind.MISMATCH,
-        [rank for _, ranks in others for rank in ranks],
-        head,
-        f"{ends[0]}, {ends[1]}. {advice(Kind.MISMATCH, None, None, '')}",
-    )
+    likely = f"{ends[0]}, {ends[1]}. {FIXED[Kind.MISMATCH]}"
+    return view.said(Kind.MISMATCH, [r for _, own in others for r in own], head, likely=likely)
 
 
 def _where(view: HangView, ranks: Iterable[int]) -> str:
@@ -114,13 +109,10 @@ def _late(view: HangView) -> Diagnosis | None:
     """Ranks that have not arrived in a collective that others wait in."""
     roots = view.calls.roots() - view.ended.keys()
     if not roots and (cycle := view.calls.cycle()):
-        p2p = all(view.calls.waits_in[r].p2p for r in cycle)
-        why = "pairs" if p2p else "order"
+        why = "Likely: they call the collectives of different groups in a different order."
         pairs = (f"rank {r} waits in {view.operation(r)}" for r in cycle[:2])
         head = f"ranks {ranges(cycle)} wait for each other: {', '.join(pairs)}"
-        return view.said(
-            Kind.MISMATCH, cycle, head, f"{head}. {advice(Kind.MISMATCH, None, None, why)}"
-        )
+        return view.said(Kind.MISMATCH, cycle, head, why)
     late = {rank for rank in roots if rank not in view.calls.waits_in}
     if not late:
         return None
@@ -148,16 +140,19 @@ def _rendezvous(view: HangView) -> Diagnosis | None:
     at = f" at {master}" if master else ""
     if not missing:
         head = f"all {len(joining)} ranks wait in the rendezvous{at}"
-        return view.said(
-            Kind.RENDEZVOUS, (), head, f"{head}. {advice(Kind.RENDEZVOUS, None, None, master)}"
+        why = (
+            f"Check that {master or 'MASTER_ADDR'} is reachable from every host, that WORLD_SIZE "
+            "is right, and that no two ranks have the same RANK (NODE_RANK, GROUP_RANK)."
         )
+        return view.said(Kind.RENDEZVOUS, (), head, why)
     have = "has" if len(missing) == 1 else "have"
     head = f"{view.named(missing)} {have} not joined the rendezvous{at}"
     first = min(missing, key=lambda r: SEVERITY[view.kind(r)])
-    does, look = view.does.get(first), view.looks.get(first)
-    kind = view.kind(first) if does and does.kind else Kind.UNKNOWN
-    why = advice(kind, does, look, view.situation.hosts.get(first, "")) if does else "See its log."
-    return view.said(Kind.RENDEZVOUS, missing, head, f"{head}. {why}".strip())
+    does, why = view.does.get(first), "See its log."
+    if does:
+        kind = view.kind(first) if does.kind else Kind.UNKNOWN
+        why = advice(kind, does, view.looks[first], view.situation.hosts.get(first, ""))
+    return view.said(Kind.RENDEZVOUS, missing, head, why)
 
 
 def _outliers(view: HangView) -> Diagnosis | None:
@@ -202,8 +197,9 @@ def _exchanges(view: HangView) -> Diagnosis | None:
         for op in sorted(known, key=ops.__getitem__)[:2]
     ]
     head = f"the ranks wait in calls that do not match: {', '.join(ends)}"
-    why = advice(Kind.MISMATCH, None, None, "pairs" if one_way else "")
-    return view.said(Kind.MISMATCH, few or view.waiting, head, f"{head}. {why}")
+    unpaired = "Likely: sends and receives are not paired; use isend or batch_isend_irecv."
+    why = unpaired if one_way else FIXED[Kind.MISMATCH]
+    return view.said(Kind.MISMATCH, few or view.waiting, head, why)
 
 
 def _alike(view: HangView) -> Diagnosis | None:
@@ -216,7 +212,7 @@ def _alike(view: HangView) -> Diagnosis | None:
         return view.of_suspects(view.unseen)
     if view.waiting and len(view.does) + len(view.ended) < view.situation.world_size:
         head = f"{view.named(view.does)} wait in {view.operation(first)}"
-        return view.said(Kind.UNKNOWN, (), f"{head}; nothing is known of the others yet", "")
+        return view.said(Kind.UNKNOWN, (), f"{head}; nothing is known of the others yet")
     if view.waiting:
         stalled = view.calls.waits_in.keys() - view.calls.waits_for.keys()
         return _stalled(view, min(stalled or view.waiting))
@@ -226,7 +222,7 @@ def _alike(view: HangView) -> Diagnosis | None:
         return view.of_suspects(view.does)
     at = f" in {does.where.replace(' in ', ' ')}" if does.where else ""
     head = f"all {len(view.does)} ranks wait{at}: {does.action}"
-    return view.said(Kind.OUTSIDE, view.does, head, advice(kind, does, look, EVERY))
+    return view.said(Kind.OUTSIDE, view.does, head, likely=advice(kind, does, look, EVERY))
 
 
 def _stalled(view: HangView, first: int) -> Diagnosis:
@@ -237,7 +233,66 @@ def _stalled(view: HangView, first: int) -> Diagnosis:
     head = f"{who} {'is' if len(same) == 1 else 'are'} in {what}, and it does not finish"
     if call is None:
         head = f"{who} wait{'s' if len(same) == 1 else ''} in {what}"
-    found = bad_connection(view.looks)
-    ranks = found.ranks if found else ()
-    why = f"Likely: {found.text}." if found else advice(Kind.COLLECTIVE, None, None, "")
-    return view.said(Kind.COLLECTIVE, ranks, head, f"{head}. {why}")
+    ranks, bad = _bad_connection(view.looks)
+    why = f"Likely: {bad}." if bad else FIXED[Kind.COLLECTIVE]
+    return view.said(Kind.COLLECTIVE, ranks, head, why)
+
+
+def _bad_connection(looks: Mapping[int, RankLook]) -> tuple[list[int], str]:
+    """The ranks of the pair of hosts whose connection stalls, and which pair that is."""
+    ends = {c.here: rank for rank, look in looks.items() for c in look.connections}
+    found = [
+        (_badness(c), -rank, c)
+        for rank, look in looks.items()
+        for c in look.connections
+        if any(_badness(c))
+    ]
+    if not found:
+        return [], ""
+    _, minus, worst = max(found, key=lambda one: one[:2])
+    rank = -minus
+    peer = ends.get(worst.peer)
+    here, there = looks[rank].host, looks[peer].host if peer is not None else _host(worst, looks)
+    if worst.unanswered >= LONG or worst.retransmits:
+        lost = (
+            f"no answer for {duration(worst.unanswered)}"
+            if worst.unanswered >= LONG
+            else f"{worst.retransmits} retransmissions"
+        )
+        text = f"the network from {here} to {there} loses data ({lost})"
+    else:
+        return [rank], f"{here} does not read {human(worst.unread)} from {there}"
+    shared = _in_all([c for _, _, c in found], looks)
+    ranks = [r for r in (rank, peer) if r is not None]
+    if shared and len(found) > 1:
+        ranks = [r for r in looks if looks[r].host == shared]
+        text += f"; {shared} is one end of every stalled connection"
+    return ranks, text
+
+
+def _badness(c: Connection) -> tuple[bool, float, int, int]:
+    lost = c.unanswered if c.unanswered >= LONG else 0.0
+    retried = c.retransmits if c.unsent else 0
+    unread = c.unread if c.unread >= MUCH else 0
+    return bool(lost or retried), lost, retried, unread
+
+
+def _host(c: Connection, looks: Mapping[int, RankLook]) -> str:
+    """By its address, where only one host has it."""
+    hosts = {
+        look.host for look in looks.values() for o in look.connections if _ip(o.here) == _ip(c.peer)
+    }
+    return hosts.pop() if len(hosts) == 1 else c.peer
+
+
+def _in_all(found: list[Connection], looks: Mapping[int, RankLook]) -> str:
+    stalled = [c for c in found if _badness(c)[0]]
+    owner = {c.here: look.host for look in looks.values() for c in look.connections}
+    pairs = [{owner.get(c.here, ""), owner.get(c.peer) or _host(c, looks)} for c in stalled]
+    counted = Counter(host for pair in pairs for host in pair if host)
+    most = [host for host, n in counted.items() if n == len(pairs)]
+    return most[0] if len(most) == 1 and len({frozenset(p) for p in pairs}) > 1 else ""
+
+
+def _ip(address: str) -> str:
+    return address.rpartition(":")[0]

@@ -95,7 +95,6 @@ class Collective:
     group: str
     name: str
     seq: int = field(metadata=by(count_or_none, needed=True))
-    p2p: bool
     op: str = field(metadata=by(_operation, needed=True))
     sizes: tuple[tuple[int, ...], ...] = field(metadata=by(_sizes))
     dtypes: tuple[str, ...]
@@ -107,7 +106,6 @@ class Collective:
 class Connection:
     here: str = field(metadata=by(plain, needed=True))
     peer: str = field(metadata=by(plain, needed=True))
-    state: str
     unsent: int = 0
     unread: int = 0
     retransmits: int = 0

@@ -104,9 +104,13 @@ class HangView:
         ages = [call.age for call in calls if call.age is not None]
         return max(ages) if ages else self.situation.quiet
 
-    def said(self, kind: Kind, suspects: Iterable[int], headline: str, likely: str) -> Diagnosis:
+    def said(
+        self, kind: Kind, suspects: Iterable[int], headline: str, advice: str = "", likely: str = ""
+    ) -> Diagnosis:
+        """`likely`: what is said instead of the headline and the advice."""
         own = sorted(set(suspects), key=lambda r: (SEVERITY[self.kind(r)], r))
         shown = tuple(self.suspect(rank) for rank in own)
+        likely = likely or (f"{headline}. {advice}" if advice else "")
         headline = headline if len(headline) <= MOST else headline[: MOST - 1] + "…"
         groups = self.groups(() if kind is Kind.COLLECTIVE else own)
         return Diagnosis(kind, headline, shown, groups, likely, limits(self))
@@ -118,7 +122,7 @@ class HangView:
         same = [rank for rank in own if self.kind(rank) is kind]
         if first not in self.does:
             head = f"no evidence from {self.named(same)}, and the others wait"
-            return self.said(kind, own, head, f"{fact}{head}. See its log.")
+            return self.said(kind, own, head, likely=f"{fact}{head}. See its log.")
         does = self.does[first]
         at = f" in {does.where.replace(' in ', ' ')}" if does.where else ""
         be = "is" if len(same) == 1 else "are"
@@ -129,7 +133,8 @@ class HangView:
         detail = self.situation.hosts.get(first, "")
         if not self.waiting:
             detail = EVERY if len(own) == len(self.does) > 1 else detail if kind in HOST else ""
-        return self.said(kind, own, what, f"{fact}{advice(kind, does, self.looks[first], detail)}")
+        likely = f"{fact}{advice(kind, does, self.looks[first], detail)}"
+        return self.said(kind, own, what, likely=likely)
 
     def kind(self, rank: int) -> Kind:
         if rank in self.ended:

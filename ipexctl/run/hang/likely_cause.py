@@ -1,40 +1,77 @@
-"""The likely cause of each kind, and what to do about it."""
+"""The likely cause of what holds up a rank, and what to do about it: which thread or process is to
+end its wait, and what that one does instead."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 
-from ipexctl.run.hang.evidence import RankLook
+from ipexctl.run.hang.evidence import RankLook, Thread
 from ipexctl.run.hang.hang_report import Kind
-from ipexctl.run.hang.rank_activity import NEW_GROUP, SUBPROCESS, Activity
-from ipexctl.run.hang.wait_chain import explain, explain_worker
+from ipexctl.run.hang.rank_activity import (
+    NEW_GROUP,
+    SUBPROCESS,
+    Activity,
+    activity,
+    busy_worker,
+    child_text,
+    child_waited_for,
+    slowest_worker,
+    thread_text,
+    where_text,
+)
 
 _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|gluster|fuse|9p|orangefs|afs")
-
-
 EVERY = "every rank"
 HOST = (Kind.BLOCKED_IO, Kind.STOPPED)  # their sentences name the host
+LINKS, NAMED = 4, 2  # of a chain; threads that are named where it is not known which one it is
+MOST_THREADS = 16  # in a look
+_DUTIES = {"lock": "holds it", "semaphore": "holds it", "future": "computes it"}
+_MISSING = {
+    "lock": "could release it",
+    "semaphore": "could release it",
+    "event": "could set it",
+    "condition": "could notify it",
+    "barrier": "could arrive",
+}
+_FORKED = (
+    "Likely: a thread of its parent held that lock at the fork, so it is never released in the "
+    "child: fork before threads start, or use the start method spawn."
+)
+_PENDING = "No thread has begun to compute it."
+_DEADLOCK = "They wait for each other: take the locks in the same order everywhere."
+_LOST_TASK = (
+    "A worker that dies takes its task with it (dmesg says whether memory ran out); "
+    "concurrent.futures.ProcessPoolExecutor raises an error instead."
+)
+_OUTSIDE = {
+    "stdin": "A run has no input: remove input() or breakpoint() from the script.",
+    SUBPROCESS: "Likely: the command that it started hangs.",
+    "connection": "Likely: the program that should connect does not.",
+    "socket": "Likely: a server outside the run does not answer; set a timeout.",
+    "file lock": "Likely: another process holds the lock file.",
+}
+FIXED = {
+    Kind.LEFT_EARLY: "Its log says why it ended.",
+    Kind.STOPPED: "Continue it with kill -CONT, or detach the debugger.",
+    Kind.MISMATCH: "All ranks must call the same collectives in the same order: look for a branch "
+    "that depends on the rank or its data.",
+    Kind.RENDEZVOUS: "Check that MASTER_ADDR is reachable from every host.",
+    Kind.BLOCKED_IO: "Likely: its disk does not answer.",
+    Kind.WORKER: "Likely: a data loader worker hangs.",
+    Kind.OUTSIDE: "Likely: it waits for something outside the run.",
+    Kind.LOCK: "Likely: the thread or process that it waits for is stuck, or has ended.",
+    Kind.SPINNING: "Likely: the condition of this loop never becomes true on this rank.",
+    Kind.SLEEPING: "It sleeps while the others wait: remove the sleep, or let all ranks wait.",
+    Kind.COMPUTING: "It may be slow, not stuck: does it do work that the others do not?",
+    Kind.COLLECTIVE: "Likely: the network between hosts; run ipexctl doctor.",
+    Kind.UNKNOWN: "The evidence does not tell why.",
+}
 
 
-def advice(kind: Kind, does: Activity | None, look: RankLook | None, detail: str) -> str:
-    """`detail`: the host, EVERY, "" where no other rank waits, or what else a kind is about."""
-    if look and does:
-        return _of_rank(kind, does, look, detail)
-    if kind is Kind.RENDEZVOUS and detail:
-        reached = f"Check that {detail} is reachable from every host, that WORLD_SIZE is right"
-        return f"{reached}, and that no two ranks have the same RANK (NODE_RANK, GROUP_RANK)."
-    if kind is Kind.MISMATCH and detail == "order":
-        return "Likely: they call the collectives of different groups in a different order."
-    if kind is Kind.MISMATCH and detail == "pairs":
-        return "Likely: sends and receives are not paired; use isend or batch_isend_irecv."
-    if kind is Kind.HOST_SILENT:
-        return f"Check whether {detail} is up and reachable."
-    if kind is Kind.LEFT_EARLY and "exit code 0" in detail:
-        return "Likely: it had fewer batches than the others; give all ranks the same number."
-    return _FIXED[kind]
-
-
-def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
+def advice(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
+    """`detail`: the host, EVERY, or "" where no other rank waits."""
     if does.thing == SUBPROCESS:
         return explain(look) or _OUTSIDE[SUBPROCESS]
     if kind is Kind.LOCK and (said := explain(look)):
@@ -52,8 +89,8 @@ def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
         return "Detach the debugger or tracer (gdb, strace, py-spy)."
     if kind is Kind.STOPPED and look.pid:
         return f"Continue it: kill -CONT {look.pid} on {look.host}"
-    if "for data loader worker" in does.action and (said := explain_worker(look)):
-        return said
+    if "for data loader worker" in does.action:
+        return _children(look, slowest_worker(look))
     if kind is Kind.WORKER and "by signal 9" in does.action:
         return "Likely: the worker was killed for lack of memory: check dmesg."
     if kind is Kind.WORKER and "data loader worker" not in does.action:
@@ -68,7 +105,7 @@ def _of_rank(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
         return "Nothing hangs: every rank computes. Raise --stall if steps take this long."
     if kind in (Kind.SLEEPING, Kind.SPINNING) and (detail in ("", EVERY) or "loop" in does.action):
         return "Likely: what it waits for here never happens."
-    return _FIXED[kind]
+    return FIXED[kind]
 
 
 def _disk(look: RankLook, host: str) -> str:
@@ -87,33 +124,113 @@ def _disk(look: RankLook, host: str) -> str:
     return f"{whose} does not answer" + (f" ({about})." if about else ".")
 
 
-_LOST_TASK = (
-    "A worker that dies takes its task with it (dmesg says whether memory ran out); "
-    "concurrent.futures.ProcessPoolExecutor raises an error instead."
-)
-_OUTSIDE = {
-    "stdin": "A run has no input: remove input() or breakpoint() from the script.",
-    SUBPROCESS: "Likely: the command that it started hangs.",
-    "connection": "Likely: the program that should connect does not.",
-    "socket": "Likely: a server outside the run does not answer; set a timeout.",
-    "file lock": "Likely: another process holds the lock file.",
-}
-_FIXED = {
-    Kind.PARTITION: "Check switches, cables and firewalls between them.",
-    Kind.LEFT_EARLY: "Its log says why it ended.",
-    Kind.HOST_SILENT: "Check whether the host is up and reachable.",
-    Kind.STOPPED: "Continue it with kill -CONT, or detach the debugger.",
-    Kind.MISMATCH: "All ranks must call the same collectives in the same order: look for a branch "
-    "that depends on the rank or its data.",
-    Kind.RENDEZVOUS: "Check that MASTER_ADDR is reachable from every host.",
-    Kind.BLOCKED_IO: "Likely: its disk does not answer.",
-    Kind.WORKER: "Likely: a data loader worker hangs.",
-    Kind.OUTSIDE: "Likely: it waits for something outside the run.",
-    Kind.LOCK: "Likely: the thread or process that it waits for is stuck, or has ended.",
-    Kind.SPINNING: "Likely: the condition of this loop never becomes true on this rank.",
-    Kind.SLEEPING: "It sleeps while the others wait: remove the sleep, or let all ranks wait.",
-    Kind.COMPUTING: "It may be slow, not stuck: does it do work that the others do not?",
-    Kind.COLLECTIVE: "Likely: the network between hosts; run ipexctl doctor.",
-    Kind.UNKNOWN: "The evidence does not tell why.",
-    Kind.MOVING: "",
-}
+def explain(look: RankLook) -> str:
+    """Sentences about a rank that waits for its own threads or children; "" if none is known."""
+    wait = look.wait
+    if wait.tasks:
+        counted = Counter(where_text(frame) for frame in wait.tasks)
+        places = (f"{at} ({n} tasks)" if n > 1 else at for at, n in counted.items())
+        return f"Its tasks wait at {', '.join(places)}."
+    if wait.by:
+        return _threads(look)
+    if wait.what == "pool" and (worker := busy_worker(look)):
+        return _children(look, worker)
+    if wait.what in (*_MISSING, "queue", "future", "pool"):
+        return _others(look)
+    return "" if wait.what not in ("", "process") else _children(look, child_waited_for(look))
+
+
+def of_thread(look: RankLook, thread: Thread) -> RankLook:
+    """The same process, seen as if that were its main thread."""
+    return replace(
+        look,
+        threads=(replace(thread, main=True),),
+        source=thread.source,
+        state=thread.state,
+        wchan=thread.wchan,
+        syscall=thread.syscall,
+        blocked_on=thread.blocked_on,
+        waits_in_loop=False,
+        cpu=None,
+        main_cpu=None,
+        collectives=None,
+    )
+
+
+def _threads(look: RankLook) -> str:
+    said, thread = list[str](), _main(look)
+    seen = list[str]()
+    while thread is not None and len(said) < LINKS:
+        seen.append(thread.id)
+        wait = thread.wait
+        other = next((t for t in look.threads if wait.by and t.id == wait.by), None)
+        if other is None:
+            ended = wait.by and wait.what == "lock" and len(look.threads) < MOST_THREADS
+            said += ["The thread that took it has ended without releasing it."] * bool(ended)
+            break
+        who, duty = _capital(thread_text(other)), _DUTIES.get(wait.what, "has not ended")
+        since = f", taken at {where_text(wait.at)}" if wait.at else ""
+        if other is thread:
+            said.append(f"{who} holds it itself{since}: use an RLock, or take it once.")
+        elif other.id in seen:
+            said.append(f"{who} {duty}{since}. {_DEADLOCK if wait.what == 'lock' else ''}".strip())
+        else:
+            said.append(f"{who} {duty}{since}, and is {_doing(look, other)}.")
+        thread = None if other.id in seen else other
+        if other.wait.what == "future" and not other.wait.by and other.wait.state == "PENDING":
+            said.append(_PENDING)
+    return " ".join(said)
+
+
+def _main(look: RankLook) -> Thread | None:
+    return next((thread for thread in look.threads if thread.main), None)
+
+
+def _doing(look: RankLook, thread: Thread) -> str:
+    does = activity(of_thread(look, thread), "")
+    return _at(does) if thread.state else f"at {does.where}"
+
+
+def _at(does: Activity) -> str:
+    action = does.action or f"waiting for other ranks in {does.op or 'a collective'}"
+    return f"at {does.where}, {action}" if does.where else action
+
+
+def _others(look: RankLook) -> str:
+    """Where it is not known which thread it is."""
+    wait = look.wait
+    if wait.what == "future" and wait.state == "FINISHED":
+        return ""
+    head = f"{_PENDING} " if wait.what == "future" and not look.children else ""
+    others = [thread for thread in look.threads if not thread.main and thread.source]
+    named = [f"{_capital(thread_text(t))} is {_doing(look, t)}." for t in others[:NAMED]]
+    more = f" {len(others) - NAMED} more threads run." if len(others) > NAMED else ""
+    if named:
+        return head + " ".join(named) + more
+    if wait.what == "pool":
+        return ""
+    if look.children or wait.what not in (*_MISSING, "queue"):
+        return head + _children(look, busy_worker(look) or child_waited_for(look))
+    could = _MISSING.get(wait.what, "could put into it")
+    if wait.state == "full":
+        could = "could take from it"
+    return f"This rank has no other Python thread that {could}."
+
+
+def _children(look: RankLook, child: RankLook | None) -> str:
+    said = list[str]()
+    while len(said) < LINKS and child is not None:
+        does = activity(child, "")
+        does_what = "has ended" if does.kind is Kind.LEFT_EARLY else f"is {_at(does)}"
+        said.append(f"{_capital(child_text(child))} {does_what}.")
+        if does.kind is Kind.STOPPED:
+            said.append(f"Continue it: kill -CONT {child.pid} on {look.host}")
+        if does.kind is Kind.LOCK and child.forked and len(child.threads) == 1:
+            said.append(_FORKED)
+        look = replace(child, children=tuple(c for c in look.children if c is not child))
+        child = child_waited_for(look)
+    return " ".join(said)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
