@@ -3,8 +3,7 @@
 It registers what lets `ipexctl why` look into the rank, imports the modules that options such as
 --compress ask for, and then the `sitecustomize` that the user has. Nothing in it may stop a rank.
 In the folder of this file, PID.stacks gets the stacks of all threads on SIGNAL. Whenever a byte is
-written to the pipe PID.ask, PID.recorded gets gloo's last collectives (JSON), its groups, and what
-each thread waits for (thread_waits.py).
+written to the pipe PID.ask, PID.answer gets what thread_waits.py finds, as JSON.
 """
 
 import os
@@ -91,10 +90,7 @@ def after_fork():
 def answer_questions(distributed):
     """A thread that waits in the kernel until someone asks."""
     import threading
-    import time
-    from _thread import get_ident
 
-    cpu_time = getattr(time, "thread_time", float)  # not in Python 3.6
     base = os.path.join(HERE, "%d." % os.getpid())
     os.mkfifo(base + "ask", 0o600)
     ask = os.open(base + "ask", os.O_RDWR)
@@ -103,57 +99,21 @@ def answer_questions(distributed):
         own_id = getattr(threading, "get_native_id", None)  # not in Python 3.7
         if stacks and own_id is not None:  # the signal then disturbs no other thread
             stacks[0].write(("asked %d\n" % own_id()).encode("ascii"))
+        path = os.path.join(HERE, "thread_waits.py")
         while os.read(ask, 64):
-            began, trace = cpu_time(), recorded()
-            rows = [groups_of(distributed), waits_of_threads(get_ident()), cpu_time() - began]
-            write_whole(base, trace + b"\n" + repr(rows).encode("utf-8", "replace"))
+            names = {"__name__": "thread_waits"}  # type: dict
+            with open(path) as file:
+                exec(compile(file.read(), path, "exec"), names)
+            write_whole(base, names["answer"](distributed))
 
     thread = threading.Thread(target=answer, name="ipexctl", daemon=True)
     thread.start()
 
 
-def recorded():
-    """The flight recorder's JSON."""
-    try:
-        from torch._C import _distributed_c10d  # type: ignore
-
-        if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
-            return b"torch too old"
-        text = _distributed_c10d._dump_fr_trace_json()
-        return text if isinstance(text, bytes) else text.encode("utf-8")
-    except Exception as e:
-        return ("%s: %s" % (type(e).__name__, e)).encode("utf-8").replace(b"\n", b" ")
-
-
-def waits_of_threads(own):
-    try:
-        path = os.path.join(HERE, "thread_waits.py")
-        with open(path) as file:
-            code = compile(file.read(), path, "exec")
-        names = {"__name__": "thread_waits"}  # type: dict
-        exec(code, names)
-        return names["describe_threads"](own)
-    except Exception:
-        return []  # the stacks say where they are
-
-
-def groups_of(distributed):
-    """[(name, description, ranks)]: what gloo records has names alone."""
-    try:
-        world = distributed._world
-        members = list(world.pg_group_ranks.items())
-        return [
-            (world.pg_names.get(group, ""), getattr(group, "group_desc", ""), sorted(ranks))
-            for group, ranks in members[:64]
-        ]
-    except Exception:
-        return []  # another torch keeps them elsewhere
-
-
 def write_whole(base, data):
-    with open(os.open(base + "part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with open(os.open(base + "part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(data)
-    os.rename(base + "part", base + "recorded")
+    os.rename(base + "part", base + "answer")
 
 
 def begin():

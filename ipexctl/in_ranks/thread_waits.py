@@ -1,4 +1,4 @@
-"""What each thread of a rank waits for, as its Python objects know it.
+"""The last collectives of a rank, and what each thread waits for, as its Python objects know it.
 
 rank_site.py runs this file in its own thread when the host asks: only there can one see which
 lock, thread or future is meant. Nothing here calls a method of the user's objects.
@@ -6,11 +6,14 @@ lock, thread or future is meant. Nothing here calls a method of the user's objec
 
 import ast
 import inspect
+import json
 import linecache
 import re
 import sys
 import threading
+import time
 
+LAST, GROUPS, SHAPES = 6, 32, 8  # collectives of each group; groups; tensors of a collective
 FRAMES, TASKS, TEXT = 60, 8, 60
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<")
 LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
@@ -18,6 +21,69 @@ LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
 SYNC = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/multiprocessing/pool.py")
 LOOPS = ("/selectors.py", "/subprocess.py", "/asyncio/base_events.py")
 trees = {}  # type: dict  # (path, first line) -> the parsed source of a function
+
+
+def answer(distributed):
+    """What remote/hang/python_stacks.py reads. `cpu`: the seconds that it took."""
+    cpu_time = getattr(time, "thread_time", float)  # not in Python 3.6
+    began, waits = cpu_time(), []
+    try:
+        waits = describe_threads(threading.get_ident())
+    except Exception:
+        pass  # the stacks say where they are
+    found, why = last_collectives(distributed)
+    row = {"collectives": found, "why": why, "waits": waits, "cpu": cpu_time() - began}
+    return json.dumps(row, default=str)
+
+
+def last_collectives(distributed):
+    """({last, groups} from gloo's flight recorder, ""), or None and why there are none."""
+    try:
+        from torch._C import _distributed_c10d  # type: ignore
+
+        if not hasattr(_distributed_c10d, "_dump_fr_trace_json"):
+            return None, "torch too old"
+        entries = json.loads(_distributed_c10d._dump_fr_trace_json()).get("entries") or []
+        by_group = {}  # type: dict
+        for entry in entries:
+            if not entry.get("is_p2p"):  # gloo records none
+                row = collective(entry, time.time())
+                by_group.setdefault(row["group"], []).append(row)
+        last = [row for name in sorted(by_group)[:GROUPS] for row in by_group[name][-LAST:]]
+        return {"last": last, "groups": groups_of(distributed)}, ""
+    except Exception:
+        return None, "silent"
+
+
+def collective(entry, now):
+    group = entry.get("process_group") or [entry.get("pg_id")]
+    created = entry.get("time_created_ns") or 0
+    return {
+        "group": str(group[0]),
+        "name": str(group[-1]),
+        "seq": entry.get("collective_seq_id"),
+        "op": str(entry.get("profiling_name") or "").rpartition(":")[2],
+        "sizes": (entry.get("input_sizes") or [])[:SHAPES],
+        "dtypes": (entry.get("input_dtypes") or [])[:SHAPES],
+        "done": bool(entry.get("retired")) or entry.get("state") == "completed",
+        "age": round(max(0.0, now - created / 1e9), 1) if created else None,
+    }
+
+
+def groups_of(distributed):
+    """{name: {name, ranks}}: what gloo records has names alone."""
+    try:
+        world = distributed._world
+        members = list(world.pg_group_ranks.items())[:GROUPS]
+        return {
+            world.pg_names.get(group, ""): {
+                "name": getattr(group, "group_desc", ""),
+                "ranks": sorted(ranks),
+            }
+            for group, ranks in members
+        }
+    except Exception:
+        return {}  # another torch keeps them elsewhere
 
 
 def describe_threads(own):

@@ -356,7 +356,7 @@ SUPERVISOR = """
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders
     run_files.journal hub.host_paths hub.stall hub.hub hub.judge hub.mpi_launch
     connection.hub_link connection.link_stream connection.link_thread
-    connection.peer_tls connection.tls_channel shelf.checkpoint_rules hang.look hang.collectives
+    connection.peer_tls connection.tls_channel shelf.checkpoint_rules hang.look
     scratch_folder hang.process_state hang.python_stacks hang.waiting_loop
 """  # hang: not imported before a run stands still
 

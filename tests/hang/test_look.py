@@ -22,7 +22,8 @@ from ipexctl.remote.hang import process_state
 from ipexctl.remote.hang.look import look
 from tests.processes import interpreter
 
-SITE_TEXT = Path(ipexctl.in_ranks.__file__).with_name("rank_site.py").read_text()
+IN_RANKS = Path(ipexctl.in_ranks.__file__).parent
+SITE_TEXT = (IN_RANKS / "rank_site.py").read_text()
 SECONDS = 0.25  # of the interval, which needs to be long only where CPU use is looked at
 
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -33,6 +34,7 @@ def site(tmp_path: Path) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(SITE_TEXT)
+    (folder / "thread_waits.py").write_text((IN_RANKS / "thread_waits.py").read_text())
     return folder
 
 

@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 
-from ipexctl.remote.hang import collectives, process_state, python_stacks, waiting_loop
+from ipexctl.remote.hang import process_state, python_stacks, waiting_loop
 from ipexctl.remote.rank import rank_wrapper, socket_table
 
 ANSWERS, ENDS = 0.4, 0.6  # seconds after the interval until which is waited: for answers, for all
@@ -124,7 +124,7 @@ class RankLook:
     def ask(self, connections, deadline):
         asked = [self.pid] + self.below[:ASKED]
         stacks = {pid: python_stacks.Question(self.site, pid) for pid in asked}
-        recorded = collectives.Question(self.site, self.pid, self.row["state"])
+        recorded = python_stacks.RankQuestion(self.site, self.pid, self.row["state"])
         connections.thread.join(max(0.0, deadline - time.monotonic()))
         for pid in asked:
             row = self.seen.get(pid, self.row)

@@ -1,9 +1,11 @@
-"""The Python stacks of a process that has imported ipexctl/in_ranks/rank_site.py.
+"""What a process says of itself that has imported ipexctl/in_ranks/rank_site.py: its Python stacks,
+its last collectives, and what its threads wait for.
 
 The signal that asks for them would kill a process that does not handle it, and one whose files were
 closed would write them into whatever it has opened since: neither is asked.
 """
 
+import json
 import os
 import re
 
@@ -59,6 +61,46 @@ class Question:
             return "silent", []
         threads = parse(text, os.path.dirname(self.path))
         return "ok" if threads else "silent", threads
+
+
+class RankQuestion:
+    """To the thread of rank_site.py in a rank. `why`: "" while it may answer, else why not."""
+
+    def __init__(self, site, pid, state):
+        base = os.path.join(site or "", "%d." % pid)
+        self.path = base + "answer"
+        self.cpu = 0.0  # seconds that the answer took
+        self.why = "not asked"
+        if site and os.path.exists(base + "ask"):
+            self.why = "silent" if state in "TtXZ" else self.ask(base + "ask")
+
+    def ask(self, path):
+        try:
+            if os.path.exists(self.path):
+                os.unlink(self.path)
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(pipe, b"?")
+            finally:
+                os.close(pipe)
+        except OSError:
+            return "silent"  # nothing reads it any more, or too many asked
+        return ""
+
+    def is_over(self):
+        return bool(self.why) or os.path.exists(self.path)
+
+    def answer(self):
+        """(collectives or None, why not, what each thread waits for)"""
+        if self.why:
+            return None, self.why, []
+        try:
+            with open(self.path) as f:
+                said = json.load(f)
+            self.cpu = said["cpu"]
+            return said["collectives"], said["why"], said["waits"]
+        except (OSError, ValueError, KeyError):
+            return None, "silent", []
 
 
 def size_of(path):
