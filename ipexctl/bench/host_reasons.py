@@ -46,7 +46,7 @@ def known_checks() -> dict[str, Check]:
 
 @dataclass(frozen=True)
 class Pressure:
-    """What a rank noticed while it was measured: a line of in_ranks/host_pressure.py."""
+    """What a rank noticed while it was measured: a line of in_ranks/allreduce_bench.py."""
 
     cpus: float | None = None  # that it had, on average
     paused: float = 0.0  # share of the time, by its control group's quota

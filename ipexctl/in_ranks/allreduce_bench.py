@@ -5,6 +5,7 @@ prints one line of JSON after MARK for each result; ipexctl/bench/allreduce_resu
 All ranks do the same steps: what depends on a clock, rank 0 decides for all.
 """
 
+import glob
 import json
 import os
 import sys
@@ -43,12 +44,10 @@ def load_backend(name):
 
 
 def compute(torch, distributed, seconds):
-    import host_pressure  # type: ignore  # beside this script
-
     a, b = torch.ones(PRODUCT, PRODUCT), torch.ones(PRODUCT, PRODUCT)
     torch.mm(a, b)
     distributed.barrier()
-    pressure = host_pressure.Pressure()
+    before = pressure()
     began, turns, took = time.perf_counter(), 0, 0.0
     while took < seconds or not turns:
         torch.mm(a, b)
@@ -58,9 +57,99 @@ def compute(torch, distributed, seconds):
         "compute",
         gflops=2e-9 * PRODUCT**3 * turns / took,
         threads=torch.get_num_threads(),
-        **pressure.found(),
+        **pressure_since(before),
     )
     distributed.barrier()
+
+
+# --- what holds up a rank from outside: its control group's quota, heat, a hypervisor ------------
+
+
+def pressure():
+    """Counts since boot; None for what this machine does not count."""
+    seconds, own = time.perf_counter(), time.process_time()
+    return (seconds, own, throttled_seconds(), heat()) + machine_times()
+
+
+def since(now, before):
+    return None if now is None or before is None else max(0, now - before)
+
+
+def pressure_since(before):
+    """As fields of a line, which ipexctl/bench/host_reasons.py reads."""
+    seconds, own, throttled, hot, stolen, total = map(since, pressure(), before)
+    return {
+        "seconds": seconds,
+        "cpus": own / max(seconds, 1e-6),
+        "throttled": throttled,
+        "heat": hot,
+        "stolen": min(1.0, stolen / total) if stolen is not None and total else None,
+    }
+
+
+def throttled_seconds():
+    """Seconds in which the control group of this process, or one above it, was paused."""
+    found = None
+    for path in control_groups():
+        try:
+            with open(os.path.join(path, "cpu.stat")) as file:
+                values = dict(line.split()[:2] for line in file if len(line.split()) == 2)
+        except (OSError, ValueError):
+            continue
+        for name, unit in (("throttled_usec", 1e6), ("throttled_time", 1e9)):
+            if values.get(name, "").isdigit():
+                found = max(found or 0.0, int(values[name]) / unit)
+    return found
+
+
+def control_groups():
+    try:
+        with open("/proc/self/cgroup") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return
+    for parts in lines:
+        if len(parts) != 3 or not (parts[1] == "" or "cpu" in parts[1].split(",")):
+            continue
+        top = "/sys/fs/cgroup" if parts[1] == "" else "/sys/fs/cgroup/" + parts[1]
+        path = parts[2].rstrip("/")
+        while True:
+            yield top + path
+            if not path:
+                break
+            path = path.rpartition("/")[0]
+
+
+def heat():
+    """How often the cores were throttled since boot; None on machines that do not count it."""
+    pattern = "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
+    counts = []
+    for path in glob.glob(pattern)[:256]:
+        try:
+            with open(path) as file:
+                counts.append(int(file.read()))
+        except (OSError, ValueError):
+            continue
+    return sum(counts) if counts else None
+
+
+def machine_times():
+    """Seconds since boot in which CPUs were taken by the hypervisor, and in all."""
+    try:
+        with open("/proc/stat") as file:
+            times = [int(word) / 100.0 for word in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return None, None
+    return (times[7], sum(times)) if len(times) == 8 else (None, None)
+
+
+def available_memory():
+    """Bytes of memory that this host can still give."""
+    try:
+        with open("/proc/meminfo") as file:
+            return next(int(r.split()[1]) << 10 for r in file if r.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 # --- all_reduce ----------------------------------------------------------------------------------
@@ -103,9 +192,7 @@ class Bench(object):
         return max(0.0, self.end - time.perf_counter())
 
     def run(self, largest):
-        import host_pressure
-
-        memory = self.least(host_pressure.available() // (PART_OF_MEMORY * local_ranks()))
+        memory = self.least(available_memory() // (PART_OF_MEMORY * local_ranks()))
         sizes = []  # type: list
         while SMALLEST * FACTOR ** len(sizes) <= largest:
             sizes.append(SMALLEST * FACTOR ** len(sizes))

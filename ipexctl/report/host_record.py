@@ -1,4 +1,4 @@
-"""What a host has recorded of a run (remote/run/run_record.py), as values."""
+"""What a host has recorded of a run (remote/run/run_list.py), as values."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def read_attempt(fleet: Fleet, run: Run) -> Attempt:
     names = {host: name for name, host in reached(fleet, run).items()}
 
     def ask(host: Host) -> HostRecord:
-        op = "run.run_record.read"
+        op = "run.run_list.record"
         said = fleet.call(host, op, journal=names[host], run_id=run.id)
         asked = ("began", "records", "samples")
         return host_record.read(names[host], {name: said[name] for name in asked})

@@ -352,7 +352,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 SUPERVISOR = """
     root_folder passed_folders shelf.shelf_link shelf.publication
     run.stand_by run.guardian run.last_minute run.supervisor run.health_sampler run.traffic
-    run.rank_sockets run.rank_progress run.rank_look run.host_programs
+    run.rank_sockets run.rank_progress run.host_programs
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders
     run_files.journal hub.host_paths hub.stall hub.hub hub.judge hub.mpi_launch
     connection.hub_link connection.link_stream connection.link_thread

@@ -28,7 +28,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def after(seconds: float = 2.5) -> float:
         clock[0] += seconds
-        return progress.look()
+        return progress.measure()
 
     log = tmp_path / "logs" / "rank00000.log"
     return SimpleNamespace(after=after, moved=moved, disk=disk, log=log, progress=progress)

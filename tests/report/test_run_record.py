@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-from ipexctl.remote.run import run_record
+from ipexctl.remote.run import run_list
 from ipexctl.remote.run.last_minute import Pace
 from ipexctl.remote.run_files import journal, run_folders
 from ipexctl.report import host_record
@@ -34,7 +34,7 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     assert journal.names(str(folder)) == ["n"]
     asked = {"root": str(tmp_path), "run_id": "r-1234", "journal": "n"}
     monkeypatch.setattr(run_folders.root_folder, "existing", lambda root: root)
-    told = run_record.op_read(None, asked)
+    told = run_list.op_record(None, asked)
     assert told["began"] == 5.0 and told["records"] == [{"inputs": {"environment": "abc"}}]
     found = host_record.read("n", json.loads(json.dumps(told)))
     assert found.environment == "abc" and len(found.samples) <= 20
@@ -52,4 +52,4 @@ def test_a_disk_that_is_full_ends_the_samples_and_nothing_else(tmp_path: Path):
 
 def test_many_samples_are_thinned():
     rows = [{"ranks": {str(n): [1, 2, 3] for n in range(64)}} for _ in range(2000)]
-    assert 300 < len(run_record.thinned(rows)) < 400
+    assert 300 < len(run_list.thinned(rows)) < 400

@@ -5,6 +5,7 @@ CPU use is no sign: a rank may wait for others in a loop, and one that computes 
 nothing. Whether a quiet rank computes is decided by a look at it (remote/hang).
 """
 
+import json
 import threading
 import time
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from ipexctl.remote.run_files import journal, run_folders
 EVERY = 2.5
 LEAST_FAR = 512  # bytes per second, with hosts of other networks: a logger's heartbeat is less
 LEAST_DISK = 4096  # the same, to or from a disk
+LARGEST = journal.LONGEST // 2  # bytes of a look that the journal keeps
+BUSY = 0.1  # CPUs in use from which a rank computes
+COMMUNICATION = ("/torch/distributed/", "/mpi4py/", "/torch_ccl/", "/oneccl_bindings_for_pytorch/")
 
 
 class Progress:
@@ -28,11 +32,12 @@ class Progress:
         self.before = {}  # rank -> what was counted then: Counts
         self.told = 0.0  # seconds, in the last report
         self.looks = False  # a look is taken, which makes ranks write
+        self.looking = threading.Lock()  # two looks at once would disturb each other
 
     def loop(self, over):
         while not over():
             time.sleep(EVERY)
-            seconds = self.look()
+            seconds = self.measure()
             if seconds >= QUIET or self.told:
                 self.told = seconds if seconds >= QUIET else 0.0
                 self.supervisor.report({"event": "quiet", "seconds": self.told})
@@ -43,7 +48,7 @@ class Progress:
         with self.lock:
             return now - max(self.since.values()) if self.since else 0.0
 
-    def look(self):
+    def measure(self):
         pids, moved = self.supervisor.sampler.rank_pids(), self.supervisor.traffic.exchanged()
         now = time.monotonic()
         with self.lock:
@@ -69,6 +74,19 @@ class Progress:
         ):
             self.since[rank] = now
 
+    def look(self):
+        """(what the ranks do right now, whether one of them computes): see remote/hang/look.py."""
+        from ipexctl.remote.hang import look  # only a run that stands still needs it
+
+        site, pids = self.supervisor.programs.site(), self.supervisor.sampler.rank_pids()
+        with self.looking, self.paused():
+            found = look.look(site, pids)
+        if len(json.dumps(found)) > LARGEST:
+            for rank in found:
+                rank["threads"] = [thread for thread in rank["threads"] if thread["main"]]
+                rank["children"] = rank["children"][:2]
+        return found, any(computes(rank) for rank in found)
+
     @contextmanager
     def paused(self):
         """What a look makes the ranks write and print is no progress."""
@@ -80,6 +98,15 @@ class Progress:
             with self.lock:
                 self.looks = False
                 self.before = {}
+
+
+def computes(rank):
+    """Whether it uses its CPU, other than to wait in a loop or in a library for communication."""
+    if rank["state"] == "T" or rank["cpu"] < BUSY or rank["waits_in_loop"]:
+        return False
+    frames = [thread["frames"] for thread in rank["threads"] if thread["main"]]
+    innermost = frames[0][0][0] if frames and frames[0] else ""
+    return not any(name in innermost for name in COMMUNICATION)
 
 
 def process_trees(pids):

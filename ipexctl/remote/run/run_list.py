@@ -1,4 +1,4 @@
-"""The runs of this host, from their journals: for `ps`, `stop`, `wait` and `logs`."""
+"""The runs of this host, from their journals: for `ps`, `stop`, `wait`, `logs` and `report`."""
 
 import os
 import re
@@ -12,6 +12,9 @@ from ipexctl.remote.run_files import journal, run_folders
 
 ATTEMPT = re.compile(r"-r[0-9]{2,}$")  # at the end of the id of a further attempt
 FACTS, END = 64, 2000  # by which the run ended, and characters of what each failed rank printed
+MOST = 4000  # records that are told, the first and the last ones
+MOST_VALUES = 100000  # of samples: an answer holds five times as many
+LEFT_OUT = ("look", "log", "log-end", "result", "about")
 LAST = 4096  # bytes of a log in which the last line is looked for
 
 
@@ -137,6 +140,34 @@ def op_tails(call, h):
         if isinstance(fact, dict) and fact.get("host") in h["hosts"] and fact.get("tail"):
             found.append([fact["host"], fact.get("rank"), fact["tail"]])
     return {"tails": [row for row in found if type(row[1]) is int and isinstance(row[2], str)]}
+
+
+def op_record(call, h):
+    """{root, journal, run_id} -> {began, records, samples}: facts, and what its ranks did last.
+
+    `began`: when the run began, by this host's clock. `samples`: as Pace.keep writes them.
+    """
+    folder = run_folders.folder_of(h)
+    records = journal.parse(journal.contents(journal.path_of(folder, h["journal"])))
+    began = next((r["began"] for r in records if "began" in r), 0.0)
+    told = [shortened(r) for r in records if not any(name in r for name in LEFT_OUT)]
+    if len(told) > MOST:
+        told = told[: MOST // 2] + told[-MOST // 2 :]
+    samples = journal.read_lines(journal.samples_path(folder, h["journal"]))
+    return {"began": began, "records": told, "samples": thinned(samples)}
+
+
+def shortened(record):
+    fact = record.get("fact")
+    if isinstance(fact, dict) and isinstance(fact.get("tail"), str):
+        return dict(record, fact=dict(fact, tail=fact["tail"][-END:]))
+    return record
+
+
+def thinned(samples):
+    values = sum(5 + 4 * len(row["ranks"]) for row in samples)
+    every = -(-values // MOST_VALUES)
+    return samples[::every] if every > 1 else samples
 
 
 def op_stop(call, h):

@@ -1,6 +1,5 @@
 """The output of a run's ranks on this host, during the run or after it."""
 
-import json
 import os
 import time
 
@@ -27,7 +26,8 @@ def op_read(call, h):
     start_thread(follower.loop)
     start_thread(hear, call, follower)
     shown, said = [], time.monotonic()
-    history = size_rows(journal.sizes_path(folder, h["journal"]))
+    rows = journal.read_lines(journal.sizes_path(folder, h["journal"]))
+    history = [(row["at"], row["sizes"]) for row in rows]  # when, {rank: size of its log}
     sizes, at = sizes_before(history, h["since"])
     while True:
         alive = h["follow"] and control.is_alive(run, h["journal"])
@@ -60,20 +60,6 @@ def started(folder, host):
     records = journal.parse(journal.contents(journal.path_of(folder, host)))
     found = {record["started"] for record in records if type(record.get("started")) is int}
     return sorted(found) or run_folders.ranks_with_logs(folder)
-
-
-def size_rows(path):
-    """[(when, {rank: size of its log})]: what is readable of it."""
-    found = []  # type: list[tuple[float, dict[str, int]]]
-    try:
-        with open(path) as file:
-            for line in file:
-                row = json.loads(line)
-                sizes = {str(rank): int(size) for rank, size in row["sizes"].items()}
-                found.append((float(row["at"]), sizes))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        pass  # not all of it is there, or another version wrote it
-    return found
 
 
 def sizes_before(history, since):

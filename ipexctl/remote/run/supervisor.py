@@ -21,7 +21,6 @@ from ipexctl.remote.run import (
     health_sampler,
     host_programs,
     last_minute,
-    rank_look,
     rank_progress,
     rank_sockets,
     traffic,
@@ -194,7 +193,7 @@ class Supervisor:
 
     def look(self, number):
         """Look at the ranks as the hub has ordered; the journal keeps what was found."""
-        found, computes = rank_look.take(self)
+        found, computes = self.progress.look()
         self.note({"look": number, "ranks": found, "time": time.time()})
         self.report({"event": "looked", "number": number, "computes": computes})
 
@@ -213,7 +212,7 @@ class Supervisor:
             self.stop(str(message["end"]))
         elif "look" in message:
             quiet = self.progress.quiet()
-            found, computes = rank_look.take(self)
+            found, computes = self.progress.look()
             said = {"alive": True, "quiet": quiet, "look": found, "computes": computes}
             return dict(said, pace=self.pace.last_minute())
         return {"alive": True}

@@ -11,7 +11,7 @@ from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.output.short_paths import shortened
 
 BUSY = 0.5  # CPUs
-WORKS = 0.1  # CPUs of a process that is not only waiting, as remote/run/rank_look.py judges
+WORKS = 0.1  # CPUs of a process that is not only waiting, as remote/run/rank_progress.py judges
 NEW_GROUP = "waiting for the other ranks in new_group"
 SUBPROCESS = "subprocess"  # what such a rank waits for
 # The numbers of x86-64 and those of aarch64.
