@@ -1,7 +1,7 @@
 """run --compress: gradients of DistributedDataParallel cross the network in half precision.
 
 A communication hook of ours is registered when a model is wrapped. A hook that the script registers
-itself is used instead of it. Works with torch 1.9 and newer.
+itself is used instead of it. Works with torch 1.10 and newer.
 """
 
 import functools
@@ -146,15 +146,14 @@ def exchange(ours, bucket, dtype):
     """Divides before the sum, as DDP does, so that fp16 has room for it."""
     import torch
 
-    group, new = ours.current_group(), hasattr(bucket, "buffer")
-    wide = bucket.buffer() if new else bucket.get_tensor()
+    group, wide = ours.current_group(), bucket.buffer()
     if getattr(ours.ddp(), "_divide_by_initial_world_size", True) is False:
         say("join(divide_by_initial_world_size=False) is ignored: the mean is over all ranks")
     wide.div_(group.size())
     half = None
-    if dtype is not None and is_wide(wide) and not is_old_join(ours.ddp()):
+    if dtype is not None and wide.dtype == torch.float32 and not wide.is_sparse:
         half = wide.to(dtype)  # wide stays what this rank contributes, for look_for_overflow
-        if dtype == torch.float16 and new and is_first():
+        if dtype == torch.float16 and is_first():
             look_for_zeros(ours, bucket, wide, half)
     if dtype is not None:
         kind = "sparse" if wide.is_sparse else named(wide)
@@ -166,25 +165,13 @@ def exchange(ours, bucket, dtype):
     def received(future):
         found = result_of(future.value())
         if half is None:
-            return found if new else [found]
+            return found
         if half.dtype == torch.float16:
             look_for_overflow(ours, wide, found, group)
         wide.copy_(found)
-        return wide if new else [wide]
+        return wide
 
     return sum_of(wide if half is None else half, group).then(received)
-
-
-def is_wide(tensor):
-    import torch
-
-    return tensor.dtype == torch.float32 and not tensor.is_sparse
-
-
-def is_old_join(ddp):
-    """torch 1.9: ranks that have joined sum float32, whatever the hook does."""
-    config = getattr(ddp, "ddp_uneven_inputs_config", None)
-    return bool(getattr(config, "ddp_join_enabled", False))
 
 
 def sum_of(tensor, group):

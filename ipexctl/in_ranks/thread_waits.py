@@ -222,15 +222,15 @@ def wait_for_lock(frame, node, held):
         return {}
     module = frame.f_globals.get("__name__", "").partition(".")[0]
     own = not LIBRARY.search(frame.f_code.co_filename)
-    named = {"text": text_of(frame, node)} if own else {"state": module}
+    named = {"text": text_of(node)} if own else {"state": module}
     return dict(named, what="lock", **holder(lock, held))
 
 
 def lock_of(value):
-    """The lock itself, of a condition that of its own; None of other values."""
+    """The lock or semaphore itself, of a condition the lock of its own; None of other values."""
     if type(value) is threading.Condition:
         value = value._lock  # type: ignore
-    return value if isinstance(value, (LOCK, RLOCK)) else None
+    return value if isinstance(value, (LOCK, RLOCK, threading.Semaphore)) else None
 
 
 def holder(lock, held):
@@ -274,8 +274,7 @@ def taken_in(frame):
     for node in ast.walk(function_of(frame)):
         if isinstance(node, ast.With) and node.lineno < node.body[0].lineno <= line:
             for item in node.items if line <= last_line(node) else []:
-                value = value_of(frame, item.context_expr)
-                yield semaphore(value) or lock_of(value), node.lineno
+                yield lock_of(value_of(frame, item.context_expr)), node.lineno
         for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
             for value, taken in acquired(frame, block if isinstance(block, list) else [], line):
                 yield value, taken
@@ -290,8 +289,7 @@ def acquired(frame, block, line):
     for statement in before:
         for part in ast.walk(statement):
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-                value = semaphore(value_of(frame, part.func.value))
-                value = value or lock_of(value_of(frame, part.func.value))
+                value = lock_of(value_of(frame, part.func.value))
                 if part.func.attr == "release":
                     open_.pop(id(value), None)
                 elif part is getattr(statement, "value", None) and is_acquire(part):
@@ -303,10 +301,6 @@ def acquired(frame, block, line):
 def is_acquire(call):
     """One that waits: what others return may be False."""
     return call.func.attr == "acquire" and not call.args and not call.keywords
-
-
-def semaphore(value):
-    return value if isinstance(value, threading.Semaphore) else None
 
 
 def function_of(frame):
@@ -404,7 +398,7 @@ def called_name(frame, node):
     if isinstance(node, ast.Attribute):
         owner, value = value_of(frame, node.value), value_of(frame, node)
         if owner is None:
-            return text_of(frame, node)
+            return text_of(node)
         if type(value) is type(len) and type(getattr(value, "__self__", None)) is type(sys):
             return "%s.%s" % (value.__module__, value.__name__)
         if type(owner) is type(sys):
@@ -419,17 +413,6 @@ def called_name(frame, node):
     return "%s.%s" % (getattr(value, "__module__", None) or "", getattr(value, "__name__", ""))
 
 
-def text_of(frame, node):
-    """`self.lock`, as it stands in the source."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        before = text_of(frame, node.value)
-        return (before + "." + node.attr)[-TEXT:] if before else ""
-    if isinstance(node, ast.Subscript):
-        before = text_of(frame, node.value)
-        return before + "[...]" if before else ""
-    if isinstance(node, ast.Call):
-        before = text_of(frame, node.func)
-        return before + "()" if before else ""
-    return ""
+def text_of(node):
+    """`self.lock`, as it stands in the source; "" before Python 3.9."""
+    return ast.unparse(node)[-TEXT:] if hasattr(ast, "unparse") else ""

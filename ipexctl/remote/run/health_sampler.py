@@ -8,8 +8,9 @@ import re
 import threading
 import time
 
+from ipexctl.remote.hang import process_state
+
 EVERY = 2.5
-TICKS = float(os.sysconf("SC_CLK_TCK"))
 OWN_GROUPS, GROUPS = "/proc/self/cgroup", "/sys/fs/cgroup"
 UNLIMITED = 1 << 60  # version 1 writes a huge number where version 2 writes "max"
 
@@ -81,8 +82,9 @@ class Sampler:
         """{rank: CPUs that its process kept busy since the last sample}"""
         pids = self.rank_pids()
         before, now = self.took, time.monotonic()
-        seconds = {rank: cpu_seconds(pid) for rank, pid in pids.items()}
-        self.took = {rank: (now, s) for rank, s in seconds.items() if s is not None}
+        folders = {rank: "/proc/%d" % pid for rank, pid in pids.items()}
+        seconds = {r: process_state.cpu_seconds(path, False) for r, path in folders.items()}
+        self.took = {rank: (now, s) for rank, s in seconds.items() if s}  # else it has ended
         return {
             str(rank): max(0.0, (s - before[rank][1]) / (now - before[rank][0]))
             for rank, (_, s) in self.took.items()
@@ -98,31 +100,9 @@ class Sampler:
 
 
 def is_stopped(pid):
-    """Does the process exist, with all its threads stopped?"""
-    folder = "/proc/%d/task" % pid
-    try:
-        states = [state(os.path.join(folder, task)) for task in os.listdir(folder)]
-    except OSError:
-        return False
-    return bool(states) and all(s == "T" for s in states)
-
-
-def state(folder):
-    try:
-        with open(os.path.join(folder, "stat"), "rb") as f:
-            return f.read().rsplit(b")", 1)[1].split()[0].decode()
-    except (OSError, IndexError):
-        return ""
-
-
-def cpu_seconds(pid):
-    """Of all its threads, in user and kernel mode."""
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as f:
-            words = f.read().rsplit(b")", 1)[1].split()
-        return (int(words[11]) + int(words[12])) / TICKS
-    except (OSError, ValueError, IndexError):
-        return None
+    """Whether the process exists, with all its threads stopped."""
+    main = process_state.stat_words("/proc/%d/task/%d" % (pid, pid))
+    return main[:1] == ["T"] and all(t.state == "T" for t in process_state.threads(pid))
 
 
 def cpu_times():
