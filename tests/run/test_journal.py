@@ -97,7 +97,7 @@ def test_a_reader_gets_what_was_added_since_also_long_records(tmp_path: Path) ->
     again = journal.Reader(str(tmp_path / "journals" / "node1"), at=found[1][1])
     assert [record for record, _ in again.new()] == records[2:]
     for one in (reader, again):
-        one.close()
+        os.close(one.fd)
     os.close(kept.fd)
 
 

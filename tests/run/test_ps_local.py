@@ -307,10 +307,10 @@ def test_logs_since_a_time_begin_with_a_whole_line_of_then(here: Here) -> None:
 
 
 def test_sizes_of_a_long_run_stay_few_and_the_newest_are_all_there(tmp_path: Path) -> None:
-    history = journal.SizeHistory(str(tmp_path / "sizes"))
+    history = journal.History(str(tmp_path / "sizes"))
     for second in range(10_000):
-        history.add(second, {0: second})
-    there = [json.loads(line) for line in Path(history.kept.path).read_text().splitlines()]
+        history.add({"at": second, "sizes": {0: second}})
+    there = [json.loads(line) for line in Path(history.path).read_text().splitlines()]
     assert len(there) <= journal.MOST_ROWS
     assert [row["at"] for row in there[-1000:]] == list(range(9000, 10_000))
     assert there[0]["at"] == 0

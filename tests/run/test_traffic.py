@@ -36,7 +36,8 @@ def traffic():
     watch = module.Traffic(call, 1)
     watch.add(3, os.getpid(), os.getppid())
     yield module, watch, call
-    watch.close()
+    if watch.sockets is not None:
+        watch.sockets.close()
 
 
 @pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])

@@ -10,7 +10,6 @@ import os
 import socket
 import struct
 import time
-from contextlib import contextmanager
 
 from ipexctl.remote.own_process import start_thread
 
@@ -104,25 +103,23 @@ def send(link, message):
 
 def watched(run_id, host):
     """A socket to the supervisor for frames; it has spoken first. None: there is no supervisor."""
-    link = None
     try:
         link = connection(run_id, host)
         if link is not None:
             send(link, {"watch": True})
             link.settimeout(None)
+        return link
     except OSError:
-        if link is not None:
-            link.close()
         return None
-    return link
 
 
 def ask(run_id, host, message):
     """The supervisor's reply. None: there is no supervisor, or it does not answer in time."""
     try:
-        with connected(run_id, host) as link:
-            if link is None:
-                return None
+        link = connection(run_id, host)
+        if link is None:
+            return None
+        with link:
             send(link, message)
             return line(link)
     except (OSError, ValueError):
@@ -132,20 +129,12 @@ def ask(run_id, host, message):
 def is_alive(run_id, host):
     """Whether a supervisor exists, even one that is stopped or whose queue is full."""
     try:
-        with connected(run_id, host) as link:
-            return link is not None
+        link = connection(run_id, host)
     except BlockingIOError:
         return True
-
-
-@contextmanager
-def connected(run_id, host):
-    link = connection(run_id, host)
-    try:
-        yield link
-    finally:
-        if link is not None:
-            link.close()
+    if link is not None:
+        link.close()
+    return link is not None
 
 
 def connection(run_id, host):

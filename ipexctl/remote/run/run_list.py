@@ -100,7 +100,7 @@ def op_plan(call, h):
     """{root, journal, run_id} -> {plan, age}: of a run that has begun; seconds."""
     folder = run_folders.folder_of(h)
     plan, began = None, time.time()
-    for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
+    for record in journal.read(folder, h["journal"]):
         fact = record.get("fact")
         noted = fact if isinstance(fact, dict) and "plan" in fact else record
         plan, began = noted.get("plan", plan), record.get("began", began)
@@ -115,8 +115,7 @@ def op_why(call, h):
     of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
     """
     run = run_folders.run_id(h)
-    path = journal.path_of(run_folders.folder_of(h), h["journal"])
-    records = journal.parse(journal.contents(path))
+    records = journal.read(run_folders.folder_of(h), h["journal"])
     go = [r["fact"] for r in records if isinstance(r.get("fact"), dict) and "plan" in r["fact"]]
     said = control.ask(run, h["journal"], {"look": True}) or {}
     return {
@@ -135,7 +134,7 @@ def op_tails(call, h):
     of ranks on those hosts, as far as this one was told them."""
     folder = run_folders.folder_of(h)
     found = []
-    for record in journal.parse(journal.contents(journal.path_of(folder, h["journal"]))):
+    for record in journal.read(folder, h["journal"]):
         fact = record.get("fact")
         if isinstance(fact, dict) and fact.get("host") in h["hosts"] and fact.get("tail"):
             found.append([fact["host"], fact.get("rank"), fact["tail"]])
@@ -148,7 +147,7 @@ def op_record(call, h):
     `began`: when the run began, by this host's clock. `samples`: as Pace.keep writes them.
     """
     folder = run_folders.folder_of(h)
-    records = journal.parse(journal.contents(journal.path_of(folder, h["journal"])))
+    records = journal.read(folder, h["journal"])
     began = next((r["began"] for r in records if "began" in r), 0.0)
     told = [shortened(r) for r in records if not any(name in r for name in LEFT_OUT)]
     if len(told) > MOST:

@@ -57,7 +57,7 @@ def op_read(call, h):
 
 def started(folder, host):
     """By the journal; where it says of none, because another version wrote it, by the logs."""
-    records = journal.parse(journal.contents(journal.path_of(folder, host)))
+    records = journal.read(folder, host)
     found = {record["started"] for record in records if type(record.get("started")) is int}
     return sorted(found) or run_folders.ranks_with_logs(folder)
 

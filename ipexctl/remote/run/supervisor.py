@@ -103,9 +103,9 @@ class Supervisor:
             start_thread(self.progress.loop, lambda: self.over)
             if self.shelf is not None:
                 shelf_link.listen(self.shelf, self.report, lambda: self.over)
-            sizes = journal.SizeHistory(journal.sizes_path(self.dir, self.plan["host"]))
+            sizes = journal.sizes_path(self.dir, self.plan["host"])
             logs = {p["rank"]: run_folders.log_of(self.dir, p["rank"]) for p in self.plan["ranks"]}
-            start_thread(sizes.loop, logs, lambda: self.over)
+            start_thread(journal.keep_sizes, sizes, logs, lambda: self.over)
             self.report({"event": "ready"})
             self.emit({"event": "ready", "port": port})
             survivors = len(self.end(self.orders()))

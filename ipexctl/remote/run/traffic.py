@@ -301,12 +301,6 @@ class Traffic:
                     out.append([rank] + list(key) + list(numbers))
         return out
 
-    def close(self):
-        with self.lock:
-            self.trouble = self.trouble or "over"
-            if self.sockets is not None:
-                self.sockets.close()
-
 
 def maps_of(pid):
     try:

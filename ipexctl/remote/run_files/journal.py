@@ -96,11 +96,6 @@ class Reader:
         except OSError:
             return  # it is not there yet
 
-    def close(self):
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
 
 class History:
     """Rows beside the journal, a line of JSON each. The older ones get sparse: it stays small."""
@@ -111,36 +106,28 @@ class History:
 
     def add(self, row):
         """OSError where it cannot be written."""
-        self.rows.append(json.dumps(row, separators=(",", ":")) + "\n")
+        self.rows.append(row)
         if len(self.rows) > MOST_ROWS:
             half = MOST_ROWS // 2
             self.rows = self.rows[:half:2] + self.rows[half:]
-            write_texts(self.path + ".new", os.O_TRUNC, self.rows)
+            write_lines(self.path + ".new", os.O_TRUNC, self.rows)
             os.rename(self.path + ".new", self.path)
         else:
-            write_texts(self.path, os.O_APPEND, self.rows[-1:])
+            write_lines(self.path, os.O_APPEND, self.rows[-1:])
 
 
-class SizeHistory:
-    """How long each log was at which time: for `logs --since`."""
-
-    def __init__(self, path):
-        self.kept = History(path)
-        self.last = None
-
-    def loop(self, logs, over):
-        """`logs`: the file of each rank."""
-        while not over():
-            try:
-                self.add(time.time(), {rank: size_of(log) for rank, log in logs.items()})
-            except OSError:
-                return  # a full disk, say
-            time.sleep(SIZES_EVERY)
-
-    def add(self, at, sizes):
-        if self.last != sizes:
-            self.last = sizes
-            self.kept.add({"at": round(at, 1), "sizes": sizes})
+def keep_sizes(path, logs, over):
+    """Write how long the log of each rank is at which time, for `logs --since`."""
+    kept, last = History(path), None
+    while not over():
+        sizes = {rank: size_of(log) for rank, log in logs.items()}
+        try:
+            if sizes != last:
+                kept.add({"at": round(time.time(), 1), "sizes": sizes})
+        except OSError:
+            return  # a full disk, say
+        last = sizes
+        time.sleep(SIZES_EVERY)
 
 
 def read_lines(path):
@@ -154,13 +141,9 @@ def read_lines(path):
 
 
 def write_lines(path, how, rows):
-    write_texts(path, how, [json.dumps(row) + "\n" for row in rows])
-
-
-def write_texts(path, how, texts):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | how, 0o600)
     with os.fdopen(fd, "w") as file:
-        file.write("".join(texts))
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def size_of(path):
@@ -205,6 +188,11 @@ def sizes_path(folder, host):
 
 def samples_path(folder, host):
     return path_of(folder, host) + SAMPLES
+
+
+def read(folder, host):
+    """The records of a host, as far as they are intact."""
+    return parse(contents(path_of(folder, host)))
 
 
 def contents(path):
