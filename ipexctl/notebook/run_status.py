@@ -10,7 +10,7 @@ from ipexctl.base.sizes import duration
 from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang import run_situation
+from ipexctl.run.hang.diagnosis import stall_of
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.training_state import Progress
 
@@ -65,7 +65,7 @@ class RunStatus:
         yield "steps/s", "" if at.rate is None else f"{at.rate:.3g}"
         yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._ends()))
         yield "first cause", mask.text(printable(run.cause))
-        yield "held up by", printable(str(run_situation.stall_of(run) or ""))
+        yield "held up by", printable(str(stall_of(run) or ""))
         yield "last line", mask.text(printable(run.last)) if run.cause else ""
 
     def _ends(self) -> Sequence[float]:

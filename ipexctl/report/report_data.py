@@ -21,7 +21,7 @@ from ipexctl.report import (
 from ipexctl.report.host_record import indented
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.run_difference import Comparison
-from ipexctl.run.hang import run_situation
+from ipexctl.run.hang.diagnosis import stall_of
 from ipexctl.run.outcome.listed_runs import State
 from ipexctl.run.outcome.run_result import from_traceback
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
@@ -145,7 +145,7 @@ def _cause(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     lines = mask.text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
     lines = [line for line in lines if line.strip()]
     known = said.get("known") if isinstance(said.get("known"), dict) else None
-    stall = run_situation.stall_of(run)
+    stall = stall_of(run)
     text = run.verdict.cause or f"exit code {run.verdict.exit_code}"
     return {
         "text": f"{text}; {stall}" if stall else text,

@@ -123,7 +123,7 @@ def run_document(run: Run) -> dict[str, Any]:
 def _stall(run: Run) -> Stall | None:
     if run.stall is None:
         return None
-    from ipexctl.run.hang.run_situation import stall_of
+    from ipexctl.run.hang.diagnosis import stall_of
 
     return stall_of(run)
 

@@ -10,12 +10,26 @@ from ipexctl.base.sizes import duration, human
 from ipexctl.inventory.nodeset import fold
 from ipexctl.run.hang import collective_alignment as alignment
 from ipexctl.run.hang.evidence import Connection, RankLook
-from ipexctl.run.hang.hang_report import SEVERITY, Diagnosis, Group, Kind, Situation, Suspect
+from ipexctl.run.hang.hang_report import (
+    SEVERITY,
+    Diagnosis,
+    Group,
+    Kind,
+    Situation,
+    Suspect,
+    listed,
+    situation,
+)
 from ipexctl.run.hang.hang_view import HangView, ended_text
 from ipexctl.run.hang.likely_cause import EVERY, FIXED, advice
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.outcome.run_result import Stall
 from ipexctl.run.output.merge_lines import ranges
 
-__all__ = ["Diagnosis", "Group", "Kind", "Situation", "Suspect", "diagnose"]
+__all__ = [
+    "Diagnosis", "Group", "Kind", "Situation", "Suspect", "diagnose", "listed", "situation",
+    "stall_of",
+]  # fmt: skip
 
 LONG = 3.0  # seconds that data is not acknowledged
 MUCH = 1 << 16  # bytes that are not read
@@ -31,6 +45,14 @@ def diagnose(situation: Situation) -> Diagnosis:
             return found
     why = "nothing tells a rank that hangs from those that wait for it"
     return view.said(Kind.UNKNOWN, (), f"the reason is unknown: {why}")
+
+
+def stall_of(run: Run) -> Stall | None:
+    """What holds a listed run up, or did when it was told to end."""
+    if run.stall is None:
+        return None
+    found = diagnose(listed(run))
+    return Stall(run.stall, found.kind.value, found.headline)
 
 
 def _cut(view: HangView) -> Diagnosis | None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import Any
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang.evidence import RankLook
+from ipexctl.run.hang.evidence import RankLook, read_look
+from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.plan.launch import LaunchPlan
+
+Spans = Sequence[tuple[str, float]]  # what, for how many seconds
 
 
 class Kind(str, Enum):
@@ -46,6 +51,41 @@ class Situation:
     quiet: float | None = None
     silent_hosts: tuple[tuple[str, float], ...] = ()
     cuts: tuple[tuple[str, float], ...] = ()
+
+
+def situation(
+    plan: LaunchPlan, looks: Mapping[str, Any], ends: Mapping[int, str],
+    quiet: float | None, silent: Spans = (), cuts: Spans = (),
+) -> Situation:  # fmt: skip
+    """`looks`: of each host, as it came; `ends`: how ranks ended."""
+    return Situation(
+        world_size=plan.world_size,
+        hosts={place.rank: host.host for host in plan.hosts for place in host.ranks},
+        master=f"{plan.master_addr}:{plan.master_port}",
+        looks=_read(looks),
+        ended=dict(ends),
+        quiet=quiet,
+        silent_hosts=tuple(silent),
+        cuts=tuple(cuts),
+    )
+
+
+def listed(run: Run) -> Situation:
+    """The situation of a run that is stalled, by the journals of its hosts."""
+    found = _read({part.host: part.look for part in run.seen if part.look is not None})
+    hosts = {look.rank: look.host for look in found}
+    return Situation(
+        world_size=run.about.ranks,
+        hosts={**hosts, **{rank: host for rank, (host, _) in run.ends.items()}},
+        looks=found,
+        ended={rank: how for rank, (_, how) in run.ends.items()},
+        quiet=run.stall,
+        cuts=run.cut,
+    )
+
+
+def _read(looks: Mapping[str, Any]) -> tuple[RankLook, ...]:
+    return tuple(look for host, raw in looks.items() for look in read_look(host, raw))
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,14 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang import run_situation
-from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
+from ipexctl.run.hang.diagnosis import (
+    Diagnosis,
+    Kind,
+    Situation,
+    diagnose,
+    listed,
+    situation,
+)
 from ipexctl.run.jobs.logs import Wanted, read_host
 from ipexctl.run.jobs.ps import NEWEST, find, look_at, reached
 from ipexctl.run.outcome.listed_runs import Run, State, number, read_ends
@@ -140,7 +146,7 @@ def _kept(run: Run) -> tuple[Situation, Diagnosis] | None:
     """From the journals of a run that has ended, or is being ended."""
     if run.stall is None:
         return None
-    made = run_situation.listed(run)
+    made = listed(run)
     return made, diagnose(made)
 
 
@@ -162,7 +168,5 @@ def _now(
     asked = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
     silent = [(h.host, waited) for h in plan.hosts if h.host in asked - alive]
     ends = {rank: how for said in answers.values() for rank, _, how in read_ends(said["ends"])}
-    made = run_situation.situation(
-        plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut
-    )
+    made = situation(plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut)
     return made, diagnose(made), any(said["computes"] for said in answers.values())

@@ -145,8 +145,7 @@ class StallNotes:
     def _diagnosed(
         self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
     ) -> Stall:
-        from ipexctl.run.hang.diagnosis import diagnose
-        from ipexctl.run.hang.run_situation import situation
+        from ipexctl.run.hang.diagnosis import diagnose, situation
 
         found = diagnose(situation(self.state.plan, looks, self.ends, seconds, silent))
         return Stall(seconds, found.kind.value, found.headline)
