@@ -47,7 +47,7 @@ def test_a_disk_that_is_full_ends_the_samples_and_nothing_else(tmp_path: Path):
     pace = Pace(SimpleNamespace(took={}, rank_pids=dict), SimpleNamespace(sent=dict), history)
     pace.add(0.5)
     pace.keep(SAMPLE)
-    assert pace.history is None and len(pace.rows) == 1
+    assert pace.history is None and len(pace.samples) == 1
 
 
 def test_many_samples_are_thinned():

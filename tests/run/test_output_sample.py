@@ -119,7 +119,7 @@ def test_limits_and_kills_of_both_versions_of_control_groups(
 ):
     made_groups(monkeypatch, tmp_path, lines, files)
     assert list(health_sampler.group_memory()) == limits
-    assert health_sampler.group_kills() == kills
+    assert health_sampler.oom_kills()[0] == kills
 
 
 def test_a_kill_for_memory_is_told_as_closely_as_it_is_known():

@@ -172,11 +172,11 @@ def test_the_last_minute_begins_with_the_first_exchange():
     pace = Pace(SimpleNamespace(took={}), None)
     rows = [(0.0, 0.0, 0, 0.0), (10.0, 20.0, 0, 0.0), (12.5, 25.0, 1000, 1.0)]
     rows += [(15.0, 26.0, 2000, 2.0), (22.5, 30.0, 6000, 6.0)]
-    pace.rows = deque(
-        (at, {3: cpu}, {3: [sent, busy]}, 0.5, {3: at / 8}) for at, cpu, sent, busy in rows
+    pace.samples = deque(
+        (0.5, {3: (at, cpu, [sent, busy], at / 8)}) for at, cpu, sent, busy in rows
     )
     assert pace.last_minute() == {"cpu": 0.5, "ranks": {"3": [10.0, 0.5, 500.0, 0.5, 0.125]}}
-    pace.rows = deque(list(pace.rows)[:1])
+    pace.samples = deque(list(pace.samples)[:1])
     assert pace.last_minute()["ranks"] == {}
 
 

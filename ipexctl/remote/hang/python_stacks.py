@@ -41,11 +41,7 @@ class Question:
 
     def forked_at(self):
         """[path, line, ""] of the line that forked this process, or None."""
-        try:
-            with open(self.path, "rb") as f:
-                found = re.search(rb"^forked (\d+) (.+)$", f.read(4096), re.M)
-        except OSError:
-            return None
+        found = noted(self.path, rb"^forked (\d+) (.+)$")
         return found and [found.group(2).decode("utf-8", "replace"), int(found.group(1)), ""]
 
     def answer(self):
@@ -129,7 +125,8 @@ def ask(path, pid):
     if (pending | sum(t.pending & BIT for t in threads)) & BIT:
         return ""  # it was asked before
     awake = [t.id for t in able if t.state != "D"]
-    ours = asked_thread(path)
+    found = noted(path, rb"^asked (\d+)$")  # the thread of rank_site.py
+    ours = int(found.group(1)) if found else None  # whose system call goes on after a signal
     try:
         if ours in awake:
             send_to_thread(pid, ours)
@@ -142,14 +139,13 @@ def ask(path, pid):
     return ""
 
 
-def asked_thread(path):
-    """The thread of rank_site.py, whose system call goes on after a signal; None if it has none."""
+def noted(path, pattern):
+    """What rank_site.py has written at the beginning of a file of stacks; None if it has not."""
     try:
         with open(path, "rb") as f:
-            found = re.search(rb"^asked (\d+)$", f.read(4096), re.M)
+            return re.search(pattern, f.read(4096), re.M)
     except OSError:
         return None
-    return int(found.group(1)) if found else None
 
 
 def send_to_thread(pid, thread):

@@ -36,14 +36,13 @@ def serve(run_id, host, answer, watch):
 
 
 def guardian_socket(run_id, host):
-    """Shows that the guardian lives, until it is closed. None where its name is taken."""
+    """Shows that the guardian lives, until it is closed, unless its name is taken."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(address(run_id, guardian_of(host)))
         listener.listen(64)
     except OSError:
-        listener.close()
-        return None
+        pass
     return listener
 
 
@@ -156,15 +155,10 @@ def connection(run_id, host):
 def connect(link, address, patience=None):
     """Raises BlockingIOError where the queue of who listens stays full: any user can fill it."""
     patience = PATIENCE if patience is None else patience
+    seconds = struct.pack("ll", int(patience), int(patience % 1 * 1e6))
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+    link.connect(address)
     link.settimeout(patience)
-    end = time.monotonic() + patience
-    while True:
-        try:
-            return link.connect(address)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(PAUSE)
 
 
 def peer(link):

@@ -52,7 +52,7 @@ def guard(link, keep=None):
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-        close(shown)
+        shown.close()
         rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
         supervise(link, asked, scratch, pulse)
     how = end_of(pid, pulse, asked["lease"] + PATIENCE)
@@ -64,15 +64,10 @@ def guard(link, keep=None):
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
             pass  # the agent has gone
-    close(shown)  # nothing more will be noted here
+    shown.close()  # nothing more will be noted here
     run_folders.sweep(root_folder.named(asked["root"]))
     scratch_folder.sweep()
     os._exit(0)
-
-
-def close(listener):
-    if listener is not None:
-        listener.close()
 
 
 def note(asked, how, survivors, seconds):

@@ -195,19 +195,9 @@ def read_number(path):
 
 def oom_kills():
     """(by the limit of our control group, on the whole host) so far."""
-    return group_kills(), host_kills()
-
-
-def group_kills():
-    total = 0
-    for version, folder in groups():
-        name = "memory.events" if version == 2 else "memory.oom_control"
-        total += count_oom_kills(os.path.join(folder, name))
-    return total
-
-
-def host_kills():
-    return count_oom_kills("/proc/vmstat")
+    names = {1: "memory.oom_control", 2: "memory.events"}
+    files = [os.path.join(folder, names[version]) for version, folder in groups()]
+    return sum(map(count_oom_kills, files)), count_oom_kills("/proc/vmstat")
 
 
 def count_oom_kills(path):

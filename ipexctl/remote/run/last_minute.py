@@ -17,22 +17,20 @@ class Pace:
         self.traffic = traffic
         self.history = history  # journal.History, as long as it can be written
         self.began = time.monotonic()
-        self.rows = collections.deque(maxlen=KEPT)  # type: collections.deque
-        self.ends = {}  # rank -> its first row, from when it sends something, and its last one
+        self.samples = collections.deque(maxlen=KEPT)  # type: collections.deque
+        self.spans = {}  # of the whole run, as `extend` writes them
         self.busy = [0.0, 0]  # the sum of the host's shares, and how many
         self.others = Programs()
 
     def add(self, host_cpu):
         """After a sample. `host_cpu`: the share of the host's CPUs that was busy, or None."""
-        used = {rank: seconds for rank, (_, seconds) in self.sampler.took.items()}
-        waited = {rank: waits(pid) for rank, pid in self.sampler.rank_pids().items()}
-        now, sent = time.monotonic(), self.traffic.sent()
-        self.rows.append((now, used, sent, host_cpu, waited))
-        for rank, seconds in used.items():
-            row = (now, seconds, sent.get(rank), waited.get(rank))
-            first = self.ends.get(rank, (row,))[0]
-            begins = row[2] and row[2][0] and not (first[2] and first[2][0])
-            self.ends[rank] = (row if begins else first, row)
+        now, sent, pids = time.monotonic(), self.traffic.sent(), self.sampler.rank_pids()
+        ranks = {
+            rank: (now, seconds, sent.get(rank), waits(pids[rank]) if rank in pids else None)
+            for rank, (_, seconds) in self.sampler.took.items()
+        }
+        self.samples.append((host_cpu, ranks))
+        extend(self.spans, ranks)
         if host_cpu is not None:
             self.busy = [self.busy[0] + host_cpu, self.busy[1] + 1]
         self.others.sample(now)
@@ -40,15 +38,16 @@ class Pace:
     def keep(self, sample):
         """After `add`: {at, cpu, used, net, ranks: {rank: [CPUs, bytes sent until then, seconds
         that took]}}"""
-        at, _, sent, _, _ = self.rows[-1]
+        sent = {str(rank): row[2] for rank, row in self.samples[-1][1].items()}
         ranks = {
-            rank: [round(cpus, 2)] + [shortened(count) for count in sent.get(int(rank), [0, 0.0])]
+            rank: [round(cpus, 2)] + [shortened(count) for count in sent.get(rank) or [0, 0.0]]
             for rank, cpus in sample["ranks"].items()
         }
         row = {name: shortened(sample[name]) for name in ("cpu", "used", "net")}
         try:
             if self.history:
-                self.history.add(dict(row, at=round(at - self.began, 1), ranks=ranks))
+                at = round(time.monotonic() - self.began, 1)
+                self.history.add(dict(row, at=at, ranks=ranks))
         except OSError:
             self.history = None  # a full disk, say
 
@@ -58,37 +57,38 @@ class Pace:
         From when a rank has sent something, if it does. The share is that of the time in which it
         sent; None where the kernel does not count that. `waited`: as `waits`, per second.
         """
-        rows, found = list(self.rows), {}
-        for rank in sorted({rank for row in rows for rank in row[1]}):
-            own = [
-                (at, used[rank], sent.get(rank), waited.get(rank))
-                for at, used, sent, _, waited in rows
-                if rank in used
-            ]
-            own = [row for row in own if row[2] and row[2][0]] or own
-            found.update(between(rank, own[0], own[-1]))
-        busy = [row[3] for row in rows if row[3] is not None]
-        return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": found}
+        samples, spans = list(self.samples), {}  # type: list, dict
+        for _, ranks in samples:
+            extend(spans, ranks)
+        busy = [cpu for cpu, _ in samples if cpu is not None]
+        return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": described(spans)}
 
     def whole_run(self):
         """The same, and what other programs did: {..., cpus, programs: [[name, CPUs], ...]}"""
-        found = {}
-        for rank, (first, last) in sorted(self.ends.items()):
-            found.update(between(rank, first, last))
         cpu = self.busy[0] / self.busy[1] if self.busy[1] else None
-        said = {"cpu": cpu, "ranks": found, "cpus": os.cpu_count()}
+        said = {"cpu": cpu, "ranks": described(self.spans), "cpus": os.cpu_count()}
         return dict(said, programs=self.others.top())
 
 
-def between(rank, first, last):
-    seconds = last[0] - first[0]
-    if seconds < SHORTEST:
-        return {}
-    moved = rates(first[2], last[2], seconds) if first[2] and last[2] else [0.0, 0.0]
-    waited = None
-    if None not in (first[3], last[3]):
-        waited = max(0.0, (last[3] - first[3]) / seconds)
-    return {str(rank): [seconds, (last[1] - first[1]) / seconds] + moved + [waited]}
+def extend(spans, ranks):
+    """`spans`: rank -> its first row, from when it has sent something, and its last one."""
+    for rank, row in ranks.items():
+        first = spans.get(rank, (row,))[0]
+        begins = row[2] and row[2][0] and not (first[2] and first[2][0])
+        spans[rank] = (row if begins else first, row)
+
+
+def described(spans):
+    found = {}
+    for rank, (first, last) in sorted(spans.items()):
+        seconds = last[0] - first[0]
+        if seconds >= SHORTEST:
+            moved = rates(first[2], last[2], seconds) if first[2] and last[2] else [0.0, 0.0]
+            known = None not in (first[3], last[3])
+            waited = max(0.0, (last[3] - first[3]) / seconds) if known else None
+            cpus = (last[1] - first[1]) / seconds
+            found[str(rank)] = [seconds, cpus] + moved + [waited]
+    return found
 
 
 def shortened(number):

@@ -52,7 +52,7 @@ class Watchers:
         end = time.monotonic() + LAST_WORDS
         there = self.all
         for watcher in there:
-            watcher.put_last(event)
+            watcher.queue.put(event)
         while any(w.queue.unfinished_tasks and w in self.all for w in there):
             if time.monotonic() > end:
                 break
@@ -62,24 +62,11 @@ class Watchers:
 class Watcher:
     def __init__(self, frames):
         self.frames = frames
-        self.queue = queue.Queue(UNREAD)  # type: queue.Queue
+        self.queue = queue.Queue()  # type: queue.Queue
 
     def put(self, event):
-        try:
-            self.queue.put_nowait(event)
-        except queue.Full:
-            pass  # it reads too slowly; what counts is in the journal
-
-    def put_last(self, event):
-        while True:
-            try:
-                return self.queue.put_nowait(event)
-            except queue.Full:
-                try:
-                    self.queue.get_nowait()
-                    self.queue.task_done()
-                except queue.Empty:
-                    pass
+        if self.queue.qsize() < UNREAD:  # else it reads too slowly; what counts is in the journal
+            self.queue.put(event)
 
     def write(self):
         while True:

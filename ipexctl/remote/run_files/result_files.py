@@ -58,24 +58,16 @@ def op_read(call, h):
     try:
         at, end = h["offset"], h["offset"] + h["length"]
         while at < end:
-            data = read(fd, min(CHUNK, end - at), at)
-            if isinstance(data, str):
-                return {"refused": data}
+            data = os.pread(fd, min(CHUNK, end - at), at)
             if not data:
                 break
             call.emit({"event": "part"}, data)
             at += len(data)
+    except OSError as e:
+        return {"refused": e.strerror}
     finally:
         os.close(fd)
     return {"refused": ""}
-
-
-def read(fd, count, at):
-    """The bytes; or why there are none, as text."""
-    try:
-        return os.pread(fd, count, at)
-    except OSError as e:
-        return e.strerror
 
 
 def work_folder(h):
