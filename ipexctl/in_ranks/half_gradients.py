@@ -44,20 +44,22 @@ def wrap_class(ddp):
 
     def register_comm_hook(self, state, hook):
         ours = registered.get(self)
-        if ours is None or ours.instead:
+        if ours is None or ours.gave_way:
             register(self, state, hook)
             return
         self._check_comm_hook(hook)
         if hasattr(self, "_comm_hooks"):
             self._comm_hooks.append((hook, state))
-        ours.give_way(hook, state, hook)
+        ours.give_way(hook)
+        ours.instead = (hook, state)
 
     def _register_builtin_comm_hook(self, kind):
         ours = registered.get(self)
-        if ours is None or ours.instead:
+        if ours is None or ours.gave_way:
             builtin(self, kind)
             return
-        ours.give_way(as_float16 if "FP16" in str(kind) else uncompressed, ours, kind)
+        ours.give_way(kind)
+        ours.dtype = sys.modules["torch"].float16 if "FP16" in str(kind) else None
 
     for wrapper, original in (
         (__init__, init),
@@ -110,15 +112,16 @@ class Hook(object):
         self.ddp = weakref.ref(ddp)  # its reducer holds this
         self.dtype = dtype
         self.group = group
-        self.instead = None  # type: tuple | None  # the script's own (hook, state)
+        self.gave_way = False  # to a hook of the script
+        self.instead = None  # type: tuple | None  # which one, and its state
         self.step = 1
         self.counts = []  # type: list  # of this step: (parameter, nonzero gradients, lost ones)
         self.loses = False  # too many in the last step that was counted
         self.overflowed = False  # by a gradient of this rank
 
-    def give_way(self, hook, state, named):
-        self.instead = (hook, state)
-        say("not used, as %s" % whose(named))
+    def give_way(self, hook):
+        self.gave_way = True
+        say("not used, as %s" % whose(hook))
 
     def current_group(self):
         """DDP can be given another one."""
@@ -126,27 +129,13 @@ class Hook(object):
 
 
 def compressed(ours, bucket):
-    if ours.instead:
-        hook, state = ours.instead
-        return hook(state, bucket)
-    return exchange(ours, bucket, ours.dtype)
-
-
-def as_float16(ours, bucket):
-    import torch
-
-    return exchange(ours, bucket, torch.float16)
-
-
-def uncompressed(ours, bucket):
-    return exchange(ours, bucket, None)
-
-
-def exchange(ours, bucket, dtype):
     """Divides before the sum, as DDP does, so that fp16 has room for it."""
     import torch
 
-    group, wide = ours.current_group(), bucket.buffer()
+    if ours.instead:
+        hook, state = ours.instead
+        return hook(state, bucket)
+    dtype, group, wide = ours.dtype, ours.current_group(), bucket.buffer()
     if getattr(ours.ddp(), "_divide_by_initial_world_size", True) is False:
         say("join(divide_by_initial_world_size=False) is ignored: the mean is over all ranks")
     wide.div_(group.size())

@@ -46,7 +46,7 @@ class ExitCode(object):
 def watch_exit_code():
     """A SystemExit is gone when atexit functions run. The attributes of a built-in type cannot be
     assigned, but the dict that holds them can be changed. Returns whether it was."""
-    if sys.implementation.name != "cpython" or not is_main_interpreter():
+    if sys.implementation.name != "cpython":
         return False
     members = gc.get_referents(SystemExit.__dict__)[0]
     members["code"] = ExitCode(members["code"])
@@ -98,16 +98,6 @@ def gloo_threads():
         if rows.get("Name") == GLOO:
             found[thread] = rows["State"], [rows[key] for key in rows if "ctxt" in key]
     return found
-
-
-def is_main_interpreter():
-    for name in ("_interpreters", "_xxsubinterpreters"):
-        try:
-            module = __import__(name)
-        except ImportError:
-            continue
-        return module.get_current() == module.get_main()
-    return True
 
 
 def finish(is_watched):

@@ -70,7 +70,6 @@ def row(rank: int, stack: list[Any] | None = None, **more: Any) -> Raw:
         "collectives_why": "torch too old",
         "connections": [],
         "children": [],
-        "zombies": 0,
         **FUTEX,
         **more,
     }

@@ -29,7 +29,7 @@ ODD: list[Any] = [
 
 
 def test_a_look_is_read() -> None:
-    raw = waits(5, blocked_on={"what": "file", "path": "/data/x", "fs": "nfs"}, zombies=1)
+    raw = waits(5, blocked_on={"what": "file", "path": "/data/x", "fs": "nfs"})
     raw["connections"] = [["10.0.0.1:1", "10.0.0.2:2", 5, 6, 7, 8.5]]
     raw["children"] = [{"pid": 1, "name": "pt", "state": "D", "frames": BACKWARD, "exited": True}]
     (look,) = read_look("node03", [raw])

@@ -122,7 +122,7 @@ def test_a_rank_that_sleeps_is_seen_where_it_sleeps_and_with_the_text_of_the_lin
     assert row["source"] == [script, 4, "step", "time.sleep(60)"]
     assert not row["waits_in_loop"]
     assert row["cpu"] < 0.2
-    assert (row["children"], row["zombies"], row["connections"]) == ([], 0, [])
+    assert (row["children"], row["connections"]) == ([], [])
     assert (row["collectives"], row["collectives_why"]) == (None, "not asked")
     assert (site / f"{child.pid}.stacks").stat().st_size < 40  # what is read does not pile up
 
@@ -340,7 +340,6 @@ def test_a_forked_worker_answers_too_and_a_dead_one_is_counted(site, start):
     dead, worker = row["children"]
     assert (dead["exited"], dead["state"], dead["threads"]) == (True, "Z", [])
     assert dead["ended"] == "exit code 3"
-    assert row["zombies"] == 1
     assert (
         not worker["exited"] and worker["threads"][0]["frames"][0][2] == "work" and worker["name"]
     )

@@ -65,7 +65,7 @@ CASES = [
         "a worker of the data loader was killed",
         Kind.WORKER,
         [3],
-        [*OTHERS, late(3, frames(*LOADER), children=[child(exited=True, state="Z")], zombies=1)],
+        [*OTHERS, late(3, frames(*LOADER), children=[child(exited=True, state="Z")])],
         doing="exited",
     ),
     Case(
@@ -85,9 +85,9 @@ CASES = [
             late(
                 3,
                 frames([LIB + "multiprocessing/queues.py", 103, "get"]),
-                zombies=1,
                 syscall=[0, 9],
                 blocked_on={"what": "pipe", "path": "", "fs": "", "peer": ""},
+                children=[child(exited=True, state="Z")],
             ),
         ],
         doing="exited",

@@ -134,18 +134,6 @@ def test_a_crash_before_the_end_leaves_no_code(text: str, site: Path, tmp_path: 
     assert marks(site) == []
 
 
-@pytest.mark.parametrize("minor", [11, 13])
-def test_the_end_of_a_subinterpreter_is_not_the_end(minor: int, site: Path, tmp_path: Path) -> None:
-    name = "_interpreters" if minor > 12 else "_xxsubinterpreters"
-    text = (
-        f"import os, {name} as i\nsub = i.create()\n"
-        "i.run_string(sub, 'import sitecustomize, sys; print(sys.path is not None)')\n"
-        "i.destroy(sub)\nos.abort()\n"
-    )
-    assert run(text, tmp_path, site, interpreter(minor))[0] == -signal.SIGABRT
-    assert marks(site) == []
-
-
 def test_a_thread_of_gloo_at_work_is_waited_for(site: Path, tmp_path: Path) -> None:
     """Its work needs no GIL until its end, as that of a collective."""
     work = (

@@ -182,9 +182,7 @@ class RankLook:
         row["threads"] = shortened(row["threads"])
         children = [self.child(pid, alive, cpu, cpu_after) for pid in self.below]
         children.sort(key=lambda child: (not child["exited"], not child["threads"], child["pid"]))
-        below = rank_wrapper.descendants(self.pid, alive)
         row["children"] = children[:CHILDREN]
-        row["zombies"] = sum(alive[pid][0] == "Z" for pid in below)
         return row
 
     def child(self, pid, alive, before, after):

@@ -138,7 +138,6 @@ class RankLook:
     collectives_why: str = ""
     connections: tuple[Connection, ...] = ()
     children: tuple[RankLook, ...] = ()
-    zombies: int = 0
     name: str = ""
     parent: int | None = None
     exited: bool = False

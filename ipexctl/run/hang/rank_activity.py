@@ -275,7 +275,7 @@ def dead_worker(look: RankLook) -> RankLook | None:
     """A process of this rank that has ended, with an error if there is one."""
     dead = [child for child in look.children if child.exited or child.state == "Z"]
     dead.sort(key=lambda child: child.ended in ("", "exit code 0"))
-    return dead[0] if dead else RankLook(look.rank, look.host) if look.zombies else None
+    return dead[0] if dead else None
 
 
 def _lost_worker(look: RankLook, inner: tuple[Frame, ...]) -> str:
