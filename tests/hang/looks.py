@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipexctl.run.hang.diagnosis import Kind, Situation, diagnose
+from ipexctl.run.hang.diagnosis import diagnose
 from ipexctl.run.hang.diagnosis_text import document, screen
 from ipexctl.run.hang.evidence import RankLook, read_look
+from ipexctl.run.hang.hang_report import Kind, Situation
 
 Raw = dict[str, Any]
 WORK = "/root/.ipexctl/runs/bert-1/work/"

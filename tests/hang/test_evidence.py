@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ipexctl.run.hang.diagnosis import Kind, diagnose
+from ipexctl.run.hang.diagnosis import diagnose
 from ipexctl.run.hang.diagnosis_text import screen
 from ipexctl.run.hang.evidence import read_look
+from ipexctl.run.hang.hang_report import Kind
 
 from .looks import BACKWARD, call, calls, late, row, situation, waits
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ipexctl.run.hang.diagnosis import Diagnosis, Kind, diagnose
+from ipexctl.run.hang.diagnosis import diagnose
 from ipexctl.run.hang.diagnosis_text import screen
+from ipexctl.run.hang.hang_report import Diagnosis, Kind
 
 from .looks import (
     BUSY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.run.hang.diagnosis import Kind
+from ipexctl.run.hang.hang_report import Kind
 
 from .looks import (
     BACKWARD,

@@ -16,9 +16,10 @@ import pytest
 
 import ipexctl.in_ranks
 from ipexctl.remote.hang.look import look
-from ipexctl.run.hang.diagnosis import Diagnosis, Kind, Situation, diagnose
+from ipexctl.run.hang.diagnosis import diagnose
 from ipexctl.run.hang.diagnosis_text import stack_document, stack_lines
 from ipexctl.run.hang.evidence import read_look
+from ipexctl.run.hang.hang_report import Diagnosis, Kind, Situation
 
 IN_RANKS = Path(ipexctl.in_ranks.__file__).parent
 # A rank answers questions once it has imported torch.distributed; here, a stand-in for it.

@@ -10,7 +10,7 @@ from ipexctl.base.wrapping import wrapped
 from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.hang import diagnosis_text
-from ipexctl.run.hang.diagnosis import Kind
+from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.jobs.why import Why
 from ipexctl.terminal.console import print_text, stdout_console
 

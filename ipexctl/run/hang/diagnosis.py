@@ -10,26 +10,12 @@ from ipexctl.base.sizes import duration, human
 from ipexctl.inventory.nodeset import fold
 from ipexctl.run.hang import collective_alignment as alignment
 from ipexctl.run.hang.evidence import Connection, RankLook
-from ipexctl.run.hang.hang_report import (
-    SEVERITY,
-    Diagnosis,
-    Group,
-    Kind,
-    Situation,
-    Suspect,
-    listed,
-    situation,
-)
+from ipexctl.run.hang.hang_report import SEVERITY, Diagnosis, Kind, Situation, listed
 from ipexctl.run.hang.hang_view import HangView, ended_text
 from ipexctl.run.hang.likely_cause import EVERY, FIXED, advice
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.run.output.merge_lines import ranges
-
-__all__ = [
-    "Diagnosis", "Group", "Kind", "Situation", "Suspect", "diagnose", "listed", "situation",
-    "stall_of",
-]  # fmt: skip
 
 LONG = 3.0  # seconds that data is not acknowledged
 MUCH = 1 << 16  # bytes that are not read

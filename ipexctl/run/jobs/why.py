@@ -14,14 +14,8 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang.diagnosis import (
-    Diagnosis,
-    Kind,
-    Situation,
-    diagnose,
-    listed,
-    situation,
-)
+from ipexctl.run.hang.diagnosis import diagnose
+from ipexctl.run.hang.hang_report import Diagnosis, Kind, Situation, listed, situation
 from ipexctl.run.jobs.logs import Wanted, read_host
 from ipexctl.run.jobs.ps import NEWEST, find, look_at, reached
 from ipexctl.run.outcome.listed_runs import Run, State, number, read_ends

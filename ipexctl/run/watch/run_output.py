@@ -145,7 +145,8 @@ class StallNotes:
     def _diagnosed(
         self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
     ) -> Stall:
-        from ipexctl.run.hang.diagnosis import diagnose, situation
+        from ipexctl.run.hang.diagnosis import diagnose
+        from ipexctl.run.hang.hang_report import situation
 
         found = diagnose(situation(self.state.plan, looks, self.ends, seconds, silent))
         return Stall(seconds, found.kind.value, found.headline)
