@@ -10,32 +10,15 @@ TEXT = 160
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|/python3\d+\.zip/|^<fr")
 PAUSES = {"sleep", "wait", "sched_yield", "pause"}
 TESTS = {
-    "exists",
-    "isfile",
-    "isdir",
-    "is_file",
-    "is_dir",
-    "is_set",
-    "isSet",
-    "empty",
-    "poll",
-    "full",
-}
-TESTS |= {
-    "done",
-    "locked",
-    "qsize",
-    "is_alive",
-    "is_completed",
-    "test",
-    "check",
-    "ready",
-    "acquire",
-}
-TESTS |= {"get_nowait", "listdir", "glob", "stat", "getsize"}
+    "exists", "isfile", "isdir", "is_file", "is_dir", "is_set", "isSet", "empty", "poll", "full",
+    "done", "locked", "qsize", "is_alive", "is_completed", "test", "check", "ready", "acquire",
+    "get_nowait", "listdir", "glob", "stat", "getsize",
+}  # fmt: skip
 # what waiting loops also do: look at the clock, say that they wait
-BESIDES = {"time", "monotonic", "perf_counter", "len", "int", "float", "str", "min", "max", "any"}
-BESIDES |= {"all", "print", "info", "debug", "warning", "flush", "format"}
+BESIDES = {
+    "time", "monotonic", "perf_counter", "len", "int", "float", "str", "min", "max", "any", "all",
+    "print", "info", "debug", "warning", "flush", "format",
+}  # fmt: skip
 QUIET = PAUSES | TESTS | BESIDES
 # what fails until another process has done something: a lock file, a server that is not up yet
 ATTEMPTS = {"open", "mkdir", "makedirs", "link", "symlink", "rename", "connect", "lockf", "flock"}

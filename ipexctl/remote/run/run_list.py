@@ -186,23 +186,10 @@ def summary(records):
     other, since], ...], stall: when the last progress of a stalled run was, look: at the ranks
     here, ends: [[rank, host, how], ...] until then: how ranks end later is how the run was ended}
     """
-    found = {
-        "format": None,
-        "about": {},
-        "began": 0.0,
-        "seconds": 0.0,
-        "over": None,
-        "result": None,
-        "begun": False,
-        "facts": [],
-        "went": 0.0,
-        "own": [],
-        "decided": None,
-        "cut": [],
-        "stall": None,
-        "look": None,
-        "ends": [],
-    }  # type: dict[str, object]
+    unknown = ("format", "over", "result", "decided", "stall", "look")
+    found = dict.fromkeys(unknown)  # type: dict[str, object]
+    found.update(about={}, began=0.0, seconds=0.0, went=0.0, begun=False)
+    found.update(facts=[], own=[], cut=[], ends=[])
     started, ended, ok, closing = set(), set(), 0, False
     ends = []  # type: list[list[object]]
     for record in records:
