@@ -6,10 +6,10 @@ what they have not found in time is missing from the LOOK.
 
 import os
 import struct
-import threading
 import time
 
 from ipexctl.remote.hang import process_state, python_stacks, waiting_loop
+from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper, socket_table
 
 ANSWERS, ENDS = 0.4, 0.6  # seconds after the interval until which is waited: for answers, for all
@@ -28,8 +28,7 @@ def look(site, ranks, seconds=1.0):
     threads = [connections.thread]
     for each in looks:
         work = (connections, began + seconds + ANSWERS)
-        threads.append(threading.Thread(target=each.examine, args=work, daemon=True))
-        threads[-1].start()
+        threads.append(start_thread(each.examine, *work))
     time.sleep(max(0.0, began + seconds - time.monotonic()))
     alive = rank_wrapper.processes()
     for each in looks:
@@ -45,8 +44,7 @@ class Connections:
     def __init__(self):
         self.found = []  # type: list
         self.peers = {}  # type: dict[int, str]  # inode -> the other end
-        self.thread = threading.Thread(target=self.read, daemon=True)
-        self.thread.start()
+        self.thread = start_thread(self.read)
 
     def read(self):
         try:

@@ -89,26 +89,27 @@ class Traffic:
         """rank -> bytes so far with hosts of its own networks, and with others; without what the
         rendezvous took: waiting for it may poll."""
         found = {}  # type: dict[int, list[int]]
-        with self.lock:
-            links = list(self.links.items())
         near = socket_table.near_networks()
-        for (here, port, there, other), (rank, sent, received) in links:
-            if self.store not in (port, other):
-                far = here != there and not socket_table.is_in(there, near)
-                found.setdefault(rank, [0, 0])[far] += sent + received
+        for (here, _, there, _), (rank, sent, received) in self.links_of_groups():
+            far = here != there and not socket_table.is_in(there, near)
+            found.setdefault(rank, [0, 0])[far] += sent + received
         return found
+
+    def links_of_groups(self):
+        """All links but those to the rendezvous."""
+        with self.lock:
+            return [one for one in self.links.items() if self.store not in (one[0][1], one[0][3])]
 
     def sent(self):
         """rank -> [bytes to other hosts so far, seconds that took], without the rendezvous."""
         found = {}  # type: dict[int, list]
-        with self.lock:
-            for (here, port, there, other), (rank, sent, _) in self.links.items():
-                if here != there and self.store not in (port, other):
-                    before, longest = found.get(rank, (0, 0.0))
-                    busy = self.busy.get((here, port, there, other))
-                    if busy is not None and longest is not None:  # connections are busy together
-                        busy = max(busy, longest)
-                    found[rank] = [before + sent, None if longest is None else busy]
+        for key, (rank, sent, _) in self.links_of_groups():
+            if key[0] != key[2]:
+                before, longest = found.get(rank, (0, 0.0))
+                busy = self.busy.get(key)
+                if busy is not None and longest is not None:  # connections are busy together
+                    busy = max(busy, longest)
+                found[rank] = [before + sent, None if longest is None else busy]
         return found
 
     def watched(self):

@@ -3,10 +3,10 @@
 import os
 import re
 import subprocess
-import threading
 
 from ipexctl.remote import child_processes
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.own_process import start_thread
 
 BEAT = 5.0  # seconds between signs of life for the controller
 PIP = re.compile(r"pip[0-9.]*\Z")
@@ -65,12 +65,9 @@ def start(argv, environ):
 def exit_code_of(call, process):
     """Its exit code, or 128 + the signal that ended it, as a shell has it."""
     readers = [
-        threading.Thread(target=forward_output, args=(call, name, pipe))
-        for name, pipe in (("out", process.stdout), ("err", process.stderr))
+        start_thread(forward_output, call, "out", process.stdout),
+        start_thread(forward_output, call, "err", process.stderr),
     ]
-    for reader in readers:
-        reader.daemon = True
-        reader.start()
     while True:
         try:
             process.wait(BEAT)
