@@ -20,11 +20,8 @@ _BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float
 _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1}
 
 
-@dataclass(frozen=True)
-class Mismatch:
-    """`calls`: different ones at the same number, each with its ranks, the largest group first."""
-
-    calls: tuple[tuple[Collective, tuple[int, ...]], ...]
+# different calls at the same number, each with its ranks, the largest group first
+Mismatch = list[tuple[Collective, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Alignment:
     waits_in: Mapping[int, Collective]
     waits_for: Mapping[int, frozenset[int]]
     unseen: frozenset[int]
-    mismatch: Mismatch | None
+    mismatch: Mismatch
 
     def roots(self) -> frozenset[int]:
         """Ranks that others wait for and that wait for none themselves."""
@@ -68,12 +65,12 @@ def align(
         for call in look.collectives or ():
             by_group[_key(call.group, look, looks)][rank][call.seq] = call
     waits_in, waits_for = dict[int, Collective](), dict[int, frozenset[int]]()
-    unseen, mismatches = set[int](), list[Mismatch]()
+    unseen, mismatch = set[int](), Mismatch()
     for group, called in sorted(by_group.items()):
         members = _members(group, called, looks, ended, world)
         recorded = {r for r in members if r in looks and looks[r].collectives is not None}
         highest = {rank: max(called[rank], default=-1) for rank in recorded if rank in called}
-        mismatches += _mismatches(called)
+        mismatch = mismatch or _mismatch(called)
         for rank in sorted(called.keys() & waiting):
             for seq, call in sorted(called[rank].items()):
                 if call.done:
@@ -85,7 +82,7 @@ def align(
                     waits_in[rank] = call
                 if late and rank not in waits_for:
                     waits_for[rank] = frozenset(late)
-    return Alignment(waits_in, waits_for, frozenset(unseen), next(iter(mismatches), None))
+    return Alignment(waits_in, waits_for, frozenset(unseen), mismatch)
 
 
 def text(call: Collective, *, backward: bool = False) -> str:
@@ -154,9 +151,8 @@ def _members(
     return frozenset(called)
 
 
-def _mismatches(called: Mapping[int, Mapping[int, Collective]]) -> list[Mismatch]:
+def _mismatch(called: Mapping[int, Mapping[int, Collective]]) -> Mismatch:
     """Return the first calls that differ; those that all have finished hold up no rank."""
-    found = list[Mismatch]()
     open_ = {seq for calls in called.values() for seq, call in calls.items() if not call.done}
     for seq in sorted(open_):
         alike = defaultdict[tuple[object, ...], list[int]](list)
@@ -165,6 +161,5 @@ def _mismatches(called: Mapping[int, Mapping[int, Collective]]) -> list[Mismatch
                 alike[signature(called[rank][seq])].append(rank)
         if len(alike) > 1:
             sides = sorted(alike.values(), key=lambda ranks: (-len(ranks), ranks[0]))
-            found.append(Mismatch(tuple((called[r[0]][seq], tuple(r)) for r in sides)))
-            break
-    return found
+            return [(called[ranks[0]][seq], tuple(ranks)) for ranks in sides]
+    return []

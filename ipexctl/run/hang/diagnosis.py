@@ -89,10 +89,9 @@ def _stopped(view: HangView) -> Diagnosis | None:
 
 def _mismatch(view: HangView) -> Diagnosis | None:
     found = view.calls.mismatch
-    stuck = found and any(r in view.waiting for _, ranks in found.calls for r in ranks)
-    if not found or not stuck:
+    if not any(r in view.waiting for _, ranks in found for r in ranks):
         return None
-    (most, many), (other, few) = found.calls[:2]
+    (most, many), (other, few) = found[:2]
     first, second = alignment.difference(other, most)
     ends = [
         f"{view.named(ranks)} called {what}" + (f" at {at}" if (at := _where(view, ranks)) else "")
@@ -103,7 +102,7 @@ def _mismatch(view: HangView) -> Diagnosis | None:
     else:
         short = first, second
     head = f"{view.named(few)} called {short[0]}, {view.named(many)} {short[1]}"
-    others = found.calls if len(few) == len(many) else found.calls[1:]  # who is wrong of as many?
+    others = found if len(few) == len(many) else found[1:]  # who is wrong of as many?
     likely = f"{ends[0]}, {ends[1]}. {FIXED[Kind.MISMATCH]}"
     return view.said(Kind.MISMATCH, [r for _, own in others for r in own], head, likely=likely)
 
