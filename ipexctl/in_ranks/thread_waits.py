@@ -415,4 +415,5 @@ def called_name(frame, node):
 
 def text_of(node):
     """`self.lock`, as it stands in the source; "" before Python 3.9."""
-    return ast.unparse(node)[-TEXT:] if hasattr(ast, "unparse") else ""
+    unparse = getattr(ast, "unparse", None)
+    return unparse(node)[-TEXT:] if unparse else ""

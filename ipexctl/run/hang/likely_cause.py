@@ -58,7 +58,6 @@ FIXED = {
     Kind.MISMATCH: "All ranks must call the same collectives in the same order: look for a branch "
     "that depends on the rank or its data.",
     Kind.RENDEZVOUS: "Check that MASTER_ADDR is reachable from every host.",
-    Kind.BLOCKED_IO: "Likely: its disk does not answer.",
     Kind.WORKER: "Likely: a data loader worker hangs.",
     Kind.OUTSIDE: "Likely: it waits for something outside the run.",
     Kind.LOCK: "Likely: the thread or process that it waits for is stuck, or has ended.",
