@@ -73,23 +73,6 @@ def test_a_giver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.Monk
         assert time.monotonic() - began < 5
 
 
-def test_of_several_downloads_the_one_that_failed_is_named(tmp_path: Path) -> None:
-    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
-        if request.path == f"/{'b' * 64}":
-            time.sleep(0.5)
-            return request.send_error(404)
-        request.send_response(200)
-        request.send_header("Content-Length", str(5 << 20))
-        request.end_headers()
-        while True:
-            request.wfile.write(bytes(20000))
-            time.sleep(0.1)
-
-    with giving(answer) as url:
-        files: list[list[object]] = [[n, n * 64, 5 << 20] for n in "ab"]
-        assert "HTTP 404" in fetch_from(url, tmp_path / "root", files).why
-
-
 def test_a_redirect_of_a_giver_is_refused(tmp_path: Path) -> None:
     seen = []
 

@@ -421,7 +421,7 @@ def test_who_gets_a_file_is_not_ended_for_others(port: int) -> None:
             slow.connect((HERE, port))
             wires.append(context.wrap_socket(slow))
             wires[-1].sendall(f"GET /{SHA} HTTP/1.0\r\n\r\n".encode())
-            assert wires[-1].recv(12) == b"HTTP/1.0 200"
+            assert wires[-1].recv(12) == b"HTTP/1.1 200"
         with socket.create_connection((HERE, port), 10) as late:
             assert late.recv(1) == b""  # closed
         rest = b"".join(iter(lambda: wires[0].recv(1 << 20), b""))

@@ -4,11 +4,11 @@ The controller says which host has them. Only one with the key of this command i
 proxy, and for no other place that it names.
 """
 
-import concurrent.futures
+import contextlib
+import hashlib
 import http.client
 import socket
 import ssl
-import threading
 import time
 import urllib.parse
 
@@ -22,7 +22,6 @@ TOLD = 0.2  # seconds between two events about bytes
 REACHED = 3.0  # seconds for a connection
 TIMEOUT = 10.0  # who asks another host can be sent the file instead, and others wait
 SLOWEST = 50000  # bytes per second
-AT_ONCE = 4
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again"
 
@@ -39,157 +38,128 @@ def op_fetch(call, header):
     try; `fetched` is what came over the network.
     """
     root = root_folder.checked(header["root"])
-    work = Work(call, root, header["keys"], header["giver"])
-    return fetch_all(work, [File(*raw) for raw in header["files"]])
-
-
-def fetch_all(work, wanted):
-    root = work.root
+    wanted = [(str(name), blobs.checked_sha(sha), int(n)) for name, sha, n in header["files"]]
     blobs.remove_dead_parts(root_folder.subfolder(root, "blobs", "parts"))
-    missing = [f for f in wanted if not blobs.has(root, f.sha, f.size)]
-    left = sum(max(0, f.size - blobs.part_size(root, f.sha)) for f in missing)
+    missing = [file for file in wanted if not blobs.has(root, *file[1:])]
+    left = sum(max(0, size - blobs.part_size(root, sha)) for _, sha, size in missing)
     root_folder.need_space(root, left, len(missing))
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for f in missing:
-            pool.submit(work.one_of_several, f)
-    if work.cause:
-        raise work.cause
-    work.tell()
-    return {"fetched": work.fetched}
+    with contextlib.closing(Download(call, root, header["keys"], header["giver"])) as download:
+        for name, sha, size in missing:
+            download.fetch(name, sha, size)
+        download.tell()
+    return {"fetched": download.fetched}
 
 
-class File:
-    def __init__(self, name, sha, size):
-        self.name, self.sha, self.size = str(name), blobs.checked_sha(sha), int(size)
-
-    def is_in(self, out):
-        return out.digest.hexdigest() == self.sha
-
-
-class Arriving:
-    """A part, to which what comes is added: hashed as it comes, after what was there."""
-
-    def __init__(self, file):
-        self.file = file
-        self.read()
-
-    def read(self):
-        self.file.seek(0)
-        self.digest, self.size = blobs.hash_of(self.file), self.file.tell()
-
-    def write(self, data):
-        blobs.write_all(self.file.write, data)
-        self.digest.update(data)
-        self.size += len(data)
-
-    def empty(self):
-        self.file.truncate(0)
-        self.read()
-
-
-class Work:
-    """What the files of one request have in common. After one failure no other file is begun."""
+class Download:
+    """Files of one host, one after the other: what comes is as fast as the network, and a host
+    that holds one file at a time never waits in a ring with others that want the same."""
 
     def __init__(self, call, root, keys, giver):
         self.call, self.root = call, root
-        self.context = peer_tls.context(keys, False)
-        self.giver = urllib.parse.urlsplit(giver)
-        self.over = threading.Event()
-        self.cause = None  # type: BaseException | None  # of the end; the others end because of it
+        address = urllib.parse.urlsplit(giver)
+        self.link = http.client.HTTPSConnection(
+            address.hostname, address.port, timeout=REACHED, context=peer_tls.context(keys, False)
+        )
         self.fetched = self.untold = 0
         self.told = time.time()
-        self.counting = threading.Lock()
 
-    def one(self, file):
-        # one file at a time is held, so that two who want the same files never wait in a ring
-        part = blobs.claim_part(self.call, self.root, file.sha, file.size)
+    def close(self):
+        self.link.close()
+
+    def fetch(self, name, sha, size):
+        """The file is a blob of this host afterwards. Raises Failure."""
+        part = blobs.claim_part(self.call, self.root, sha, size)
         if part is None:
-            self.got(file.size)
+            self.got(size)
             return
         try:
-            self.fill(part, file)
+            had = blobs.resume_offset(part, size)
+            self.got(had)
+            found = self.complete(part.file, name, sha, size)
+            if had and found != sha:  # what was left was not of this file
+                self.empty(part.file)
+                found = self.complete(part.file, name, sha, size)
+            if found != sha:
+                blobs.unlink(part.path)
+                raise self.damage_failure(name)
+            blobs.store_part(self.root, part, sha)
+        except OSError as e:
+            raise root_folder.write_failure(e, self.root, size) from None
         finally:
             part.close()
 
-    def one_of_several(self, file):
+    def complete(self, file, name, sha, size):
+        """Add what the file lacks. Returns the sha256 of all of it."""
+        file.seek(0)
+        digest = blobs.hash_of(file)
+        had = file.tell()
         try:
-            if not self.over.is_set():
-                self.one(file)
-        except BaseException as e:
-            self.cause = self.cause or e
-            self.over.set()
-
-    def fill(self, part, file):
-        try:
-            had = blobs.resume_offset(part, file.size)
-            self.got(had)
-            out = Arriving(part.file)
-            self.download(out, file)
-            if had and not file.is_in(out):  # what was left was not of this file
-                self.got(-out.size)
-                out.empty()
-                self.download(out, file)
-            if not file.is_in(out):
-                blobs.unlink(part.path)
-                raise self.damage_failure(file)
-            blobs.store_part(self.root, part, out.digest.hexdigest())
-        except OSError as e:
-            raise root_folder.write_failure(e, self.root, file.size) from None
-
-    def download(self, out, file):
-        connection = http.client.HTTPConnection(self.giver.hostname, self.giver.port)
-        try:
-            answer = ask(connection, self.context, file.sha, out.size)
-            if answer is None:
-                return  # all of it is here already; the hash will tell
-            with answer:
-                if out.size and answer.status != 206:
-                    self.got(-out.size)
-                    out.empty()
-                self.body(answer, out, file.size - out.size)
+            with self.ask(sha, had) as answer:
+                if answer.status == 416:  # all of it is here already; the hash will tell
+                    self.link.close()
+                    return digest.hexdigest()
+                if had and answer.status != 206:
+                    self.empty(file)
+                    had, digest = 0, hashlib.sha256()
+                self.body(answer, file, digest, size - had)
         except TransferError as e:
-            kept = "; %s of it are kept" % human_size(out.size) if out.size else ""
-            what = "%s did not send %s" % (self.giver.hostname, file.name)
+            self.link.close()
+            kept = "; %s of it are kept" % human_size(file.tell()) if file.tell() else ""
+            what = "%s did not send %s" % (self.link.host, name)
             raise Failure(what, str(e) + kept, AGAIN, slug="fetch") from None
-        finally:
-            connection.close()
+        return digest.hexdigest()
 
-    def body(self, answer, out, room):
+    def empty(self, file):
+        self.got(-file.tell())
+        file.seek(0)
+        file.truncate()
+
+    def body(self, answer, file, digest, room):
         expected, came, began = answer.length, 0, time.time()
         for piece in pieces(answer):
             came += len(piece)
             waited = time.time() - began
             if waited > TIMEOUT and came < waited * SLOWEST:
                 raise TransferError("%d bytes in %d s" % (came, waited))
-            if came > room:  # another file: no beginning of it is worth keeping
-                self.got(-out.size)
-                out.empty()
+            digest.update(piece)
+            if came > room:  # another file, as its hash says
+                self.link.close()
                 return
-            out.write(piece)
+            blobs.write_all(file.write, piece)
             self.got(len(piece), len(piece))
             if came == expected:  # older Pythons would wait for the server to hang up
                 return
         if expected is not None and came < expected:
             raise TransferError("the connection ended %s too early" % human_size(expected - came))
 
+    def ask(self, sha, have):
+        """The answer from byte HAVE on. Raises TransferError."""
+        asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
+        try:
+            if self.link.sock is None:
+                self.link.connect()
+                self.link.sock.settimeout(TIMEOUT)
+            self.link.request("GET", "/" + sha, headers=asked)
+            answer = self.link.getresponse()
+        except (http.client.HTTPException, OSError, ValueError) as e:
+            raise TransferError(error_text(e)) from None
+        if answer.status not in (200, 206, 416):
+            raise TransferError("HTTP %d %s" % (answer.status, answer.reason))
+        return answer
+
     def got(self, there, fetched=0):
-        with self.counting:
-            self.fetched += fetched
-            self.untold += there
-            due = time.time() - self.told > TOLD
-        if self.over.is_set():
-            raise Failure("another download failed", slug="another-download-failed")
-        if due:
+        self.fetched += fetched
+        self.untold += there
+        if time.time() - self.told > TOLD:
             self.tell()
 
     def tell(self):
-        with self.counting:
-            there, self.untold, self.told = self.untold, 0, time.time()
+        there, self.untold, self.told = self.untold, 0, time.time()
         self.call.emit({"event": "got", "bytes": there})
 
-    def damage_failure(self, file):
+    def damage_failure(self, name):
         return Failure(
-            "%s sent another file for %s than was asked for" % (self.giver.hostname, file.name),
+            "%s sent another file for %s than was asked for" % (self.link.host, name),
             "its sha256 differs from the recorded one; the download was discarded",
             AGAIN,
             slug="damaged",
@@ -197,25 +167,6 @@ class Work:
 
 
 # --- HTTP ----------------------------------------------------------------------------------------
-
-
-def ask(connection, context, sha, have):
-    """The answer from byte HAVE on; None when there is nothing more. Raises TransferError."""
-    asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
-    try:
-        wire = socket.create_connection((connection.host, connection.port), REACHED)
-        wire.settimeout(TIMEOUT)
-        connection.sock = context.wrap_socket(wire)
-        connection.request("GET", "/" + sha, headers=asked)
-        answer = connection.getresponse()
-    except (http.client.HTTPException, OSError, ValueError) as e:
-        raise TransferError(error_text(e)) from None
-    if answer.status in (200, 206):
-        return answer
-    answer.close()
-    if answer.status == 416:
-        return None
-    raise TransferError("HTTP %d %s" % (answer.status, answer.reason))
 
 
 def pieces(answer):

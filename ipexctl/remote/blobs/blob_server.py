@@ -71,6 +71,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
     timeout = TIMEOUT
+    protocol_version = "HTTP/1.1"  # one connection for many files
 
     def setup(self):
         self.request.do_handshake()

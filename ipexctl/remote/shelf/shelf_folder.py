@@ -7,6 +7,7 @@ HOST/pending.json   what was found and is not published
 A manifest is written once every part is on the disk of its writer and of the writer's partner.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -173,8 +174,8 @@ class FilesBySha:
 def fetch_blob(root, sha, size, keys, url, call=None):
     """Into ROOT/blobs, with its hash verified, if it is not there. `call`: who hears of it."""
     root_folder.subfolder(root, "blobs", "parts")
-    work = blob_download.Work(call or Silent(), root, keys, url)
-    work.one(blob_download.File(sha[:16], sha, size))
+    with contextlib.closing(blob_download.Download(call or Silent(), root, keys, url)) as download:
+        download.fetch(sha[:16], sha, size)
 
 
 class Silent:
