@@ -13,7 +13,6 @@ from ipexctl.errors import InputError, NothingFits
 from ipexctl.facts.facts import Facts
 from ipexctl.install.install_plan import Install, Work
 from ipexctl.install.lock_wheels import fits_stack
-from ipexctl.install.stack import bundle_lock as core
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.stack_decision import decide
@@ -90,14 +89,15 @@ def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
             slug="bundle-unverified",
         )
     lock = _parsed(asked.bundle or Path(), text)
-    if not core.is_same(own, lock):
+    if not own.is_same(lock):
         raise InputError(
             f"the lock in {asked.bundle} is not this folder's ipexctl.lock",
             why="the bundle was made from another one, or was changed since",
             hint="--lock-sha256 HEX   # if this other lock is the one you mean",
             slug="bundle-other-lock",
         )
-    return core.with_sizes(own, lock)
+    sizes = {p.sha256: p.size for p in lock.files}
+    return own.each_file(lambda p: replace(p, size=p.size or sizes[p.sha256]))
 
 
 def _parsed(path: Path, text: bytes) -> Lock:
@@ -129,7 +129,7 @@ def resolve_from_bundle(
 
 def unpack(work: Work, bundle: Bundle) -> Lock:
     """Afterwards every file of the lock is in the store, checked on its way."""
-    blobs = core.blobs(bundle.lock)
+    blobs = bundle.lock.blobs
     total, done = sum(b.size for b in blobs), 0
 
     def count(n: int) -> None:

@@ -60,9 +60,9 @@ class Fetcher:
     def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
         """The lock with the size of every file, as far as somebody tells it without sending it."""
         with ThreadPoolExecutor(8) as pool:
-            known = list(pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files))
-        n = len(lock.packages)
-        return replace(lock, packages=tuple(known[:n]), uv=known[n])
+            known = pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files)
+            sized = {file.sha256: file for file in known}
+        return lock.each_file(lambda file: sized[file.sha256])
 
     def _sized(self, file: Package, url: str) -> Package:
         if file.size or not url:
@@ -150,8 +150,6 @@ def _hint(e: Broken, url: str) -> str:
 
 def with_sizes(lock: Lock, store: Store) -> Lock:
     """The lock with the sizes of the files in the store."""
-
-    def with_size(p: Package) -> Package:
-        return p if p.size else replace(p, size=store.path(p.blob).stat().st_size)
-
-    return replace(lock, packages=tuple(map(with_size, lock.packages)), uv=with_size(lock.uv))
+    return lock.each_file(
+        lambda p: p if p.size else replace(p, size=store.path(p.blob).stat().st_size)
+    )

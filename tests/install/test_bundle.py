@@ -17,7 +17,6 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.install.stack.bundle_lock import blobs
 from ipexctl.install.stack.lock_file import Lock, Package, parse, render
 from ipexctl.packages import bundle_archive
 from tests.install.conftest import Outcome, Shop, make_wheel
@@ -52,7 +51,7 @@ def unpack(shop: Shop) -> None:
     path, text = shop.work / "here.tar", (shop.work / "ipexctl.lock").read_bytes()
     store = Store(shop.folder / "bare" / "ipexctl" / "blobs")
     bundle_archive.read_lock(path)
-    bundle_archive.unpack(path, text, blobs(parse(text.decode(), "")), store, lambda n: None)
+    bundle_archive.unpack(path, text, parse(text.decode(), "").blobs, store, lambda n: None)
 
 
 def digest(path: Path) -> str:
@@ -66,7 +65,7 @@ def test_a_bundle_is_the_lock_and_its_files_as_any_tar_reads_it(shop: Shop) -> N
     with tarfile.open(path, "r:") as tar:
         found = {m.name: tar.extractfile(m).read() for m in tar}
         modes = {(m.mode, m.uid, m.mtime, m.type) for m in tar}
-    assert list(found) == ["ipexctl.lock", *(f"blobs/{b.sha256}" for b in blobs(lock))]
+    assert list(found) == ["ipexctl.lock", *(f"blobs/{b.sha256}" for b in lock.blobs)]
     assert found.pop("ipexctl.lock") == text
     assert {hashlib.sha256(c).hexdigest() for c in found.values()} == {
         name.removeprefix("blobs/") for name in found
@@ -261,7 +260,7 @@ def test_what_is_not_whole_is_refused_and_nothing_is_left(
     assert why in refused.value.why
     assert (refused.value.slug, str(path) in refused.value.what) == ("bundle-invalid", True)
     lock = parse((bundled.work / "ipexctl.lock").read_text(), "")
-    assert blobs_of(bundled) <= {b.sha256 for b in blobs(lock)}  # no part, nothing strange
+    assert blobs_of(bundled) <= {b.sha256 for b in lock.blobs}  # no part, nothing strange
 
 
 SAME_NAME = [
@@ -307,11 +306,11 @@ def both_changed(path: Path, change: Callable[[Lock], Lock] = another_wheel) -> 
         text, *contents = [tar.extractfile(m).read() for m in tar]
     before = parse(text.decode(), "")
     lock = change(before)
-    known = {b.sha256: c for b, c in zip(blobs(before), contents, strict=True)}
+    known = {b.sha256: c for b, c in zip(before.blobs, contents, strict=True)}
     known[EVIL.sha256] = b"evil"
     ordered = dataclasses.replace(lock, packages=tuple(sorted(lock.packages, key=lambda p: p.name)))
     members = [("ipexctl.lock", render(lock).encode())]
-    members += [(f"blobs/{b.sha256}", known[b.sha256]) for b in blobs(ordered)]
+    members += [(f"blobs/{b.sha256}", known[b.sha256]) for b in ordered.blobs]
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         for name, content in members:
             info = tarfile.TarInfo(name)

@@ -53,27 +53,24 @@ def bundle(
     json: Json = False,
 ) -> None:
     """Pack everything in ipexctl.lock into one file for offline hosts."""
-    from ipexctl.install.bundle import Bundling, Hosts
     from ipexctl.install.bundle import bundle as verb
     from ipexctl.install.command.bundle_text import document, text
     from ipexctl.install.command.install_text import View
-    from ipexctl.install.install_plan import Cuda
+    from ipexctl.install.install_plan import Cuda, Install
     from ipexctl.install.stack.selection import checked
     from ipexctl.install.stack.version_table import Request
     from ipexctl.packages.indexes import Indexes
 
-    asked = Bundling(
-        wanted=checked(Request(torch, mpi, ipex=ipex, backend=backend, stack=stack)),
-        hosts=Hosts(python, glibc, arch),
+    asked = Install(
+        wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
         options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
-        out=out,
         folder=project_lock_folder(),
         python_from=python_from,
         needs=tuple(needs or ()),
         cuda=Cuda.TAKE if allow_cuda else Cuda.REFUSE,
     )
     with View(quiet=json) as view:
-        made = verb(asked, view.progress())
+        made = verb(asked, glibc, arch, out, view.progress())
     if json:
         print_json(document(made))
     else:

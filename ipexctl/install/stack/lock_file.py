@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ipexctl.base import toml
@@ -88,6 +89,21 @@ class Lock:
         return (*self.packages, self.uv, *([self.cpython] if self.cpython else []))
 
     @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """Every file once, in the lock's order."""
+        return tuple({p.sha256: p.blob for p in self.files}.values())
+
+    def each_file(self, change: Callable[[Package], Package]) -> Lock:
+        """The lock with every file as `change` returns it."""
+        cpython = change(self.cpython) if self.cpython else None
+        packages = tuple(map(change, self.packages))
+        return replace(self, packages=packages, uv=change(self.uv), cpython=cpython)
+
+    def is_same(self, other: Lock) -> bool:
+        """Do both choose the same, and name the same files? Sizes may not be known yet."""
+        return _without_sizes(self) == _without_sizes(other)
+
+    @property
     def requested(self) -> tuple[tuple[str, str], ...]:
         """Name and version of each package that -r asked for and these hosts get."""
         from packaging.requirements import Requirement
@@ -109,6 +125,11 @@ class Lock:
     def version(self, name: str) -> str:
         """The locked version of a package, "" if it isn't in the lock."""
         return next((p.version for p in self.packages if p.name == name), "")
+
+
+def _without_sizes(lock: Lock) -> Lock:
+    lock = lock.each_file(lambda package: replace(package, size=0, index=""))
+    return replace(lock, requirement_files=())
 
 
 def _has_cuda(package: Package) -> bool:

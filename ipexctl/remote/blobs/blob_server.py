@@ -54,7 +54,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return tls, address
 
     def process_request(self, request, client_address):
-        if not self.free.acquire(timeout=HANDSHAKE):
+        if not self.free.acquire(timeout=HANDSHAKE + 1):
             return self.shutdown_request(request)
         return socketserver.ThreadingMixIn.process_request(self, request, client_address)
 
