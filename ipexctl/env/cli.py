@@ -70,12 +70,12 @@ def exec_(
     The command runs without a shell. For shell syntax, use: -- sh -c '...'
     """
     from ipexctl.env.env_exec import run_in_env
-    from ipexctl.env.env_exec_text import CollectedLines, document, printer, show_ran
+    from ipexctl.env.env_text import CollectedLines, printer, ran_document, show_ran
 
     collected = CollectedLines()
     ran = run_in_env(target, command, collected if json else printer(), root)
     if json:
-        print_json(document(ran, collected))
+        print_json(ran_document(ran, collected))
     else:
         show_ran(ran)
     raise typer.Exit(ran.exit_code)

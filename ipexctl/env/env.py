@@ -9,10 +9,8 @@ from dataclasses import replace
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.env.choice import env_list as core
-from ipexctl.env.choice import unused_envs
-from ipexctl.env.choice.env_changes import Drift, read_drift
-from ipexctl.env.choice.env_choice import EnvChoice, Project
-from ipexctl.env.choice.env_list import HostEnvs
+from ipexctl.env.choice.env_choice import EnvChoice
+from ipexctl.env.choice.env_list import Drift, HostEnvs, read_drift, spared, use_of
 from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.install import fleet_locks
@@ -94,11 +92,7 @@ def list_envs(target: Target, root: str = ROOT) -> Kept:
     choice = choice_here()
     with Fleet(target, root) as fleet:
         found = tuple(fleet.each(lambda host: _host_envs(fleet, host, sizes=True)).values())
-        uses = {
-            unused_envs.use_of(on_host, env.key, choice)
-            for on_host in found
-            for env in on_host.envs
-        }
+        uses = {use_of(on_host, env.key, choice) for on_host in found for env in on_host.envs}
         remove = command(target, "env rm", root) + " --unused" if "unused" in uses else ""
         return Kept(found, fleet.recaps(), choice, remove)
 
@@ -148,14 +142,21 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
         own = bool(choice.key)
         before = core.project_before(seen, choice.project.id, choice.key)
         key = before if own else core.way_back(seen)
-        way = _Way(key, choice.project, own, check)
 
         def say(host: str, text: str) -> None:
             target.note(f"{host}: {text}")
 
+        def back(host: Host, on_host: HostEnvs) -> HostRecap:
+            recap = _back_recap(on_host, key, of_project=own, check=check)
+            if recap.state is Recap.CHANGED and not check:
+                project = choice.project.document() if own else None
+                op = "install.environments.switch"
+                fleet.call(host, op, total=LONG, key=key, project=project)
+            return recap
+
         changes = key and not check
         with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
-            recaps = fleet.recaps(fleet.each(lambda host: _back(fleet, host, all_hosts[host], way)))
+            recaps = fleet.recaps(fleet.each(lambda host: back(host, all_hosts[host])))
     if not check:
         if any(recap.state is Recap.CHANGED for recap in recaps):
             choose_instead(choice, key, "install --rollback")
@@ -163,32 +164,18 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     return Back(key, recaps, check)
 
 
-@dataclass(frozen=True)
-class _Way:
-    """`own`: by the project's own marks; `key` need not be the host's previous one."""
-
-    key: str
-    project: Project
-    own: bool
-    check: bool
-
-
-def _back(fleet: Fleet, host: Host, on_host: HostEnvs, way: _Way) -> HostRecap:
-    key, check = way.key, way.check
+def _back_recap(on_host: HostEnvs, key: str, *, of_project: bool, check: bool) -> HostRecap:
     env = on_host.env(key)
     if env and key == on_host.current:
-        return HostRecap(host.name, Recap.OK, f"already uses {key}, {env.title}")
-    if why := core.not_back(on_host, key, of_project=way.own):
+        return HostRecap(on_host.host, Recap.OK, f"already uses {key}, {env.title}")
+    if why := core.not_back(on_host, key, of_project=of_project):
         stays = on_host.current or "nothing"
-        return HostRecap(host.name, Recap.FAILED, why, notes=(f"still uses {stays}",))
-    if not check:
-        project = way.project.document() if way.own else None
-        fleet.call(host, "install.environments.switch", total=LONG, key=key, project=project)
+        return HostRecap(on_host.host, Recap.FAILED, why, notes=(f"still uses {stays}",))
     now = "would use" if check else "now uses"
     before = on_host.current or "nothing"
     text = f"{now} {key}, {env.title if env else ''}; before: {before}"
     notes = (f"changed by hand: {describe_changes(env.changed)}",) if env and env.changed else ()
-    return HostRecap(host.name, Recap.CHANGED, text, notes=notes)
+    return HostRecap(on_host.host, Recap.CHANGED, text, notes=notes)
 
 
 def remove(
@@ -222,15 +209,13 @@ def remove(
             on_host = all_hosts[host]
             if not on_host.envs and not on_host.blobs:
                 return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
-            spared = {} if keys else unused_envs.spared(on_host, choice)
-            going = [
-                key for key in keys or on_host.unused if on_host.env(key) and key not in spared
-            ]
+            wanted = spared(on_host, choice)
+            stays = {} if keys else wanted
+            going = [key for key in keys or on_host.unused if on_host.env(key) and key not in stays]
             done = fleet.call(
                 host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check
             )
-            removed = _removal(host.name, done, spared)
-            wanted = unused_envs.spared(on_host, choice)
+            removed = _removal(host.name, done, stays)
             titles = tuple(
                 (env.key, "; ".join(filter(None, (env.title, wanted.get(env.key)))))
                 for env in on_host.envs
@@ -246,8 +231,8 @@ def remove(
         return Removed(found, fleet.recaps(), done, declined=not done)
 
 
-def _removal(host: str, done: Answer, spared: Mapping[str, str] | None = None) -> Removal:
+def _removal(host: str, done: Answer, spared: Mapping[str, str]) -> Removal:
     removed = tuple((key, size) for key, size in done.rows("removed", str, int))
     stays = tuple((key, why) for key, why in done.rows("kept", str, str))
-    stays += tuple((spared or {}).items())
+    stays += tuple(spared.items())
     return Removal(host, removed, stays, done.whole("blobs"), done.whole("bytes"))

@@ -1,21 +1,28 @@
-"""What `env ls`, `env diff`, `env rm` and `install --rollback` show."""
+"""What `env ls`, `env diff`, `env rm`, `env exec` and `install --rollback` show."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.base.sizes import human
-from ipexctl.env.choice.env_changes import Drift, most_common_env
 from ipexctl.env.choice.env_choice import EnvChoice
-from ipexctl.env.choice.env_list import Env, HostEnvs
+from ipexctl.env.choice.env_list import Drift, Env, HostEnvs, most_common_env, use_of
 from ipexctl.env.choice.package_changes import between
-from ipexctl.env.choice.unused_envs import use_of
 from ipexctl.env.env import Back, Compared, Kept, Removal, Removed
+from ipexctl.env.env_exec import OnLine, Ran
+from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
-from ipexctl.terminal.recap_lines import host_documents, host_lines, hosts_with_lines, not_shown
+from ipexctl.terminal.recap_lines import (
+    counts,
+    host_documents,
+    host_lines,
+    hosts_with_lines,
+    not_shown,
+)
 
 MOST = 6  # requested packages that are named
 
@@ -249,4 +256,53 @@ def back_document(back: Back) -> dict[str, Any]:
         "environment": back.key or None,
         "hosts": host_documents(back.recaps),
         "exit_code": back.exit_code,
+    }
+
+
+# --- env exec ------------------------------------------------------------------------------------
+
+
+def printer() -> OnLine:
+    """stdout and stderr stay apart; colour only where it may be."""
+    colours = {
+        False: stdout_console().color_system is not None,
+        True: stderr_console().color_system is not None,
+    }
+
+    def on_line(host: str, line: str, err: bool) -> None:
+        text = line if colours[err] else without_colour(line)
+        print(f"{host}: {text}", file=sys.stderr if err else sys.stdout, flush=True)
+
+    return on_line
+
+
+class CollectedLines:
+    """All lines, for --json."""
+
+    def __init__(self) -> None:
+        self.lines: dict[tuple[str, bool], list[str]] = {}
+
+    def __call__(self, host: str, line: str, err: bool) -> None:
+        self.lines.setdefault((host, err), []).append(line)
+
+
+def show_ran(ran: Ran) -> None:
+    bad = [r for r in ran.recaps if r.state is not Recap.OK]
+    print_lines(stderr_console(), [*host_lines(bad)[:-1], counts(ran.recaps)] if bad else ())
+
+
+def ran_document(ran: Ran, collected: CollectedLines) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "hosts": [
+            {
+                "host": host,
+                "code": code,
+                "stdout": collected.lines.get((host, False), []),
+                "stderr": collected.lines.get((host, True), []),
+            }
+            for host, code in ran.codes
+        ],
+        "failed": host_documents([r for r in ran.recaps if r.state is not Recap.OK]),
+        "exit_code": ran.exit_code,
     }

@@ -1,19 +1,28 @@
-"""A CPython that is carried to the hosts: named with --python-from, then kept in the lock."""
+"""A CPython that is carried to the hosts: a folder that `uv python install` made, named with
+--python-from, then kept in the lock and as one blob in the store here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gzip
+import re
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from ipexctl.blobs.blob_store import default_store
+from ipexctl.blobs.blob_store import Store, default_store
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
 from ipexctl.install.install_plan import Work
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.version_table import is_version
-from ipexctl.packages import cpython_builds
-from ipexctl.packages.cpython_builds import Wanted
+from ipexctl.packages.indexes import expanded
 from ipexctl.packages.resolver import Resolved
+
+CHUNK = 1 << 20
+_NAME = re.compile(r"cpython-(\d+\.\d+\.\d+)-linux-(x86_64|aarch64)-gnu")
+_HINT = "--python-from $(uv python dir)/cpython-...   # after: uv python install 3.11"
 
 
 def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> Package | None:
@@ -27,8 +36,7 @@ def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> Pac
                 slug="options-conflict",
             )
         work.step("", "looking for a Python to carry")
-        wanted = Wanted(facts[0].cpu.arch, version)
-        return cpython_builds.find_build(where, wanted, default_store())
+        return find_build(where, facts[0].cpu.arch, version, default_store())
     locked = old.cpython if old else None
     suits = locked and (not version or is_version(locked.version, version))
     return locked if suits else None
@@ -47,3 +55,73 @@ def check_here(lock: Lock) -> None:
             hint="--python-from FOLDER   # that one again; or --python 3.11, of the hosts",
             slug="python-folder-missing",
         )
+
+
+def find_build(where: str, arch: str, wanted: str, store: Store) -> Package:
+    """The archive of the folder, which is in the store afterwards. `wanted`: the version as
+    --python says it, "" for any. Raises InputError or NotHere."""
+    folder = expanded(where).resolve()  # uv links cpython-3.11-... to the one with all numbers
+    if not folder.exists():
+        raise InputError(
+            f"{folder} does not exist",
+            why="it was given with --python-from",
+            hint=_HINT,
+            slug="python-folder-missing",
+        )
+    found = _NAME.fullmatch(folder.name)
+    if not found or not (folder / "bin" / "python3").exists():
+        raise InputError(
+            f"{folder} is not a folder that `uv python install` made",
+            why="it is called cpython-VERSION-linux-ARCH-gnu and contains bin/python3",
+            hint=_HINT,
+            slug="python-folder-invalid",
+        )
+    version = found[1]
+    if found[2] != arch or (wanted and not is_version(version, wanted)):
+        need = f"{wanted} " * bool(wanted) + f"for {arch}"
+        raise InputError(
+            f"{where} is CPython {version} for {found[2]}, not {need}",
+            hint=_HINT,
+            slug="python-does-not-fit",
+        )
+    blob = store.add(folder.name, _packed(folder))
+    file = f"cpython-{version}-{arch}.tar.gz"
+    return Package("cpython", version, file, blob.sha256, blob.size)
+
+
+def _packed(folder: Path) -> Iterator[bytes]:
+    """The same tree gives the same bytes: no dates, no owners, names in order."""
+    with tempfile.TemporaryFile() as out:
+        with (
+            gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
+        ):
+            _add(archive, folder, "python")
+            for path in _tree(folder):
+                _add(archive, path, f"python/{path.relative_to(folder).as_posix()}")
+        out.seek(0)
+        while chunk := out.read(CHUNK):
+            yield chunk
+
+
+def _tree(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name == "__pycache__":
+            continue
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _tree(path)
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    info = archive.gettarinfo(str(path), name)
+    if info.islnk():  # the same file under two names: twice, so that neither needs the other
+        info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
+    info.uid = info.gid = info.mtime = 0
+    info.uname = info.gname = ""
+    info.mode = 0o755 if info.mode & 0o100 else 0o644
+    if info.isreg():
+        with path.open("rb") as file:
+            archive.addfile(info, file)
+    elif info.isdir() or info.issym():
+        archive.addfile(info)

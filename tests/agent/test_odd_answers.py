@@ -18,8 +18,7 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
 from ipexctl.data.data import _read_datasets, _removed
-from ipexctl.env.choice.env_changes import read_drift
-from ipexctl.env.choice.env_list import read_host_envs
+from ipexctl.env.choice.env_list import read_drift, read_host_envs
 from ipexctl.env.env import _removal
 from ipexctl.errors import HostFailed
 from ipexctl.facts import measurements
@@ -165,7 +164,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "changed": [["torch", "1", "2"]], "packages": {"torch": "2.8.0"}, "before": KEY,
         "own": True, "before_packages": {"torch": "2.8.0"},
     },
-    lambda a: _removal("h", a): {
+    lambda a: _removal("h", a, {}): {
         "removed": [[KEY, 1]], "kept": [[KEY, "w"]], "blobs": 1, "bytes": 2,
     },
     lambda a: _removed(Host("h"), a): {"removed": 7},

@@ -20,13 +20,13 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NothingFits
+from ipexctl.install.carried_python import find_build
 from ipexctl.install.stack.lock_file import parse
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.packages.cpython_builds import Wanted, find_build
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import standalone_pythons
 from ipexctl.shipped_tables import table
@@ -159,16 +159,16 @@ ARCH = os.uname().machine
 def test_the_same_tree_gives_the_same_bytes(unpacked: Path, store: Store) -> None:
     version = unpacked.name.split("-")[1]
     minor = version.rpartition(".")[0]
-    found = find_build(str(unpacked), Wanted(ARCH, minor), store)
+    found = find_build(str(unpacked), ARCH, minor, store)
     assert (found.version, found.file) == (version, f"cpython-{version}-{ARCH}.tar.gz")
-    assert find_build(str(unpacked), Wanted(ARCH), store) == found
+    assert find_build(str(unpacked), ARCH, "", store) == found
 
 
 def test_another_version_or_architecture_is_refused_with_both(unpacked: Path, store: Store) -> None:
     other = "aarch64" if ARCH == "x86_64" else "x86_64"
-    for wanted, said in ((Wanted(other), f"not for {other}"), (Wanted(ARCH, "3.2"), "3.2 ")):
+    for arch, wanted, said in ((other, "", f"not for {other}"), (ARCH, "3.2", "3.2 ")):
         with pytest.raises(InputError) as refused:
-            find_build(str(unpacked), wanted, store)
+            find_build(str(unpacked), arch, wanted, store)
         assert said in refused.value.what
 
 
@@ -184,7 +184,7 @@ def test_what_is_not_a_folder_of_uv_is_refused(tmp_path: Path, store: Store) -> 
         (tmp_path / "gone", "python-folder-missing"),
     ):
         with pytest.raises(InputError) as refused:
-            find_build(str(path), Wanted(ARCH), store)
+            find_build(str(path), ARCH, "", store)
         assert (refused.value.slug, str(path) in refused.value.what) == (slug, True)
 
 

@@ -1,13 +1,15 @@
-"""What hosts keep below their root, as they say it, and which environment is the one before."""
+"""What hosts keep below their root, as they say it: which environment is the one before, which are
+unused, and how they differ from what was built."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import field
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.values import plain, texts
-from ipexctl.env.choice.env_choice import EnvUser, read_date, read_users
+from ipexctl.env.choice.env_choice import EnvChoice, EnvUser, read_date, read_users
 from ipexctl.env.choice.package_changes import Change, read_changes
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.quick_dataclass import dataclass
@@ -153,3 +155,70 @@ def not_back(on_host: HostEnvs, key: str, *, of_project: bool = False) -> str:
         return f"its previous environment is {on_host.previous}, not {key}"
     env = on_host.env(key)
     return "" if env and env.whole else f"its previous environment {key} is incomplete"
+
+
+def spared(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
+    """Unused environments that another project or a lock still names, and which."""
+    found = {}
+    for env in (e for e in on_host.envs if e.key in on_host.unused):
+        others = [u for u in env.users if u.project.id != choice.project.id]
+        if why := choice.names(env.key):
+            found[env.key] = why
+        elif others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            found[env.key] = f"requested by {others[0]}{more}"
+    return found
+
+
+def use_of(on_host: HostEnvs, key: str, choice: EnvChoice) -> str:
+    """current, previous, kept, or unused: that is what `env rm --unused` removes."""
+    if key in (on_host.current, on_host.previous):
+        return "current" if key == on_host.current else "previous"
+    return "kept" if key in spared(on_host, choice) else "unused"
+
+
+# --- drift ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A host's current environment, "" if it has none, beside what was built there.
+
+    `files`: (path, what is wrong), of which the host left `more` out; of `looked` files it `read`
+    some, and compared the others by size and time.
+    """
+
+    host: str
+    root: str
+    current: str
+    packages: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    changed: tuple[Change, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+    looked: int = 0
+    read: int = 0
+
+    @property
+    def by_hand(self) -> bool:
+        return bool(self.changed or self.files)
+
+
+def read_drift(host: str, done: Answer) -> Drift:
+    """Raises HostFailed."""
+    return Drift(
+        host,
+        done.text("root"),
+        read_key(done, "current"),
+        packages=tuple(sorted(done.names("packages").items())),
+        changed=read_changes(done),
+        files=tuple((path, what) for path, what in done.rows("files", str, str)),
+        more=done.whole("more"),
+        looked=done.whole("looked"),
+        read=done.whole("read"),
+    )
+
+
+def most_common_env(drifts: Sequence[Drift]) -> str:
+    """The environment that most hosts have, the first of several; "" if none has one."""
+    keys = [d.current for d in drifts if d.current]
+    return max(keys, key=keys.count, default="")

@@ -17,7 +17,7 @@ import os
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
-from ipexctl.remote.data import dataset_build, dataset_versions, joined_hubs
+from ipexctl.remote.data import dataset_build, dataset_versions
 from ipexctl.remote.project import synced_folders
 
 SHORT = dataset_build.SHORT
@@ -108,7 +108,7 @@ def op_use(call, h):
             found.append(dataset_versions.version_summary(top, version))
     hubs = [one for one in found if one["hub"]]
     if len(hubs) > 1:
-        home = joined_hubs.join(root, [one["hub"] for one in hubs])
+        home = dataset_versions.join_hubs(root, [one["hub"] for one in hubs])
         for one in hubs:
             one["hub"] = home
     return {"data": found}
@@ -134,5 +134,5 @@ def op_remove(call, h):
             pushed = sum(name.startswith(".") for name in busy)
             return dict(nothing, used=len(busy) - pushed, pushed=pushed)
         dataset_versions.remove_folder(top)
-        joined_hubs.remove_broken(root)
+        dataset_versions.remove_broken_hubs(root)
     return dict(nothing, removed=size)
