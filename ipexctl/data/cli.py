@@ -85,9 +85,9 @@ def pull(
 
     From the Hugging Face hub, or from an address such as https://... or s3://...
     """
+    from ipexctl.data.data_text import agreed, pulled_document, show_pulled
     from ipexctl.data.pull import Pull
     from ipexctl.data.pull import pull as verb
-    from ipexctl.data.pull_text import agreed, pulled_document, show_pulled
     from ipexctl.install.command.install_text import View
     from ipexctl.machines.suggested_commands import command
 

@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
-from ipexctl.base.host_answer import REPORT, Answer
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.base.sizes import human
 from ipexctl.blobs.blob_carriers import Carrier, Moved, Push, Tell
@@ -16,7 +16,7 @@ from ipexctl.blobs.blob_relay import Relay
 from ipexctl.data.dataset_transfer import Round, Transfer
 from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
-from ipexctl.errors import HostFailed, InputError
+from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.install.progress import Progress, Step
 from ipexctl.inventory.inventory import Host
@@ -24,7 +24,7 @@ from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
-from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import probe
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.project.files.project_files import Ignore, Tree
@@ -211,10 +211,11 @@ class _Push:
         return done
 
     def _recap(self, host: Host, done: Answer) -> HostRecap:
-        held = _held(host, done)
+        held = core.read_held(done)
         same = done.get("same") is True
         what = f"{_outcome_text(done, self.moved.get(host, Moved()))}: {held.path}"
-        old = _held(host, done["replaced"]) if done.get("replaced") else held
+        replaced = done.get("replaced")
+        old = core.read_held(Answer(host.name, replaced)) if replaced else held
         other = old.source and old.source != held.source
         notes = (f"replaced {old}",) if other else ()
         return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, what, notes=notes)
@@ -273,13 +274,13 @@ def remove(
 
 def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:
     fleet.connect(host)
-    return _read_datasets(host, fleet.call(host, "data.datasets.list"))
+    return _read_datasets(fleet.call(host, "data.datasets.list"))
 
 
 def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
     """What the host has of these datasets; none of it is removed while the agent runs."""
     return _read_datasets(
-        agent.host, agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
+        agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
     )
 
 
@@ -304,17 +305,5 @@ def _removed(host: Host, done: Answer) -> HostRecap:
     return HostRecap(host.name, Recap.OK, "was not there")
 
 
-def _read_datasets(host: Host, done: Mapping[str, object]) -> tuple[Held, ...]:
-    rows = done.get("data")
-    if not isinstance(rows, list):
-        raise HostFailed(
-            f"{host.name}: the agent sent an invalid list of datasets",
-            hint=REPORT,
-            slug="invalid-reply",
-        )
-    return tuple(_held(host, row) for row in rows)
-
-
-def _held(host: Host, said: object) -> Held:
-    with reading(host.name, "its datasets"):
-        return core.read_held(said)
+def _read_datasets(done: Answer) -> tuple[Held, ...]:
+    return tuple(map(core.read_held, done.documents("data")))

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import http.client
+import io
 import os
 import threading
-from collections.abc import Callable, Sequence
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
+from email.message import Message
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import human
@@ -19,13 +25,15 @@ from ipexctl.data.rules.pulled_tree import Content, RemoteFile
 from ipexctl.errors import IpexctlError, NotHere, reason_of
 from ipexctl.install.progress import FETCHING, Progress, Step
 from ipexctl.local.file_hashes import Hashes, stamp
-from ipexctl.packages.download import AGAIN, FINAL
+from ipexctl.packages.download import AGAIN, FINAL, HEADERS, TIMEOUT, Broken, copy_body
 from ipexctl.packages.parallel_fetch import fetch_all
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
 TRIES = 2  # of a file whose content is wrong
 PART = ".ipexctl-part"
+MOST = 64 << 20  # bytes of a description
+LONGEST = 120.0  # seconds that it may take
 
 OnBytes = Callable[[int], None]
 Bring = Callable[[BinaryIO, RemoteFile, OnBytes], None]  # appends what a part lacks
@@ -177,3 +185,31 @@ def _size(path: Path) -> int:
         with suppress(OSError):
             return one.stat().st_size
     return 0
+
+
+# --- what a source is asked about its files -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answered:
+    status: int
+    headers: Mapping[str, str] | Message
+    body: bytes = b""
+
+
+def ask(open_url: Callable[..., http.client.HTTPResponse], method: str, url: str) -> Answered:
+    """`open_url` adds a token where one is needed. Raises PullFailed without an answer."""
+    request = urllib.request.Request(url, headers=HEADERS, method=method)
+    body = io.BytesIO()
+    try:
+        with open_url(request, timeout=TIMEOUT) as answer:
+            copy_body(answer, body, lambda count: None, MOST, TIMEOUT, LONGEST)
+            return Answered(answer.status, answer.headers, body.getvalue())
+    except urllib.error.HTTPError as e:
+        e.close()
+        return Answered(e.code, e.headers)
+    except (Broken, http.client.HTTPException, OSError) as e:
+        site = urlsplit(url).hostname
+        why = str(getattr(e, "reason", e)) or type(e).__name__
+        what = f"{site} did not describe its files" if body.tell() else f"cannot reach {site}"
+        raise PullFailed(what, why=why) from None

@@ -16,10 +16,15 @@ from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from ipexctl.base.sizes import duration
-from ipexctl.data.file_fetch import OnBytes, PullFailed, next_step
-from ipexctl.data.rules.pull_source import DATASETS, MODELS, HubSource
-from ipexctl.data.rules.pulled_tree import RemoteFile, Repository, checked_repository
-from ipexctl.data.source_requests import ask
+from ipexctl.data.file_fetch import OnBytes, PullFailed, ask, next_step
+from ipexctl.data.rules.pulled_tree import (
+    DATASETS,
+    MODELS,
+    HubSource,
+    RemoteFile,
+    Repository,
+    checked_repository,
+)
 from ipexctl.errors import InputError, NotHere
 from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment

@@ -11,8 +11,13 @@ from ipexctl.data.data import Pushed, push_bundle
 from ipexctl.data.file_fetch import FileFetch
 from ipexctl.data.hub_client import HubClient
 from ipexctl.data.rules import dataset_rules, pulled_tree
-from ipexctl.data.rules.pull_source import HubSource, read_source
-from ipexctl.data.rules.pulled_tree import Contents, RemoteFile, Repository
+from ipexctl.data.rules.pulled_tree import (
+    HubSource,
+    RemoteFile,
+    Repository,
+    UrlSource,
+    read_source,
+)
 from ipexctl.data.url_client import UrlClient
 from ipexctl.errors import InputError
 from ipexctl.install.progress import Progress, Step
@@ -20,7 +25,7 @@ from ipexctl.local.environment import environment
 from ipexctl.local.file_hashes import hashes_of
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
-from ipexctl.project.files.project_files import File, Tree
+from ipexctl.project.files.project_files import File
 from ipexctl.project.folder_transfer import Bundle
 from ipexctl.quick_dataclass import dataclass
 
@@ -70,12 +75,7 @@ class _Found:
     source: str
     files: tuple[RemoteFile, ...]
     fetch: FileFetch
-    repository: Repository | None = None
-
-    def tree(self, contents: Contents) -> Tree:
-        if self.repository:
-            return pulled_tree.hub_tree(self.repository, contents)
-        return pulled_tree.plain_tree(self.files, contents)
+    repository: Repository | None
 
 
 @dataclass(frozen=True)
@@ -99,49 +99,47 @@ def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> P
     name = dataset_rules.checked_name(asked.name or source.name)
     fleet = Fleet(target, root)
     progress.step(Step("", f"looking at {asked.source}"))
-    found = _look(asked, progress)
-    hosts = tuple(host.name for host in fleet.hosts.hosts)
-    size = sum(max(f.size, 0) for f in {f.local: f for f in found.files}.values())
-    lacking = found.fetch.lacking(found.files)
-    folder = str(found.fetch.folder)
-    repository = found.repository.name if found.repository else ""
-    count = len(found.files)
-    plan = PullPlan(name, found.source, repository, count, size, lacking, folder, hosts)
+    found = _look(source, asked, progress)
+    files, fetch, repository = found.files, found.fetch, found.repository
+    plan = PullPlan(
+        name,
+        found.source,
+        repository=repository.name if repository else "",
+        files=len(files),
+        bytes=sum(max(f.size, 0) for f in {f.local: f for f in files}.values()),
+        lacking=fetch.lacking(files),
+        folder=str(fetch.folder),
+        hosts=tuple(host.name for host in fleet.hosts.hosts),
+    )
     if asked.agreed is None or not asked.agreed(plan):
         return Pulled(plan, declined=asked.agreed is not None)
-    contents = found.fetch.all(found.files)
-    made: dict[str, bytes] = {}
-    hub = ""
-    if found.repository:
-        made, hub = found.repository.refs(), "cache"
-    asks = {"name": name, "hub": hub, "source": found.source}
-    fetch = found.fetch
-    if found.repository:
-        _link(fetch.folder.parent.parent, found.repository)
+    contents = fetch.all(files)
+    if repository:
+        _link(fetch.folder.parent.parent, repository)
+        tree, made = pulled_tree.hub_tree(repository, contents), repository.refs()
+    else:
+        tree, made = pulled_tree.plain_tree(files, contents), {}
     paths = {one.sha256: fetch.folder / local for local, one in contents.items()}
-    bundle = Bundle(found.tree(contents), _LocalFiles(paths, made))
+    asks = {"name": name, "hub": "cache" if repository else "", "source": found.source}
+    bundle = Bundle(tree, _LocalFiles(paths, made))
     pushed = push_bundle(fleet, bundle, asks, progress, relay=asked.relay)
     return Pulled(plan, pushed.recaps, fetch.fetched, pushed)
 
 
-def _look(asked: Pull, progress: Progress) -> _Found:
-    source = read_source(asked.source)
+def _look(source: HubSource | UrlSource, asked: Pull, progress: Progress) -> _Found:
+    client: HubClient | UrlClient
     if isinstance(source, HubSource):
         client = HubClient(progress)
-        repository = _repository(client, source, asked)
+        seen = client.look(source)
+        repository = replace(seen, files=_chosen(seen.files, asked))
+        files, name = repository.files, str(repository)
         folder = client.cache / repository.folder / "blobs"
-        fetch = FileFetch(folder, client.bring, progress, hashes_of(folder, environment()))
-        return _Found(str(repository), repository.files, fetch, repository)
-    other = UrlClient(source)
-    files = _chosen(other.look(), asked)
-    folder = other.cache(files)
-    fetch = FileFetch(folder, other.bring, progress, hashes_of(folder, environment()))
-    return _Found(source.url.partition("?")[0], files, fetch)
-
-
-def _repository(client: HubClient, source: HubSource, asked: Pull) -> Repository:
-    found = client.look(source)
-    return replace(found, files=_chosen(found.files, asked))
+    else:
+        client, repository = UrlClient(source), None
+        files, name = _chosen(client.look(), asked), source.url.partition("?")[0]
+        folder = client.cache(files)
+    fetch = FileFetch(folder, client.bring, progress, hashes_of(folder, environment()))
+    return _Found(name, files, fetch, repository)
 
 
 def _chosen(files: Sequence[RemoteFile], asked: Pull) -> tuple[RemoteFile, ...]:

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from ipexctl.data.file_fetch import CHUNK, OnBytes, PullFailed, next_step
-from ipexctl.data.rules.pull_source import UrlSource
-from ipexctl.data.rules.pulled_tree import RemoteFile, is_plain
-from ipexctl.data.source_requests import ask
+from ipexctl.data.file_fetch import CHUNK, OnBytes, PullFailed, ask, next_step
+from ipexctl.data.rules.pulled_tree import RemoteFile, UrlSource, is_plain
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import cache_dir

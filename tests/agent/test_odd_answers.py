@@ -168,7 +168,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "removed": [[KEY, 1]], "kept": [[KEY, "w"]], "blobs": 1, "bytes": 2,
     },
     lambda a: _removed(Host("h"), a): {"removed": 7},
-    lambda a: _read_datasets(Host("h"), a): {"data": [HELD]},
+    lambda a: _read_datasets(a): {"data": [HELD]},
     proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
     lambda a: read_host_envs("h", a): {
         "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,

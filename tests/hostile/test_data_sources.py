@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.data import source_requests
+from ipexctl.data import file_fetch
 from tests.cli import Ended, ipexctl
 
 pytest.importorskip("huggingface_hub")
@@ -99,7 +99,7 @@ def redirecting(to: str) -> Answer:
 def test_a_description_without_end_is_given_up(
     tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_requests, "LONGEST", 2.0, raising=False)
+    monkeypatch.setattr(file_fetch, "LONGEST", 2.0, raising=False)
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with serving(answer) as url:
         done = pull(tmp_path, url)

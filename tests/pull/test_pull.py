@@ -17,7 +17,7 @@ from ipexctl.data import data
 from ipexctl.data.hub_client import HubClient
 from ipexctl.data.pull import Pull, Pulled, pull
 from ipexctl.data.rules import dataset_rules
-from ipexctl.data.rules.pull_source import HubSource
+from ipexctl.data.rules.pulled_tree import HubSource
 from ipexctl.install.progress import Progress
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target

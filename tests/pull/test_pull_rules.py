@@ -7,16 +7,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.data.rules import dataset_rules
-from ipexctl.data.rules.pull_source import HubSource, UrlSource, read_source
 from ipexctl.data.rules.pulled_tree import (
     Content,
+    HubSource,
     RemoteFile,
     Repository,
+    UrlSource,
     checked_repository,
     chosen,
     hub_tree,
+    read_source,
 )
+from ipexctl.errors import HostFailed
 from ipexctl.in_ranks import offline_datasets
 from tests.refused import refused
 
@@ -96,12 +100,18 @@ def test_patterns_choose_files(include: list[str], leave_out: list[str], left: l
 
 
 def test_a_joined_cache_is_beside_the_datasets_and_nowhere_else() -> None:
-    said = {"name": "a", "version": "0" * 16, "path": "/r/data/a/" + "0" * 16 + "/files"}
+    said = {
+        "files": 1,
+        "bytes": 1,
+        "name": "a",
+        "version": "0" * 16,
+        "path": "/r/data/a/" + "0" * 16 + "/files",
+    }
     home = "/r/data/.hubs/" + "1" * 16
-    assert dataset_rules.read_held({**said, "hub": home}).hub == home
+    assert dataset_rules.read_held(Answer("h", {**said, "hub": home})).hub == home
     for odd in ("/etc", "/r/data/.hubs/../x", home + "/y"):
-        with pytest.raises(ValueError):
-            dataset_rules.read_held({**said, "hub": odd})
+        with pytest.raises(HostFailed):
+            dataset_rules.read_held(Answer("h", {**said, "hub": odd}))
 
 
 @pytest.mark.parametrize("offline", [True, False])

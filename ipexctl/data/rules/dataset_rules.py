@@ -6,9 +6,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ipexctl.base import quoting
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.values import plain
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.inventory.hostfile_text import fold
@@ -94,33 +94,32 @@ def hub_kind(tree: Tree) -> str:
     return "" if not found else "home" if found[1] else "cache"
 
 
-def read_held(said: Any) -> Held:
-    """One dataset of a host's answer. Raises ValueError."""
-    if not isinstance(said, Mapping):
-        raise ValueError("no document")
-    name, version, path, hub = (said.get(k) for k in ("name", "version", "path", "hub"))
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError("a name")
-    if not isinstance(version, str) or not (_VERSION.fullmatch(version) or version == ""):
-        raise ValueError("a version")
-    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
-        raise ValueError("a path")
+def read_held(said: Answer) -> Held:
+    """One dataset of a host's answer. Raises HostFailed."""
+    name, version, path, hub = (
+        said.text("name"),
+        said.text("version"),
+        said.path("path"),
+        said["hub"],
+    )
+    if not _NAME.fullmatch(name):
+        raise said.odd("the name of a dataset")
+    if version and not _VERSION.fullmatch(version):
+        raise said.odd("the version of a dataset")
     room = posixpath.dirname(path)
     joined = posixpath.dirname(posixpath.dirname(room)) + "/.hubs/"
     own = ("", path, room)
     if not isinstance(hub, str) or not (hub in own or _VERSION.fullmatch(hub.removeprefix(joined))):
-        raise ValueError("a hub")
-    numbers = (said.get(k) for k in ("files", "bytes", "old", "parts"))
-    files, size, old, parts = (n if isinstance(n, int) and n >= 0 else 0 for n in numbers)
+        raise said.odd("the hub of a dataset")
     return Held(
         name,
         version,
-        files=files,
-        bytes=size,
+        files=said.whole("files"),
+        bytes=said.whole("bytes"),
         path=path,
         hub=hub,
-        old=old,
-        parts=parts,
+        old=said.whole("old") if "old" in said else 0,
+        parts=said.whole("parts") if "parts" in said else 0,
         source=plain(said.get("source")),
     )
 
