@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_carriers import Carrier, Push
@@ -34,7 +35,8 @@ class Supply:
 
     def came(self) -> int:
         """How many bytes were fetched, if all is here. Raises what made the fetching fail."""
-        return self.fetched + (self.incoming.came() if self.incoming else 0)
+        ended = self.incoming and self.incoming.ended
+        return self.fetched + (self.incoming.wait() if self.incoming and ended else 0)
 
 
 class Incoming:
@@ -43,20 +45,18 @@ class Incoming:
     def __init__(self, lacking: Sequence[Package], fetch: Callable[[], int]) -> None:
         self._lacking = {p.sha256 for p in lacking}
         self._store = default_store()
-        self._fetched = 0
-        self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(fetch,), daemon=True)
-        self._thread.start()
+        self._fetched: Future[int] = Future()
+        threading.Thread(target=self._run, args=(fetch,), daemon=True).start()
 
     def is_here(self, blob: Blob) -> bool:
         """Raises what made the fetching fail."""
         if blob.sha256 not in self._lacking:
             return True
-        over = not self._thread.is_alive()
+        over = self.ended
         if self._store.has(blob):
             return True
         if over:
-            self.came()
+            self.wait()
             raise NotHere(
                 f"{blob.name} was downloaded, but does not match the lock",
                 why=f"{blob.size} bytes are locked; or {self._store.folder} was cleared meanwhile",
@@ -65,26 +65,19 @@ class Incoming:
             )
         return False
 
-    def wait(self) -> None:
-        """Until all is here. Raises what made the fetching fail."""
-        self._thread.join()
-        self.came()
-
     @property
     def ended(self) -> bool:
-        return not self._thread.is_alive()
+        return self._fetched.done()
 
-    def came(self) -> int:
-        """How many bytes, if all is here. Raises what made the fetching fail."""
-        if self._failed:
-            raise self._failed
-        return self._fetched
+    def wait(self) -> int:
+        """Until all is here. Returns how many bytes came; raises what made the fetching fail."""
+        return self._fetched.result()
 
     def _run(self, fetch: Callable[[], int]) -> None:
         try:
-            self._fetched = fetch()
+            self._fetched.set_result(fetch())
         except BaseException as e:  # raised again where the files are wanted
-            self._failed = e
+            self._fetched.set_exception(e)
 
 
 def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:

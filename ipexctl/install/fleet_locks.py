@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from functools import partial
 from time import monotonic, sleep
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.env.choice.env_choice import Project
 from ipexctl.errors import HostFailed
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.fleet import SILENCE, Fleet, reading
+from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
 
 WAIT = 7200.0  # seconds for another install, whose files may be on a slow line
@@ -72,13 +73,13 @@ def _take(fleet: Fleet, host: Host, asked: Mapping[str, object], say: Say) -> _T
     agent = fleet.agents[host]
     number = agent.start("install.fleet_lock.hold", {"root": fleet.root_of(host), **asked})
     for frame in agent.answers(number, SILENCE, 0):
-        with reading(host.name):
-            if frame.header.get("event") == "held":
-                return _Try(number)
-            if frame.header.get("event") == "waiting":
-                say(host.name, f"waiting for the install of {_holder(frame.header)}")
-            elif done := frame.header.get("done"):
-                return _Try(holder=_holder(done))
+        said = Answer(host.name, frame.header)
+        if said.get("event") == "held":
+            return _Try(number)
+        if said.get("event") == "waiting":
+            say(host.name, f"waiting for the install of {_holder(said)}")
+        elif done := said.get("done"):
+            return _Try(holder=_holder(Answer(host.name, done)))
     raise AssertionError("an operation ends with done, or raises")
 
 
@@ -93,14 +94,6 @@ def _release(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
     fleet.each(release, list(numbers))
 
 
-def _holder(said: Mapping[str, object]) -> str:
-    since = said.get("since")
-    seconds = f", since {since} s" if isinstance(since, int) and since else ""
-    return (_text(said, "who") or "another user") + seconds
-
-
-def _text(said: object, name: str) -> str:
-    value = said.get(name) if isinstance(said, Mapping) else None
-    if not isinstance(value, str) or not value.isprintable():
-        raise ValueError(f"no {name} of a lock")
-    return value
+def _holder(said: Answer) -> str:
+    who, since = said.text("who") or "another user", said.whole("since")
+    return who + f", since {since} s" * bool(since)

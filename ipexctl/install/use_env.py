@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -14,14 +13,15 @@ from ipexctl.facts.software_facts import Mpi
 from ipexctl.install import fleet_locks
 from ipexctl.install.host_steps import EnvOnHost, state_of
 from ipexctl.install.install_plan import State
-from ipexctl.install.progress import Step
+from ipexctl.install.progress import Progress, Step
 from ipexctl.install.stack import env_match
 from ipexctl.install.stack.env_match import Look
-from ipexctl.install.stack.version_table import Row
+from ipexctl.install.stack.version_table import END_OF_LIFE, Row
+from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here, choose_instead
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
@@ -52,12 +52,6 @@ class UseEnv:
     check: bool = False
 
 
-@dataclass(frozen=True)
-class Progress:
-    found: Callable[[UseEnvReport], None] = lambda found: None
-    step: Callable[[Step], None] = lambda step: None
-
-
 def use_env(target: Target, asked: UseEnv, progress: Progress) -> UseEnvReport:
     """Raises InputError where the hosts' environments are of no use together."""
     began, choice = time.monotonic(), choice_here()
@@ -65,7 +59,7 @@ def use_env(target: Target, asked: UseEnv, progress: Progress) -> UseEnvReport:
         looks = fleet.each(lambda host: _look(fleet, host, asked.path, progress))
         found = _judged(asked, tuple(looks.values()))
         if looks:
-            progress.found(found)
+            progress.say(_found_text(found))
 
         def say(host: str, text: str) -> None:
             progress.step(Step(host, text))
@@ -97,8 +91,7 @@ def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
         )
     progress.step(Step(host.name, "looking"))
     done = fleet.call(host, "install.existing_env.inspect", path=path)
-    with reading(host.name, "its environment"):
-        look = env_match.read_look(host.name, done)
+    look = env_match.read_look(host.name, done)
     if not look.torch:
         raise HostFailed(f"{host.name}: there is no torch in {look.path}", slug="no-torch")
     return look
@@ -114,6 +107,19 @@ def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> UseEnvReport:
         )
     row, why = env_match.row_of(looks[0], table()) if looks else (None, "")
     return UseEnvReport(asked.path, env_match.key_of(asked.path), looks, row, why)
+
+
+def _found_text(found: UseEnvReport) -> str:
+    looks = found.looks
+    python, n = ".".join(map(str, looks[0].minor)), len(looks)
+    hosts = f"{n} host{'s' * (n != 1)} ({fold(tuple(look.host for look in looks))})"
+    lines = [f"{looks[0].title}, Python {python}, in {found.path} on {hosts}: nothing is installed"]
+    if found.row:
+        lines.append(f"the version table's row {found.row.name}")
+        lines += [END_OF_LIFE] if found.row.ipex else []
+    else:
+        lines.append(f"no row of the version table: {found.why}")
+    return "\n  ".join(lines)
 
 
 def _would(host: Host, state: State, key: str) -> HostRecap:

@@ -76,7 +76,7 @@ def test_a_file_whose_size_is_locked_wrong_does_not_make_the_install_wait_for_ev
 
 def test_a_file_that_was_fetched_and_is_gone_is_an_error(shop: Shop) -> None:
     incoming = Incoming([Package("numpy", "2.0", "numpy.whl", "a" * 64, 5)], lambda: 5)
-    assert incoming.wait() is None
+    assert incoming.wait() == 5
     with pytest.raises(IpexctlError):
         incoming.is_here(Package("numpy", "2.0", "numpy.whl", "a" * 64, 5).blob)
 

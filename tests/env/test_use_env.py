@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from ipexctl.base.host_answer import Answer
+from ipexctl.errors import HostFailed
 from ipexctl.install.stack.env_match import Look, disagreement, key_of, modules, read_look, row_of
 from ipexctl.shipped_tables import table
 from tests.install.conftest import Outcome, Shop
@@ -232,6 +234,8 @@ BAD = [
 
 @pytest.mark.parametrize("change", BAD)
 def test_what_a_host_says_of_it_is_checked(change: dict[str, object]) -> None:
-    assert read_look("a", GOOD) == Look("a", "/e", (3, 11, 4), {"torch": "2.13.0"}, False)
-    with pytest.raises(ValueError):
-        read_look("a", json.loads(json.dumps({**GOOD, **change})))
+    assert read_look("a", Answer("a", GOOD)) == Look(
+        "a", "/e", (3, 11, 4), {"torch": "2.13.0"}, False
+    )
+    with pytest.raises(HostFailed):
+        read_look("a", Answer("a", json.loads(json.dumps({**GOOD, **change}))))

@@ -252,15 +252,14 @@ def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:
 def _use_env(
     target: Any, folder: str, root: str, *, system: bool, check: bool, json: bool
 ) -> NoReturn:
-    from ipexctl.install.command.install_text import View
-    from ipexctl.install.command.use_env_text import document, found_text, show
-    from ipexctl.install.use_env import Progress, UseEnv
+    from ipexctl.install.command.install_text import View, show_used_env, used_env_document
+    from ipexctl.install.use_env import UseEnv
     from ipexctl.install.use_env import use_env as verb
 
     asked = UseEnv(folder, root, system, check)
     with View(quiet=json) as view:
-        used = verb(target, asked, Progress(lambda found: view.say(found_text(found)), view.step))
-    end(used, document, show, json=json)
+        used = verb(target, asked, view.progress())
+    end(used, used_env_document, show_used_env, json=json)
 
 
 def stacks(

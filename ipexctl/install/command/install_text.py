@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -24,6 +24,9 @@ from ipexctl.run.plan import mpi
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines
+
+if TYPE_CHECKING:
+    from ipexctl.install.use_env import UseEnvReport
 
 COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
 MOVING = ("sending", "fetching")  # first words of what is done in many pieces
@@ -144,6 +147,34 @@ def show(report: InstallReport) -> None:
         print_text(console, f"try: {report.without_downs}")
     if report.run:
         print_text(console, f"next: {report.run}")
+
+
+# --- install --use-env ---------------------------------------------------------------------------
+
+
+def show_used_env(found: UseEnvReport) -> None:
+    print_lines(stdout_console(), host_lines(found.recaps))
+    if any(r.state.value in ("ok", "changed") for r in found.recaps) and not found.check:
+        words = "`ipexctl run` uses it there; `ipexctl install` goes back to ipexctl.lock"
+        print_text(stdout_console(), words)
+
+
+def used_env_document(found: UseEnvReport) -> dict[str, Any]:
+    """For --json."""
+    look = found.looks[0] if found.looks else None
+    return {
+        "schema_version": 1,
+        "check": found.check,
+        "environment": found.key,
+        "path": found.path,
+        "row": found.row.name if found.row else None,
+        "why_no_row": found.why or None,
+        "python": ".".join(map(str, look.minor)) if look else None,
+        "torch": look.torch if look else None,
+        "hosts": host_documents(found.recaps),
+        "seconds": round(found.seconds, 3),
+        "exit_code": found.exit_code,
+    }
 
 
 # --- while it works ------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.install.stack.table_view import span
 from ipexctl.install.stack.version_table import Minor, Row
@@ -58,19 +58,16 @@ def key_of(path: str) -> str:
     return hashlib.sha256(f"use-env {path}".encode()).hexdigest()[:16]
 
 
-def read_look(host: str, raw: Mapping[str, Any]) -> Look:
-    """Raises ValueError."""
-    path, python, packages, mpirun = (raw.get(n) for n in ("path", "python", "packages", "mpirun"))
-    if not isinstance(path, str) or not path.startswith("/") or not path.isprintable():
-        raise ValueError("no path")
+def read_look(host: str, done: Answer) -> Look:
+    """Raises HostFailed."""
+    path, python, packages = done.path("path"), done["python"], done.names("packages")
     if not isinstance(python, list) or [type(n) for n in python] != [int] * 3:
-        raise ValueError("no version of its Python")
-    if not isinstance(packages, dict) or not all(
-        isinstance(t, str) and t.isprintable() for pair in packages.items() for t in pair
-    ):
-        raise ValueError("no packages")
-    mpi.in_packages(packages, path)  # its version is one
-    return Look(host, path, (python[0], python[1], python[2]), packages, mpirun is True)
+        raise done.odd("no version of its Python")
+    try:
+        mpi.in_packages(packages, path)
+    except ValueError as e:  # of its version
+        raise done.odd(str(e)) from None
+    return Look(host, path, (python[0], python[1], python[2]), packages, done.flag("mpirun"))
 
 
 def disagreement(looks: Sequence[Look]) -> str:
