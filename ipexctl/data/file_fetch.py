@@ -25,8 +25,15 @@ from ipexctl.data.rules.pulled_tree import Content, RemoteFile
 from ipexctl.errors import IpexctlError, NotHere, reason_of
 from ipexctl.install.progress import FETCHING, Progress, Step
 from ipexctl.local.file_hashes import Hashes, stamp
-from ipexctl.packages.download import AGAIN, FINAL, HEADERS, TIMEOUT, Broken, copy_body
-from ipexctl.packages.parallel_fetch import fetch_all
+from ipexctl.packages.download import (
+    AGAIN,
+    FINAL,
+    HEADERS,
+    TIMEOUT,
+    Broken,
+    copy_body,
+    fetch_all,
+)
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20

@@ -17,7 +17,7 @@ from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.install_plan import HostInstall, Plan, State, Work, read_state
-from ipexctl.install.lock_wheels import in_order
+from ipexctl.install.lock_wheels import in_order, room_unpacked
 from ipexctl.install.progress import BUILDING, DONE, PROVING, Step
 from ipexctl.install.stack import selection as stacks
 from ipexctl.inventory.inventory import Host
@@ -25,7 +25,6 @@ from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.fleet import SILENCE, Fleet, reading
 from ipexctl.machines.wire.frames import Frame
-from ipexctl.packages.unpacked_size import room_unpacked
 from ipexctl.run.plan import mpi, oneccl_setvars
 from ipexctl.run.plan.oneccl_setvars import Pairs
 

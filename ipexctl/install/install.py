@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import Recap
-from ipexctl.blobs.blob_store import Room, default_store, missing_blobs
+from ipexctl.blobs.blob_store import default_store, missing_blobs
 from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import between
 from ipexctl.errors import HostFailed, Interrupted, NothingFits
@@ -28,10 +28,10 @@ from ipexctl.install.install_plan import (
     Plan,
     Work,
 )
-from ipexctl.install.lock_wheels import lock_for, not_here, write_lock
+from ipexctl.install.lock_wheels import lock_for, not_here, room_unpacked, write_lock
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.refusals import folded
+from ipexctl.install.stack.selection import folded
 from ipexctl.install.stack.stack_decision import decide, dtype
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -42,7 +42,6 @@ from ipexctl.machines.probe_host import probe
 from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
-from ipexctl.packages.unpacked_size import room_unpacked
 from ipexctl.run.plan import mpi
 from ipexctl.shipped_tables import table
 
@@ -107,7 +106,8 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         return replace(there, address=address, free=free, lacking=lacking)
 
     parts = tuple(fleet.each(part).values())
-    disk = _disk(work, found, parts)
+    builds = any(part.builds for part in parts)
+    disk = room_unpacked(lock, found.urls, default_store()) if builds else None
     return Plan(
         chosen, found, parts, work.asked.folder, disk, lacking,
         bool(bundle), work.asked.relay, dtype(tuple(facts.values())),
@@ -178,14 +178,6 @@ def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
         return facts
     major, minor, patch = hello.python
     return replace(facts, pythons=(*facts.pythons, Python(path, (major, minor, patch))))
-
-
-def _disk(work: Work, found: Resolved, parts: Sequence[HostInstall]) -> Room | None:
-    """What the environment takes on each host. None where nothing is built, or a file is not on
-    this machine yet."""
-    if not any(part.builds for part in parts):
-        return None
-    return room_unpacked(found.lock, found.urls, default_store())
 
 
 # --- apply ---------------------------------------------------------------------------------------

@@ -1,23 +1,28 @@
-"""One file over HTTP into an open file: goes on where it stopped, tries again what is worth it."""
+"""Files over HTTP: one goes on where it stopped, and tries again what is worth it; several are
+fetched at a time, and one failure ends all of them."""
 
 from __future__ import annotations
 
 import http.client
 import math
 import os
+import queue
 import re
 import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from email.message import Message
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
+AT_ONCE = 4  # files
 TIMEOUT = 30.0
 FIRST = 14.0  # of a server that has sent nothing of the file yet; it is asked twice
 LEAST = 1000  # bytes per second of a server that is only slow
@@ -27,6 +32,9 @@ LONGEST_PAUSE = 30.0
 FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again: files that are already here are not fetched again"
+
+File = TypeVar("File")
+Outcome = TypeVar("Outcome")
 
 
 class Broken(Exception):
@@ -173,3 +181,40 @@ def _pause(e: urllib.error.HTTPError) -> float | None:
         return float(headers["Retry-After"])
     limit = re.search(r";\s*t\s*=\s*([0-9]{1,9})", headers.get("RateLimit", ""))
     return float(limit[1]) if limit else None
+
+
+# --- several files -------------------------------------------------------------------------------
+
+
+def fetch_all(
+    files: Sequence[File], fetch: Callable[[File], Outcome], over: threading.Event
+) -> list[Outcome]:
+    """What `fetch` returns for each file, as they end. After one failure no other file is begun.
+    `over` is set when this returns or raises: a `fetch` that still runs should look at it."""
+    todo: queue.SimpleQueue[File] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+    for file in files:
+        todo.put(file)
+
+    def work() -> None:
+        with suppress(queue.Empty):
+            while not over.is_set():
+                file = todo.get_nowait()
+                try:
+                    ended.put(fetch(file))
+                except BaseException as e:  # raised again by who waits for it
+                    ended.put(e)
+
+    for _ in range(min(AT_ONCE, len(files))):
+        # daemons: who presses Ctrl-C does not wait for a server that says nothing
+        threading.Thread(target=work, daemon=True).start()
+    try:
+        return [_result(ended.get()) for _ in files]
+    finally:
+        over.set()
+
+
+def _result(outcome: Outcome | BaseException) -> Outcome:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome

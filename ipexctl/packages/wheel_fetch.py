@@ -22,10 +22,9 @@ from ipexctl.blobs.blob_store import Damaged, Store, hash_of
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import AGAIN, HEADERS, Broken, Download
+from ipexctl.packages.download import AGAIN, HEADERS, Broken, Download, fetch_all
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
-from ipexctl.packages.parallel_fetch import fetch_all
 
 CHUNK = 1 << 20
 ASK = 10  # for a file's size

@@ -234,13 +234,3 @@ def test_hosts_unpack_folders_files_and_links_as_they_are(tmp_path: Path) -> Non
     assert [(place / n).read_text() for n in ("bin/p", "bin/same", "lib/up")] == ["hi"] * 3
     assert os.access(place / "bin" / "p", os.X_OK)
     assert {p.lstat().st_uid for p in place.rglob("*")} == {os.getuid()}
-
-
-def test_hosts_refuse_half_an_archive(tmp_path: Path) -> None:
-    whole, half = tmp_path / "whole.tar.gz", tmp_path / "half.tar.gz"
-    with tarfile.open(whole, "w:gz") as tar:
-        tar.addfile(member("python/x", size=200_000), io.BytesIO(os.urandom(200_000)))
-    half.write_bytes(whole.read_bytes()[:100_000])
-    with pytest.raises(Failure) as refused:
-        standalone_pythons.unpack(Call(), str(half), str(tmp_path / "place"))
-    assert refused.value.slug == "python-archive-incomplete"

@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 
 from ipexctl.blobs.blob_store import Room, Store
+from ipexctl.install.lock_wheels import room_unpacked
 from ipexctl.install.stack.lock_file import Lock, Package
-from ipexctl.packages.unpacked_size import room_unpacked
 from tests.install.conftest import make_wheel
 
 

@@ -11,7 +11,7 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.install.command.cli import bare_ipex
 from ipexctl.install.command.stacks_text import text
-from ipexctl.install.stack.refusals import folded
+from ipexctl.install.stack.selection import folded
 from ipexctl.install.stack.table_view import Query, offers, query
 from ipexctl.install.stack.version_table import Request
 from ipexctl.shipped_tables import table
