@@ -168,8 +168,9 @@ class Store:
         if not self.has(blob):
             return False
         try:
-            if _sha256(self.path(blob)) == blob.sha256:
-                return True
+            with self.path(blob).open("rb") as file:
+                if hash_of(file) == blob.sha256:
+                    return True
             self.path(blob).unlink(missing_ok=True)
         except OSError as e:
             raise NotHere(
@@ -262,11 +263,6 @@ def hash_of(file: BinaryIO) -> str:
     while chunk := file.read(CHUNK):
         digest.update(chunk)
     return digest.hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hash_of(file)
 
 
 def default_store(environ: Mapping[str, str] | None = None) -> Store:

@@ -15,9 +15,9 @@ from ipexctl.install import from_bundle
 from ipexctl.install.carried_python import check_here
 from ipexctl.install.from_bundle import Bundle
 from ipexctl.install.install_plan import Plan, Work
-from ipexctl.install.lock_wheels import fetch, lacking_here, sized_if_known
+from ipexctl.install.lock_wheels import fetch, lacking_here
 from ipexctl.install.stack.lock_file import Lock, Package
-from ipexctl.packages.wheel_fetch import GONE
+from ipexctl.packages.wheel_fetch import GONE, with_sizes
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -85,7 +85,7 @@ def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
     known how long the files are, hosts are sent some while others are fetched."""
     lock, found = plan.chosen.lock, plan.found
     if not plan.todo:
-        lock = sized_if_known(lock) if plan.chosen.new_lock else lock
+        lock = with_sizes(lock, default_store()) if plan.chosen.new_lock else lock
         return Supply(lock, _from_here(work, plan))
     if bundle:
         return Supply(from_bundle.unpack(work, bundle), _from_here(work, plan))

@@ -91,11 +91,8 @@ def not_here(lock: Lock) -> tuple[Blob, ...]:
 
 def fits_stack(lock: Lock, stack: Stack) -> bool:
     """Is the lock one for this choice, and can these hosts load its wheels?"""
-    wanted = replace(
-        lock, row=stack.row.name, torch=stack.row.torch, mpi=stack.mpi, python=stack.python_text,
-        platform=stack.platform,
-    )  # fmt: skip
-    return locks.fits_choice(lock, wanted)
+    choice = stack.row.name, stack.row.torch, stack.mpi, stack.python_text
+    return locks.fits_choice(lock, choice, stack.platform)
 
 
 def indexes_of(work: Work) -> Indexes:
@@ -139,11 +136,6 @@ def fetch(
 
 def _indexed(lock: Lock) -> Lock:
     return replace(lock, cpython=None)  # that is in no index; see carried_python.py
-
-
-def sized_if_known(lock: Lock) -> Lock:
-    store = default_store()
-    return with_sizes(lock, store) if all(store.has(p.blob) for p in lock.files) else lock
 
 
 # --- how large wheels are unpacked, by their tables of contents -----------------------------------

@@ -58,14 +58,10 @@ class _Counted:
 
 
 def _add(archive: tarfile.TarFile, name: str, size: int, source: IO[bytes] | _Counted) -> None:
-    archive.addfile(_header(name, size), source)
-
-
-def _header(name: str, size: int) -> tarfile.TarInfo:
     """The same content gives the same bytes: no date and no owner."""
     info = tarfile.TarInfo(name)
     info.size = size
-    return info
+    archive.addfile(info, source)
 
 
 def _member(blob: Blob) -> str:

@@ -58,6 +58,7 @@ class Fetcher:
 
     def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
         """The lock with the size of every file, as far as somebody tells it without sending it."""
+        lock = with_sizes(lock, self.store)
         with ThreadPoolExecutor(8) as pool:
             known = pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files)
             sized = {file.sha256: file for file in known}
@@ -66,8 +67,6 @@ class Fetcher:
     def _sized(self, file: Package, url: str) -> Package:
         if file.size or not url:
             return file
-        if self.store.has(file.blob):
-            return replace(file, size=self.store.path(file.blob).stat().st_size)
         request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
         try:
             with self._opener.open(request, timeout=ASK) as answer:
@@ -148,7 +147,10 @@ def _hint(e: Broken, url: str) -> str:
 
 
 def with_sizes(lock: Lock, store: Store) -> Lock:
-    """The lock with the sizes of the files in the store."""
-    return lock.each_file(
-        lambda p: p if p.size else replace(p, size=store.path(p.blob).stat().st_size)
-    )
+    """The lock with the sizes of the files that are in the store."""
+
+    def sized(file: Package) -> Package:
+        known = not file.size and store.has(file.blob)
+        return replace(file, size=store.path(file.blob).stat().st_size) if known else file
+
+    return lock.each_file(sized)

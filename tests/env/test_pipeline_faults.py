@@ -178,7 +178,7 @@ def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> 
     try:
         assert view._live is None
     finally:
-        view._stop()
+        view.pause()
 
 
 def test_another_command_does_not_wait_for_what_an_install_still_fetches(

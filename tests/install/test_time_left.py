@@ -53,11 +53,11 @@ def test_building_and_proving_show_how_many_hosts_are_past_it_and_a_clock() -> N
         "a2  testing 1 of 3 · 14 s",
         "a3  building 2 of 3 · 19 s",
     ]
-    view._stop()
+    view.pause()
     view.step(Step("a1", "testing"))
     clock[0] = 21.0
     assert str(view._lines()) == "a1  testing · 2 s"
-    view._stop()
+    view.pause()
 
 
 def test_a_line_of_this_machine_goes_when_the_hosts_take_over_and_hosts_keep_their_order() -> None:
@@ -72,7 +72,7 @@ def test_a_line_of_this_machine_goes_when_the_hosts_take_over_and_hosts_keep_the
     assert str(view._lines()) == "b  waiting\na  sending"
     view.step(Step("", "reading"))
     assert str(view._lines()) == "here  reading"
-    view._stop()
+    view.pause()
 
 
 def test_words_are_folded_on_a_terminal_and_stay_one_line_in_a_pipe() -> None:
@@ -117,7 +117,7 @@ class Pipe:
         return self.out.getvalue()[before:].splitlines()
 
     def end(self) -> None:
-        self.view._stop()
+        self.view.pause()
 
 
 def test_in_a_pipe_long_work_is_reported_every_15_seconds() -> None:
@@ -205,4 +205,4 @@ def test_on_a_terminal_a_clock_moves_where_nothing_else_does() -> None:
         view.step(Step(host, "removing 1.7 GB"))
     clock[0] = 48.0
     assert str(view._lines()) == "a[1-2]  removing 1.7 GB · 48 s"
-    view._stop()
+    view.pause()

@@ -225,16 +225,20 @@ class View:
         self.say(chosen_text(chosen))
 
     def agreed(self, plan: Plan) -> bool:
-        self._stop()
+        self.pause()
         return self.confirm(plan)
 
     def pause(self) -> None:
         """Clear the live lines, before something else is printed or asked."""
-        self._stop()
+        with self._lock:
+            if self._live:
+                self._live.stop()
+            self._live = None
+            self._steps.clear()
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            self._stop()
+            self.pause()
             print_text(self.console, printable(text))
             self._said_at = self.clock()
 
@@ -261,7 +265,7 @@ class View:
         if step.host and here and (here.text != FETCHING or here.done >= here.total):
             del self._steps[""]
         if not step.host and (here is None or here.text != step.text):
-            self._forget()
+            self._steps.clear()
 
     def _is_new(self, step: Step, kind: str) -> bool:
         """Is it the first of its kind on this host? Files come in several pieces."""
@@ -338,22 +342,12 @@ class View:
         speaks = step.host and (moving or step.text in COUNTED)
         return seconds if speaks and seconds >= SILENT else 0.0
 
-    def _forget(self) -> None:
-        self._steps.clear()
-
-    def _stop(self) -> None:
-        with self._lock:
-            if self._live:
-                self._live.stop()
-            self._live = None
-            self._forget()
-
     def __enter__(self) -> View:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over = True  # what is still fetched goes on until the process ends
-        self._stop()
+        self.pause()
 
 
 def _first_word(step: Step) -> str:

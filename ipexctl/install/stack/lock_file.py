@@ -146,13 +146,10 @@ def hosts_of(lock: Lock) -> tuple[str, str]:
     return (found[1], f"{found[2]}.{found[3]}") if found else (lock.platform.split("-")[0], "")
 
 
-def fits_choice(lock: Lock, wanted: Lock) -> bool:
-    """Were both made for the same choice, and hosts no older than the lock's?"""
-    return _choice(lock) == _choice(wanted) and _loads(lock.platform, wanted.platform)
-
-
-def _choice(lock: Lock) -> tuple[str, ...]:
-    return lock.row, lock.torch, lock.mpi, lock.python
+def fits_choice(lock: Lock, choice: tuple[str, str, str, str], platform: str) -> bool:
+    """Was it made for this row, torch, MPI and Python, and for hosts no newer than these?"""
+    made_for = lock.row, lock.torch, lock.mpi, lock.python
+    return made_for == choice and _loads(lock.platform, platform)
 
 
 def _loads(wheels: str, host: str) -> bool:
