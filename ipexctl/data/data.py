@@ -115,9 +115,10 @@ def push_bundle(
 ) -> Pushed:
     """`asked`: {name, hub, source}, as the hosts read it."""
     with fleet:
-        work = _Push(fleet, Transfer(bundle, asked), progress, relay)
+        work = _Push(fleet, bundle, asked, progress, relay)
         recaps = fleet.recaps(work.to_all())
-    return _pushed(asked["name"], bundle.tree, sum(work.moved.values(), Moved()), recaps)
+    moved = sum((one.moved for one in work.transfers.values()), Moved())
+    return _pushed(asked["name"], bundle.tree, moved, recaps)
 
 
 def _pushed(name: str, tree: Tree, moved: Moved, recaps: tuple[HostRecap, ...]) -> Pushed:
@@ -146,38 +147,43 @@ class _Push:
     round until all hosts have it."""
 
     fleet: Fleet
-    transfer: Transfer
+    bundle: Bundle
+    asked: Mapping[str, str]
     progress: Progress
-    relay: bool = True
-    moved: dict[Host, Moved] = field(default_factory=dict)
+    relay: bool
+    transfers: dict[Host, Transfer] = field(default_factory=dict)
 
     def to_all(self) -> dict[Host, HostRecap]:
-        fleet, transfer = self.fleet, self.transfer
-        begun = fleet.each(lambda h: transfer.begin(fleet.connect(h), fleet.root_of(h)))
-        todo = [h for h, one in begun.items() if one.missing]
-        rounds: Mapping[Host, Sequence[Round]] = self._on(
-            todo, lambda h: transfer.rounds(*self._place(h), begun[h])
-        )
+        self.transfers = transfers = self.fleet.each(self._begin)
+        todo = [host for host, one in transfers.items() if one.missing]
+        busy = [host for host, one in transfers.items() if one.busy]
+        rounds = self._on(todo, lambda h: transfers[h].rounds())
         addresses = self._addresses(rounds)
         for number in range(max(map(len, rounds.values()), default=0)):
-            now = {h: found[number] for h, found in rounds.items() if len(found) > number}
-            self._round(now, addresses)
-        done = self._on(todo, lambda h: transfer.finish(*self._place(h)))
-        done |= {h: one.done for h, one in begun.items() if one.done is not None}
-        busy = [h for h, one in begun.items() if one.busy]
-        done |= self._on(busy, self._after_another)
-        return {h: self._recap(h, said) for h, said in done.items()}
+            self._round(
+                {h: found[number] for h, found in rounds.items() if len(found) > number}, addresses
+            )
+        done = {host: one.done for host, one in transfers.items() if one.done is not None}
+        done |= self._on(todo, lambda h: transfers[h].finish())
+        # being made there meanwhile, by another push or by a host with the same home
+        alone = Push(self.bundle.read)
+        done |= self._on(busy, lambda h: transfers[h].bring_alone(alone, self._tell(h)))
+        return {h: _recap(h, done[h], one.moved) for h, one in transfers.items() if h in done}
+
+    def _begin(self, host: Host) -> Transfer:
+        agent = self.fleet.connect(host)
+        return Transfer(self.bundle, self.asked, agent, self.fleet.root_of(host)).begin()
 
     def _round(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
-        carrier = self._carrier(now, addresses)
-        self._on(now, lambda h: self._bring(h, carrier, now[h]))
-        self._on(now, lambda h: self.transfer.take(*self._place(h), now[h]))
+        carrier: Carrier = Push(self.bundle.read)
+        if addresses:
+            known = {h.name: addresses.get(h.name, "") for h in now if h not in self.fleet.downs}
+            carrier = Relay(Push(self.bundle.read), known, self.progress.say, least=LEAST)
+        self._on(now, lambda h: self.transfers[h].bring(carrier, now[h], self._tell(h)))
+        self._on(now, lambda h: self.transfers[h].take(now[h]))
 
     def _on(self, hosts: Iterable[Host], work: Callable[[Host], T]) -> dict[Host, T]:
         return self.fleet.each(work, [h for h in hosts if h not in self.fleet.downs])
-
-    def _place(self, host: Host) -> tuple[Agent, str]:
-        return self.fleet.agents[host], self.fleet.root_of(host)
 
     def _addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
         """Where other hosts reach those that get much."""
@@ -186,39 +192,22 @@ class _Push:
         ]
         if not self.relay or len(much) < 2:
             return {}
-        facts = self._on(much, lambda h: probe(*self._place(h)))
+        facts = self._on(much, lambda h: probe(self.fleet.agents[h], self.fleet.root_of(h)))
         return {h.name: peer_address(found) for h, found in facts.items()}
-
-    def _carrier(self, now: Iterable[Host], addresses: Mapping[str, str]) -> Carrier:
-        push = Push(self.transfer.bundle.read)
-        known = {h.name: addresses.get(h.name, "") for h in now if h not in self.fleet.downs}
-        if not addresses:
-            return push
-        return Relay(push, known, self.progress.say, least=LEAST)
-
-    def _bring(self, host: Host, carrier: Carrier, one: Round) -> None:
-        agent, root = self._place(host)
-        moved = self.transfer.bring(carrier, agent, root, one, self._tell(host))
-        self.moved[host] = self.moved.get(host, Moved()) + moved
 
     def _tell(self, host: Host) -> Tell:
         return lambda what, done, total: self.progress.step(Step(host.name, what, done, total))
 
-    def _after_another(self, host: Host) -> Answer:
-        """The data set was being made there, by another push or by a host with the same home."""
-        carrier, tell = self._carrier((), {}), self._tell(host)
-        done, self.moved[host] = self.transfer.bring_alone(carrier, *self._place(host), tell)
-        return done
 
-    def _recap(self, host: Host, done: Answer) -> HostRecap:
-        held = core.read_held(done)
-        same = done.get("same") is True
-        what = f"{_outcome_text(done, self.moved.get(host, Moved()))}: {held.path}"
-        replaced = done.get("replaced")
-        old = core.read_held(Answer(host.name, replaced)) if replaced else held
-        other = old.source and old.source != held.source
-        notes = (f"replaced {old}",) if other else ()
-        return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, what, notes=notes)
+def _recap(host: Host, done: Answer, moved: Moved) -> HostRecap:
+    held = core.read_held(done)
+    same = done.get("same") is True
+    what = f"{_outcome_text(done, moved)}: {held.path}"
+    replaced = done.get("replaced")
+    old = core.read_held(Answer(host.name, replaced)) if replaced else held
+    other = old.source and old.source != held.source
+    notes = (f"replaced {old}",) if other else ()
+    return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, what, notes=notes)
 
 
 def _outcome_text(done: Answer, moved: Moved) -> str:

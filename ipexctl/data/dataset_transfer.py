@@ -7,6 +7,7 @@ packs take besides the files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ipexctl.base.blob import Blob
@@ -41,73 +42,68 @@ class Round:
         return (*self.whole, *(p.blob for p in self.packs))
 
 
-@dataclass(frozen=True)
-class Begun:
-    """How far a host is. `done`: it has everything. `busy`: another push to it is running."""
-
-    done: Answer | None = None
-    busy: bool = False
-    missing: tuple[int, ...] = ()
-
-
 @dataclass
 class Transfer:
-    """One data set, to all its hosts."""
+    """A data set on its way to one host. `done`: the host's answer if it has everything. `busy`:
+    another push to it is running. `moved`: bytes so far, also if the host fails afterwards."""
 
     bundle: Bundle
     asked: Mapping[str, Any]
+    agent: Agent
+    root: str
+    done: Answer | None = None
+    busy: bool = False
+    missing: Sequence[int] = ()
+    moved: Moved = Moved()
 
-    def begin(self, agent: Agent, root: str, *, wait: bool = False) -> Begun:
-        header = self._header(root, wait=wait)
-        with dropped_on_error(agent, MODULE, header):
-            done, missing = ask_missing(agent, self.bundle, header, MODULE)
-        if done.get("busy") is True:
-            return Begun(busy=True)
-        if not missing:
-            return Begun(done)
-        return Begun(missing=tuple(missing))
+    def begin(self, *, wait: bool = False) -> Transfer:
+        """Ask the host what it lacks."""
+        header = {**self._header, "wait": wait}
+        with self._dropped_on_error():
+            done, self.missing = ask_missing(self.agent, self.bundle, header, MODULE)
+        self.busy = done.get("busy") is True
+        self.done = None if self.busy or self.missing else done
+        return self
 
-    def rounds(self, agent: Agent, root: str, begun: Begun) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[Round, ...]:
         """What the host has to get, in order; packed once for all hosts that lack it."""
-        with dropped_on_error(agent, MODULE, self._header(root)):
-            large, packs = self.bundle.blobs(begun.missing)
+        with self._dropped_on_error():
+            large, packs = self.bundle.blobs(self.missing)
             return tuple(_rounds(large, packs))
 
-    def bring(self, carrier: Carrier, agent: Agent, root: str, one: Round, tell: Tell) -> Moved:
+    def bring(self, carrier: Carrier, one: Round, tell: Tell) -> None:
         """The blobs of the round are on the host afterwards."""
-        blobs = one.blobs
-        with dropped_on_error(agent, MODULE, self._header(root)):
-            missing = missing_blobs(agent, root, blobs)
-            need_room(agent, root, Room(sum(b.size for b in missing), len(missing)))
-            return carrier.bring(agent, root, blobs, tell)
+        with self._dropped_on_error():
+            missing = missing_blobs(self.agent, self.root, one.blobs)
+            need_room(self.agent, self.root, Room(sum(b.size for b in missing), len(missing)))
+            self.moved += carrier.bring(self.agent, self.root, one.blobs, tell)
 
-    def take(self, agent: Agent, root: str, one: Round) -> None:
+    def take(self, one: Round) -> None:
         """The blobs of the round are on the host: files of packs get their places."""
-        if not one.packs:
-            return
-        header = {**self._header(root), "packs": [p.row for p in one.packs]}
-        with dropped_on_error(agent, MODULE, header):
-            agent.call(f"{MODULE}.take", header, timeout=SILENCE, total=LONG)
+        if one.packs:
+            header = {**self._header, "packs": [p.row for p in one.packs]}
+            with self._dropped_on_error():
+                self.agent.call(f"{MODULE}.take", header, timeout=SILENCE, total=LONG)
 
-    def finish(self, agent: Agent, root: str) -> Answer:
-        header = self._header(root)
-        with dropped_on_error(agent, MODULE, header):
-            return ask_complete(agent, self.bundle, header, MODULE)
+    def finish(self) -> Answer:
+        with self._dropped_on_error():
+            return ask_complete(self.agent, self.bundle, self._header, MODULE)
 
-    def bring_alone(
-        self, carrier: Carrier, agent: Agent, root: str, tell: Tell
-    ) -> tuple[Answer, Moved]:
-        """Send everything to one host, once no other push to it is running."""
-        begun, moved = self.begin(agent, root, wait=True), Moved()
-        if begun.done:
-            return begun.done, moved
-        for one in self.rounds(agent, root, begun):
-            moved += self.bring(carrier, agent, root, one, tell)
-            self.take(agent, root, one)
-        return self.finish(agent, root), moved
+    def bring_alone(self, carrier: Carrier, tell: Tell) -> Answer:
+        """Send everything to the host, once no other push to it is running."""
+        if done := self.begin(wait=True).done:
+            return done
+        for one in self.rounds():
+            self.bring(carrier, one, tell)
+            self.take(one)
+        return self.finish()
 
-    def _header(self, root: str, *, wait: bool = True) -> dict[str, Any]:
-        return {**self.asked, "root": root, "key": self.bundle.tree.key, "wait": wait}
+    @property
+    def _header(self) -> dict[str, Any]:
+        return {**self.asked, "root": self.root, "key": self.bundle.tree.key}
+
+    def _dropped_on_error(self) -> AbstractContextManager[None]:
+        return dropped_on_error(self.agent, MODULE, self._header)
 
 
 def _rounds(large: Sequence[Blob], packs: Sequence[Pack]) -> Iterator[Round]:

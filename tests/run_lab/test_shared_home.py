@@ -222,8 +222,9 @@ def bring_project(agent: Agent, bundle: Bundle, root: str) -> int:
 
 
 def bring_dataset(agent: Agent, bundle: Bundle, root: str) -> int:
-    transfer, push = Transfer(bundle, {"name": "set", "hub": ""}), Push(bundle.read)
-    return transfer.bring_alone(push, agent, root, lambda what, done, total: None)[1].sent
+    transfer = Transfer(bundle, {"name": "set", "hub": ""}, agent, root)
+    transfer.bring_alone(Push(bundle.read), lambda what, done, total: None)
+    return transfer.moved.sent
 
 
 @pytest.mark.parametrize("bring_to", [bring_project, bring_dataset])
