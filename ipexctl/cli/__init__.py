@@ -74,7 +74,7 @@ class Root(LazyGroup):
             STACK,
         ),
         "bundle": Entry(
-            "install.command.bundle_cli:bundle",
+            "install.command.cli:bundle",
             "Pack everything in ipexctl.lock into one file for offline hosts.",
             STACK,
         ),

@@ -11,9 +11,9 @@ from ipexctl.blobs.blob_carriers import Carrier, Push
 from ipexctl.blobs.blob_relay import Relay
 from ipexctl.blobs.blob_store import default_store
 from ipexctl.errors import NotHere
-from ipexctl.install import from_bundle
+from ipexctl.install import bundle as bundles
+from ipexctl.install.bundle import Bundle
 from ipexctl.install.carried_python import check_here
-from ipexctl.install.from_bundle import Bundle
 from ipexctl.install.install_plan import Plan, Work
 from ipexctl.install.lock_wheels import fetch, lacking_here
 from ipexctl.install.stack.lock_file import Lock, Package
@@ -88,7 +88,7 @@ def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
         lock = with_sizes(lock, default_store()) if plan.chosen.new_lock else lock
         return Supply(lock, _from_here(work, plan))
     if bundle:
-        return Supply(from_bundle.unpack(work, bundle), _from_here(work, plan))
+        return Supply(bundles.unpack(work, bundle), _from_here(work, plan))
     check_here(lock)
     missing = lacking_here(found.lock)
     if not missing or not all(p.size for p in found.lock.files):

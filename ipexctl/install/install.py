@@ -15,9 +15,10 @@ from ipexctl.env.choice.package_changes import between
 from ipexctl.errors import HostFailed, Interrupted, NothingFits
 from ipexctl.facts.facts import Facts, Python
 from ipexctl.facts.host_facts import peer_address
-from ipexctl.install import carried_python, fleet_locks, from_bundle, requirement_files
+from ipexctl.install import bundle as bundles
+from ipexctl.install import carried_python, fleet_locks, requirement_files
+from ipexctl.install.bundle import Bundle
 from ipexctl.install.fetch_wheels import Supply, supply
-from ipexctl.install.from_bundle import Bundle
 from ipexctl.install.host_steps import dry_run_recaps, on_hosts, state_of
 from ipexctl.install.install_plan import (
     Chosen,
@@ -49,7 +50,7 @@ from ipexctl.shipped_tables import table
 def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
     """Raises NothingFits, InputError, NotHere; what fails on one host is in its recap."""
     began = time.monotonic()
-    bundle = from_bundle.accepted(asked)
+    bundle = bundles.accepted(asked)
     work = Work(asked, progress)
     with _short_refusal(), Fleet(target, asked.root) as fleet:
         requirement_files.needed(asked.needs, None)  # what is wrong in them, before the hosts
@@ -166,7 +167,7 @@ def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[R
     wanted = work.asked.wanted
     python = carried_python.python_to_carry(work, facts, old)
     if bundle:
-        return from_bundle.resolve_from_bundle(facts, wanted, python, bundle), bundle.new_lock
+        return bundles.resolve_from_bundle(facts, wanted, python, bundle), bundle.new_lock
     found, new_lock = lock_for(work, decide(facts, wanted, old, table(), python).candidates, old)
     return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python
 
