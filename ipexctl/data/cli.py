@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.help.help_layout import CommandGroup
-from ipexctl.cli.options import Json, Root, Yes, end, on_hosts
+from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts
 
 data_app = CommandGroup(
     name="data",
@@ -127,9 +127,7 @@ def rm(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    check: Annotated[
-        bool, typer.Option("--check", help="Show what would be removed; remove nothing.")
-    ] = False,
+    check: Check = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:

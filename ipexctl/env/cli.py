@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.help.help_layout import CommandGroup
-from ipexctl.cli.options import Json, Root, Yes, end, on_hosts, print_json
+from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts, print_json
 
 env_app = CommandGroup(
     name="env",
@@ -94,9 +94,7 @@ def rm(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    check: Annotated[
-        bool, typer.Option("--check", help="Show what would be removed; remove nothing.")
-    ] = False,
+    check: Check = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:

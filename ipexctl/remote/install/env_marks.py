@@ -142,11 +142,8 @@ def build_id(env):
 
 def proved_with(env):
     """None: not proved yet; "system": with the host's own MPI; "": with its own, or with none."""
-    try:
-        with open(os.path.join(env, PROVED)) as file:
-            return json.load(file).get("mpi", "")
-    except (OSError, ValueError, AttributeError):
-        return None
+    mark = read_mark(os.path.join(env, PROVED))
+    return None if mark is None else mark.get("mpi", "")
 
 
 def replace_link(root, name, target):

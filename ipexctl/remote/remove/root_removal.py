@@ -41,7 +41,7 @@ def op_survey(call, header):
         return {
             "root": root,
             "there": True,
-            "made": is_ours(root),
+            "made": bool(ours),
             "bytes": sum(size for _, size in parts),
             "parts": [part for part in parts if part[1]],
             "busy": in_use(root),
@@ -98,11 +98,6 @@ class Heartbeat:
 
 
 # --- what is there -------------------------------------------------------------------------------
-
-
-def is_ours(root):
-    """Did ipexctl make something in it?"""
-    return bool(contents(root)[0])
 
 
 def contents(root):
