@@ -1,1 +1,1 @@
-"""Package indexes, the resolver, wheels, CPython builds."""
+"""Package indexes, the resolver, wheels."""

@@ -132,13 +132,16 @@ class Download:
         if expected is not None and came < expected:
             raise TransferError("the connection ended %s too early" % human_size(expected - came))
 
+    def connect(self):
+        self.link.connect()
+        self.link.sock.settimeout(TIMEOUT)
+
     def ask(self, sha, have):
         """The answer from byte HAVE on. Raises TransferError."""
         asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
         try:
             if self.link.sock is None:
-                self.link.connect()
-                self.link.sock.settimeout(TIMEOUT)
+                self.connect()
             self.link.request("GET", "/" + sha, headers=asked)
             answer = self.link.getresponse()
         except (http.client.HTTPException, OSError, ValueError) as e:
