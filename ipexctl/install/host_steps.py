@@ -25,8 +25,8 @@ from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.fleet import SILENCE, Fleet, reading
 from ipexctl.machines.wire.frames import Frame
-from ipexctl.run.plan import mpi, oneccl_setvars
-from ipexctl.run.plan.oneccl_setvars import Pairs
+from ipexctl.run.plan import mpi
+from ipexctl.run.plan.mpi import Pairs
 
 
 def state_of(
@@ -256,6 +256,4 @@ class _InstallOnHost(EnvOnHost):
             return "", ours
         done = self.call("install.environments.setvars")
         with reading(self.host):
-            return done.text("script"), oneccl_setvars.merged(
-                ours, oneccl_setvars.checked(done["set"])
-            )
+            return done.text("script"), mpi.with_setvars(ours, mpi.checked_setvars(done["set"]))

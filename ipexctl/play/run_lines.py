@@ -14,8 +14,7 @@ from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import sentence
 from ipexctl.run.outcome.run_result import Left, RunResult, Tally
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.output.short_paths import shortened
-from ipexctl.run.output.short_traceback import short_traceback
+from ipexctl.run.output.short_paths import short_traceback, shortened
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.shipped_tables import failures
 

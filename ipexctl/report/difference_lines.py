@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ipexctl.report.recorded_inputs import Speed
-from ipexctl.report.run_difference import Comparison, Difference
-from ipexctl.report.step_costs import Growth
+from ipexctl.report.run_difference import Comparison, Difference, Growth
 
 
 def headline(found: Comparison) -> str:

@@ -1,17 +1,104 @@
-"""The parts of a report about hosts: use over time, places of ranks, variables, checkpoints."""
+"""The parts of a report about hosts: phases and use over time, places of ranks, variables.
+
+Each host's times are by its own clock, from where the run began there: that is the same moment on
+all hosts, within what the start takes. A host without a last record was lost after what it wrote.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ipexctl.base.sizes import human
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report import curves
-from ipexctl.report.host_record import Sample
+from ipexctl.report.curves import Point
+from ipexctl.report.host_record import HostRecord, Sample
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
+from ipexctl.run.outcome.listed_runs import Run
+
+BEFORE = {"hosts": "connect", "plan": "plan", "preflight": "preflight", "sync": "sync"}
+SILENT = 5.0  # seconds without a record: a host that runs writes a sample each 2.5 s
+Span = tuple[str, float, float]  # phase, from, to
+
+
+def timeline(of: Material) -> dict[str, Any]:
+    lanes: dict[str, list[Span]] = {}
+    until = [*of.offsets[1:], None]  # when the next attempt begins
+    for attempt, offset, then in zip(of.attempts, of.offsets, until, strict=True):
+        for record in attempt.records:
+            spans = before(record) if offset == 0 else []
+            own = lanes.setdefault(record.host, [])
+            if own and offset > own[-1][2]:
+                own.append(("restart", own[-1][2], offset))
+            for kind, a, b in spans + phases(attempt.run, record, attempt.steps):
+                a, b = a + offset, min(b + offset, b + offset if then is None else then)
+                own += [(kind, a, b)] if b > a else []
+    every = [span for spans in lanes.values() for span in spans]
+    first = min((a for _, a, _ in every), default=0.0)
+    return {
+        "from": curves.short(first),
+        "to": curves.short(max((b for _, _, b in every), default=0.0)),
+        "lanes": [
+            {
+                "host": host,
+                "spans": [[kind, curves.short(a), curves.short(b)] for kind, a, b in spans],
+            }
+            for host, spans in lanes.items()
+        ],
+    }
+
+
+def before(record: HostRecord) -> list[Span]:
+    """What the command did until the run began: one after the other."""
+    took = dict(record.before)
+    rows = [(phase, took[name]) for name, phase in BEFORE.items() if took.get(name)]
+    at, found = -sum(seconds for _, seconds in rows), list[Span]()
+    for phase, seconds in rows:
+        found.append((phase, at, at + seconds))
+        at += seconds
+    return found
+
+
+def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -> list[Span]:
+    """Launch, import until the first printed step, training, end; stalls lie over them."""
+    ranks = {one.rank for sample in record.samples for one in sample.ranks}
+    ranks |= _planned(record)
+    starts = [at for rank, at in record.starts if rank in ranks or not ranks]
+    ends = [at for rank, at, _ in record.ends if rank in ranks or not ranks]
+    end = max(run.seconds, *ends, 0.0)
+    lost = run.over and record.over is None and end - record.seen > SILENT
+    over = record.seen if lost else end if record.over is None else record.over
+    silent = [("lost", record.seen, end)] if lost else []
+    if not starts:
+        return [("launch", 0.0, over), *silent]
+    begun, ended = max(starts), max(ends, default=over)
+    own = [points for rank, points in steps.items() if rank in ranks and points]
+    own = own or [points for points in steps.values() if points]  # rank 0 alone prints
+    first = min((points[0][0] for points in own), default=None)
+    last = max((points[-1][0] for points in own), default=None)
+    found = [("launch", 0.0, begun)]
+    if first is None or last is None:
+        found.append(("ranks run", begun, ended))
+    else:
+        last = last if run.over or ends else ended  # of a run that goes on
+        first, last = max(begun, first), min(ended, max(begun, last))
+        found += [("until the first step", begun, first), ("training", first, last)]
+        found.append(("after the last step", last, ended))
+    found.append(("end", ended, over))
+    found += silent
+    found += [("stall", since, min(until or over, over)) for since, until in record.stalls]
+    return [span for span in found if span[2] > span[1]]
+
+
+def _planned(record: HostRecord) -> set[int]:
+    hosts = record.plan.get("hosts") if isinstance(record.plan, dict) else None
+    own = [h for h in hosts or () if isinstance(h, dict) and h.get("name") == record.host]
+    rows = own[0].get("ranks") if own else None
+    return {row[0] for row in rows or () if isinstance(row, list) and row and type(row[0]) is int}
+
 
 FEW = 8  # hosts; of more, a chart shows the median and the range
 
@@ -41,7 +128,7 @@ def usage(of: Material) -> list[dict[str, Any]]:
     return [found for one in charts if (found := _hosts_chart(*one))]
 
 
-def _sent(samples: Sequence[Sample]) -> Iterable[curves.Point]:
+def _sent(samples: Sequence[Sample]) -> Iterable[Point]:
     points = [(s.at, sum(one.sent for one in s.ranks)) for s in samples]
     for (a, x), (b, y) in zip(points, points[1:], strict=False):
         if b > a and y >= x:
@@ -49,7 +136,7 @@ def _sent(samples: Sequence[Sample]) -> Iterable[curves.Point]:
 
 
 def _hosts_chart(
-    title: str, unit: str, rows: Sequence[tuple[str, Sequence[curves.Point]]]
+    title: str, unit: str, rows: Sequence[tuple[str, Sequence[Point]]]
 ) -> dict[str, Any] | None:
     rows = [(name, points) for name, points in rows if len(points) > 1]
     if not rows:

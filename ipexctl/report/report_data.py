@@ -10,14 +10,7 @@ from ipexctl.base.secret_mask import MASK, SecretMask
 from ipexctl.base.sizes import bit_rate, duration, human
 from ipexctl.base.values import texts
 from ipexctl.inventory.nodeset import fold
-from ipexctl.report import (
-    curves,
-    difference_lines,
-    host_parts,
-    step_axis,
-    time_line,
-    training_curves,
-)
+from ipexctl.report import curves, difference_lines, host_parts, training_curves
 from ipexctl.report.host_record import indented
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.run_difference import Comparison
@@ -49,7 +42,7 @@ def document(of: Material) -> dict[str, Any]:
         "loss": training_curves.loss(of),
         "rate": training_curves.rate(of),
         "metrics": training_curves.metrics(of),
-        "timeline": time_line.document(of),
+        "timeline": host_parts.timeline(of),
         "heat": [one for one in (_step_heat(last), _cpu_heat(last)) if one],
         "usage": host_parts.usage(of),
         "places": host_parts.places(last),
@@ -189,7 +182,7 @@ def _last_loss(of: Material) -> dict[str, str]:
     axis, at, value = ends
     total = max((p.total for p in last.printed if p.total is not None), default=None)
     note = f"at {axis.removesuffix(' n')} {at:,.6g}"
-    note += f" of {total:,}" if total and axis == step_axis.STEP else ""
+    note += f" of {total:,}" if total and axis == training_curves.STEP else ""
     theirs = training_curves.loss_ends([other]) if other else None
     if other and theirs:
         note += f"; {theirs[2]:.4g} in {training_curves.called(other, last)}"

@@ -22,16 +22,17 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report import host_record, report_data, step_axis
-from ipexctl.report.compared_runs import compared
+from ipexctl.report import host_record, report_data, training_curves
 from ipexctl.report.host_record import HostRecord, Printed
+from ipexctl.report.recorded_inputs import RunRecord, Speed, read_host, read_inputs, speed_of
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.report_page import Assets, page
-from ipexctl.report.run_difference import Comparison
+from ipexctl.report.run_difference import Comparison, compare
 from ipexctl.run.jobs import checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, metrics
 from ipexctl.run.jobs.ps import find, look, reached
 from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.pace.rank_pace import read_pace
 from ipexctl.run.plan.mpi import in_packages
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
 
@@ -141,7 +142,7 @@ def _with_output(
 ) -> list[Attempt]:
     """Return the attempts with what their ranks printed."""
     lines = [[_printed(one, p) for p in points[one.run.id]] for one in attempts]
-    placed = step_axis.with_steps(lines)
+    placed = training_curves.with_steps(lines)
     return [replace(one, printed=own) for one, own in zip(attempts, placed, strict=True)]
 
 
@@ -180,3 +181,51 @@ def _environment(last: Attempt) -> tuple[tuple[str, str], ...]:
         ("Environment", key), ("PyTorch", found.get("torch")), ("MPI", mpi), ("Python", python),
     )  # fmt: skip
     return tuple((name, str(value)) for name, value in rows if value)
+
+
+def compared(
+    one: Attempt, other: Attempt, printed: Mapping[str, Sequence[RankPoint]]
+) -> Comparison:
+    """`printed`: by the id of each run. Raises InputError if one never began."""
+    names = [attempt.run.about.name or attempt.run.id for attempt in (one, other)]
+    if names[0] == names[1]:
+        names = [one.run.id, other.run.id]
+    found = []
+    for attempt, name in zip((one, other), names, strict=True):
+        record = run_record(attempt, name, printed[attempt.run.id])
+        if record is None:
+            raise InputError(
+                f"{attempt.run.id} has not started its ranks",
+                hint="ipexctl ps -a",
+                slug="run-not-begun",
+            )
+        found.append(record)
+    return compare(*found)
+
+
+def run_record(
+    attempt: Attempt, name: str = "", points: Sequence[RankPoint] = ()
+) -> RunRecord | None:
+    """What the hosts kept of the run when it began. None if it never did."""
+    if attempt.plan is None:
+        return None
+    kept = {one.host: one.inputs for one in attempt.records if one.inputs is not None}
+    return RunRecord(
+        name,
+        attempt.plan,
+        {host: read_host(raw) for host, raw in kept.items()},
+        {one.host: read_pace(one.host, one.whole) for one in attempt.records if one.whole},
+        next(filter(None, map(read_inputs, kept.values())), None),
+        _speed(points),
+    )
+
+
+def _speed(points: Sequence[RankPoint]) -> Speed | None:
+    """Of the lowest rank that prints its steps."""
+    for rank in sorted({point.rank for point in points}):
+        own = [one for one in points if one.rank == rank]
+        steps = [(p.time, p.point.step) for p in own if p.time and p.point.step is not None]
+        rates = [p.point.rate for p in own if p.point.rate]
+        if speed := speed_of([(at, step) for at, step in steps if step is not None], rates):
+            return speed
+    return None

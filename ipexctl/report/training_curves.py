@@ -1,16 +1,151 @@
-"""Curves of what the ranks print: loss, speed, and every other number with a name."""
+"""Curves of what the ranks print: loss, speed, and every other number with a name.
+
+Where in the training a value stands: its step, its epoch, or its place in the output.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import isfinite
 from statistics import median
 from typing import Any
 
-from ipexctl.report import curves, step_axis
+from ipexctl.report import curves
+from ipexctl.report.curves import Point
 from ipexctl.report.host_record import Printed
 from ipexctl.report.report_material import Attempt, Material
-from ipexctl.report.step_axis import Value
+
+STEP, EPOCH, LAST, COUNT = "step", "epoch", "last printed step", "logged value n"
+ENOUGH = 0.75  # of the values have a step: those without one are left out
+Value = tuple[Printed, float]
+
+
+def with_steps(
+    attempts: Sequence[Sequence[Printed]],
+) -> list[tuple[Printed, ...]]:
+    """Steps counted from the start of the training where each epoch counts from 0, and steps for
+    lines whose step is in a line beside them. The order of a rank's lines is kept."""
+    ranks = [_by_rank(lines) for lines in attempts]
+    every = [own for rows in ranks for own in rows]
+    starts = [_epoch_starts(own) for own in every]
+    if any(start != 0 for one in starts for start in one):
+        epochs = [p.epoch for own in every for p in own if p.step is not None]
+        first = min((e for e in epochs if e is not None), default=None)
+        starts = [_epoch_starts(own, first) for own in every]
+    placed = iter(_counted(own, start) for own, start in zip(every, starts, strict=True))
+    return [tuple(p for _ in rows for p in next(placed)) for rows in ranks]
+
+
+def _by_rank(lines: Iterable[Printed]) -> list[list[Printed]]:
+    found: dict[int, list[Printed]] = {}
+    for one in lines:
+        found.setdefault(one.rank, []).append(one)
+    return [found[rank] for rank in sorted(found)]
+
+
+def _epoch_starts(lines: Sequence[Printed], first_epoch: float | None = None) -> list[int | None]:
+    """Return for each line the step at which its count began; None where lines do not say it."""
+    start: int | None = 0
+    before = begin = None
+    found = list[int | None]()
+    for one in lines:
+        if one.step is not None:
+            if before is None and first_epoch is not None and one.epoch and one.total:
+                start = int(one.epoch - first_epoch) * one.total
+            if before is not None and begin is not None and _begins_again(one, before, begin):
+                start = None if start is None or not before.total else start + before.total
+                begin = one
+            before, begin = one, begin or one
+        found.append(start)
+    return found
+
+
+def _begins_again(one: Printed, before: Printed, begin: Printed) -> bool:
+    """An epoch begins its count again; a script may also go back for another reason."""
+    assert one.step is not None and before.step is not None and begin.step is not None
+    if one.step >= before.step:
+        return False
+    later = one.epoch is not None and before.epoch is not None and one.epoch > before.epoch
+    return later or one.step <= begin.step
+
+
+def _counted(lines: Sequence[Printed], starts: Sequence[int | None]) -> list[Printed]:
+    """A line above a progress bar is printed by tqdm, which draws the bar below it again: that has
+    the line's step. The own step of an evaluation counts where it fits between its neighbours."""
+    above: list[int | None] = []  # the step printed last before each line
+    last: int | None = None
+    for one in lines:
+        above.append(last)
+        last = last if one.step is None else one.step
+    below: Printed | None = None
+    found = list[Printed]()
+    for one, start, before in reversed([*zip(lines, starts, above, strict=True)]):
+        step = one.step
+        if step is None:
+            step = _fitting(one, before, below.step if below else None)
+        if step is None and below and below.bar and below.loss is None:
+            step = below.step
+        below = below if one.step is None else one
+        one = replace(one, total=one.total if start == 0 and starts[-1] == 0 else None)
+        if start is None:
+            found.append(replace(one, step=None, last=None))
+            continue
+        near = [start + s for s in (step, before) if s is not None]
+        found.append(
+            replace(one, step=near[0] if step is not None else None, last=(*near, None)[0])
+        )
+    return found[::-1]
+
+
+def _fitting(one: Printed, before: int | None, after: int | None) -> int | None:
+    own = dict(one.numbers).get("step")
+    fits = own is not None and (before or 0) <= own and (after is None or own <= after)
+    return int(own) if fits and own is not None else None
+
+
+def common_axis(rows: Sequence[Sequence[Value]]) -> str:
+    """What all values have in common, best first. `rows`: of one name and attempt each."""
+    every = [one for row in rows for one, _ in row]
+    known = sum(one.step is not None for one in every)
+    if every and known >= ENOUGH * len(every):
+        return STEP
+    if all(one.epoch is not None for one in every) and all(map(_different, rows)):
+        return EPOCH
+    return LAST if all(one.last is not None for one in every) else COUNT
+
+
+def _different(values: Sequence[Value]) -> bool:
+    """Whether each value of a rank has an epoch of its own."""
+    places = {(one.rank, one.epoch) for one, _ in values}
+    return len(places) == len(values)
+
+
+def points_along(values: Sequence[Value], along: str) -> list[Point]:
+    """`values`: of one attempt. A bar is drawn more than once at a step: the last one counts."""
+    counts: dict[int, int] = {}
+    found = list[Point]()
+    bars: dict[tuple[int, float], float] = {}
+    for one, value in values:
+        counts[one.rank] = counts.get(one.rank, 0) + 1
+        at = {STEP: one.step, EPOCH: one.epoch, LAST: one.last}.get(along, counts[one.rank])
+        if at is not None and one.bar:
+            bars[one.rank, float(at)] = value
+        elif at is not None:
+            found.append((float(at), value))
+    return [*found, *((at, value) for (_, at), value in bars.items())]
+
+
+def without_repeats(values: Sequence[Value]) -> list[Value]:
+    """Drop repeated evaluations: a bar repeats the last one until there is another."""
+    last: dict[int, float] = {}
+    found = list[Value]()
+    for one, value in values:
+        if not one.bar or last.get(one.rank) != value:
+            found.append((one, value))
+        last[one.rank] = value
+    return found
+
 
 MOST = 40  # curves of other numbers
 COUNTERS = ("step", "epoch")
@@ -38,8 +173,8 @@ def loss_ends(
 ) -> tuple[str, float, float] | None:
     """The axis, where the last loss stands there, and the median of the ranks' losses there."""
     rows = _field(attempts, "loss")
-    axis = step_axis.axis(rows)
-    points = next((p for row in rows if (p := step_axis.points(row, axis))), [])
+    axis = common_axis(rows)
+    points = next((p for row in rows if (p := points_along(row, axis))), [])
     if not points:
         return None
     end = (min if first else max)(at for at, _ in points)
@@ -62,7 +197,7 @@ def metrics(of: Material) -> list[dict[str, Any]]:
 def _beside(of: Material) -> bool:
     """Whether the loss and that of evaluations stand on the same axis."""
     one, other = (_field(of.attempts, name) for name in ("loss", "eval_loss"))
-    return any(one) and step_axis.axis(one) == step_axis.axis(other if any(other) else one)
+    return any(one) and common_axis(one) == common_axis(other if any(other) else one)
 
 
 def _field(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
@@ -76,18 +211,18 @@ def _named(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
 
 def _known(rows: Iterable[Sequence[tuple[Printed, float | None]]], name: str) -> list[list[Value]]:
     found = ([(one, value) for one, value in row if value is not None] for row in rows)
-    shorten = step_axis.without_repeats if name.startswith(EVALUATIONS) else list[Value]
+    shorten = without_repeats if name.startswith(EVALUATIONS) else list[Value]
     return [shorten(row) for row in found]
 
 
 def _chart(rows: Sequence[Row]) -> dict[str, Any] | None:
     """Each attempt has a line of its own: a later one repeats steps of one before it."""
-    axis = step_axis.axis([values for _, attempts in rows for values in attempts])
+    axis = common_axis([values for _, attempts in rows for values in attempts])
     series = []
     for name, attempts in rows:
         for number, values in enumerate(attempts, 1):
             again = f", attempt {number}" if len(attempts) > 1 else ""
-            if found := step_axis.points(values, axis):
+            if found := points_along(values, axis):
                 series.append((name + again, found))
     if not series:
         return None

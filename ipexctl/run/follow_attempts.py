@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.base.option import Seconds
 from ipexctl.base.sizes import duration
-from ipexctl.errors import EXIT_INTERRUPTED, IpexctlError, Unreachable
+from ipexctl.base.values import texts
+from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, Unreachable
 from ipexctl.facts.reader import rows
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
+from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
+from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.attach import attach, attached
-from ipexctl.run.jobs.ps import NEWEST, find
+from ipexctl.run.jobs.logs import kept_elsewhere
+from ipexctl.run.jobs.ps import NEWEST, find, noted, reached
 from ipexctl.run.outcome import verdict
-from ipexctl.run.outcome.listed_runs import SECONDS
+from ipexctl.run.outcome.listed_runs import SECONDS, Run
 from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.output.metric_lines import LineReader
-from ipexctl.run.returned_hosts import ReturnedHosts
+from ipexctl.run.plan import shown_plan
+from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.run.prepare_hosts import SHELF
+from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.run_folder import Records
+from ipexctl.run.watch.run_format import require_same
+from ipexctl.run.watch.run_notices import tell_left
+from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
+from ipexctl.run.watch.session import Session
 from ipexctl.shipped_tables import metric_formats
 
 LOOK = 1.0  # seconds between two questions
@@ -257,3 +270,163 @@ class Attempts:
             self.painter.note(
                 f"{names}: not reached from here; the run may go on there (trying again)"
             )
+
+
+KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
+
+
+def attach(
+    target: Target,
+    text: str,
+    painter: Painter,
+    interrupts: Interrupts,
+    root: str,
+    records: Records,
+) -> RunResult | Left:
+    """Everything that the ranks have printed comes first. Ends with the run, or when left."""
+    with Fleet(target, root) as fleet:
+        run = find(fleet, text, newest=NEWEST)
+        return attached(fleet, run, painter, interrupts, records)
+
+
+def attached(
+    fleet: Fleet, run: Run, painter: Painter, interrupts: Interrupts, records: Records
+) -> RunResult | Left:
+    target, root = fleet.target, fleet.root
+    require_same(run)
+    known = reached(fleet, run)
+    hub = _hub(run, known)
+    plan, age, options = _plan(fleet, run, hub, known[hub])
+    over = f"{run.id} has ended: {run.state.value}"
+    painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
+    painter.planned(run.id, plan)
+    watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
+    session = Session(
+        watched,
+        HostLinks(watched, lambda name: fleet.reconnect(known[name])),
+        RunOutput(watched, painter, records.make(run.id, plan)),
+        interrupts,
+        noted=noted(fleet, run.id, known),
+    )
+    there = [host.host for host in plan.hosts if host.host in known]
+    result = session.attach({name: fleet.agents[known[name]] for name in there})
+    if isinstance(result, Left):
+        tell_left(painter, result, target, root)
+        return result
+    if session.missing:
+        painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
+    for (name, rank), lines in kept_elsewhere(fleet, run, session.missing).items():
+        painter.output(name, rank, lines, 0)
+    return result.spelled(lambda name: command(target, name, root))
+
+
+def _hub(run: Run, known: Mapping[str, Host]) -> str:
+    """The host that controls the run; of one that is over, any has what that one said."""
+    first = next(iter(run.about.hosts), "")
+    if first not in known and not (run.over and known):
+        raise Unreachable(
+            f"{first or 'the first host'} of {run.id} cannot be reached from here",
+            why="that host controls the run",
+            hint=f"ipexctl logs {run.id} --follow",
+            slug="hub-unreachable",
+        )
+    return first if first in known else next(iter(known))
+
+
+def _plan(fleet: Fleet, run: Run, name: str, host: Host) -> tuple[LaunchPlan, float, RunOptions]:
+    """And the seconds since the run began, or how long it took; of its options what is known."""
+    done = fleet.call(host, "run.run_list.plan", journal=name, run_id=run.id)
+    plan = shown_plan.read(done["plan"], run.id)
+    if plan is None:
+        raise HostFailed(f"{name}: no record of {run.id}", slug="run-record-missing")
+    options = RunOptions("", root=fleet.root, lives_on=True)
+    with suppress(TypeError, ValueError):  # it was begun by an older ipexctl, which did not say it
+        options = replace(options, host_timeout=Seconds(done["plan"].get("host_timeout")))
+    return plan, run.seconds if run.over else float(done.whole("age")), options
+
+
+TRY_AGAIN = 5.0  # seconds between two tries to reach a host that is away
+
+
+@dataclass
+class ReturnedHosts:
+    """With connections of its own, as those of a command are busy with the ranks' output.
+
+    `busy`: names of hosts that have ranks now: of those nothing is said.
+    """
+
+    target: Target
+    root: str
+    run_id: str  # of the first attempt
+    busy: Callable[[], Collection[str]]
+    back: Callable[[str], None]
+
+    @contextmanager
+    def taken_back(self) -> Iterator[None]:
+        """Meanwhile, in a thread."""
+        over = threading.Event()
+        threading.Thread(target=self._look, args=(over,), daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _look(self, over: threading.Event) -> None:
+        with Fleet(self.target, self.root) as self.fleet:
+            self.asked = list(self.fleet.hosts.hosts)
+            before, led = set[Host](), None
+            while not over.wait(TRY_AGAIN):
+                if (away := self._away()) is None:
+                    continue
+                if led != self.asked[0]:  # another one leads: it may never have missed these
+                    before, led = before & away, self.asked[0]
+                for host in before - away:
+                    if host.name not in self.busy():
+                        self.back(host.name)
+                for host, alone in fan_out(list(before & away), self._is_alone).items():
+                    if alone is True:
+                        self._take_back(host)
+                before = away
+
+    def _away(self) -> set[Host] | None:
+        """Hosts whose keeper has no connection to the one that leads; None if that is not known."""
+        for host in list(self.asked):
+            with suppress(IpexctlError):
+                agent = self.fleet.agents.get(host) or self.fleet.connect(host)
+                asked = self._of_run(host) | {"ask": {"away": True}}
+                answer = agent.call("restart.attempts.ask", asked, timeout=ANSWER).done
+                if (found := answer.get("away")) is not None:
+                    return {one for one in self.fleet.hosts.hosts if one.name in texts(found)}
+            self.asked = [*self.asked[1:], host]  # it does not lead: the next one first
+            if dead := self.fleet.agents.pop(host, None):
+                dead.close()
+        return None
+
+    def _is_alone(self, host: Host) -> bool:
+        """It is reached and has no keeper; one that has is only out of reach of the leader."""
+        story = Ahead(
+            "restart.attempts.story", self._of_run(host),
+            fork="restart.attempts.begin", also=(SHELF,),
+        )  # fmt: skip
+        with suppress(IpexctlError):
+            return self.fleet.reconnect(host, ahead=[story]).wait(AHEAD).done["alive"] is not True
+        return False
+
+    def _take_back(self, host: Host) -> None:
+        """Start a keeper there."""
+        with suppress(IpexctlError):
+            if orders := self._orders_of(host):
+                asked = {**orders, "root": self.fleet.root_of(host), "host": host.name}
+                self.fleet.agents[host].call("restart.attempts.spare", asked)
+
+    def _of_run(self, host: Host) -> dict[str, Any]:
+        root = self.fleet.root_of(host)
+        return {"root": root, "journal": host.name, "run_id": self.run_id}
+
+    def _orders_of(self, away: Host) -> dict[str, Any]:
+        """From the host that leads the run; {} if it is not reached now."""
+        leads = self.asked[0]
+        asked = self._of_run(leads) | {"ask": {"returned": away.name}}
+        answer = self.fleet.agents[leads].call("restart.attempts.ask", asked, timeout=ANSWER).done
+        found = answer.get("orders")
+        return found if isinstance(found, dict) else {}

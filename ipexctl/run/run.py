@@ -34,6 +34,7 @@ from ipexctl.run.outcome.run_result import Kept, Left, LeftOut, RunResult
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.ranks_per_host import fitting
 from ipexctl.run.plan.run_options import STALL_ACTIONS, WITHOUT_CHECKPOINT, RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on
 from ipexctl.run.run_plan import networked, plan_of, request_of, with_shares
@@ -346,8 +347,6 @@ class _Run:
         left = [node for node in nodes if node.host.name not in lost]
         if not lost or not left:
             return retry_command.command(self.script.typed, (), None)
-        from ipexctl.run.plan.ranks_per_host import fitting
-
         fits = fitting(left, request_of(self.options, self.script))
         fewer = None if fits == self.options.n else fits
         return retry_command.command(self.script.typed, lost, fewer)
@@ -388,7 +387,6 @@ class _Run:
 
 def _load(several: bool) -> None:  # noqa: FBT001
     """What is needed once the hosts have answered: imported while they start their Pythons."""
-    from ipexctl.run.plan import rank_capacity  # noqa: F401
     from ipexctl.run.watch import session  # noqa: F401
 
     if several:

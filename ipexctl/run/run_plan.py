@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.machines.fleet import Fleet
 from ipexctl.run.network import rate_cache
-from ipexctl.run.plan import interface_choice, launch_plan
+from ipexctl.run.plan import interface_choice, launch_plan, ranks_per_host
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.launch_plan import Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
@@ -59,11 +59,9 @@ def plan_of(
     held: Mapping[str, tuple[Held, ...]],
     run_id: str,
 ) -> LaunchPlan:
-    from ipexctl.run.plan import rank_capacity
-
     plan = launch_plan.plan(nodes, request_of(options, script), run_id)
     facts = {node.host.name: node.facts for node in nodes}
-    plan = rank_capacity.checked(plan, facts, force=options.force)
+    plan = ranks_per_host.checked(plan, facts, force=options.force)
     notes = gradient_compression.notes(options.compress, plan)
     plan = replace(plan, notes=(*plan.notes, *notes), restarts=options.restarts)
     if interface_choice.is_chosen(nodes, {*options.env, *options.secret_env}):

@@ -29,9 +29,8 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target, inventory
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remote.secret_names import is_secret_name
-from ipexctl.report.compared_runs import run_record
 from ipexctl.report.recorded_inputs import HostInputs, RunRecord
-from ipexctl.report.run_report import known_secrets, read_attempt
+from ipexctl.report.run_report import known_secrets, read_attempt, run_record
 from ipexctl.run.jobs.logs import Wanted, logs
 from ipexctl.run.jobs.ps import find
 from ipexctl.run.outcome.listed_runs import Run

@@ -23,7 +23,7 @@ from ipexctl.remote import main
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import setvars_script
 from ipexctl.run.plan import mpi
-from ipexctl.run.plan.oneccl_setvars import checked, merged
+from ipexctl.run.plan.mpi import checked_setvars, with_setvars
 from tests.install.standins import NEW, OLD, SETVARS, setvars_sh
 
 KEY = "a" * 16
@@ -186,12 +186,12 @@ def test_ours_wins_over_the_scripts(
     _title: str, ours: mpi.Pairs, changed: dict[str, str], left_out: set[str]
 ) -> None:
     kept = {name: value for name, value in FOUND.items() if name not in left_out}
-    assert dict(merged(ours, FOUND)) == {**kept, **changed}
-    assert merged(ours, {}) == tuple(ours)
+    assert dict(with_setvars(ours, FOUND)) == {**kept, **changed}
+    assert with_setvars(ours, {}) == tuple(ours)
 
 
 @pytest.mark.parametrize("said", [None, [], {"A": 1}, {"A=B": "1"}, {"": "1"}, {"A": "\0"}])
 def test_what_a_host_says_about_it_is_looked_at_first(said: object) -> None:
     with pytest.raises(ValueError, match=re.compile("setvars")):
-        checked(said)
-    assert json.dumps(checked({"A": os.sep})) == '{"A": "/"}'
+        checked_setvars(said)
+    assert json.dumps(checked_setvars({"A": os.sep})) == '{"A": "/"}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.run.output.log_times import LogTimes
+from ipexctl.run.output.rank_lines import LogTimes
 
 SAMPLES = [(0.0, 0), (100.0, 0), (102.0, 10), (110.0, 10), (112.0, 30)]
 

@@ -1,6 +1,6 @@
 """A long traceback in a few lines."""
 
-from ipexctl.run.output.short_traceback import short_traceback
+from ipexctl.run.output.short_paths import short_traceback
 
 OWN = '  File "/home/me/.ipexctl/runs/r1/work/train.py", line {}, in {}'
 THEIRS = (

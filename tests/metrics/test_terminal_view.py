@@ -7,8 +7,8 @@ import re
 import pytest
 from rich.console import Console
 
-from ipexctl.run.command.panes import Pane, Panes
 from ipexctl.run.command.stream import ERASE, TerminalView
+from ipexctl.run.command.tui import Pane, Panes
 from ipexctl.run.outcome.run_result import Tally
 from tests.run.test_output_pure import made_plan
 

@@ -13,8 +13,7 @@ from ipexctl.api import Cluster, RunHandle, _in_words
 from ipexctl.api import Run as RunStep
 from ipexctl.errors import InputError
 from ipexctl.machines.target import Target
-from ipexctl.notebook.run_handle import RunList, ShownText, metric_rows
-from ipexctl.notebook.run_status import RunStatus
+from ipexctl.notebook.run_handle import RunList, RunStatus, ShownText, metric_rows
 from ipexctl.run.jobs import metrics
 from ipexctl.run.jobs.metrics import Metrics, RankPoint
 from ipexctl.run.outcome.listed_runs import About, Run, State

@@ -20,17 +20,17 @@ PURE = tuple(
     for name in """
     base bench.allreduce_options bench.allreduce_result bench.host_reasons
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
-    install.stack machines.openssh migrate.code notebook.run_status play.text project.files
+    install.stack machines.openssh migrate.code play.text project.files
     pages.page_shell user_code
     remote.connection.peer_url remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch
     remote.hub.stall remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.secret_names remote.shelf.checkpoint_rules remote.shelf.publication
-    report.difference_lines report.run_difference report.recorded_inputs report.step_costs
+    report.difference_lines report.run_difference report.recorded_inputs
     report.curves report.host_parts report.host_record report.report_data report.report_material
-    report.step_axis report.training_curves
-    report.report_page report.time_line
-    run.hang run.misplaced_options run.network.network_choice run.outcome run.output run.pace
+    report.training_curves
+    report.report_page
+    run.hang run.network.network_choice run.outcome run.output run.pace
     run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space
     """.split()  # noqa: SIM905 - a list of words stays readable

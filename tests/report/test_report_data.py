@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.secret_mask import SecretMask
-from ipexctl.report import curves, host_record, report_data, run_report, time_line
+from ipexctl.report import curves, host_parts, host_record, report_data, run_report
 from ipexctl.report.host_record import Printed
 from ipexctl.report.report_data import document
 from ipexctl.report.report_material import Attempt
@@ -259,6 +259,6 @@ def test_curves():
 
 
 def test_what_came_before_ends_where_the_run_begins():
-    spans = time_line.before(made_run.record(0, 1, 1))
+    spans = host_parts.before(made_run.record(0, 1, 1))
     assert [kind for kind, _, _ in spans] == ["connect", "plan", "sync"]
     assert spans[-1][2] == pytest.approx(0.0) and spans[0][1] == pytest.approx(-1.7)

@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.typed_command import Typed
-from ipexctl.run.misplaced_options import meant, note
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run_script import script_of
+from ipexctl.run.run_script import misplaced_note, options_first, script_of
 from ipexctl.user_code.source_reader import read_source
 from tests.refused import refused
 
 
 def said_of(typed: Typed, args: list[str], own: frozenset[str] = frozenset()) -> str:
-    return note(typed, meant(typed, args, own))
+    return misplaced_note(typed, options_first(typed, args, own))
 
 
 OWN = "ipexctl's own options go before the script: ipexctl run"

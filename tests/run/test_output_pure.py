@@ -10,8 +10,8 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.run.command.panes import Pane, Panes, layout
 from ipexctl.run.command.run_text import prefixes, status
+from ipexctl.run.command.tui import Pane, Panes, layout
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.outcome.run_result import Load, Tally
 from ipexctl.run.output.merge_lines import WINDOW, Fold, ranges

@@ -84,7 +84,7 @@ def run(
     with counted_interrupts(partial(leave, shown), lives_on=options.lives_on) as interrupts:
         result = verb(target, options, shown, interrupts)
     if isinstance(result, Left) and ui == "json":
-        from ipexctl.run.command.jsonlines import left_line
+        from ipexctl.run.command.views import left_line
 
         print(left_line(result.run_id))
     elif options.detach and isinstance(result, Left):

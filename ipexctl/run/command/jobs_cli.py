@@ -175,7 +175,7 @@ def checkpoints(
     json: Json = False,
 ) -> None:
     """List the checkpoints of a run that its hosts hold: which are complete, and where."""
-    from ipexctl.run.command.checkpoints_text import listed_document, show_listed
+    from ipexctl.run.command.ps_text import listed_document, show_listed
     from ipexctl.run.jobs.checkpoints import list_checkpoints
 
     end(list_checkpoints(target, run, root), listed_document, show_listed, json=json)
@@ -214,12 +214,12 @@ def fetch(
 
     check_asked(patterns or (), checkpoint)
     if checkpoint:
-        from ipexctl.run.command import checkpoints_text
+        from ipexctl.run.command import ps_text
         from ipexctl.run.jobs.checkpoints import fetch_checkpoint
 
         limit = fetch_limit << 30
         brought = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)
-        end(brought, checkpoints_text.brought_document, checkpoints_text.show_brought, json=json)
+        end(brought, ps_text.brought_document, ps_text.show_brought, json=json)
     done = verb(target, run, patterns or (), fetch_limit << 30, root, merge=merge, dest=dest)
     end(done, fetched_document, show_fetched, json=json)
 

@@ -17,8 +17,7 @@ from ipexctl.run.outcome.run_result import HostEnd, RunResult
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.output.short_paths import is_own_frame, shortened
-from ipexctl.run.output.short_traceback import short_traceback
+from ipexctl.run.output.short_paths import is_own_frame, short_traceback, shortened
 from ipexctl.run.pace.slow_steps import Wait
 
 MOST = 8  # ranks that are named

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ipexctl.errors import unknown_value
-from ipexctl.run.command.jsonlines import JsonView
+from ipexctl.run.command.run_text import write
 from ipexctl.run.command.stream import PlainView, TerminalView
+from ipexctl.run.outcome.result_document import SCHEMA, plan_document, result_document
+from ipexctl.run.output.rank_lines import without_colour
+from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.terminal.console import is_dumb, stderr_console, stdout_console
 
 if TYPE_CHECKING:
+    from ipexctl.run.outcome.run_result import RunResult, Tally
     from ipexctl.run.watch.run_watchers import View
 
 KINDS = ("auto", "stream", "plain", "json", "tui")
@@ -34,13 +40,75 @@ def view(
     out = stdout_console()
     stream = TerminalView(out, fold=fold, verbose=verbose)
     if kind == "tui":
-        from ipexctl.run.command.screen import why_no_screen
+        from ipexctl.run.command.tui import PanesView, why_no_screen
 
         if not (why := why_no_screen()):
-            from ipexctl.run.command.tui import PanesView
-
             return PanesView(stream)
         stderr_console().print(f"--ui tui: {why}; showing a stream", soft_wrap=True)
         kind = "auto"
     wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
     return stream if wanted and not is_dumb() else PlainView(aside=aside)
+
+
+STATUS_EVERY = 5.0
+
+
+def left_line(run_id: str) -> str:
+    """The last one of a command that leaves its run."""
+    return json.dumps({"schema_version": SCHEMA, "event": "left", "run_id": run_id})
+
+
+class JsonView:
+    lossy = False
+    as_data = True
+
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def note(self, text: str) -> None:
+        self._print("note", text=text)
+
+    def planned(self, run_id: str, plan: LaunchPlan) -> None:
+        write(json.dumps(plan_document(run_id, plan)) + "\n")
+        for text in plan.notes:
+            self.note(text)
+
+    def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
+        event = {"schema_version": SCHEMA, "event": "line", "host": host, "rank": rank}
+        write("".join(json.dumps({**event, "text": without_colour(t)}) + "\n" for t in texts))
+
+    def bar(self, host: str, rank: int, text: str) -> None:
+        self._print("progress", host=host, rank=rank, text=without_colour(text))
+
+    def dropped(self, lines: int) -> None:
+        raise AssertionError("nothing is left out")
+
+    def tick(self, tally: Tally) -> None:
+        if tally.loads and tally.seconds - self._told >= STATUS_EVERY:
+            self._told = tally.seconds
+            hosts = [
+                {
+                    "name": host,
+                    "cpu": load.cpu,
+                    "memory_used": load.used,
+                    "memory": load.total,
+                    "network": load.net,
+                }
+                for host, load in tally.loads
+            ]
+            ranks = {"up": tally.alive, "done": tally.done, "failed": tally.failed}
+            self._print("status", seconds=round(tally.seconds, 3), ranks=ranks, hosts=hosts)
+
+    def close(self) -> None:
+        return None
+
+    def failed(self, rank: int) -> None:
+        return None
+
+    def result(self, result: RunResult) -> None:
+        from ipexctl.shipped_tables import failures
+
+        write(json.dumps(result_document(result, failures)) + "\n")
+
+    def _print(self, event: str, **fields: Any) -> None:
+        write(json.dumps({"schema_version": SCHEMA, "event": event, **fields}) + "\n")

@@ -14,8 +14,7 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.ps import find, reached
 from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.output.log_times import LogTimes, Span
-from ipexctl.run.output.rank_lines import Lines
+from ipexctl.run.output.rank_lines import Lines, LogTimes, Span
 
 SILENCE = 60.0
 LARGEST = 1 << 60  # bytes of logs, and so long it may take

@@ -10,9 +10,8 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.logs import Wanted, logs
 from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.output.log_times import Span
-from ipexctl.run.output.metric_lines import LineReader, Point
-from ipexctl.run.output.named_numbers import Numbers, numbers
+from ipexctl.run.output.metric_lines import LineReader, Numbers, Point, numbers
+from ipexctl.run.output.rank_lines import Span
 from ipexctl.shipped_tables import metric_formats
 
 

@@ -19,7 +19,7 @@ from ipexctl.run.hang.hang_report import Diagnosis, Kind, Situation, listed, sit
 from ipexctl.run.jobs.logs import Wanted, read_host
 from ipexctl.run.jobs.ps import NEWEST, find, look_at, reached
 from ipexctl.run.outcome.listed_runs import Run, State, number, read_ends
-from ipexctl.run.output.log_times import Span
+from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import read_pace

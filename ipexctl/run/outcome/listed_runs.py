@@ -20,8 +20,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events, verdict
 from ipexctl.run.outcome.run_result import EXIT_LOST
 from ipexctl.run.outcome.verdict import Verdict
-from ipexctl.run.output.harmless_lines import without_noise
-from ipexctl.run.output.rank_lines import without_colour
+from ipexctl.run.output.rank_lines import without_colour, without_noise
 
 LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands

@@ -7,8 +7,7 @@ from dataclasses import field
 from itertools import islice
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.output.harmless_lines import without_noise
-from ipexctl.run.output.rank_lines import TAIL, WARNING, Lines
+from ipexctl.run.output.rank_lines import TAIL, WARNING, Lines, without_noise
 from ipexctl.run.plan.launch import LaunchPlan
 
 MOST_WARNINGS = 8

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+
+from ipexctl.quick_dataclass import dataclass
 
 MAX_LINE = 64 * 1024
 TAIL = 40  # lines of each rank that are remembered
@@ -176,3 +181,82 @@ def _pieces(line: str) -> list[str]:
 def _text(line: str) -> str:
     state, up, behind = line.rstrip("\r").rsplit("\r", 1)[-1].rpartition("\x1b[A")
     return clean((behind if up and behind else state + behind).replace("\t", "    "))
+
+
+LONGEST = 3.0  # seconds between two looks at a growing log; it did not grow in a longer gap
+
+Span = tuple[float, float]  # not before, not after; by the clock of the rank's host
+
+
+@dataclass
+class LogTimes:
+    """`samples`: (time, size), both ascending. The log is read from `position` on."""
+
+    samples: Sequence[tuple[float, int]]
+    position: int = 0
+    _sizes: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sizes = [size for _, size in self.samples]
+
+    def pieces(self, data: bytes) -> Iterator[tuple[bytes, Span | None]]:
+        """The next bytes of the log, cut where a sample was taken."""
+        done = 0
+        while done < len(data):
+            index = bisect_right(self._sizes, self.position)
+            end = len(data)
+            if index < len(self._sizes):
+                end = min(end, done + self._sizes[index] - self.position)
+            piece = data[done:end]
+            yield piece, self._span(index, self.position, self.position + len(piece))
+            self.position += len(piece)
+            done = end
+
+    def _span(self, index: int, first: int, last: int) -> Span | None:
+        if index == len(self._sizes):  # written after the last sample
+            return None
+        after, size = self.samples[index]
+        if index == 0:
+            return after, after
+        before, start = self.samples[index - 1]
+        before = max(before, after - LONGEST)
+        part = (after - before) / (size - start)
+        return before + part * (first - start), before + part * (last - start)
+
+
+# warnings that a healthy run prints, and frames of C++, which push out the message above them;
+# the viewer leaves them out and says how many
+_NOISE = re.compile(
+    r"^(?:\[rank\d+\]: ?)?frame #\d+: .{1,4000}[(\[]0x[0-9a-f]+(?: in \S.*\)|\])$"
+    r"|\[c10d\] The hostname of the client socket cannot be retrieved"
+    r"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks"
+    # IPEX as it is imported, and its optimize()
+    r"|OperatorEntry\.cpp:\d+\] Warning: Warning only once for all operators"
+    r"|^  Overriding a previously registered kernel for the same operator"
+    r"|^  operator: aten::_addmm_activation|^  dispatch key: AutocastCPU$"
+    r"|^ {2,7}(?:  |previous kernel: |new kernel: )registered at /(?:pytorch|opt/workspace/ipex)"
+    r"|^My guessed rank = \d+$"
+    r"|intel_extension_for_pytorch/utils/_logger\.py:\d+\] No CUDA runtime is found"
+    r"|- IPEX - WARNING - '\w+' will be deprecated in a future release"
+)
+# quicker to look for: one of them is in every such line
+_NOISE_WORDS = (
+    "frame #",
+    "[c10d]",
+    "[Gloo]",
+    "OperatorEntry",
+    "egister",
+    "aten::_",
+    "AutocastCPU",
+    "guessed",
+    "IPEX",
+    "CUDA ",
+)
+
+
+def without_noise(lines: list[str]) -> list[str]:
+    """Without warnings that a healthy run prints, and frames of C++."""
+    block = "\n".join(lines)
+    if not any(word in block for word in _NOISE_WORDS):
+        return lines
+    return [line for line in lines if not _NOISE.search(line)]

@@ -12,7 +12,7 @@ from ipexctl.errors import RunFailed
 from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import CpuFacts
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.plan import interface_choice, mpi, oneccl_setvars, port_plan, secret_env
+from ipexctl.run.plan import interface_choice, mpi, port_plan, secret_env
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Prepared, Socket
 from ipexctl.run.plan.placement import (
     decide,
@@ -78,7 +78,7 @@ def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> P
         raise ValueError("no packages")
     starter = mpi.in_packages(found, prefix) or mpi.of_host(done.get("system"))
     ours = mpi.env_vars(prefix, starter)
-    env = oneccl_setvars.merged(ours, oneccl_setvars.checked(done.get("setvars")))
+    env = mpi.with_setvars(ours, mpi.checked_setvars(done.get("setvars")))
     preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
     listed, used = done.get("modules"), read_used(done.get("environment"))
     if choice and choice.key and (not used or used.key != choice.key):
