@@ -10,25 +10,15 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.quoting import quote
-from ipexctl.base.sizes import size
-from ipexctl.facts.facts import Facts
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.gather_plan import Planned
 from ipexctl.run.output.merge_lines import ranges
-from ipexctl.run.plan import core_map, mpi, rank_variables
-from ipexctl.run.plan.core_map import Row
+from ipexctl.run.plan import mpi, rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 from ipexctl.terminal.console import stdout_console
 
 WIDTH = 80
-CORES = 56  # in a line; a node of a Xeon 8480+ has so many
 COLUMN = 34
-STYLES = {
-    core_map.COMM: "yellow",
-    core_map.FREE: "dim",
-    core_map.SLOW: "dim",
-    core_map.NOT_OURS: "dim",
-}
 
 
 def show(planned: Planned, *, as_json: bool) -> None:
@@ -49,12 +39,9 @@ def lines(planned: Planned) -> Iterator[Text]:
     yield Text(f"{ranks} on {hosts}, {started}, {plan.backend}, master {master}", "bold")
     if plan.environment:
         yield from map(Text, _wrapped(str(plan.environment), "", "  "))
-    signs = set[str]()
-    for group in _groups(planned):
+    for group in _groups(plan):
         yield Text("")
-        yield from _host(group, signs)
-    yield Text("")
-    yield from map(Text, _legend(signs))
+        yield from _hosts(group)
     yield from _networks(planned)
     yield from _variables(plan)
     if plan.notes:
@@ -67,63 +54,33 @@ def lines(planned: Planned) -> Iterator[Text]:
 
 # --- hosts ---------------------------------------------------------------------------------------
 
-Group = Sequence[tuple[HostPlan, Facts]]
 
-
-def _groups(planned: Planned) -> list[Group]:
-    """Hosts whose ranks lie on the same cores of the same kind of machine."""
-    found: dict[object, list[tuple[HostPlan, Facts]]] = {}
-    for host, facts in zip(planned.plan.hosts, planned.facts, strict=True):
-        places = tuple((p.cpus, p.comm, p.node) for p in host.ranks)
-        rows = tuple(
-            (r.socket, r.node, r.signs or size(r.memory or 0)) for r in core_map.rows(facts, host)
-        )
-        found.setdefault((places, rows, host.nic, host.threads), []).append((host, facts))
+def _groups(plan: LaunchPlan) -> list[list[HostPlan]]:
+    """Hosts whose ranks lie on the same cores."""
+    found: dict[object, list[HostPlan]] = {}
+    for host in plan.hosts:
+        places = tuple((place.cpus, place.comm, place.node) for place in host.ranks)
+        found.setdefault((places, host.nic, host.threads), []).append(host)
     return list(found.values())
 
 
-def _host(group: Group, signs: set[str]) -> Iterator[Text]:
-    host, facts = group[0]
+def _hosts(group: Sequence[HostPlan]) -> Iterator[Text]:
+    host = group[0]
     count = len(host.ranks)
     ranks = "1 rank" if count == 1 else f"{count} ranks"
     threads = ""
     if host.threads:
         threads = f", {host.threads} thread{'s' * (host.threads > 1)} per rank"
     each = " on each" if len(group) > 1 else ""
-    names = fold([h.host for h, _ in group])
+    names = fold([one.host for one in group])
     yield Text(f"{names}: {ranks}{each}{threads}, interface {host.nic}", "bold")
-    for row in core_map.rows(facts, host):
-        signs |= set(row.signs)
-        yield from _row(row)
     for i, place in enumerate(host.ranks):
-        all_ranks = ranges(h.ranks[i].rank for h, _ in group)
+        all_ranks = ranges(one.ranks[i].rank for one in group)
         comm = f", communication on {ranges(place.comm)}" if place.comm else ""
         node = f", memory of node {place.node} first" if place.node is not None else ""
         cpus = f"{'CPUs' if place.cpus[1:] else 'CPU'} {ranges(place.cpus)}"
         cpus = cpus if place.cpus else "not pinned"
-        text = (
-            f"{core_map.RANKS[i] if i < len(core_map.RANKS) else core_map.MANY}  rank {all_ranks}"
-        )
-        yield from map(Text, _wrapped(f"{text}: {cpus}{comm}{node}", "  ", "     "))
-
-
-def _row(row: Row) -> Iterator[Text]:
-    socket = f"socket {row.socket}" if row.socket is not None else ""
-    node = f"node {row.node}" if row.node is not None else ""
-    head = f"  {socket:9} {node:7}  "
-    if not row.signs:
-        yield Text(f"{head}memory alone, {size(row.memory or 0)}", "dim")
-    for start in range(0, len(row.signs), CORES):
-        line = Text(head if start == 0 else " " * len(head))
-        for sign in row.signs[start : start + CORES]:
-            line.append(sign, STYLES.get(sign, "cyan"))
-        yield line
-
-
-def _legend(signs: set[str]) -> Iterator[str]:
-    words = [f"{sign}: {text}" for sign, text in core_map.LEGEND.items() if sign in signs]
-    own = ["0-9 a-z: the rank that uses it"] if signs & set(core_map.RANKS) else []
-    yield from _wrapped("Each character is a core. " + "; ".join(own + words) + ".", "", "")
+        yield from map(Text, _wrapped(f"rank {all_ranks}: {cpus}{comm}{node}", "  ", "     "))
 
 
 def _networks(planned: Planned) -> Iterator[Text]:
