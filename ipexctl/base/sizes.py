@@ -1,8 +1,9 @@
-"""Bytes and seconds in words."""
+"""Bytes, seconds, counts and ranges in words."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 RATE = 100  # Mbit/s: what a time to fetch is told for, where nobody has measured
@@ -77,3 +78,19 @@ def size(count: int) -> str:
             f"{count / MIB:.1f} MiB" if count % MIB and count < 10 * MIB else f"{count // MIB} MiB"
         )
     return f"{count / GIB:.1f} GiB" if count < 10 * GIB else f"{count // GIB} GiB"
+
+
+def count(n: int, noun: str) -> str:
+    """1 rank, 2,048 ranks."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0,1,2,5 -> 0-2,5"""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

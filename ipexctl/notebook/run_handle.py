@@ -11,7 +11,7 @@ from typing import Any
 
 from ipexctl.base.host_outcome import PerHost
 from ipexctl.base.secret_mask import SecretMask
-from ipexctl.base.sizes import duration
+from ipexctl.base.sizes import count, duration
 from ipexctl.errors import IpexctlError, printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.machines.target import ROOT, Target
@@ -64,7 +64,7 @@ class RunStatus:
         """Without secrets: notebooks are shared with their output."""
         run, at = self.run, self.progress
         mask = SecretMask((), run.about.command)
-        ranks = f"{run.about.ranks} rank{'s' * (run.about.ranks != 1)}"
+        ranks = count(run.about.ranks, "rank")
         where = f"{ranks} on {fold(run.about.hosts)}, {duration(self.seconds)}"
         yield "state", f"{self.state}, {where}"
         yield "command", mask.text(printable(run.about.command))
@@ -226,7 +226,7 @@ class RunList(list[RunHandle]):
             for a in (r.about,)
             for cause in (SecretMask((), a.command).text(r.cause),)
         ]
-        return table(f"{len(rows)} run{'s' * (len(rows) != 1)}", [head, *rows])
+        return table(count(len(rows), "run"), [head, *rows])
 
 
 def _not_read(read: PerHost) -> list[str]:

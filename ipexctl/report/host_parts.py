@@ -53,7 +53,7 @@ def timeline(of: Material) -> dict[str, Any]:
 
 def before(record: HostRecord) -> list[Span]:
     """What the command did until the run began: one after the other."""
-    took = dict(record.before)
+    took = dict(record.inputs.before if record.inputs else ())
     rows = [(phase, took[name]) for name, phase in BEFORE.items() if took.get(name)]
     at, found = -sum(seconds for _, seconds in rows), list[Span]()
     for phase, seconds in rows:
@@ -67,7 +67,7 @@ def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -
     ranks = {one.rank for sample in record.samples for one in sample.ranks}
     ranks |= _planned(record)
     starts = [at for rank, at in record.starts if rank in ranks or not ranks]
-    ends = [at for rank, at, _ in record.ends if rank in ranks or not ranks]
+    ends = [at for rank, at in record.ends if rank in ranks or not ranks]
     end = max(run.seconds, *ends, 0.0)
     lost = run.over and record.over is None and end - record.seen > SILENT
     over = record.seen if lost else end if record.over is None else record.over
@@ -152,7 +152,7 @@ def _hosts_chart(
 def places(last: Attempt) -> list[dict[str, Any]]:
     """Hosts that are alike share one map."""
     real = {rank: cpus for record in last.records for rank, cpus in record.places}
-    sockets = {record.host: record.sockets for record in last.records}
+    sockets = {record.host: record.inputs.sockets for record in last.records if record.inputs}
     groups: dict[Any, list[str]] = {}
     first: dict[Any, Any] = {}
     for host in last.plan.hosts if last.plan else ():
@@ -178,9 +178,10 @@ def variables(last: Attempt) -> list[list[str]]:
     """Name, value, reason, hosts: those that have other values than the first have rows of
     their own."""
     found: dict[tuple[str, str, str], list[str]] = {}
-    for record in last.records:
-        for one in record.variables:
-            key = (one.name, one.value, one.why or "set with --env")
+    for record, inputs in ((r, r.inputs) for r in last.records if r.inputs):
+        given, why = (dict(v) for v in (inputs.variables, inputs.reasons))
+        for name, value in given.items():
+            key = (name, value, why.get(name) or "set with --env")
             found.setdefault(key, []).append(record.host)
     every = len(last.records)
     return [

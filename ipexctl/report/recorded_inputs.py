@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import plain, texts
-from ipexctl.facts.reader import by, positive, record
+from ipexctl.base.values import count_or_none, listed, plain, texts
+from ipexctl.facts.reader import by, counts, number, positive, record
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.slow_steps import asked_threads
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Socket
 
 WINDOW = 5.0  # seconds: of shorter ones the times of printed lines are not exact enough
 LEAST = 3  # windows that make a spread
@@ -31,6 +31,21 @@ def findings(value: Any) -> tuple[tuple[str, ...], ...] | None:
     if not isinstance(value, list):
         return None
     return tuple(row for one in value if len(row := texts(one)) == 3)
+
+
+def _seconds(value: Any) -> tuple[tuple[str, float], ...]:
+    """What came before the run, and the seconds that it took."""
+    rows = value.items() if isinstance(value, Mapping) else ()
+    return tuple((plain(name, 40), s) for name, raw in rows if (s := number(raw)) is not None)
+
+
+def _sockets(value: Any) -> tuple[Socket, ...]:
+    found = list[Socket]()
+    for row in listed(value):
+        socket, node, cores = [*listed(row), None, None, None][:3]
+        if made := tuple(core for core in map(counts, listed(cores)) if core):
+            found.append((count_or_none(socket), count_or_none(node), made))
+    return tuple(found)
 
 
 def _files(value: Any) -> tuple[tuple[str, str], ...] | None:
@@ -53,6 +68,9 @@ class HostInputs:
     load: float | None = None
     speed: int | None = None  # of its network interface, Mbit/s
     variables: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
+    reasons: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
+    sockets: tuple[Socket, ...] = field(default=(), metadata=by(_sockets))
+    before: tuple[tuple[str, float], ...] = field(default=(), metadata=by(_seconds))
 
 
 @dataclass(frozen=True)

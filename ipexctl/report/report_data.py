@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from ipexctl.base.secret_mask import MASK, SecretMask
-from ipexctl.base.sizes import bit_rate, duration, human
+from ipexctl.base.sizes import bit_rate, count, duration, human
 from ipexctl.base.values import texts
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report import curves, difference_lines, host_parts, training_curves
@@ -50,7 +50,7 @@ def document(of: Material) -> dict[str, Any]:
         "packages": [list(row) for row in of.packages],
         "variables": host_parts.variables(last),
         "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
-        "findings": next((r.findings for r in last.records if r.findings is not None), None),
+        "findings": last.of_run.findings if last.of_run else None,
         "other": of.other.run.id if of.other else "",
         "compared": _compared(of.comparison),
         "comparison": of.comparison and difference_lines.document(of.comparison),
@@ -92,7 +92,7 @@ def _headline(of: Material) -> str:
     last = of.attempts[-1]
     run = last.run
     hosts = len(run.about.hosts)
-    size = f"{_count(run.about.ranks, 'rank')} on {_count(hosts, 'host')}"
+    size = f"{count(run.about.ranks, 'rank')} on {count(hosts, 'host')}"
     words = {
         State.DONE: "Succeeded", State.FAILED: f"Failed with exit code {run.exit_code}",
         State.RUNNING: "Running", State.STOPPED: "Stopped", State.STOPPING: "Stopping",
@@ -102,16 +102,12 @@ def _headline(of: Material) -> str:
     text = f"{words[run.state]} {verb} {duration(of.seconds)}: {size}"
     text += f"; the loss is {last.bad_loss}" if last.bad_loss else ""
     again = len(of.attempts) - 1
-    return f"{text}, {_count(again, 'restart')}" if again else text
+    return f"{text}, {count(again, 'restart')}" if again else text
 
 
 def _as_of(of: Material) -> list[str]:
     over = of.attempts[-1].run.over
     return [] if over else [f"As of {of.made}, when this page was made: the run continues."]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _facts(of: Material) -> list[list[str]]:

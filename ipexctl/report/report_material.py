@@ -12,6 +12,7 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import curves
 from ipexctl.report.host_record import HostRecord, Printed, pace
+from ipexctl.report.recorded_inputs import RunInputs
 from ipexctl.report.run_difference import Comparison
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.run.outcome.listed_runs import Run
@@ -37,6 +38,11 @@ class Attempt:
     def plan(self) -> LaunchPlan | None:
         raw = (record.plan for record in self.records)
         return next((p for one in raw if (p := shown_plan.read(one, self.run.id))), None)
+
+    @property
+    def of_run(self) -> RunInputs | None:
+        """What the first host kept for the whole run, if it is reached."""
+        return next((record.of_run for record in self.records if record.of_run), None)
 
     @property
     def command(self) -> str:

@@ -24,7 +24,7 @@ from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import host_record, report_data, training_curves
 from ipexctl.report.host_record import HostRecord, Printed
-from ipexctl.report.recorded_inputs import RunRecord, Speed, read_host, read_inputs, speed_of
+from ipexctl.report.recorded_inputs import RunRecord, Speed, speed_of
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.report_page import Assets, page
 from ipexctl.report.run_difference import Comparison, compare
@@ -32,7 +32,6 @@ from ipexctl.run.jobs import checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, metrics
 from ipexctl.run.jobs.ps import find, look, reached
 from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.pace.rank_pace import read_pace
 from ipexctl.run.plan.mpi import in_packages
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
 
@@ -86,7 +85,7 @@ def report(
         notes=tuple(failures),
         checkpoints=held,
         environment=_environment(attempts[-1]),
-        packages=_packages(attempts[-1]),
+        packages=attempts[-1].of_run.packages if attempts[-1].of_run else (),
         other=_with_output([other], printed)[0] if other else None,
         comparison=comparison,
         mask=_mask(every),
@@ -163,14 +162,10 @@ def _kept_here(run_id: str) -> dict[str, Any] | None:
     return None
 
 
-def _packages(last: Attempt) -> tuple[tuple[str, str], ...]:
-    return next((record.packages for record in last.records if record.packages), ())
-
-
 def _environment(last: Attempt) -> tuple[tuple[str, str], ...]:
     """Return what the run recorded; the version of Python is in this folder's lock alone."""
-    key = next((record.environment for record in last.records if record.environment), "")
-    found = dict(_packages(last))
+    key = last.of_run.environment if last.of_run else ""
+    found = dict(last.of_run.packages if last.of_run else ())
     mpi = lock = None
     with suppress(ValueError):
         mpi = in_packages(found, "")
@@ -209,13 +204,12 @@ def run_record(
     """What the hosts kept of the run when it began. None if it never did."""
     if attempt.plan is None:
         return None
-    kept = {one.host: one.inputs for one in attempt.records if one.inputs is not None}
     return RunRecord(
         name,
         attempt.plan,
-        {host: read_host(raw) for host, raw in kept.items()},
-        {one.host: read_pace(one.host, one.whole) for one in attempt.records if one.whole},
-        next(filter(None, map(read_inputs, kept.values())), None),
+        {one.host: one.inputs for one in attempt.records if one.inputs},
+        {one.host: one.whole for one in attempt.records if one.whole},
+        attempt.of_run,
         _speed(points),
     )
 

@@ -70,6 +70,7 @@ def record(
         "sockets": [[0, 0, [[c] for c in range(ppn * 4)]]],
         "before": {"hosts": 0.4, "sync": 1.2, "plan": 0.1},
         "environment": "abc123",
+        "packages": {},
         "variables": {"OMP_NUM_THREADS": "4", "TOKEN": "****"},
         "reasons": {"OMP_NUM_THREADS": "a thread for each core"},
     }

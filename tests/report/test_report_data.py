@@ -11,6 +11,7 @@ import pytest
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.report import curves, host_parts, host_record, report_data, run_report
 from ipexctl.report.host_record import Printed
+from ipexctl.report.recorded_inputs import RunInputs
 from ipexctl.report.report_data import document
 from ipexctl.report.report_material import Attempt
 from ipexctl.report.run_difference import Difference
@@ -190,11 +191,12 @@ def test_texts_lose_colours_and_secrets_and_are_cut():
 def test_findings_of_the_preflight():
     row = ("CLOCK-001", "node02", "its clock is off")
     of = attempt(made())
-    first = replace(of.records[0], findings=(row,))
+    first = replace(of.records[0], of_run=RunInputs(findings=(row,)))
     found = document(material(replace(of, records=(first, *of.records[1:]))))
     assert found["findings"] == [list(row)] and document(material(of))["findings"] is None
-    raw = {"records": [{"inputs": {"findings": [list(row), ["x"], 5]}}]}
-    assert host_record.read("n", raw).findings == (row,)
+    raw = {"records": [{"inputs": {"packages": {}, "findings": [list(row), ["x"], 5]}}]}
+    read = host_record.read("n", raw)
+    assert read.of_run and read.of_run.findings == (row,)
 
 
 def test_checkpoints_and_packages():
@@ -241,8 +243,9 @@ def test_odd_samples_and_facts_are_left_out():
         "samples": [{"at": 1, "cpu": -3, "ranks": {"x": [1], "0": ["a"], "1": [1.5]}}],
     }
     found = host_record.read("n", raw)
-    assert found.began == 0.0 and found.sockets == ((0, None, ((1,),)),)
-    assert found.variables[0].name == "A" and found.places == ((1, (1,)),)
+    assert found.began == 0.0 and found.inputs
+    assert found.inputs.sockets == ((0, None, ((1,),)),)
+    assert found.inputs.variables == (("A", ""),) and found.places == ((1, (1,)),)
     assert [r.rank for r in found.samples[0].ranks] == [1] and found.samples[0].cpu is None
 
 

@@ -29,15 +29,21 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
         pace.keep(SAMPLE)
     assert len(Path(path).read_text().splitlines()) <= 20
     kept = journal.begin(str(folder), "n")
-    for record in ({"about": {}, "began": 5.0}, {"inputs": {"environment": "abc"}}, {"look": 1}):
+    for record in (
+        {"about": {}, "began": 5.0},
+        {"inputs": {"packages": {}, "environment": "abc"}},
+        {"look": 1},
+    ):
         kept.add(record)
     assert journal.names(str(folder)) == ["n"]
     asked = {"root": str(tmp_path), "run_id": "r-1234", "journal": "n"}
     monkeypatch.setattr(run_folders.root_folder, "existing", lambda root: root)
     told = run_list.op_record(None, asked)
-    assert told["began"] == 5.0 and told["records"] == [{"inputs": {"environment": "abc"}}]
+    assert told["began"] == 5.0 and told["records"] == [
+        {"inputs": {"packages": {}, "environment": "abc"}}
+    ]
     found = host_record.read("n", json.loads(json.dumps(told)))
-    assert found.environment == "abc" and len(found.samples) <= 20
+    assert found.of_run and found.of_run.environment == "abc" and len(found.samples) <= 20
     assert found.samples[0].ranks == (host_record.RankSample(3, 1.23, 1000, 0.25),)
     assert found.samples[0].cpu == 0.512 and found.samples[0].net is None
 

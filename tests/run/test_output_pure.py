@@ -8,13 +8,14 @@ import shlex
 
 import pytest
 
+from ipexctl.base.sizes import ranges
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.run.command.run_text import prefixes, status
 from ipexctl.run.command.tui import Pane, Panes, layout
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.outcome.run_result import Load, Tally
-from ipexctl.run.output.merge_lines import WINDOW, Fold, ranges
+from ipexctl.run.output.merge_lines import WINDOW, Fold
 from ipexctl.run.output.training_state import Progress
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
 from ipexctl.run.plan.run_options import RunOptions

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ipexctl.run.command.run_text import count
+from ipexctl.base.sizes import count
 from ipexctl.run.jobs.metrics import Metrics, RankPoint
 from ipexctl.run.output.loss_check import bad_loss
 from ipexctl.run.output.metric_lines import Point

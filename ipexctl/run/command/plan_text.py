@@ -10,9 +10,9 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.quoting import quote
+from ipexctl.base.sizes import count, ranges
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.gather_plan import Planned
-from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.plan import mpi, rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 from ipexctl.terminal.console import stdout_console
@@ -32,8 +32,7 @@ def show(planned: Planned, *, as_json: bool) -> None:
 
 def lines(planned: Planned) -> Iterator[Text]:
     plan = planned.plan
-    hosts = "1 host" if len(plan.hosts) == 1 else f"{len(plan.hosts)} hosts"
-    ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
+    hosts, ranks = count(len(plan.hosts), "host"), count(plan.world_size, "rank")
     master = plan.master
     started = mpi.title(plan.mpi)
     yield Text(f"{ranks} on {hosts}, {started}, {plan.backend}, master {master}", "bold")
@@ -66,11 +65,8 @@ def _groups(plan: LaunchPlan) -> list[list[HostPlan]]:
 
 def _hosts(group: Sequence[HostPlan]) -> Iterator[Text]:
     host = group[0]
-    count = len(host.ranks)
-    ranks = "1 rank" if count == 1 else f"{count} ranks"
-    threads = ""
-    if host.threads:
-        threads = f", {host.threads} thread{'s' * (host.threads > 1)} per rank"
+    ranks = count(len(host.ranks), "rank")
+    threads = f", {count(host.threads, 'thread')} per rank" if host.threads else ""
     each = " on each" if len(group) > 1 else ""
     names = fold([one.host for one in group])
     yield Text(f"{names}: {ranks}{each}{threads}, interface {host.nic}", "bold")

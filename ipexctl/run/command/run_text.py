@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from ipexctl.base.sizes import bit_rate, duration
+from ipexctl.base.sizes import bit_rate, count, duration, ranges
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.outcome.run_result import Load, Tally
-from ipexctl.run.output.merge_lines import Group, ranges
+from ipexctl.run.output.merge_lines import Group
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.output.training_state import Progress
 from ipexctl.run.plan import mpi
@@ -30,10 +30,6 @@ def write(text: str, to: TextIO | None = None) -> None:
         # what is left in the buffer must not be tried again when the interpreter ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
         raise
-
-
-def count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def colour_of(rank: int) -> int:

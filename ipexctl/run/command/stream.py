@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ipexctl.base.sizes import count
 from ipexctl.errors import printable
-from ipexctl.run.command.run_text import (
-    RESET,
-    closed,
-    colour_of,
-    count,
-    headline,
-    prefixes,
-    status,
-    write,
-)
+from ipexctl.run.command.run_text import RESET, closed, colour_of, headline, prefixes, status, write
 from ipexctl.run.command.summary import OUTPUT, ending
 from ipexctl.run.output.merge_lines import Fold, Group
 from ipexctl.run.output.rank_lines import without_colour

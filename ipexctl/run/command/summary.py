@@ -7,15 +7,13 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from ipexctl.base.sizes import duration, short
+from ipexctl.base.sizes import count, duration, ranges, short
 from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.command.run_text import count
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, Verdict, sentence
 from ipexctl.run.outcome.run_result import HostEnd, RunResult
 from ipexctl.run.outcome.run_state import RankEnd
-from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import is_own_frame, short_traceback, shortened
 from ipexctl.run.pace.slow_steps import Wait

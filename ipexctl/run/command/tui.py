@@ -16,18 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import set_cell_size
 
+from ipexctl.base.sizes import count
 from ipexctl.errors import printable
 from ipexctl.local.environment import environment
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.command.run_text import (
-    RESET,
-    colour_of,
-    count,
-    prefixes,
-    progress_words,
-    status,
-    write,
-)
+from ipexctl.run.command.run_text import RESET, colour_of, prefixes, progress_words, status, write
 from ipexctl.run.command.stream import TerminalView
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ipexctl.base.sizes import duration, human
+from ipexctl.base.sizes import duration, human, ranges
 from ipexctl.inventory.nodeset import fold
 from ipexctl.run.hang import collective_alignment as alignment
 from ipexctl.run.hang.evidence import Connection, RankLook
@@ -15,7 +15,6 @@ from ipexctl.run.hang.hang_view import HangView, ended_text
 from ipexctl.run.hang.likely_cause import EVERY, FIXED, advice
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.outcome.run_result import Stall
-from ipexctl.run.output.merge_lines import ranges
 
 LONG = 3.0  # seconds that data is not acknowledged
 MUCH = 1 << 16  # bytes that are not read

@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from ipexctl.base.sizes import duration
+from ipexctl.base.sizes import duration, ranges
 from ipexctl.base.wrapping import wrapped
 from ipexctl.inventory.nodeset import fold
 from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Diagnosis, Group, Situation, Suspect
 from ipexctl.run.hang.rank_activity import thread_text
-from ipexctl.run.output.merge_lines import ranges
 
 MOST = 23  # lines: the caller puts one above
 _CPU = re.compile(r", (\d+) % CPU$")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from ipexctl.base.sizes import ranges
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import collective_alignment as alignment
@@ -13,7 +14,6 @@ from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import SEVERITY, Diagnosis, Group, Kind, Situation, Suspect
 from ipexctl.run.hang.likely_cause import EVERY, HOST, advice
 from ipexctl.run.hang.rank_activity import Activity, activity, measured
-from ipexctl.run.output.merge_lines import ranges
 
 MOST = 200  # letters of a headline
 

@@ -20,10 +20,9 @@ from dataclasses import field, replace
 from enum import Enum
 from itertools import pairwise
 
-from ipexctl.base.sizes import short
+from ipexctl.base.sizes import ranges, short
 from ipexctl.facts.host_facts import loopback
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.user_code.frameworks import Frameworks
 

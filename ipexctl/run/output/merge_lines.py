@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
 
@@ -146,14 +146,3 @@ class Fold:
         same.remove(group)
         if not same:
             del self._open[group.key]
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """0,1,2,5 -> 0-2,5"""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

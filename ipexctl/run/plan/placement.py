@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ipexctl.base.sizes import count
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
@@ -184,9 +185,8 @@ def _unequal(sites: Sequence[Site]) -> Iterator[str]:
     if len(threads) > 1:
         least = min(threads)
         slow = [site.node.host.name for site in sites if site.places.threads == least]
-        count = "1 thread" if least == 1 else f"{least} threads"
         yield (
-            f"ranks on {fold(slow)} have {count}, others up to {max(threads)}: "
+            f"ranks on {fold(slow)} have {count(least, 'thread')}, others up to {max(threads)}: "
             "each step waits for the slowest"
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
-from ipexctl.base.sizes import size
+from ipexctl.base.sizes import count, size
 from ipexctl.errors import InputError
 from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import Facts
@@ -128,9 +128,9 @@ def _excesses(facts: Facts, ranks: int) -> Iterator[_Excess]:
     if facts.cpu.quota is not None:
         cores = min(cores, ceil(facts.cpu.quota))
     if cores and ranks > cores * PER_CORE:
-        many = "1 core" if cores == 1 else f"{cores} cores"
         yield _Excess(
-            f"{ranks} ranks on {many}; at most {cores * PER_CORE}, {PER_CORE} per core",
+            f"{ranks} ranks on {count(cores, 'core')}; at most {cores * PER_CORE}, {PER_CORE} per "
+            "core",
             cores * PER_CORE,
         )
     known = [n for n in (facts.mem.available, facts.mem.limit) if n is not None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ipexctl.base.sizes import ranges
 from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.facts.reader import cpu_list as cpus_of
 from ipexctl.facts.reader import positive, positive_count
-from ipexctl.run.output.merge_lines import ranges
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
 # of the ranks' environment: for no secret
