@@ -20,7 +20,7 @@ from ipexctl.machines.target import Target
 from ipexctl.project.send_agreed import always
 from ipexctl.project.send_project import Project
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_result import Left, RunResult, Tally
+from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import run
@@ -35,13 +35,12 @@ Interruptible = Callable[[], AbstractContextManager[Interrupts]]
 
 
 @dataclass
-class RankLines:
+class RankLines(View):
     """A view that keeps what our script prints, and shows how the run goes where it fails."""
 
     shown: View
     heard: Heard
     plan: LaunchPlan | None = None
-    lossy = False
     as_data = True
 
     def note(self, text: str) -> None:
@@ -56,18 +55,6 @@ class RankLines:
         """What torch prints beside that is in the run's logs."""
         for text in texts:
             self.heard.add(rank, text)
-
-    def bar(self, host: str, rank: int, text: str) -> None:
-        return None
-
-    def dropped(self, lines: int) -> None:
-        return None
-
-    def tick(self, tally: Tally) -> None:
-        return None
-
-    def failed(self, rank: int) -> None:
-        return None
 
     def result(self, result: RunResult) -> None:
         if result.exit_code and not self.heard.error:

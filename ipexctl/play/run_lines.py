@@ -12,17 +12,16 @@ from ipexctl.play.steps.step_kinds import Acting, Result
 from ipexctl.play.text.play_outcome import State
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import sentence
-from ipexctl.run.outcome.run_result import Left, RunResult, Tally
+from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import short_traceback, shortened
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.watch.run_watchers import View
 from ipexctl.shipped_tables import failures
 
 
-class RunLines:
+class RunLines(View):
     """A View: every line goes to `say`, with the rank in front."""
-
-    lossy = False
 
     def __init__(self, say: Callable[[str, str], None]) -> None:
         self._say = say
@@ -42,15 +41,6 @@ class RunLines:
     def bar(self, host: str, rank: int, text: str) -> None:
         self.lines(host, rank, [text])
 
-    def dropped(self, lines: int) -> None:
-        raise AssertionError("nothing is left out")
-
-    def tick(self, tally: Tally) -> None:
-        return None
-
-    def failed(self, rank: int) -> None:
-        return None
-
     def result(self, result: RunResult) -> None:
         if result.exchange and result.exchange.alarming:
             self.note(f"warning: {sentence(result.exchange, result.plan.world_size)}")
@@ -58,9 +48,6 @@ class RunLines:
             self.note(f"warning: the script ended itself: {result.gpu_check}")
         for text in (*result.kept.trouble, *result.kept.outputs):
             self.note(text)
-
-    def close(self) -> None:
-        return None
 
 
 def ranks_of(plan: LaunchPlan) -> str:

@@ -188,18 +188,18 @@ class Comparison:
 
 def compare(run: RunRecord, other: RunRecord) -> Comparison:
     factor, noise = change(run, other) or (None, None)
-    pair = _Pair(run, other)
-    if factor is not None and not is_noise(factor, noise or 1.0):
+    pair = Comparison(run, other, (), factor, noise)
+    if factor is not None and pair.speed_differs:
         slow, fast = (run, other) if factor < 1 else (other, run)
-        pair = _Pair(run, other, growth(slow, fast))
+        pair = replace(pair, grown=growth(slow, fast))
     found = [_with_part(pair, one) for one in (*_inputs(pair), *_programs(pair))]
     parts = pair.grown.parts if pair.grown else ()
     order = {part: number for number, part in enumerate(parts)}
     found = sorted([*found, *_facts(pair)], key=lambda one: order.get(one.part, len(order)))
-    return Comparison(run, other, tuple(found), factor, noise, pair.grown)
+    return replace(pair, differences=tuple(found))
 
 
-def _with_part(pair: _Pair, one: Difference) -> Difference:
+def _with_part(pair: Comparison, one: Difference) -> Difference:
     """Add the part of a step that takes longer and that this can change, if it is where it does."""
     grown = pair.grown
     if grown is None or (one.host and one.host not in grown.late):
@@ -208,22 +208,15 @@ def _with_part(pair: _Pair, one: Difference) -> Difference:
     return replace(one, part=next((part for part in grown.parts if part in changes), ""))
 
 
-@dataclass(frozen=True)
-class _Pair:
-    a: RunRecord
-    b: RunRecord
-    grown: Growth | None = None  # None: the speeds are alike, or it is not known
-
-
 # --- what was measured ----------------------------------------------------------------------------
 
 
-def _programs(pair: _Pair) -> Iterator[Difference]:
-    for host in sorted({*pair.a.paces} & {*pair.b.paces}):
-        now, was = (_others(run, host) for run in (pair.a, pair.b))
+def _programs(pair: Comparison) -> Iterator[Difference]:
+    for host in sorted({*pair.run.paces} & {*pair.other.paces}):
+        now, was = (_others(run, host) for run in (pair.run, pair.other))
         if abs(now - was) < OTHERS:
             continue
-        busy = (pair.a if now > was else pair.b).paces[host].programs
+        busy = (pair.run if now > was else pair.other).paces[host].programs
         names = ", ".join(f"{name} {cpus:.1f}" for name, cpus in busy if cpus >= OTHERS)
         text = f"{host}: other programs use {now:.1f} CPUs, against {was:.1f} ({names})"
         yield Difference("other-programs", text, f"{now:.1f}", f"{was:.1f}", host)
@@ -236,8 +229,8 @@ def _others(run: RunRecord, host: str) -> float:
 # --- what the run was given -----------------------------------------------------------------------
 
 
-def _inputs(pair: _Pair) -> Iterator[Difference]:
-    a, b = pair.a.inputs, pair.b.inputs
+def _inputs(pair: Comparison) -> Iterator[Difference]:
+    a, b = pair.run.inputs, pair.other.inputs
     if a and b and a.files is not None and b.files is not None and a.tree != b.tree:
         yield _code(a, b)
     yield from _arguments(pair)
@@ -274,8 +267,8 @@ def _code(a: RunInputs, b: RunInputs) -> Difference:
     return Difference(slug, f"code: {_some(words)}" if code else _some(words))
 
 
-def _arguments(pair: _Pair) -> Iterator[Difference]:
-    now, was = pair.a.plan.argv, pair.b.plan.argv
+def _arguments(pair: Comparison) -> Iterator[Difference]:
+    now, was = pair.run.plan.argv, pair.other.plan.argv
     if now == was:
         return
     ours, theirs = (" ".join(_only(x, y)) or "nothing" for x, y in ((now, was), (was, now)))
@@ -300,9 +293,9 @@ def _options(words: Sequence[str]) -> list[tuple[str, ...]]:
     return found
 
 
-def _ranks(pair: _Pair) -> Iterator[Difference]:
-    now, was = ([h.host for h in run.plan.hosts] for run in (pair.a, pair.b))
-    counts = [run.plan.world_size for run in (pair.a, pair.b)]
+def _ranks(pair: Comparison) -> Iterator[Difference]:
+    now, was = ([h.host for h in run.plan.hosts] for run in (pair.run, pair.other))
+    counts = [run.plan.world_size for run in (pair.run, pair.other)]
     if counts[0] != counts[1]:
         text = f"{counts[0]} ranks, against {counts[1]}"
         yield Difference("ranks", text, str(counts[0]), str(counts[1]))
@@ -314,10 +307,10 @@ def _ranks(pair: _Pair) -> Iterator[Difference]:
 # --- what the hosts were --------------------------------------------------------------------------
 
 
-def _facts(pair: _Pair) -> Iterator[Difference]:
+def _facts(pair: Comparison) -> Iterator[Difference]:
     """Facts that differ; hosts that differ alike are one difference."""
     found: dict[tuple[str, str, str], list[Difference]] = {}
-    for host in sorted({*pair.a.hosts} & {*pair.b.hosts}):
+    for host in sorted({*pair.run.hosts} & {*pair.other.hosts}):
         for one in _of_host(pair, host):
             found.setdefault((one.slug, one.now, one.was), []).append(_with_part(pair, one))
     for same in found.values():
@@ -326,12 +319,12 @@ def _facts(pair: _Pair) -> Iterator[Difference]:
         yield replace(best, host=where, text=f"{where}: {best.text}")
 
 
-def _of_host(pair: _Pair, host: str) -> Iterator[Difference]:
-    a, b = pair.a.hosts[host], pair.b.hosts[host]
-    ours, theirs = pair.a.plan_of(host), pair.b.plan_of(host)
+def _of_host(pair: Comparison, host: str) -> Iterator[Difference]:
+    a, b = pair.run.hosts[host], pair.other.hosts[host]
+    ours, theirs = pair.run.plan_of(host), pair.other.plan_of(host)
     rows = (
-        ("threads", "threads of a rank", pair.a.threads(host), pair.b.threads(host)),
-        ("cpu-set", "CPUs of the ranks", pair.a.cpus(host), pair.b.cpus(host)),
+        ("threads", "threads of a rank", pair.run.threads(host), pair.other.threads(host)),
+        ("cpu-set", "CPUs of the ranks", pair.run.cpus(host), pair.other.cpus(host)),
         ("cpu-quota", "CPUs that the control group allows", _limit(a.quota), _limit(b.quota)),
         ("cpu", "CPU", a.cpu, b.cpu),
         ("governor", "CPU governor", ", ".join(a.governors), ", ".join(b.governors)),
@@ -350,8 +343,8 @@ def _of_host(pair: _Pair, host: str) -> Iterator[Difference]:
     yield from _variables(pair, host)
 
 
-def _variables(pair: _Pair, host: str) -> Iterator[Difference]:
-    now, was = (dict(run.hosts[host].variables) for run in (pair.a, pair.b))
+def _variables(pair: Comparison, host: str) -> Iterator[Difference]:
+    now, was = (dict(run.hosts[host].variables) for run in (pair.run, pair.other))
     told = {"OMP_NUM_THREADS"} | ({"GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE"})
     names = [n for n in sorted({*now, *was}) if now.get(n) != was.get(n) and n not in told]
     if not names:

@@ -20,6 +20,7 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.doctor import Seen, connect_all
 from ipexctl.doctor.report.finding import Finding
 from ipexctl.facts.facts import Peer
+from ipexctl.facts.reader import number
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import module_path
@@ -74,8 +75,8 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> list[tuple[
     facts = [node.facts for node in flight.nodes.values()]
     facts = [core.planned(f, flight.plan) for f in facts] if flight.plan else facts
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
-    mark, memory = core.mark(facts, prefixes), memory or memory_file()
-    before = _recall(memory, mark)
+    mark, kept = core.mark(facts, prefixes), KeptEntries(memory or memory_file(), KEEP)
+    at, before = _recall(kept, mark)
     peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
     judged = core.judge(
         facts, prefixes, peers=peers, rows=table(), lives_on=flight.options.lives_on
@@ -86,7 +87,7 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> list[tuple[
         raise core.refusal(judged.blockers)
     told = _tell(judged, before or [], note)
     if flight.among and not judged.among_hosts:
-        _remember(memory, mark, told)
+        kept.add({mark: {"at": at or time.time(), "told": told}})
     return core.folded((*judged.blockers, *judged.warnings))
 
 
@@ -186,13 +187,12 @@ def _environment(node: Node) -> HostEnvironment:
 
 def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
     """Warnings that were told a moment ago are only named."""
-    told = []
     for finding in judged.blockers:
         note(f"preflight: {core.table([finding])[0]} (--force)")
     new = [f for f in judged.warnings if _key(f) not in before]
     for line in core.table(new):
         note(f"preflight: {line}")
-    for line in dict.fromkeys(f"preflight: {number}: {fix}" for number, fix in core.fixes(new)):
+    for line in dict.fromkeys(f"preflight: {check}: {fix}" for check, fix in core.fixes(new)):
         note(line)
     told = [_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
     if old := sorted({f.id for f in judged.warnings if _key(f) in before}):
@@ -234,18 +234,10 @@ def memory_file() -> Path:
     return cache_dir() / "preflight.json"
 
 
-def _recall(path: Path, mark: str) -> list[str] | None:
-    """What was told of these hosts a moment ago; None: nothing is known."""
-    entry = KeptEntries(path, KEEP).entry(mark)
-    if not isinstance(entry.get("at"), (int, float)):
-        return None
-    age = time.time() - entry["at"]
-    told = entry.get("told")
-    fresh = 0 <= age < core.FRESH and isinstance(told, list)
-    return [str(one) for one in told] if fresh and isinstance(told, list) else None
-
-
-def _remember(path: Path, mark: str, told: Sequence[str]) -> None:
-    kept = KeptEntries(path, KEEP)
-    at = kept.entry(mark).get("at") if _recall(path, mark) is not None else time.time()
-    kept.add({mark: {"at": at, "told": list(told)}})
+def _recall(kept: KeptEntries, mark: str) -> tuple[float, list[str] | None]:
+    """When, and what was told of these hosts a moment ago; 0 and None: nothing is known."""
+    entry = kept.entry(mark)
+    at, told = number(entry.get("at")) or 0.0, entry.get("told")
+    if not 0 <= time.time() - at < core.FRESH or not isinstance(told, list):
+        return 0.0, None
+    return at, [str(one) for one in told]

@@ -18,7 +18,7 @@ from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import run
-from ipexctl.run.watch.run_watchers import Interrupts
+from ipexctl.run.watch.run_watchers import Interrupts, View
 from ipexctl.tune.step_rate import LEAST, Rates
 from ipexctl.tune.tune_search import NOISE, Ask, Trial
 
@@ -27,24 +27,20 @@ BY = "the end of the trial"
 
 
 @dataclass
-class TrialView:
+class TrialView(View):
     """The `View` of a trial: it reads what the ranks report, and ends the run."""
 
     ask: Ask
     deadline: float  # by time.monotonic
     interrupts: Interrupts
     tick_seen: Callable[[str], None] = lambda text: None
-    lossy: bool = False
-    as_data: bool = True  # no line is left out
+    as_data = True  # no line is left out
 
     def __post_init__(self) -> None:
         self.rates = Rates()
         self.run_id = ""
         self.ended = ""  # why this view has ended the run
         self.hits = self.interrupts.hits
-
-    def note(self, text: str) -> None:
-        pass
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.run_id, self.rates.ranks = run_id, plan.world_size
@@ -54,25 +50,10 @@ class TrialView:
         if reports:
             self._look()
 
-    def bar(self, host: str, rank: int, text: str) -> None:
-        pass
-
-    def dropped(self, lines: int) -> None:
-        pass
-
     def tick(self, tally: Tally) -> None:
         self._look()
         steps = self.rates.steps
         self.tick_seen(f"{steps:,} steps" if steps else f"{tally.alive} of {tally.ranks} ranks up")
-
-    def failed(self, rank: int) -> None:
-        pass
-
-    def result(self, result: RunResult) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     def _look(self) -> None:
         if self.ended:

@@ -18,6 +18,7 @@ from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import shortened
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.watch.run_watchers import View
 from ipexctl.shipped_tables import metric_formats
 from ipexctl.terminal.console import print_lines, print_text, stderr_console
 
@@ -27,13 +28,11 @@ if TYPE_CHECKING:
 ERASE = "\r\x1b[2K"
 
 
-class PlainView:
+class PlainView(View):
     """No terminal: ranks' lines on stdout, everything about them on stderr. Nothing is left out.
 
     `aside`: the lines are on stderr, too, as stdout is for the run's id.
     """
-
-    lossy = False
 
     def __init__(self, *, aside: bool = False) -> None:
         self.console = stderr_console()
@@ -57,19 +56,6 @@ class PlainView:
 
     def bar(self, host: str, rank: int, text: str) -> None:
         self.lines(host, rank, [text])
-
-    def dropped(self, lines: int) -> None:
-        raise AssertionError("nothing is left out")
-
-    def tick(self, tally: Tally) -> None:
-        return None
-
-    def close(self) -> None:
-        return None
-
-    def failed(self, rank: int) -> None:
-        """The rank whose failure ends the run."""
-        return
 
     def result(self, result: RunResult) -> None:
         for line in ending(result):

@@ -24,6 +24,7 @@ from ipexctl.run.command.run_text import RESET, colour_of, prefixes, progress_wo
 from ipexctl.run.command.stream import TerminalView
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.watch.run_watchers import View
 
 if TYPE_CHECKING:
     from ipexctl.run.outcome.run_result import RunResult, Tally
@@ -177,7 +178,7 @@ EVERY = 0.1  # seconds between two drawings
 NOTE_STAYS = 8.0
 
 
-class PanesView:
+class PanesView(View):
     lossy = True
 
     def __init__(self, stream: TerminalView) -> None:

@@ -12,11 +12,11 @@ from ipexctl.run.command.stream import PlainView, TerminalView
 from ipexctl.run.outcome.result_document import SCHEMA, plan_document, result_document
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.watch.run_watchers import View
 from ipexctl.terminal.console import is_dumb, stderr_console, stdout_console
 
 if TYPE_CHECKING:
     from ipexctl.run.outcome.run_result import RunResult, Tally
-    from ipexctl.run.watch.run_watchers import View
 
 KINDS = ("auto", "stream", "plain", "json", "tui")
 
@@ -58,8 +58,7 @@ def left_line(run_id: str) -> str:
     return json.dumps({"schema_version": SCHEMA, "event": "left", "run_id": run_id})
 
 
-class JsonView:
-    lossy = False
+class JsonView(View):
     as_data = True
 
     def __init__(self) -> None:
@@ -80,9 +79,6 @@ class JsonView:
     def bar(self, host: str, rank: int, text: str) -> None:
         self._print("progress", host=host, rank=rank, text=without_colour(text))
 
-    def dropped(self, lines: int) -> None:
-        raise AssertionError("nothing is left out")
-
     def tick(self, tally: Tally) -> None:
         if tally.loads and tally.seconds - self._told >= STATUS_EVERY:
             self._told = tally.seconds
@@ -98,12 +94,6 @@ class JsonView:
             ]
             ranks = {"up": tally.alive, "done": tally.done, "failed": tally.failed}
             self._print("status", seconds=round(tally.seconds, 3), ranks=ranks, hosts=hosts)
-
-    def close(self) -> None:
-        return None
-
-    def failed(self, rank: int) -> None:
-        return None
 
     def result(self, result: RunResult) -> None:
         from ipexctl.shipped_tables import failures

@@ -8,7 +8,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.interrupt_traces import InterruptTraces
@@ -76,13 +75,14 @@ def counted_interrupts(
             signal.signal(number, handler)
 
 
-class View(Protocol):
-    """Called from one thread only. Raises OSError when nobody reads any more.
+class View:
+    """What shows a run; this one shows nothing. Called from one thread only. Raises OSError when
+    its reader is gone.
 
     `lossy`: lines that come faster than it draws may be left out, and are told to `dropped`.
     """
 
-    lossy: bool
+    lossy = False
 
     def note(self, text: str) -> None: ...
     def planned(self, run_id: str, plan: LaunchPlan) -> None: ...
