@@ -105,6 +105,10 @@ JsonLines = Annotated[bool, json_option("Print one JSON object per line on stdou
 NoFold = Annotated[
     bool, output_option("--no-fold", help="Show every rank's lines, even if they are identical.")
 ]
+Ui = Annotated[
+    str,
+    output_option("--ui", metavar="NAME", help="Output style: auto, stream, plain, json or tui."),
+]
 Verbose = Annotated[
     bool, output_option("-v", "--verbose", help="Also show other ranks' output after a failure.")
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ipexctl.errors import InputError
@@ -32,9 +32,33 @@ def _variables(items: list[str] | None) -> dict[str, str]:
 
 
 def _secrets(names: list[str] | None) -> dict[str, str]:
-    from ipexctl.run.plan import secret_env
+    return secret_values(names or (), environment())
 
-    return secret_env.values(names or [], environment())
+
+def secret_values(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The local values of these variables. No error contains a value."""
+    for word in words:
+        name, sign, _ = word.partition("=")
+        if not (name.isascii() and name.isidentifier()):
+            raise InputError(
+                "--secret-env: expected the name of a local environment variable",
+                hint="--secret-env HF_TOKEN",
+                slug="secret-name-invalid",
+            )
+        if sign:
+            raise InputError(
+                f"--secret-env {name}=...: only the name, without a value",
+                why="every user of a machine can read the arguments of its programs",
+                hint=f"export {name}, then: --secret-env {name}",
+                slug="secret-with-value",
+            )
+        if name not in environ:
+            raise InputError(
+                f"--secret-env {name}: not set on this machine, so there is no value to forward",
+                hint=f"read -rs {name} && export {name}",
+                slug="secret-not-set",
+            )
+    return {name: environ[name] for name in words}
 
 
 def _ports(text: str | None) -> Ports | None:

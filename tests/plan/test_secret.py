@@ -14,7 +14,7 @@ from ipexctl.errors import InputError
 from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.outcome.result_document import kept_plan
 from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
-from ipexctl.run.plan.secret_env import values
+from ipexctl.run.typed_values import secret_values
 from tests.made import facts, host, prepared
 
 HERE = {"HF_TOKEN": "hush", "DB": ""}
@@ -30,13 +30,13 @@ HERE = {"HF_TOKEN": "hush", "DB": ""}
 )
 def test_what_is_refused_names_the_variable_and_never_its_value(words, slug, name):
     with pytest.raises(InputError) as refused:
-        values(words, HERE)
+        secret_values(words, HERE)
     assert refused.value.slug == slug and name in refused.value.what
     assert "hush" not in f"{refused.value.what} {refused.value.why} {refused.value.hint}"
 
 
 def test_a_name_is_taken_once_and_may_be_empty():
-    assert values(["DB", "HF_TOKEN", "DB"], HERE) == {"DB": "", "HF_TOKEN": "hush"}
+    assert secret_values(["DB", "HF_TOKEN", "DB"], HERE) == {"DB": "", "HF_TOKEN": "hush"}
 
 
 def planned(*names: str):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ipexctl.base.typed_command import Typed
-from ipexctl.cli.help.help_layout import output_option
-from ipexctl.cli.options import NoFold, Root, Verbose, json_option, on_hosts
+from ipexctl.cli.options import NoFold, Root, Ui, Verbose, json_option, on_hosts
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
 from ipexctl.project.send_agreed import send_agreed
@@ -31,12 +30,7 @@ def run(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    ui: Annotated[
-        str,
-        output_option(
-            "--ui", metavar="NAME", help="Output style: auto, stream, plain, json or tui."
-        ),
-    ] = "auto",
+    ui: Ui = "auto",
     no_fold: NoFold = False,
     verbose: Verbose = False,
     options: RunOptions,

@@ -16,6 +16,7 @@ from ipexctl.cli.options import (
     JsonLines,
     NoFold,
     Root,
+    Ui,
     Verbose,
     Yes,
     end,
@@ -25,6 +26,9 @@ from ipexctl.run.plan.run_options import RunOptions
 
 _RUN = "Run name, run ID or its first characters; @last is the newest run."
 RunName = Annotated[str, typer.Argument(metavar="RUN", help=_RUN)]
+Ranks = Annotated[
+    str, output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7.")
+]
 NewestRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN)]
 
 
@@ -52,12 +56,7 @@ def attach(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    ui: Annotated[
-        str,
-        output_option(
-            "--ui", metavar="NAME", help="Output style: auto, stream, plain, json or tui."
-        ),
-    ] = "auto",
+    ui: Ui = "auto",
     no_fold: NoFold = False,
     verbose: Verbose = False,
     json: JsonLines = False,
@@ -90,10 +89,7 @@ def logs(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Follow the output until the run ends.")
     ] = False,
-    ranks: Annotated[
-        str,
-        output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7."),
-    ] = "",
+    ranks: Ranks = "",
     lines: Annotated[
         int | None,
         output_option(
@@ -291,10 +287,7 @@ def metrics(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    ranks: Annotated[
-        str,
-        output_option("--ranks", "--rank", metavar="RANKS", help="Show only these ranks: 0,4-7."),
-    ] = "",
+    ranks: Ranks = "",
     csv: Annotated[bool, output_option("--csv", help="Print one line per step, as CSV.")] = False,
     json: Json = False,
 ) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from ipexctl.base.values import count_or_none, plain, texts
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, read_used
-from ipexctl.errors import RunFailed
+from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import CpuFacts
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.plan import interface_choice, mpi, port_plan, secret_env
+from ipexctl.run.plan import interface_choice, mpi, port_plan, rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Prepared, Socket
 from ipexctl.run.plan.placement import (
     decide,
@@ -45,7 +45,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     for i, site in enumerate(decided.sites):
         hosts.append(_host_plan(site, i, rank, request))
         rank += len(site.places.parts)
-    secret_env.check(request.secret, hosts)
+    _refuse_planned_secrets(request.secret, hosts)
     more = port_plan.of_mpirun(hosts[0], mpi.FLAVOURS[starter].flags) if starter else ()
     run_dir = f"{first.facts.disk.root}/runs/{run_id}"
     return LaunchPlan(
@@ -98,6 +98,19 @@ def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> P
         environment=replace(used, choice=choice) if used else None,
         keeper_port=count_or_none(done.get("keeper_port")) or 0,
     )
+
+
+def _refuse_planned_secrets(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
+    """Refuses a secret for a variable that the plan sets."""
+    placed = {entry.name for entry in rank_variables.TABLE}
+    planned = placed | {name for host in hosts for name, _ in (*host.env, *host.rank_env)}
+    for name in names:
+        if name in planned or name.startswith("IPEXCTL_"):
+            raise InputError(
+                f"--secret-env {name}: ipexctl sets this variable, and it is not a secret",
+                hint=f"--env {name}",
+                slug="secret-is-planned",
+            )
 
 
 def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
