@@ -12,7 +12,7 @@ import typer.main
 from ipexctl import cli
 from ipexctl.api import Run
 from ipexctl.base.option import Seconds, option, options_of, setting_types
-from ipexctl.cli.declared_options import declared_parameters, taken
+from ipexctl.cli.options import declared_parameters, taken
 from ipexctl.local.settings_file import setting_kinds
 from ipexctl.play.text.step_schema import arguments
 from ipexctl.quick_dataclass import dataclass

@@ -1,6 +1,6 @@
 """An option that is declared once, as a field of the frozen dataclass that a command works on.
 
-From such a field come the option on the command line with its help (cli/declared_options.py), the
+From such a field come the option on the command line with its help (cli/options.py), the
 argument of a play's step (play/text/step_schema.py) and the key of ipexctl.toml
 (local/settings_file.py).
 """

@@ -6,6 +6,7 @@ Each room has its `cli.py`; here is the table of all commands, and every way out
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,6 @@ import typer
 
 from ipexctl import __version__
 from ipexctl.cli import streams
-from ipexctl.cli.help.overview import PURPOSE, overview
 from ipexctl.cli.lazy_group import Entry, LazyGroup, found_at
 from ipexctl.errors import (
     EXIT_BUG,
@@ -31,7 +31,6 @@ from ipexctl.local.environment import restrict_umask
 
 if TYPE_CHECKING:
     from ipexctl.local.settings_file import Setting
-
 
 START, HOSTS, STACK, RUNS, PLAYS, FILES = "Start here", "Hosts", "Stack", "Runs", "Plays", "Files"
 
@@ -138,6 +137,15 @@ class Root(LazyGroup):
         raise typer.Exit(EXIT_INPUT)
 
 
+PURPOSE = "Run PyTorch training on several Linux CPU machines that you reach over SSH."
+FIRST = (
+    ("init node1 node2", "write a hostfile for your hosts"),
+    ("doctor", "check every host, and show how to fix what is wrong"),
+    ("install", "install PyTorch and MPI on every host"),
+    ("run train.py", "run a PyTorch script on every host"),
+)
+PRACTICE = "No hosts yet? `ipexctl lab up` starts three practice hosts on this machine."
+MORE = "`ipexctl --help` lists all commands, `ipexctl COMMAND --help` explains one."
 HELP = ("--help", "-h")
 _ASKING = frozenset(Root.entries) - {
     "explain", "init", "config", "schema", "stacks", "bundle", "lab", "migrate",
@@ -302,3 +310,28 @@ def _print_error(e: IpexctlError) -> None:
     print("\n".join(lines), file=sys.stderr)
     for other in e.others:
         _print_error(other)
+
+
+def overview(groups: Mapping[str, Iterable[str]]) -> str:
+    """What `ipexctl` alone shows: the first commands, then where the others are."""
+    import textwrap
+
+    (first, _), *others = groups.items()
+    return "\n".join(
+        [
+            PURPOSE,
+            "",
+            f"{first}:",
+            *(f"  ipexctl {words:<18} {text}" for words, text in FIRST),
+            "",
+            PRACTICE,
+            "",
+            "Other commands:",
+            *(
+                textwrap.fill(f"  {title:<8} {', '.join(names)}", 80, subsequent_indent=" " * 11)
+                for title, names in others
+            ),
+            "",
+            MORE,
+        ]
+    )

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.declared_options import FROM_ZERO, declared
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import (
+    FROM_ZERO,
     Check,
     Json,
     JsonLines,
@@ -19,6 +19,7 @@ from ipexctl.cli.options import (
     Ui,
     Verbose,
     Yes,
+    declared,
     end,
     on_hosts,
 )
