@@ -9,7 +9,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_outcome import PerHost
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import count, duration
 from ipexctl.errors import IpexctlError, printable
@@ -169,7 +168,8 @@ class RunHandle:
 
         wanted = Wanted(self.id, () if rank is None else (rank,), lines)
         read = logs(self._target, wanted, show, self._root)
-        return ShownText("\n".join([*said, *_not_read(read)]))
+        said += [f"{recap.host}: not read: {recap.detail}" for recap in read.recaps]
+        return ShownText("\n".join(said))
 
     def why(self) -> ShownText:
         """Which rank the run waits for, and what its steps wait for. `.document` has the fields."""
@@ -227,10 +227,6 @@ class RunList(list[RunHandle]):
             for cause in (SecretMask((), a.command).text(r.cause),)
         ]
         return table(count(len(rows), "run"), [head, *rows])
-
-
-def _not_read(read: PerHost) -> list[str]:
-    return [f"{recap.host}: not read: {recap.detail}" for recap in read.recaps]
 
 
 def metric_rows(points: Iterable[RankPoint]) -> list[dict[str, Any]]:

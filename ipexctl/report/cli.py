@@ -46,7 +46,7 @@ def report(
     import sys
 
     from ipexctl.report.run_report import report as verb
-    from ipexctl.report.run_report_text import show
+    from ipexctl.report.run_report import show
 
     if json and to:
         raise InputError("--json cannot be combined with -o", slug="options-conflict")

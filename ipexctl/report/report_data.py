@@ -13,7 +13,6 @@ from ipexctl.inventory.nodeset import fold
 from ipexctl.report import curves, difference_lines, host_parts, training_curves
 from ipexctl.report.host_record import indented
 from ipexctl.report.report_material import Attempt, Material
-from ipexctl.report.run_difference import Comparison
 from ipexctl.run.hang.diagnosis import stall_of
 from ipexctl.run.outcome.listed_runs import State
 from ipexctl.run.outcome.run_result import from_traceback
@@ -26,7 +25,7 @@ TONES = {State.DONE: "good", State.FAILED: "bad", State.LOST: "bad"}
 
 
 def document(of: Material) -> dict[str, Any]:
-    last = of.attempts[-1]
+    last, pair = of.attempts[-1], of.comparison
     run = last.run
     made = {
         "run": run.id,
@@ -52,8 +51,8 @@ def document(of: Material) -> dict[str, Any]:
         "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
         "findings": last.of_run.findings if last.of_run else None,
         "other": of.other.run.id if of.other else "",
-        "compared": _compared(of.comparison),
-        "comparison": of.comparison and difference_lines.document(of.comparison),
+        "compared": [difference_lines.headline(pair), *difference_lines.step(pair)] if pair else [],
+        "comparison": pair and difference_lines.document(pair),
         "notes": [*_as_of(of), *of.notes, *texts((last.result or {}).get("warnings"))],
         "made": of.made,
         "began": of.began,
@@ -159,15 +158,12 @@ def _card(label: str, value: str, note: str = "", tone: str = "") -> dict[str, s
 def _speed(last: Attempt, other: Attempt | None) -> dict[str, str]:
     if last.rate is None:
         return _card("Speed", "unknown", "the output has no numbered steps")
-    note = f"{_step_time(1 / last.rate)} a step"
+    took = 1 / last.rate
+    note = f"{took * 1e3:.3g} ms a step" if took < 1 else f"{took:.3g} s a step"
     if other and other.rate:
         faster = f"{last.rate / other.rate - 1:+.0%}"
         note = f"{faster} against {other.rate:.3g} in {training_curves.called(other, last)}"
     return _card("Speed", f"{last.rate:.3g} steps/s", note)
-
-
-def _step_time(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def _last_loss(of: Material) -> dict[str, str]:
@@ -320,7 +316,3 @@ def _heat(
         "title": title, "unit": unit, "text": text, "from": curves.short(edges[0]),
         "to": curves.short(edges[-1]), "rows": [[name, values] for name, values in merged],
     }  # fmt: skip
-
-
-def _compared(found: Comparison | None) -> list[str]:
-    return [difference_lines.headline(found), *difference_lines.step(found)] if found else []

@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.base.secret_mask import SecretMask, secret_values
+from ipexctl.base.sizes import human
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
@@ -22,7 +22,7 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report import host_record, report_data, training_curves
+from ipexctl.report import difference_lines, host_record, report_data, training_curves
 from ipexctl.report.host_record import HostRecord, Printed
 from ipexctl.report.recorded_inputs import RunRecord, Speed, speed_of
 from ipexctl.report.report_material import Attempt, Material
@@ -30,22 +30,21 @@ from ipexctl.report.report_page import Assets, page
 from ipexctl.report.run_difference import Comparison, compare
 from ipexctl.run.jobs import checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, metrics
-from ipexctl.run.jobs.ps import find, look, reached
+from ipexctl.run.jobs.ps import AskedRun, find, look, reached
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.plan.mpi import in_packages
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.recap_lines import not_shown
 
 
 @dataclass(frozen=True)
-class Report(PerHost):
+class Report(AskedRun):
     """`path` None: it went to stdout. `html` is written already where there is a path."""
 
-    run: Run
     path: Path | None
     document: Mapping[str, Any]
     html: str
-    recaps: tuple[HostRecap, ...]
-    answered: int  # hosts
     comparison: Comparison | None
 
 
@@ -94,7 +93,7 @@ def report(
     html = page(document, assets())
     if path is not None:
         write_page(path, html)
-    return Report(run, path, document, html, recaps, answered, comparison)
+    return Report(run, recaps, answered, path, document, html, comparison)
 
 
 def _mask(attempts: Sequence[Attempt]) -> SecretMask:
@@ -223,3 +222,16 @@ def _speed(points: Sequence[RankPoint]) -> Speed | None:
         if speed := speed_of([(at, step) for at, step in steps if step is not None], rates):
             return speed
     return None
+
+
+def show(made: Report) -> None:
+    """Print where the report is, and the comparison."""
+    if made.comparison is not None:
+        out = stdout_console() if made.path else stderr_console()
+        print_text(out, "\n".join(difference_lines.lines(made.comparison)))
+    if made.path is not None:
+        size = human(len(made.html.encode()))
+        here = Path.cwd()
+        path = made.path.relative_to(here) if here in made.path.parents else made.path
+        print_text(stdout_console(), f"{path}  {size}: {made.run.id}, {made.run.state.value}")
+    print_lines(stderr_console(), not_shown(made.recaps, made.answered))

@@ -151,7 +151,7 @@ class _Run:
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         if resumed:
             self._lay_out(resumed, nodes, sent)
-        records = self._records()
+        records = Records(None if self.options.trial else Path.cwd())
         keys, session = self._keys(plan, spares), self._session(plan, records)
         orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
@@ -186,9 +186,6 @@ class _Run:
 
     def _plan(self, nodes: Sequence[Node], options: RunOptions) -> LaunchPlan:
         return plan_of(nodes, options, self.script, self.held, self.run_id)
-
-    def _records(self) -> Records:
-        return Records(None if self.options.trial else Path.cwd())
 
     def _lay_out(
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, Node],

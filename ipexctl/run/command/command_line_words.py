@@ -71,7 +71,10 @@ def for_click(args: list[str]) -> list[str]:
     own = _own(groups)
     files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
     request = _split(_of_config(files[-1], own))[0] if files else []
-    return [args[0], *(word for group in (*request, *groups) for word in _long(group)), *rest]
+    spelled = (
+        [_MPI_SPELLINGS.get(group[0], group[0]), *group[1:]] for group in (*request, *groups)
+    )
+    return [args[0], *(word for group in spelled for word in group), *rest]
 
 
 def _is_config(group: Sequence[str]) -> bool:
@@ -119,10 +122,6 @@ def _name(word: str) -> str:
 
 def _flat(groups: Sequence[Sequence[str]]) -> list[str]:
     return [word for group in groups for word in group]
-
-
-def _long(group: Sequence[str]) -> list[str]:
-    return [_MPI_SPELLINGS.get(group[0], group[0]), *group[1:]]
 
 
 def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:

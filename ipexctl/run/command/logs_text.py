@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 from ipexctl.run.command.run_text import RESET, Prefixes, closed, colour_of, write
 from ipexctl.run.command.stream import TerminalView
-from ipexctl.run.jobs.logs import Read, Show
+from ipexctl.run.jobs.logs import Show
+from ipexctl.run.jobs.ps import AskedRun
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
@@ -91,6 +92,6 @@ def json_lines(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
     write("".join(f"{json.dumps({'schema_version': 1, **event})}\n" for event in events))
 
 
-def show_missing(read: Read) -> None:
+def show_missing(read: AskedRun) -> None:
     """Hosts that could not be asked."""
     print_lines(stderr_console(), not_shown(read.recaps, read.answered))

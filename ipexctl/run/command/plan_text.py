@@ -119,15 +119,12 @@ def _variable(plan: LaunchPlan, name: str, values: Sequence[str | None]) -> Iter
     for host, value in zip(plan.hosts, values, strict=True):
         why = dict(host.reasons).get(name, "")
         # what the user has set for the script alone may be a secret
-        shown = f"{name}={quote((_shorter(value or '', host),))}" if why else name
+        short = (value or "").replace(f"{host.prefix}/", "ENV/")
+        shown = f"{name}={quote((short,))}" if why else name
         said.setdefault((shown, why or "yours, with --env"), []).append(host.host)
     for (shown, why), names in said.items():
         where = f" ({fold(names)})" if len(said) > 1 else ""
         yield from _entry(shown, why + where)
-
-
-def _shorter(value: str, host: HostPlan) -> str:
-    return value.replace(host.prefix + "/", "ENV/")
 
 
 def _entry(shown: str, why: str) -> Iterator[Text]:

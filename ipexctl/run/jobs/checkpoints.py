@@ -9,7 +9,6 @@ import secrets
 import shutil
 from pathlib import Path
 
-from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.errors import HostFailed, InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.atomic_file import sync_disk
@@ -17,7 +16,7 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import find
+from ipexctl.run.jobs.ps import AskedRun, find
 from ipexctl.run.outcome import listed_checkpoints
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint, Holder, OnHost, Part
 from ipexctl.run.outcome.listed_runs import Run
@@ -28,28 +27,22 @@ Row = tuple[str, str, int]  # path below the checkpoint's name, sha256, bytes
 
 
 @dataclass(frozen=True)
-class Listed(PerHost):
-    run: Run
+class Listed(AskedRun):
     checkpoints: tuple[Checkpoint, ...]
-    recaps: tuple[HostRecap, ...]
-    answered: int  # hosts
 
 
 @dataclass(frozen=True)
-class Fetched(PerHost):
-    run: Run
+class Fetched(AskedRun):
     checkpoint: Checkpoint
     path: Path
     files: int
-    recaps: tuple[HostRecap, ...]
-    answered: int  # hosts
 
 
 def list_checkpoints(target: Target, text: str, root: str = ROOT) -> Listed:
     with Fleet(target, root) as fleet:
         run = find(fleet, text)
         found = look(fleet, run)
-        return Listed(run, found, fleet.recaps(), len(fleet.alive))
+        return Listed(run, fleet.recaps(), len(fleet.alive), found)
 
 
 def look(fleet: Fleet, run: Run) -> tuple[Checkpoint, ...]:
@@ -106,7 +99,7 @@ def fetch_checkpoint(
             if fresh.is_dir():
                 shutil.rmtree(fresh)
             fresh.unlink(missing_ok=True)
-        return Fetched(run, one, path, len(seen), fleet.recaps(), len(fleet.alive))
+        return Fetched(run, fleet.recaps(), len(fleet.alive), one, path, len(seen))
 
 
 def _free_place(top: Path, name: str) -> Path:

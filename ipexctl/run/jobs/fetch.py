@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import find, reached
+from ipexctl.run.jobs.ps import AskedRun, find, reached
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.fetch_outputs import Fetched, Wish
@@ -19,13 +18,8 @@ from ipexctl.run.watch.run_folder import folder_for
 
 
 @dataclass(frozen=True)
-class Brought(PerHost):
-    """`recaps`: of all hosts, those that could not be asked among them."""
-
-    run: Run
+class Brought(AskedRun):
     fetched: Fetched
-    recaps: tuple[HostRecap, ...]
-    answered: int  # hosts
 
     @property
     def exit_code(self) -> int:
@@ -79,7 +73,7 @@ def fetch(
         done = fetch_outputs.fetch_outputs(
             agents, wish, folder_for(Path.cwd(), run.id), target.note
         )
-        return Brought(run, done, fleet.recaps(), len(fleet.alive))
+        return Brought(run, fleet.recaps(), len(fleet.alive), done)
 
 
 def _apart(fleet: Fleet, run: Run) -> dict[str, Host]:

@@ -6,13 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ipexctl.base.host_answer import REPORT, Answer, AnyText
-from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import find, reached
+from ipexctl.run.jobs.ps import AskedRun, find, reached
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.rank_lines import Lines, LogTimes, Span
 
@@ -35,17 +34,10 @@ class Wanted:
     bars: bool = False  # each state of a progress bar is a line, and not only the last one
 
 
-@dataclass(frozen=True)
-class Read(PerHost):
-    run: Run
-    recaps: tuple[HostRecap, ...]
-    answered: int  # hosts
-
-
 def logs(
     target: Target, wanted: Wanted, show: Show, root: str = ROOT,
     bar: ShowBar | None = None, when: ShowTime | None = None,
-) -> Read:  # fmt: skip
+) -> AskedRun:  # fmt: skip
     with Fleet(target, root) as fleet:
         return logs_of(fleet, find(fleet, wanted.run), wanted, show, bar=bar, when=when)
 
@@ -53,7 +45,7 @@ def logs(
 def logs_of(
     fleet: Fleet, run: Run, wanted: Wanted, show: Show, *,
     bar: ShowBar | None = None, when: ShowTime | None = None,
-) -> Read:  # fmt: skip
+) -> AskedRun:  # fmt: skip
     """Host after host and rank after rank; with `follow` all at once, as it comes.
 
     `bar` gets the state of a progress bar whose line has no end yet. `when` gets the time at which
@@ -91,7 +83,7 @@ def logs_of(
         if not wanted.ranks or rank in wanted.ranks:
             cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
             show(run, name, rank, texts[len(texts) - cut :])
-    return Read(run, fleet.recaps(), len(fleet.alive))
+    return AskedRun(run, fleet.recaps(), len(fleet.alive))
 
 
 def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[str, int], list[str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.logs import Wanted, logs
+from ipexctl.run.jobs.ps import AskedRun
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.metric_lines import LineReader, Numbers, Point, numbers
 from ipexctl.run.output.rank_lines import Span
@@ -31,10 +31,7 @@ class RankPoint:
 
 
 @dataclass(frozen=True)
-class Metrics(PerHost):
-    run: Run
-    recaps: tuple[HostRecap, ...]
-    answered: int  # hosts
+class Metrics(AskedRun):
     points: tuple[RankPoint, ...]
 
 

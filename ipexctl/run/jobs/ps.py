@@ -43,10 +43,16 @@ class Runs(PerHost):
 
 
 @dataclass(frozen=True)
-class Stopped(PerHost):
+class AskedRun(PerHost):
+    """A run, and the hosts that were asked about it. `recaps`: of those that could not be asked."""
+
     run: Run
     recaps: tuple[HostRecap, ...]
     answered: int  # hosts
+
+
+@dataclass(frozen=True)
+class Stopped(AskedRun):
     was_over: bool = False  # by itself, before it was stopped
 
     @property

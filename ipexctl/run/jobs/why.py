@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
-from ipexctl.base.host_outcome import HostRecap, PerHost
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, worst_exit
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
@@ -17,7 +16,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.diagnosis import diagnose
 from ipexctl.run.hang.hang_report import Diagnosis, Kind, Situation, listed, situation
 from ipexctl.run.jobs.logs import Wanted, read_host
-from ipexctl.run.jobs.ps import NEWEST, find, look_at, reached
+from ipexctl.run.jobs.ps import NEWEST, AskedRun, find, look_at, reached
 from ipexctl.run.outcome.listed_runs import Run, State, number, read_ends
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.output.training_state import Training
@@ -35,13 +34,10 @@ BUSY = (Kind.MOVING, Kind.COMPUTING)
 
 
 @dataclass(frozen=True)
-class Why(PerHost):
+class Why(AskedRun):
     """`situation` None: no evidence of what the ranks do; after the end of the run: it had not been
     stalled."""
 
-    run: Run
-    recaps: tuple[HostRecap, ...]
-    answered: int  # hosts
     seconds: float  # that it took to look
     situation: Situation | None = None
     diagnosis: Diagnosis | None = None

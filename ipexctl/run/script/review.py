@@ -208,10 +208,7 @@ class Review:
         return bool(new) and all(host.for_cpus for host in self.hosts)
 
     def _is_bf16_by_default(self, target: str) -> bool:
-        return target in TRL_CONFIGS and self._defaults_to_bf16()
-
-    def _defaults_to_bf16(self) -> bool:
-        return bool(self._since({"trl": TRL_BF16}))
+        return target in TRL_CONFIGS and bool(self._since({"trl": TRL_BF16}))
 
     def _lone_states(self) -> Iterator[Note]:
         """An Accelerator or a Trainer made before would share its state."""
