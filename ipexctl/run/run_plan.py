@@ -64,10 +64,6 @@ def plan_of(
     plan = ranks_per_host.checked(plan, facts, force=options.force)
     notes = gradient_compression.notes(options.compress, plan)
     plan = replace(plan, notes=(*plan.notes, *notes), restarts=options.restarts)
-    if interface_choice.is_chosen(nodes, {*options.env, *options.secret_env}):
-        from ipexctl.run.network import measure_networks
-
-        plan = replace(plan, faster=measure_networks.faster(nodes, request_of(options, script)))
     plan = replace(plan, tuned=was_tuned(plan))
     if options.data:
         from ipexctl.data import data

@@ -56,7 +56,7 @@ def plan(hosts: int, ppn: int, threads: int = 4) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "master": ["10.0.0.1", 29500], "argv": ["train.py"], "mpi": "mpich", "ddp": True,
-        "faster": "", "hosts": rows,
+        "hosts": rows,
     }  # fmt: skip
 
 

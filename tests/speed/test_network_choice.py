@@ -401,23 +401,3 @@ def test_other_rates_are_refused(spec, slug):
 
 
 # --- the user has chosen --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rates", "env", "name"),
-    [
-        ({ETH0: 94, ETH1: 940}, {"GLOO_SOCKET_IFNAME": "eth0"}, "eth1"),
-        ({ETH0: 94, ETH1: 940}, {"GLOO_SOCKET_IFNAME": "eth1"}, ""),
-        ({ETH0: 94, ETH1: 100}, {"GLOO_SOCKET_IFNAME": "eth0"}, ""),
-        ({}, {"GLOO_SOCKET_IFNAME": "eth0"}, ""),
-    ],
-)
-def test_a_faster_network_than_the_chosen_one_is_known_from_earlier_runs(
-    file, monkeypatch, rates, env, name
-):
-    monkeypatch.setattr(rate_cache, "rates_file", lambda: file)
-    if rates:
-        rate_cache.remember(file, found().mark, rates, complete=True)
-    request = RunRequest(("t.py",), env=tuple(env.items()))
-    said = measure_networks.faster(two(), request)
-    assert said.startswith(name) and bool(said) is bool(name)

@@ -26,7 +26,7 @@ MB = 1e6
 
 def plan(
     hosts: int = 2, each: int = 1, *, threads: int | None = 4, quota: float | None = None,
-    env: tuple[tuple[str, str], ...] = (), ddp: bool = True, faster: str = "",
+    env: tuple[tuple[str, str], ...] = (), ddp: bool = True,
 ) -> LaunchPlan:  # fmt: skip
     """`quota`: of the last host."""
     made = []
@@ -34,7 +34,7 @@ def plan(
         ranks = tuple(RankPlace(i * each + k, k, (0, 1, 2, 3)) for k in range(each))
         name, limit = f"node{i + 1:02d}", quota if i == hosts - 1 else None
         made.append(HostPlan(name, name, "", "eth0", ranks, (), env, threads, limit))
-    return LaunchPlan(tuple(made), "10.0.0.1", 29500, ("train.py",), (), "", ddp=ddp, faster=faster)
+    return LaunchPlan(tuple(made), "10.0.0.1", 29500, ("train.py",), (), "", ddp=ddp)
 
 
 def paces(
@@ -69,10 +69,6 @@ CASES = {  # plan, CPUs of the ranks of each host, what they sent, what is said,
     "no DDP": (plan(ddp=False), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["tune"]),
     "many small messages": (
         plan(), (1.6, 1.8), {"sent": 0.1 * MB, "sending": 0.5}, Wait.EXCHANGE, ["tune"],
-    ),
-    "another network is faster": (
-        plan(faster="eth1: 9.4 Gbit/s"), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE,
-        ["faster-network", "compress"],
     ),
     "hidden behind the computation": (plan(), (3.9, 3.8), EXCHANGES, Wait.COMPUTING, []),
     "a slow host": (plan(), (1.5, 3.9), {}, Wait.SLOW_HOST, ["doctor", "share"]),

@@ -56,18 +56,6 @@ def choose(
     return decided(found, rate_cache.rates_file(), measure, note, keep=not busy)
 
 
-def faster(nodes: Sequence[Node], request: RunRequest) -> str:
-    """A network that earlier runs have found faster than the one the user has chosen; "": none."""
-    counts = share_out(nodes, request)
-    found = network_choice.candidates(
-        [node for node, count in zip(nodes, counts, strict=True) if count]
-    )
-    rates = found and rate_cache.recall(rate_cache.rates_file(), found.mark)
-    named = dict(request.env).get("GLOO_SOCKET_IFNAME")
-    chosen = network_choice.choose(found, rates) if found and rates else None
-    return "" if chosen is None or named in chosen.taken.cards else chosen.compared
-
-
 def decided(
     found: Candidates, path: Path | None, measure: Callable[[], Measured], note: Note,
     *, keep: bool = True,

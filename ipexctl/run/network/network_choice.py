@@ -77,15 +77,10 @@ class NetworkChoice:
     @property
     def note(self) -> str:
         """ "" where the ranks use the usual network."""
-        return f"ranks use {self.compared}" if self.compared else ""
-
-    @property
-    def compared(self) -> str:
-        """The network that is taken, and the usual one; "" where that is the same."""
         usual = self.candidates.usual
         if self.taken == usual:
             return ""
-        return f"{self.taken.title}: {self._rate(self.taken)}; {self._named(usual)}"
+        return f"ranks use {self.taken.title}: {self._rate(self.taken)}; {self._named(usual)}"
 
     def nodes(self, nodes: Sequence[Node]) -> list[Node]:
         """The same with the interface of the network that is taken."""

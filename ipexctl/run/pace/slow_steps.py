@@ -160,17 +160,12 @@ class _Judge:
         return f"{_percent(share)} of the time the ranks exchange {size} per second at {speed}"
 
     def _faster(self, ranks: Sequence[RankPace]) -> tuple[Proposal, ...]:
-        found = list[Proposal]()
-        if self.plan.faster:
-            text = f"another network of these hosts is faster ({self.plan.faster}): leave out nic= "
-            text += "in the hostfile, and --env with an interface"
-            found.append(Proposal("faster-network", text, f"ipexctl run {self.script}"))
         compressed = any("IPEXCTL_COMPRESS" in dict(host.rank_env) for host in self.plan.hosts)
         large = max(rank.sent for rank in ranks) >= LEAST
         if self.plan.ddp and large and not compressed:
             command = f"ipexctl run --compress bf16 {self.script}"
-            found.append(Proposal("compress", "gradients as bf16 are half the bytes", command))
-        return tuple(found) or self._tune()
+            return (Proposal("compress", "gradients as bf16 are half the bytes", command),)
+        return self._tune()
 
     def _tune(self) -> tuple[Proposal, ...]:
         text = "trials of threads, buckets and connections"

@@ -25,15 +25,11 @@ def may_choose(nodes: Sequence[Node], named: AbstractSet[str]) -> bool:
     `named`: variables that the user sets. This is asked at each start, so it is quick: the answer
     no is certain, and run/network finds out the rest.
     """
-    if len(nodes) < 2 or is_chosen(nodes, named):
+    is_chosen = CHOOSE & named or any(node.host.nic for node in nodes)
+    if len(nodes) < 2 or is_chosen:
         return False
     shared = set.intersection(*({*_ipv4(node)} for node in nodes))  # docker0 is alike everywhere
     return all(len({_ipv4(node)[a] for a in _ipv4(node).keys() - shared}) > 1 for node in nodes)
-
-
-def is_chosen(nodes: Sequence[Node], named: AbstractSet[str]) -> bool:
-    """Has the user chosen a network?"""
-    return bool(CHOOSE & named) or any(node.host.nic for node in nodes)
 
 
 def _ipv4(node: Node) -> dict[str, str]:

@@ -78,7 +78,6 @@ class LaunchPlan:
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
     run_id: str = ""
     ddp: bool = False  # the code exchanges gradients by DistributedDataParallel
-    faster: str = ""  # a network that is faster than the one the user has chosen
     tuned: bool = False  # `ipexctl tune` was here before, with these hosts
     environment: EnvUsed | None = None
     restarts: int = 0

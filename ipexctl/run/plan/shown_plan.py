@@ -25,7 +25,6 @@ def document(plan: LaunchPlan) -> dict[str, object]:
         "argv": list(plan.argv),
         "mpi": plan.mpi,
         "ddp": plan.ddp,
-        "faster": plan.faster,
         "tuned": plan.tuned,
         "secret": list(plan.secret),
         "hosts": [of_host(host) for host in plan.hosts],
@@ -65,7 +64,6 @@ def read(raw: Any, run_id: str) -> LaunchPlan | None:
         mpi=plain(raw.get("mpi"), 40),
         run_id=run_id,
         ddp=raw.get("ddp") is True,
-        faster=plain(raw.get("faster"), 200),
         tuned=raw.get("tuned") is True,
         secret=texts(raw.get("secret")),
     )

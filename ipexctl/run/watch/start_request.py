@@ -185,7 +185,7 @@ def nights(
 
 def _common(orders: Orders, resumed: str) -> dict[str, Any]:
     shown = orders.shown()
-    same = ("argv", "mpi", "ddp", "faster", "tuned", "secret", "host_timeout")
+    same = ("argv", "mpi", "ddp", "tuned", "secret", "host_timeout")
     return {
         "run_id": orders.run_id,
         "about": dict(orders.about),
