@@ -37,8 +37,7 @@ from ipexctl.project.send_project import (
 )
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import preflight_rules as core
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.launch import LaunchPlan, Node
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.plan.tuning_variables import ROOTS_WHY
 from ipexctl.run.preflight_rules import Judged

@@ -23,7 +23,7 @@ from ipexctl.machines.suggested_commands import installing, merged_hints, withou
 from ipexctl.run.outcome import retry_command
 from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
 from ipexctl.run.plan import launch_plan, mpi
-from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.launch import Node
 from ipexctl.run.plan.port_plan import top
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script

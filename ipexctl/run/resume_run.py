@@ -16,7 +16,7 @@ from ipexctl.run.jobs.checkpoints import Row, look, rows_of
 from ipexctl.run.jobs.ps import find
 from ipexctl.run.outcome import listed_checkpoints
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint, Holder, Part
-from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.launch import Node
 from ipexctl.run.plan.run_options import RunOptions
 
 

@@ -32,8 +32,7 @@ from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
 from ipexctl.run.outcome.run_result import Kept, Left, LeftOut, RunResult
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.launch import LaunchPlan, Node
 from ipexctl.run.plan.ranks_per_host import fitting
 from ipexctl.run.plan.run_options import STALL_ACTIONS, WITHOUT_CHECKPOINT, RunOptions
 from ipexctl.run.prepare_hosts import each, prepare_on

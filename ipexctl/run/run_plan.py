@@ -11,8 +11,7 @@ from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.machines.fleet import Fleet
 from ipexctl.run.network import rate_cache
 from ipexctl.run.plan import interface_choice, launch_plan, ranks_per_host
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 from ipexctl.run.script import gradient_compression

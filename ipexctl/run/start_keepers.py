@@ -11,8 +11,7 @@ from ipexctl.inventory.host_patterns import select
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.plan_request import Node
+from ipexctl.run.plan.launch import LaunchPlan, Node
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import each
 from ipexctl.run.run_script import Script

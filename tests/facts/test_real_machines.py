@@ -19,7 +19,7 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.run.plan import launch_plan
+from ipexctl.run.plan import launch, launch_plan
 from tests import made
 from tests.checks.hosts import ROWS, both, clean, flags, part, three, two_nodes, whole
 from tests.facts.machines import AVX512, V2
@@ -83,8 +83,8 @@ def test_the_advice_is_right_and_says_why(facts, name):
 @pytest.mark.parametrize("name", [n for n, real in REAL.items() if real.arch == "x86_64"])
 def test_a_run_without_numbers_does_what_the_advice_says(facts, name):
     own = facts[name]
-    node = launch_plan.Node(made.host("node01"), own, made.prepared())
-    request = launch_plan.RunRequest(("train.py",))
+    node = launch.Node(made.host("node01"), own, made.prepared())
+    request = launch.RunRequest(("train.py",))
     (planned,) = launch_plan.plan([node], request, "20261120-1").hosts
     threads = dict(planned.rank_env)["OMP_NUM_THREADS"]
     assert (len(planned.ranks), int(threads)) == REAL[name].advice[1:]

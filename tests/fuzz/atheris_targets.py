@@ -50,7 +50,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.project.files import project_files
     from ipexctl.run.outcome import run_events
     from ipexctl.run.output import rank_lines
-    from ipexctl.run.plan import core_pinning, launch_plan
+    from ipexctl.run.plan import core_pinning, launch, launch_plan
     from ipexctl.user_code import source_reader
 
 from tests.fuzz.answer import ANSWER, ODD  # noqa: E402  (the path is set above)
@@ -66,12 +66,10 @@ ME = ssh_config.Me("ann", "/home/ann", 1000, "here.example", {"HOME": "/home/ann
 BLOB = b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + b"k" * 32
 PLAN = launch_plan.plan(
     [
-        launch_plan.Node(
-            host(f"node0{i}"), made_facts(f"node0{i}", address=f"10.0.0.{i}"), prepared()
-        )
+        launch.Node(host(f"node0{i}"), made_facts(f"node0{i}", address=f"10.0.0.{i}"), prepared())
         for i in (1, 2)
     ],
-    launch_plan.RunRequest(("train.py",), 4, 2),
+    launch.RunRequest(("train.py",), 4, 2),
     "r1",
 )
 

@@ -9,7 +9,8 @@ from ipexctl.base.option import Seconds
 from ipexctl.machines.agent import Agent, Hello
 from ipexctl.machines.wire.frames import Decoder
 from ipexctl.machines.wire.transport import PipeChannel
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.run_output import RunOutput

@@ -17,7 +17,8 @@ from ipexctl.machines.probe_host import probe
 from ipexctl.machines.ssh.config import SshConfig
 from ipexctl.machines.target import root_of
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from tests.made import facts, prepared
 
 CONFIG = """\

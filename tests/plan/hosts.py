@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.facts.facts import Facts
-from ipexctl.run.plan.plan_request import Node
+from ipexctl.run.plan.launch import Node
 from tests import made
 from tests.facts.machines import MACHINES, Machine, regular
 from tests.facts.real import REAL, server

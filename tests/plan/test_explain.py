@@ -10,7 +10,8 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.run.command.plan_text import document, lines
 from ipexctl.run.gather_plan import Planned
-from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.run.plan.launch import RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.port_plan import read_ports
 from tests.cli import ipexctl
 from tests.plan.conftest import Shape

@@ -6,7 +6,9 @@ from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts.facts import Nic
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan import rank_variables
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan, share_out
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.ranks_per_host import share_out
 from tests.made import cpu, facts, host, prepared
 from tests.plan.asked import read_launch
 

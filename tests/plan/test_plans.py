@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.run.plan.launch import RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from tests.plan import text
 from tests.plan.conftest import Shape
 from tests.plan.hosts import node, on_network

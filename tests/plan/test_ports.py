@@ -13,8 +13,8 @@ from ipexctl.facts.software_facts import Mpi
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.port_plan import FEWEST, read_ports, top
 from tests.made import facts, host, prepared
 from tests.plan.asked import read_launch

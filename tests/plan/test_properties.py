@@ -12,8 +12,8 @@ from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import Cpu, CpuFacts, Facts
 from ipexctl.facts.facts import Node as Numa
 from ipexctl.run.plan import core_pinning
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.run.plan.launch import LaunchPlan, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from tests import made
 from tests.plan.hosts import node
 

@@ -8,7 +8,8 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.run.plan import rank_variables
-from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.run.plan.launch import RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.source_reader import read_source
 from tests.plan.hosts import node, on_network

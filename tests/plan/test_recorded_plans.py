@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.run.plan.launch import RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from tests.plan import text
 from tests.plan.hosts import node, on_network
 

@@ -13,7 +13,8 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.outcome.result_document import kept_plan
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.typed_values import secret_values
 from tests.made import facts, host, prepared
 

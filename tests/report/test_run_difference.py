@@ -24,8 +24,7 @@ from ipexctl.report.recorded_inputs import (
 from ipexctl.report.run_difference import Comparison, compare
 from ipexctl.run.outcome.run_inputs import MOST, inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
-from ipexctl.run.plan.launch_plan import Node
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, RankPlace
 from tests import made
 
 Row = tuple[float, float, float, float, float]  # of a rank, as remote/run/last_minute.py has it

@@ -8,8 +8,7 @@ import pytest
 
 from ipexctl.remote.restart import attempt_orders
 from ipexctl.run.plan import launch_plan
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch import start_request
 from ipexctl.run.watch.start_request import Orders, nights

@@ -17,8 +17,8 @@ from ipexctl.machines.agent import failure
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target, inventory
 from ipexctl.run.outcome.retry_command import command
-from ipexctl.run.plan.launch_plan import Node, RunRequest, share_out
-from ipexctl.run.plan.ranks_per_host import fitting
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.ranks_per_host import fitting, share_out
 from ipexctl.run.prepare_hosts import each
 from tests.made import facts, host, prepared
 

@@ -17,7 +17,8 @@ from ipexctl.run.outcome.rank_exchange import (
     sentence,
 )
 from ipexctl.run.outcome.run_result import RunResult
-from ipexctl.run.plan.launch_plan import RunRequest, plan
+from ipexctl.run.plan.launch import RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.shipped_tables import failures
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.source_reader import read_source

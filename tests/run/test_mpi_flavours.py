@@ -10,8 +10,8 @@ from ipexctl.errors import RunFailed
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan import mpi
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from tests.made import facts, host, prepared
 from tests.plan.asked import read_launch
 

@@ -17,7 +17,8 @@ from ipexctl.run.outcome import line_filter
 from ipexctl.run.outcome.run_result import Load, Tally
 from ipexctl.run.output.merge_lines import WINDOW, Fold
 from ipexctl.run.output.training_state import Progress
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
 from tests.made import facts, host, prepared
 from tests.refused import refused

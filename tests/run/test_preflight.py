@@ -24,7 +24,7 @@ from ipexctl.project.send_project import Project, project_of, take
 from ipexctl.run import preflight as verb
 from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan import launch_plan
-from ipexctl.run.plan.launch_plan import Node, RunRequest
+from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles

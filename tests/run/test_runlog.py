@@ -15,7 +15,8 @@ from ipexctl.run.output.rank_lines import (
     without_colour,
     without_rank_prefix,
 )
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.shipped_tables import failures
 from tests.made import facts, host, prepared
 

@@ -20,7 +20,8 @@ from ipexctl.run.outcome.run_result import HostEnd, LeftOut, Load, RunResult
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.outcome.verdict import Fact, decide
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.fetch_outputs import check_patterns, is_inside
 from ipexctl.run.watch.run_folder import Record

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import checked
 from ipexctl.run.run_script import script_of

@@ -20,7 +20,8 @@ from ipexctl.run.network import measure_networks, rate_cache
 from ipexctl.run.network.measure_networks import Measured, decided
 from ipexctl.run.network.network_choice import ROUTED, Candidates, candidates, choose
 from ipexctl.run.plan import interface_choice
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_plan import networked
 from tests import made

@@ -10,8 +10,8 @@ import pytest
 
 from ipexctl.project.send_project import Project
 from ipexctl.run.network import rate_cache
+from ipexctl.run.plan.launch import RunRequest
 from ipexctl.run.plan.launch_plan import plan
-from ipexctl.run.plan.plan_request import RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_plan import with_shares
 from ipexctl.run.run_script import Script

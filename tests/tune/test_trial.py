@@ -8,7 +8,8 @@ import pytest
 
 from ipexctl.base.option import Seconds
 from ipexctl.run.outcome.run_result import Tally
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import Orders

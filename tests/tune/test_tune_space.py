@@ -8,7 +8,8 @@ import pytest
 
 from ipexctl.base.option import options_of
 from ipexctl.run.plan.core_pinning import place_ranks
-from ipexctl.run.plan.launch_plan import Node, RunRequest, plan
+from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.tune.tune_space import Change, Profile, Seen, Setup, left_out, setup_of, space
 from tests import made

@@ -23,7 +23,7 @@ from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.network import network_choice, rate_cache
 from ipexctl.run.network.network_choice import Candidates, Network, NetworkChoice, Rates
-from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.ranks_per_host import share_out
 from ipexctl.run.plan.run_options import Ports
 

@@ -19,7 +19,7 @@ from ipexctl.errors import IpexctlError
 from ipexctl.facts.facts import Nic
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import interface_choice
-from ipexctl.run.plan.plan_request import NicChoice, Node
+from ipexctl.run.plan.launch import NicChoice, Node
 
 FASTER = 1.5
 MOST = 3  # networks that are measured: more would take too long

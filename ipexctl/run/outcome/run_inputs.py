@@ -9,8 +9,7 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.facts import usable_cores
 from ipexctl.project.files.project_files import Tree
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.launch import HostPlan
-from ipexctl.run.plan.plan_request import Node
+from ipexctl.run.plan.launch import HostPlan, Node
 
 MOST = 500  # files whose hashes are kept, code and settings first
 CODE = (".py", ".sh", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".txt")

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts.host_facts import best, link_local, peer_address
 from ipexctl.machines.openssh import login_command
-from ipexctl.run.plan.plan_request import Node
+from ipexctl.run.plan.launch import Node
 
 # a user who sets one of these has chosen a network
 CHOOSE = frozenset(

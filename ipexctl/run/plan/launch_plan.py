@@ -13,7 +13,7 @@ from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import CpuFacts
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.plan import interface_choice, mpi, port_plan, rank_variables
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Prepared, Socket
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, Prepared, RunRequest, Socket
 from ipexctl.run.plan.placement import (
     decide,
     host_variables,
@@ -21,9 +21,6 @@ from ipexctl.run.plan.placement import (
     rank_places,
     variables_of,
 )
-from ipexctl.run.plan.plan_request import Node as Node
-from ipexctl.run.plan.plan_request import RunRequest as RunRequest
-from ipexctl.run.plan.ranks_per_host import share_out as share_out
 from ipexctl.run.plan.tuning_variables import Site
 
 

@@ -20,8 +20,7 @@ from ipexctl.run.plan import (
     ranks_per_host,
     tuning_variables,
 )
-from ipexctl.run.plan.launch import RankPlace
-from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.run.plan.launch import Node, RankPlace, RunRequest
 from ipexctl.run.plan.tuning_variables import Backend, Site, Variable
 
 LONGEST = 100  # characters of a value in a note

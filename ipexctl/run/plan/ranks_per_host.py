@@ -13,8 +13,7 @@ from ipexctl.facts.facts import Facts
 from ipexctl.facts.usable_cores import fast_cores
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
 
 MOST = 1 << 16  # of all ranks; a slip of the finger must not fill anybody's memory
 

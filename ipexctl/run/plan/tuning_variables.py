@@ -9,8 +9,7 @@ from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.core_pinning import Places
-from ipexctl.run.plan.launch import Prepared
-from ipexctl.run.plan.plan_request import Node, RunRequest
+from ipexctl.run.plan.launch import Node, Prepared, RunRequest
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import SHARE
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from ipexctl.run.plan.plan_request import Share
+from ipexctl.run.plan.launch import Share
 from ipexctl.run.plan.tuning_variables import Site
 
 EQUAL = 1.2  # times as fast: a smaller difference may be chance

@@ -15,8 +15,8 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.run.network import rate_cache
+from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.placement import decide
-from ipexctl.run.plan.plan_request import Node, RunRequest
 from ipexctl.run.plan.tuning_variables import Site
 from ipexctl.run.shares import host_shares
 from ipexctl.run.shares.host_shares import Speeds
