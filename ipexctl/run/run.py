@@ -34,11 +34,15 @@ from ipexctl.run.outcome.run_result import Kept, Left, LeftOut, RunResult
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan, Node
 from ipexctl.run.plan.ranks_per_host import fitting
-from ipexctl.run.plan.run_options import STALL_ACTIONS, WITHOUT_CHECKPOINT, RunOptions
+from ipexctl.run.plan.run_options import (
+    COMPRESSIONS,
+    STALL_ACTIONS,
+    WITHOUT_CHECKPOINT,
+    RunOptions,
+)
 from ipexctl.run.prepare_hosts import each, prepare_on
 from ipexctl.run.run_plan import networked, plan_of, request_of, with_shares
 from ipexctl.run.run_script import Script, script_of
-from ipexctl.run.script import gradient_compression
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.run_folder import Record, Records
 from ipexctl.run.watch.run_notices import tell_left
@@ -411,12 +415,14 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
 
 def checked(options: RunOptions) -> RunOptions:
     """Raises InputError for a value that no run can have."""
-    if options.stall_action not in STALL_ACTIONS:
-        raise unknown_value("--stall-action", options.stall_action, STALL_ACTIONS)
-    if options.without_checkpoint not in WITHOUT_CHECKPOINT:
-        raise unknown_value("--without-checkpoint", options.without_checkpoint, WITHOUT_CHECKPOINT)
+    for option, value, known in (
+        ("--stall-action", options.stall_action, STALL_ACTIONS),
+        ("--without-checkpoint", options.without_checkpoint, WITHOUT_CHECKPOINT),
+        ("--compress", options.compress, COMPRESSIONS),
+    ):
+        if value not in known:
+            raise unknown_value(option, value, known)
     start_keepers.check(options)
-    gradient_compression.check_mode(options.compress)
     checked_name(options.name)
     if options.checkpoints or options.resume or options.resume_arg:
         from ipexctl.run import resume_run

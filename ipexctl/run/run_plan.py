@@ -14,7 +14,6 @@ from ipexctl.run.plan import interface_choice, launch_plan, ranks_per_host
 from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
-from ipexctl.run.script import gradient_compression
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import SHARE
 
@@ -61,8 +60,7 @@ def plan_of(
     plan = launch_plan.plan(nodes, request_of(options, script), run_id)
     facts = {node.host.name: node.facts for node in nodes}
     plan = ranks_per_host.checked(plan, facts, force=options.force)
-    notes = gradient_compression.notes(options.compress, plan)
-    plan = replace(plan, notes=(*plan.notes, *notes), restarts=options.restarts)
+    plan = replace(plan, restarts=options.restarts)
     plan = replace(plan, tuned=was_tuned(plan))
     if options.data:
         from ipexctl.data import data

@@ -23,7 +23,6 @@ from ipexctl.project import send_project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import retry_command
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.script import gradient_compression
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.frameworks import Frameworks
@@ -74,9 +73,25 @@ def script_of(options: RunOptions) -> Script:
     used = frameworks.of_run(sources, found.argv, options.env)
     folder, cwd = found.project.folder, found.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
-    notes = gradient_compression.check_script(options.compress, used, force=options.force)
+    notes = _compression_notes(options.compress, used, force=options.force)
     found = replace(found, frameworks=used, sources=sources, roots=roots, notes=notes)
     return _with_command(found, options)
+
+
+def _compression_notes(mode: str, used: Frameworks | None, *, force: bool) -> tuple[str, ...]:
+    """Raises InputError if the script has no gradients that DDP exchanges; with `force`, a note."""
+    if mode == "off" or not used or not used.instead_of_ddp:
+        return ()
+    what = " and ".join(sorted(used.instead_of_ddp))
+    why = f"the script uses {what}, and only gradients of DistributedDataParallel are compressed"
+    if force:
+        return (f"--compress {mode}: {why}",)
+    raise InputError(
+        f"--compress {mode} has no effect with {what}",
+        why=why,
+        hint="leave out --compress, or --force to start anyway",
+        slug="compress-needs-ddp",
+    )
 
 
 def _with_command(script: Script, options: RunOptions) -> Script:

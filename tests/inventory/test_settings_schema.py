@@ -15,7 +15,7 @@ from ipexctl.base import toml
 from ipexctl.errors import InputError
 from ipexctl.local.settings_file import Kind, parse_settings, setting_kinds
 from ipexctl.remove.prune_limits import Limits
-from ipexctl.run.script.gradient_compression import MODES
+from ipexctl.run.plan.run_options import COMPRESSIONS
 from ipexctl.schema.schema_files import LINES, schema_file, schema_line
 from tests.inventory.conftest import ROOT
 
@@ -60,7 +60,7 @@ def test_reader_and_schema_agree_on_every_key(key: str) -> None:
 def test_every_key_has_a_description() -> None:
     kinds: dict[str, Kind] = setting_kinds()
     assert [key for key, kind in kinds.items() if not kind.doc.endswith(".")] == []
-    assert kinds["run.compress"].choices == MODES
+    assert kinds["run.compress"].choices == COMPRESSIONS
     limits: dict[str, Any] = vars(Limits())
     assert {k: v.default for k, v in kinds.items() if k.startswith("prune.")} == {
         f"prune.{name}": value for name, value in limits.items()

@@ -139,6 +139,8 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
         yield from _unequal(sites)
     yield from _overridden(sites, request, master)
     yield from _not_joined(sites)
+    if request.compress != "off" and sum(len(site.places.parts) for site in sites) == 1:
+        yield f"--compress {request.compress} has no effect: a single rank exchanges no gradients"
     if request.ports and len(sites) > 1:
         yield port_plan.port_note([site.node for site in sites], sites[0].backend.name)
     for name in filter(is_secret_name, dict(request.env)):

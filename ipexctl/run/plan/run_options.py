@@ -14,6 +14,7 @@ from ipexctl.quick_dataclass import dataclass
 Ports = tuple[int, int]  # first and last
 STALL_ACTIONS = ("note", "stop", "restart")
 WITHOUT_CHECKPOINT = ("wait", "begin")
+COMPRESSIONS = ("off", "fp16", "bf16")  # of gradients: ipexctl/in_ranks/half_gradients.py
 BUCKET = "IPEXCTL_BUCKET_MB"  # a variable that ipexctl/in_ranks/ddp_bucket.py reads
 ranks_option = partial(option, group="Ranks")
 run_option = partial(option, group="Run")

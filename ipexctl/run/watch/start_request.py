@@ -17,7 +17,6 @@ from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 from ipexctl.run.plan.plan_request import Node
 from ipexctl.run.plan.run_options import BUCKET, RunOptions
-from ipexctl.run.script.gradient_compression import MODULE, OFF
 from ipexctl.shipped_tables import rank_module
 
 VOTERS = 7  # hosts that keep the record of a run with --restarts, and of which one leads
@@ -70,7 +69,7 @@ class Orders:
     def _modules(self) -> dict[str, str]:
         """What each rank's Python imports before the script: name -> text."""
         options = self.options
-        names = ["python_exit"] + ([] if options.compress == OFF else [MODULE])
+        names = ["python_exit"] + ["half_gradients"] * (options.compress != "off")
         names += ["step_meter"] if options.trial else []
         names += ["ddp_bucket"] if options.trial or BUCKET in options.env else []
         offline = any("HF_HUB_OFFLINE" in dict(host.rank_env) for host in self.plan.hosts)
