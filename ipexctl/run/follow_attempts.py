@@ -247,10 +247,9 @@ class Attempts:
         target, root = replace(self.fleet.target, limit=line.hosts, exclude=()), self.fleet.root
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
-            with suppress(IpexctlError):  # its journals are not there yet
-                return attach(
-                    target, line.run_id, self.painter, self.interrupts, root, self.records
-                )
+            with suppress(IpexctlError), Fleet(target, root) as fleet:
+                run = find(fleet, line.run_id, newest=NEWEST)  # its journals may not be there yet
+                return attached(fleet, run, self.painter, self.interrupts, self.records)
             time.sleep(LOOK)
         return None
 
@@ -275,23 +274,10 @@ class Attempts:
 KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
 
 
-def attach(
-    target: Target,
-    text: str,
-    painter: Painter,
-    interrupts: Interrupts,
-    root: str,
-    records: Records,
-) -> RunResult | Left:
-    """Everything that the ranks have printed comes first. Ends with the run, or when left."""
-    with Fleet(target, root) as fleet:
-        run = find(fleet, text, newest=NEWEST)
-        return attached(fleet, run, painter, interrupts, records)
-
-
 def attached(
     fleet: Fleet, run: Run, painter: Painter, interrupts: Interrupts, records: Records
 ) -> RunResult | Left:
+    """Everything that the ranks have printed comes first. Ends with the run, or when left."""
     target, root = fleet.target, fleet.root
     require_same(run)
     known = reached(fleet, run)

@@ -57,7 +57,8 @@ def run(
             slug="module-missing",
         )
     _note_configured(options)
-    typed = _typed(sys.argv[1:], (options.script, *options.args))
+    words, own = sys.argv[1:], (options.script, *options.args)
+    typed = Typed(tuple(words[: len(words) - len(own)]), own)
     if not options.module:
         _refuse_hostfile(options, typed)
     options = replace(
@@ -126,12 +127,6 @@ def _lives_on(options: RunOptions) -> bool:
         )
     terminal = sys.stdin.isatty() and sys.stderr.isatty() and not environment().get("CI")
     return options.detach or options.restarts > 0 or (terminal and not options.die_with_me)
-
-
-def _typed(words: list[str], own: tuple[str, ...]) -> Typed:
-    from ipexctl.base.typed_command import Typed
-
-    return Typed(tuple(words[: len(words) - len(own)]), own)
 
 
 def _refuse_exports(patterns: Sequence[str]) -> None:
