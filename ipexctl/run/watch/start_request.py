@@ -14,8 +14,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_checkpoints import patterns_of, resume_words
 from ipexctl.run.outcome.run_inputs import Inputs
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
-from ipexctl.run.plan.plan_request import Node
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, RankPlace
 from ipexctl.run.plan.run_options import BUCKET, RunOptions
 from ipexctl.shipped_tables import rank_module
 
