@@ -38,26 +38,15 @@ from ipexctl.play.host_batch import Listener
 from ipexctl.play.play import PlayOptions, run_play
 from ipexctl.play.play_files import read_play_file
 from ipexctl.play.steps import all_steps
-from ipexctl.play.steps.assert_step import Assert
-from ipexctl.play.steps.copy_step import Copy
-from ipexctl.play.steps.file_step import File
+from ipexctl.play.steps.command_steps import Assert, Sh, Wait
+from ipexctl.play.steps.file_steps import Copy, File, Get, Line
 from ipexctl.play.steps.fleet_steps.ansible_step import Ansible
 from ipexctl.play.steps.fleet_steps.data_step import Data
 from ipexctl.play.steps.fleet_steps.doctor_step import Doctor
-from ipexctl.play.steps.fleet_steps.env_step import Env
-from ipexctl.play.steps.fleet_steps.fetch_step import Fetch
-from ipexctl.play.steps.fleet_steps.install_step import Install
-from ipexctl.play.steps.fleet_steps.prune_step import Prune
+from ipexctl.play.steps.fleet_steps.environment_steps import Env, Install, Prune
 from ipexctl.play.steps.fleet_steps.reboot_step import Reboot
-from ipexctl.play.steps.fleet_steps.run_step import Run
-from ipexctl.play.steps.get_step import Get
-from ipexctl.play.steps.line_step import Line
-from ipexctl.play.steps.package_step import Package
-from ipexctl.play.steps.service_step import Service
-from ipexctl.play.steps.sh_step import Sh
-from ipexctl.play.steps.sysctl_step import Sysctl
-from ipexctl.play.steps.user_step import User
-from ipexctl.play.steps.wait_step import Wait
+from ipexctl.play.steps.fleet_steps.run_steps import Fetch, Run
+from ipexctl.play.steps.system_steps import Package, Service, Sysctl, User
 from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
 from ipexctl.play.text.play_reader import read_play
 from ipexctl.play.text.play_values import Play, PlayStep

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.located_errors import Bad
-from ipexctl.play.steps.get_step import Get
+from ipexctl.play.steps.file_steps import Get
 from ipexctl.remote.failure import Failure, document
 from ipexctl.remote.play import apply_get
 from ipexctl.remote.play.task import Task

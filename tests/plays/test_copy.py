@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ipexctl.base.located_errors import Bad
-from ipexctl.play.steps.copy_step import Copy
+from ipexctl.play.steps.file_steps import Copy
 from ipexctl.play.steps.step_kinds import LocalFiles
 from ipexctl.play.text.interpolation import Scope
 from ipexctl.remote.play import apply_copy

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ipexctl.base.located_errors import Bad
-from ipexctl.play.steps.sh_step import Sh
+from ipexctl.play.steps.command_steps import Sh
 from ipexctl.play.text.interpolation import PREFIX, Scope, for_shell
 
 # What prints the value of ${v} and one NUL after it.

@@ -1,4 +1,4 @@
-"""One module for each step: one that is added here is in the docs, the schema and --list-modules.
+"""The steps, by subject: one that is added here is in the docs, the schema and --list-modules.
 
 A step of the kind HostStep has its other half, `apply`, in ipexctl/remote/play.
 """

