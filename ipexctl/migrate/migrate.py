@@ -14,15 +14,15 @@ from ipexctl.base import quoting
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.migrate.code import file_kinds
-from ipexctl.migrate.code.migrate_finding import Command, Reading
+from ipexctl.migrate.code.rules import Command, Reading
 from ipexctl.migrate.code.shell_code import ShellReader
 from ipexctl.project.files.project_files import CACHES, ENVIRONMENT_SIGNS
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.run.script_files.training_script import training_script
 from ipexctl.shipped_tables import migration_tables
+from ipexctl.user_code.shell_words import as_typed
 from ipexctl.user_code.source import Source
-from ipexctl.user_code.typed_word import as_typed
 
 MAX_FILES = 10_000
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ipexctl.errors import is_shown
-from ipexctl.migrate.code.migrate_finding import Command, Finding
+from ipexctl.migrate.code.rules import Command, Finding
 from ipexctl.migrate.migrate import Migrated, Migration
 
 

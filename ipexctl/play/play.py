@@ -28,8 +28,7 @@ from ipexctl.play.text.conditions import check_names, check_values, holds, needs
 from ipexctl.play.text.fact_values import FACTS
 from ipexctl.play.text.interpolation import Scope
 from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
-from ipexctl.play.text.play_values import Play, PlayStep
-from ipexctl.play.text.step_choice import StepChoice, chosen_steps
+from ipexctl.play.text.play_values import Play, PlayStep, StepChoice, chosen_steps
 from ipexctl.play.text.step_schema import Step, bind
 from ipexctl.quick_dataclass import dataclass
 

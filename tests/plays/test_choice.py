@@ -7,7 +7,7 @@ from ipexctl.play.steps import all_steps
 from ipexctl.play.text.check_prediction import Looked, predict
 from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.play_reader import read_play
-from ipexctl.play.text.step_choice import StepChoice, chosen_steps
+from ipexctl.play.text.play_values import StepChoice, chosen_steps
 
 PLAY = read_play(
     "steps:\n"

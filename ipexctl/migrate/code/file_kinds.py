@@ -10,9 +10,8 @@ from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.yaml_nodes import Mapping, Node, read_yaml
 from ipexctl.errors import InputError
 from ipexctl.migrate.code.launcher_command import Tables, not_converted
-from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, found
 from ipexctl.migrate.code.python_code import read_python
-from ipexctl.migrate.code.rules import Rules
+from ipexctl.migrate.code.rules import Command, Finding, Reading, Rules, found
 from ipexctl.migrate.code.shell_code import ShellReader, package
 from ipexctl.user_code.launchers.accelerate_config import read_config
 from ipexctl.user_code.source import Source

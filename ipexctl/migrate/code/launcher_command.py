@@ -9,15 +9,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ipexctl.errors import InputError
-from ipexctl.migrate.code.migrate_finding import Command
-from ipexctl.migrate.code.rules import Rules
+from ipexctl.migrate.code.rules import Command, Rules
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.plan.rank_variables import TABLE
 from ipexctl.user_code.launchers import pasted_line
 from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import Launchers
-from ipexctl.user_code.typed_word import Word, for_pasting
+from ipexctl.user_code.shell_words import Word, for_pasting
 
 # what `ipexctl run` sets itself, on each host as it is there
 OWN = frozenset({one.name for one in TABLE}) | {"PATH", "LD_LIBRARY_PATH"}

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ipexctl.migrate.code.launcher_command import Line, Tables, ipexctl_command, line_of
-from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, found
-from ipexctl.migrate.code.rules import Rule
+from ipexctl.migrate.code.rules import Command, Finding, Reading, Rule, found
 from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
 from ipexctl.user_code.python_file import Called, PythonFile, text_of
-from ipexctl.user_code.typed_word import as_typed
+from ipexctl.user_code.shell_words import as_typed
 
 _UNKNOWN = re.compile(r"[?{}]")
 

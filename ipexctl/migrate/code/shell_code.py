@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ipexctl.migrate.code.launcher_command import Line, Tables, ipexctl_command, line_of
-from ipexctl.migrate.code.migrate_finding import Command, Finding, Reading, found
-from ipexctl.migrate.code.rules import Rule, Rules
+from ipexctl.migrate.code.rules import Command, Finding, Reading, Rule, Rules, found
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
-from ipexctl.user_code.shell_words import commands
+from ipexctl.user_code.shell_words import Word, commands
 from ipexctl.user_code.source import Source
-from ipexctl.user_code.typed_word import Word
 
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")

@@ -99,7 +99,7 @@ def play(
     from ipexctl.play.play_files import read_play_file
     from ipexctl.play.steps import all_steps
     from ipexctl.play.text.play_reader import read_play
-    from ipexctl.play.text.step_choice import StepChoice
+    from ipexctl.play.text.play_values import StepChoice
 
     if list_modules:
         print("\n".join(step_help(all_steps(), plays or ())))

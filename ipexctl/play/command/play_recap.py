@@ -11,8 +11,7 @@ from rich.text import Text
 from ipexctl.base.sizes import duration
 from ipexctl.play.command.play_screen import COLOURS
 from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
-from ipexctl.play.text.play_values import Play
-from ipexctl.play.text.step_choice import StepChoice, chosen_steps
+from ipexctl.play.text.play_values import Play, StepChoice, chosen_steps
 from ipexctl.terminal.console import print_lines, print_text
 
 

@@ -15,7 +15,6 @@ from ipexctl.base.yaml_nodes import place_in
 from ipexctl.errors import reason_of
 from ipexctl.local.bounded_read import read_file
 from ipexctl.play.steps.step_kinds import HostStep, LocalFiles
-from ipexctl.play.text.argument_checks import check_mode, check_path, check_pattern
 from ipexctl.play.text.interpolation import Scope, expanded
 from ipexctl.play.text.step_schema import Seconds, arg
 from ipexctl.quick_dataclass import dataclass
@@ -270,3 +269,33 @@ class Get(HostStep):
             )
         if self.dest.endswith("/"):
             raise Bad("dest is a folder; name the file", slug="dest-is-folder")
+
+
+_CLAUSE = r"[ugoa]*(?:[=+-](?:[rwxXst]*|[ugo]))+"
+_MODE = re.compile(rf"[0-7]{{3,4}}|0[0-7]{{4}}|{_CLAUSE}(?:,{_CLAUSE})*", re.ASCII)
+
+
+def check_path(name: str, path: str) -> None:
+    if not path.startswith(("/", "~")):
+        what = f"{name} is empty" if not path else f"{name}: {path[:64]!r} is not an absolute path"
+        raise Bad(
+            what, hint=f"{name}: /PATH, or ~/PATH for the home folder", slug="path-not-absolute"
+        )
+
+
+def check_mode(name: str, mode: str) -> None:
+    if mode and not _MODE.fullmatch(mode):
+        raise Bad(
+            f"{name}: {mode[:64]!r} is not a file mode",
+            hint=f"{name}: '0644', or u=rw,go=r",
+            slug="not-a-file-mode",
+        )
+
+
+def check_pattern(name: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as e:
+        raise Bad(
+            f"{name}: {pattern[:64]!r} is not a valid regular expression: {e}", slug="not-a-pattern"
+        ) from None
