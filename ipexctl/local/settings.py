@@ -13,7 +13,7 @@ from typing import Any
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.errors import InputError, reason_of
-from ipexctl.inventory.slurm_job import NODES, hosts_of_job
+from ipexctl.inventory.nodeset import NODES, hosts_of_job
 from ipexctl.local.environment import environment
 from ipexctl.local.nearest_file import Note, project_file, short_path, silent
 from ipexctl.local.settings_file import PATHS, Setting, checked, parse_settings

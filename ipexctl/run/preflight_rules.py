@@ -16,9 +16,8 @@ from ipexctl.doctor.checks import catalogue
 from ipexctl.doctor.checks.registry import run
 from ipexctl.doctor.checks.software_stack import REBUILT
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.finding import Finding, Fix, Severity
 from ipexctl.doctor.report.report import by_problem
-from ipexctl.doctor.report.suggested_fix import Fix
 from ipexctl.errors import RunFailed
 from ipexctl.facts.facts import Facts, Peer
 from ipexctl.install.stack.version_table import Row

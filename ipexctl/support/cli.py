@@ -32,8 +32,8 @@ def support(
     added with --logs; values of named secrets are masked there. Look through it before you send it.
     """
     from ipexctl.errors import InputError
+    from ipexctl.support.support import document, show
     from ipexctl.support.support import support as verb
-    from ipexctl.support.support_text import document, show
 
     if logs and not run:
         raise InputError(

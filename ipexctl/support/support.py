@@ -18,6 +18,7 @@ from typing import Any
 
 from ipexctl import __version__
 from ipexctl.base.secret_mask import SecretMask
+from ipexctl.base.sizes import human
 from ipexctl.errors import EXIT_OK, InputError, IpexctlError, printable
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.local import settings
@@ -36,6 +37,7 @@ from ipexctl.run.jobs.ps import find
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.support.redaction import Redactor
+from ipexctl.terminal.console import print_text, stdout_console
 
 SCHEMA = 1
 LINES = 200  # of each rank's output
@@ -276,3 +278,22 @@ def _archive(texts: Mapping[str, str]) -> bytes:
             member.size = len(body)
             archive.addfile(member, io.BytesIO(body))
     return data.getvalue()
+
+
+def show(bundle: Bundle) -> None:
+    console = stdout_console()
+    print_text(console, f"{bundle.path.name}, {human(bundle.bytes)}:")
+    width = max(len(name) for name, _ in bundle.files)
+    for name, about in bundle.files:
+        print_text(console, f"  {name:{width}}  {about}")
+    print_text(console, f"look through it before you send it: tar -xzOf {bundle.path.name} | less")
+
+
+def document(bundle: Bundle) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "path": str(bundle.path),
+        "bytes": bundle.bytes,
+        "files": [name for name, _ in bundle.files],
+        "exit_code": bundle.exit_code,
+    }

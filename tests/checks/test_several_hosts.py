@@ -211,8 +211,8 @@ def test_a_host_with_all_troubles_at_once_breaks_no_check():
 
 def test_every_check_of_these_modules_has_a_case():
     """The other families have theirs beside their own tests."""
-    own = {"cpu", "numa", "cpu_frequency", "memory", "limits", "storage", "system", "uniformity"}
-    own |= {"host_identity", "clock"}
+    own = {"cpu", "cpu_frequency", "memory", "limits", "storage", "system", "uniformity"}
+    own |= {"host_identity"}
     assert own <= {c.module.rpartition(".")[2] for c in catalogue()}
     ids = {c.id for c in catalogue() if c.module.rpartition(".")[2] in own}
     cases = {c.id for c in ONE_HOST} | {e[0] for _, found in DIFFERS for e in found}

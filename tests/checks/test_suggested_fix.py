@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from ipexctl.doctor.checks import catalogue
-from ipexctl.doctor.report.finding import Finding, Severity
-from ipexctl.doctor.report.suggested_fix import (
+from ipexctl.doctor.report.finding import (
     Command,
+    Finding,
     Fix,
+    Severity,
     Shell,
     as_fix,
     command,
@@ -136,7 +137,7 @@ def literal(node: ast.expr) -> bool:
     "path", sorted((ROOT / "ipexctl/doctor").rglob("*.py")), ids=lambda p: p.stem
 )
 def test_only_our_own_text_is_split_or_given_to_a_shell(path: Path):
-    if path.stem == "suggested_fix":
+    if path.stem == "finding":
         return
     makers = {"Shell", "command", "sudo", "scripted", "ipexctl"}
     calls = [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Call)]

@@ -11,11 +11,11 @@ import pytest
 
 from ipexctl.doctor.command.fixes import run_fixes
 from ipexctl.doctor.report import fix_plan
-from ipexctl.doctor.report.finding import Finding, Severity
-from ipexctl.doctor.report.fix_play import as_step, fix_play
-from ipexctl.doctor.report.suggested_fix import (
+from ipexctl.doctor.report.finding import (
+    Finding,
     Fix,
     Part,
+    Severity,
     Shell,
     as_fix,
     command,
@@ -25,6 +25,7 @@ from ipexctl.doctor.report.suggested_fix import (
     sudo,
     write,
 )
+from ipexctl.doctor.report.fix_plan import as_step, fix_play
 from ipexctl.errors import InputError
 from ipexctl.facts.system_facts import Limit
 from ipexctl.machines.target import Target

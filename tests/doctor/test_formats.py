@@ -14,10 +14,9 @@ import pytest
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.command import report_formats
 from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.finding import Finding, Severity, do, sudo
 from ipexctl.doctor.report.recommendations import recommend
 from ipexctl.doctor.report.report import Report
-from ipexctl.doctor.report.suggested_fix import do, sudo
 from ipexctl.facts.facts import Peer
 from ipexctl.facts.measurements import HostBench, Link, Measured
 from tests.doctor.test_report import DOWN, NO_PYTHON, A, B, report

@@ -12,10 +12,9 @@ from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.command.report_formats import markdown
 from ipexctl.doctor.command.report_text import show
 from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.finding import Finding, Severity, do
 from ipexctl.doctor.report.recommendations import Recommendation, recommend
 from ipexctl.doctor.report.report import Report
-from ipexctl.doctor.report.suggested_fix import do
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, EnvUser, Project
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
 from ipexctl.facts.facts import Facts, Nic

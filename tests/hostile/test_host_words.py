@@ -7,9 +7,8 @@ import time
 import pytest
 
 from ipexctl.base.values import plain
-from ipexctl.doctor.report import fix_play
-from ipexctl.doctor.report.finding import Finding, Severity
-from ipexctl.doctor.report.suggested_fix import do, scripted
+from ipexctl.doctor.report.finding import Finding, Severity, do, scripted
+from ipexctl.doctor.report.fix_plan import fix_play
 from ipexctl.errors import printable
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.output.short_paths import shortened
@@ -19,7 +18,7 @@ LINE_ENDS = "\n\r\x0b\x0c\x85\u2028\u2029"
 
 def _play(*words: str) -> str:
     fix = do(scripted(*words))
-    return fix_play.fix_play([Finding("S1", Severity.WARN, "n0", "t", "", "", fix)], ["n0"])
+    return fix_play([Finding("S1", Severity.WARN, "n0", "t", "", "", fix)], ["n0"])
 
 
 @pytest.mark.parametrize("end", LINE_ENDS)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.finding import Finding, Severity, do
 from ipexctl.doctor.report.report import Report
-from ipexctl.doctor.report.suggested_fix import do
 from ipexctl.inventory.inventory import Host
 from ipexctl.play.accelerate_options import config_options
 from ipexctl.play.steps.fleet_steps.ansible_step import AnsibleHost, read_recap

@@ -14,8 +14,7 @@ import yaml
 from ipexctl import api
 from ipexctl.doctor.checks import catalogue
 from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.fix_plan import ready_commands
-from ipexctl.doctor.report.fix_play import fix_play
+from ipexctl.doctor.report.fix_plan import fix_play, ready_commands
 from ipexctl.errors import InputError
 from ipexctl.play.command.step_help import step_help
 from ipexctl.play.play_files import shipped_plays

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[2] / "ipexctl"
 PURE = tuple(
     f"ipexctl.{name}"
     for name in """
-    base bench.allreduce_options bench.allreduce_result bench.host_reasons
+    base bench.allreduce_options bench.allreduce_result
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files
     pages.page_shell user_code

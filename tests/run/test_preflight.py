@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.doctor.checks import catalogue
-from ipexctl.doctor.report.finding import Finding, Severity
-from ipexctl.doctor.report.suggested_fix import do
+from ipexctl.doctor.report.finding import Finding, Severity, do
 from ipexctl.facts.facts import ClockFacts, Facts, Peer
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet

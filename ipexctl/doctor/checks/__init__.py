@@ -6,7 +6,6 @@ A check is one function with its declaration (registry.py). CONTRIBUTING.md says
 from __future__ import annotations
 
 from ipexctl.doctor.checks import (
-    clock,
     cpu,
     cpu_frequency,
     host_identity,
@@ -14,7 +13,6 @@ from ipexctl.doctor.checks import (
     limits,
     memory,
     mpi_install,
-    numa,
     perf,
     reachability,
     software_stack,
@@ -30,14 +28,12 @@ from ipexctl.doctor.report.finding import Finding
 _CHECKS = declared(
     (
         cpu,
-        numa,
         cpu_frequency,
         memory,
         limits,
         storage,
         system,
         host_identity,
-        clock,
         reachability,
         interfaces,
         software_stack,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ipexctl.doctor.checks.registry import Sight, host_check
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Shell, do, sudo, write
+from ipexctl.doctor.report.finding import Severity, Shell, do, sudo, write
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import Power
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Command, Fix, Shell, command, do, scripted, sudo
-from ipexctl.facts import proxy_exceptions
+from ipexctl.doctor.report.finding import Command, Fix, Severity, Shell, command, do, scripted, sudo
 from ipexctl.facts.facts import Facts, Nic
 from ipexctl.facts.host_facts import loopback, peer_address
 from ipexctl.inventory.hostfile_text import fold
@@ -387,7 +385,7 @@ def down(facts: Facts) -> Sight | None:
 )
 def proxies(cluster: Cluster) -> Iterator[Sight]:
     names = {f.host: (f.host, f.net.hostname, peer_address(f)) for f in cluster.hosts}
-    left = cache(lambda text: proxy_exceptions.uncovered(text, names))
+    left = cache(lambda text: uncovered(text, names))
     for facts in cluster.hosts:
         env = dict(facts.software.env) if facts.software else {}
         found = [n for n in env if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
@@ -406,3 +404,41 @@ def proxies(cluster: Cluster) -> Iterator[Sight]:
                     "   with all hosts, or their network: 10.0.0.0/8",
                 ),
             )
+
+
+def uncovered(no_proxy: str, hosts: Mapping[str, Iterable[str]]) -> list[str]:
+    """The hosts of which neither a name nor an address is in it."""
+    entries = [_without_port(e.lower()) for e in re.split(r"[,\s]+", no_proxy) if e]
+    if "*" in entries:
+        return []
+    suffixes = tuple("." + e.lstrip("*").lstrip(".") for e in entries if "/" not in e)
+    networks = [network for e in entries if "/" in e and (network := _network(e))]
+    return [
+        host
+        for host, names in hosts.items()
+        if not any(_covered(name.lower(), suffixes, networks) for name in names if name)
+    ]
+
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def _covered(name: str, suffixes: tuple[str, ...], networks: list[_Network]) -> bool:
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return f".{name}".endswith(suffixes)
+    return f".{name}" in suffixes or any(address in network for network in networks)
+
+
+def _without_port(entry: str) -> str:
+    """`[fd00::1]:80`, `node01:80` -> the host; an IPv6 address has more than one colon."""
+    bare = re.fullmatch(r"\[([^]]*)\](:\d+)?|([^:]*):\d+", entry)
+    return (bare[1] or bare[3] or "") if bare else entry
+
+
+def _network(text: str) -> _Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None

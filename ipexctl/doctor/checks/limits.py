@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from ipexctl.base.sizes import GIB, MIB, size
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
 from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, write
+from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, write
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import NO_LIMIT

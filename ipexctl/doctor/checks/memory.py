@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ipexctl.base.sizes import GIB, MIB, size
 from ipexctl.doctor.checks.registry import Sight, host_check
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, scripted, sudo, write
+from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, scripted, sudo, write
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
 

@@ -14,8 +14,7 @@ from ipexctl.doctor.checks.software_stack import (
     environment_check,
     pip,
 )
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Shell, command, do
+from ipexctl.doctor.report.finding import Severity, Shell, command, do
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.software_facts import Prefix
 

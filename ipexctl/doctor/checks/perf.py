@@ -8,8 +8,7 @@ from typing import TypeVar
 from ipexctl.doctor.checks.interfaces import look_at_link, peer_nic
 from ipexctl.doctor.checks.registry import Sight, cluster_check
 from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Shell, command, do, ipexctl
+from ipexctl.doctor.report.finding import Severity, Shell, command, do, ipexctl
 from ipexctl.facts import isa
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.measurements import HostBench, Link, Losses, median, onednn_level

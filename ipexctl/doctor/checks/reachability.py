@@ -8,10 +8,10 @@ from dataclasses import replace
 from ipexctl.doctor.checks.interfaces import address_family, families, firewall_of, peer_nic
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
 from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import (
+from ipexctl.doctor.report.finding import (
     Command,
     Fix,
+    Severity,
     command,
     do,
     edit,

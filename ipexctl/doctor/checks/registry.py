@@ -21,8 +21,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Finding, Severity
-from ipexctl.doctor.report.suggested_fix import Fix, Part, as_fix
+from ipexctl.doctor.report.finding import Finding, Fix, Part, Severity, as_fix
 from ipexctl.facts.facts import Facts
 from ipexctl.quick_dataclass import dataclass
 

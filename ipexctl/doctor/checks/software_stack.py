@@ -23,8 +23,7 @@ from ipexctl.doctor.checks.registry import (
     listed,
 )
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Command, Shell, do, ipexctl
+from ipexctl.doctor.report.finding import Command, Severity, Shell, do, ipexctl
 from ipexctl.env.choice import package_changes
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.software_facts import Prefix

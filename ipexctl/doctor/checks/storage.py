@@ -7,8 +7,7 @@ import re
 from ipexctl.base.sizes import GIB, MIB, size
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, scripted, sudo
+from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, scripted, sudo
 from ipexctl.facts.facts import DiskFacts, Facts
 
 DISK_FAIL = 1 * GIB

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from ipexctl.doctor.checks.python_sources import fitting, missing
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Fix, Shell, command, do, ipexctl, scripted, sudo
+from ipexctl.doctor.report.cluster import Cluster, install_command
+from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, ipexctl, scripted, sudo
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts, Python
 from ipexctl.facts.system_facts import Load
@@ -198,13 +196,11 @@ def old_glibc(cluster: Cluster) -> list[Sight]:
     for facts in cluster.hosts:
         version = _glibc(facts)
         rows = stock(cluster.rows)
-        fitting = [row for row in rows if version and row.glibc <= version]
-        if version is None or len(fitting) == len(rows):
+        served = [row for row in rows if version and row.glibc <= version]
+        if version is None or len(served) == len(rows):
             continue
-        worse = Severity.NOTE if fitting else Severity.FAIL
-        have = (
-            f"packages for {', '.join(r.name for r in fitting[:3])}" if fitting else "no packages"
-        )
+        worse = Severity.NOTE if served else Severity.FAIL
+        have = f"packages for {', '.join(r.name for r in served[:3])}" if served else "no packages"
         found.append(Sight(f"{facts.libc}: {have}", host=facts.host, severity=worse))
     return found
 
@@ -315,3 +311,52 @@ def _told(python: Python) -> str:
 
 def _dotted(version: Sequence[int]) -> str:
     return ".".join(map(str, version))
+
+
+CARRIED = do(
+    ipexctl("install", "--python-from", "FOLDER"),
+    "   # copies a CPython to the hosts; docs/install.md",
+)
+# What a distribution calls itself: the Pythons that it has packages of, the first one first.
+_OWN = (
+    (r"Debian .*\b10\b", (7,)),
+    (r"Debian .*\b11\b", (9,)),
+    (r"Debian .*\b12\b", (11,)),
+    (r"Debian .*\b13\b", (13,)),
+    (r"Ubuntu 18\.04", (6,)),
+    (r"Ubuntu 20\.04", (8,)),
+    (r"Ubuntu 22\.04", (10,)),
+    (r"Ubuntu 24\.04", (12,)),
+    (r"(Red Hat|Rocky|AlmaLinux|CentOS|Oracle)\D* [89]\b", (11, 12)),
+    (r"Amazon Linux 2023", (11,)),
+    (r"Fedora", (11, 12)),
+    (r"(SUSE|openSUSE)\D* 15\b", (11,)),
+)
+
+
+def missing(facts: Facts) -> Fix:
+    """The command that brings the distribution's own Python, where none runs."""
+    broken = any(re.match("/(usr/)?bin/", path) for path in dict(facts.tried))
+    if not broken:
+        return install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3")
+    parts = [f"3.{minor}-{part}" for minor in _own(facts)[:1] for part in ("minimal", "stdlib")]
+    libraries = [f"libpython{part}" for part in parts]
+    debian = " ".join(["python3-minimal", *(f"python{p}" for p in parts[:1]), *libraries])
+    return install_command(
+        facts, debian=debian, rhel="python3 python3-libs", suse="python3 python3-base", again=True
+    )
+
+
+def _own(facts: Facts) -> tuple[int, ...]:
+    return next((minors for name, minors in _OWN if re.match(name, facts.os_name)), ())
+
+
+def fitting(facts: Facts, wanted: Collection[tuple[int, ...]]) -> Fix:
+    """The command that brings one: the distribution's own package where that is one of `wanted`."""
+    own = _own(facts)
+    minor = next((minor for minor in own if (3, minor) in wanted), None)
+    if minor is None:
+        return CARRIED
+    return install_command(
+        facts, debian="python3 python3-venv", rhel=f"python3.{minor}", suse=f"python3{minor}"
+    )

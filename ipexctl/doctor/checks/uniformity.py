@@ -11,8 +11,7 @@ from ipexctl.doctor.checks.registry import Check, Sight, cluster_check
 from ipexctl.doctor.checks.storage import network_fs
 from ipexctl.doctor.checks.system import pythons_of
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Severity
-from ipexctl.doctor.report.suggested_fix import Fix, do
+from ipexctl.doctor.report.finding import Fix, Severity, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, usable_cores
 from ipexctl.facts.facts import Facts

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from ipexctl.base.quoting import quote
-from ipexctl.doctor.report.fix_plan import scripts
-from ipexctl.doctor.report.fix_play import WRITTEN, fix_play
+from ipexctl.doctor.report.fix_plan import WRITTEN, fix_play, scripts
 from ipexctl.doctor.report.report import Report
 from ipexctl.errors import EXIT_FAILED, InputError, reason_of
 from ipexctl.facts.host_facts import plain

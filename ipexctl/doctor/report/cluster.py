@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
-from ipexctl.doctor.report.suggested_fix import Fix, do, scripted
+from ipexctl.doctor.report.finding import Fix, do, scripted
 from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import Facts, Peer
 from ipexctl.facts.measurements import Measured

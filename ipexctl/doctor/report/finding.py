@@ -1,11 +1,100 @@
-"""What a check found on a host."""
+"""What a check found on a host, and what to do about it: words and commands, in reading order.
+
+Outputs print a Fix with str(), the root script takes its commands, and the user's own options go
+into those of ipexctl: nothing is read back out of the text.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum
 
-from ipexctl.doctor.report.suggested_fix import Fix
+from ipexctl.base.quoting import quote
 from ipexctl.quick_dataclass import dataclass
+
+# Words may come from hosts (names, paths): what a shell might expand is for a person to read.
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+ *-]*")
+
+
+@dataclass(frozen=True)
+class Command:
+    """`pipe` reads its output. `scripted`: it is harmless and has nothing to decide or fill in.
+
+    `options_at` is where in `argv` the user's own options go; 0: it takes none of them.
+    """
+
+    argv: tuple[str, ...]
+    pipe: tuple[str, ...] = ()
+    scripted: bool = False
+    options_at: int = 0
+
+    def __str__(self) -> str:
+        return quote(self.argv) + (f" | {quote(self.pipe)}" if self.pipe else "")
+
+    @property
+    def needs_root(self) -> bool:
+        return not {"sudo", "sudoedit"}.isdisjoint((*self.argv[:1], *self.pipe[:1]))
+
+    @property
+    def unattended(self) -> bool:
+        """May it stand in a script for root?"""
+        return self.scripted and all(_PLAIN.fullmatch(w) for w in (*self.argv, *self.pipe))
+
+
+@dataclass(frozen=True)
+class Shell:
+    """What no argv can say (`&&`, globs, ~). Our own text: never with words of hosts or users."""
+
+    text: str
+    needs_root: bool = False
+    unattended: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Part = str | Command | Shell
+
+
+@dataclass(frozen=True)
+class Fix:
+    """Alternatives, each of them words and commands. A fix without any is false."""
+
+    alternatives: tuple[tuple[Part, ...], ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    def __bool__(self) -> bool:
+        return bool(self.alternatives)
+
+    def __or__(self, other: Fix) -> Fix:
+        return Fix(self.alternatives + other.alternatives)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple("".join(map(str, parts)) for parts in self.alternatives)
+
+    @property
+    def commands(self) -> Iterator[Command | Shell]:
+        return (p for parts in self.alternatives for p in parts if not isinstance(p, str))
+
+    @property
+    def needs_root(self) -> bool:
+        return any(c.needs_root for c in self.commands)
+
+    def with_options(self, options: tuple[str, ...]) -> Fix:
+        """The same with the options by which the user named the hosts."""
+        return Fix(tuple(tuple(_given(p, options) for p in parts) for parts in self.alternatives))
+
+
+def _given(part: Part, options: tuple[str, ...]) -> Part:
+    if isinstance(part, Command) and part.options_at:
+        at = part.options_at
+        return replace(part, argv=(*part.argv[:at], *options, *part.argv[at:]), options_at=0)
+    return part
 
 
 class Severity(str, Enum):
@@ -25,3 +114,45 @@ class Finding:
     evidence: str
     why: str
     fix: Fix
+
+
+# --- how checks make them ------------------------------------------------------------------------
+# The first argument is split at spaces, and is ours; the others may be words of hosts.
+
+
+def do(*parts: Part) -> Fix:
+    return Fix((parts,))
+
+
+def as_fix(said: Fix | Part) -> Fix:
+    return said if isinstance(said, Fix) else do(said) if said else Fix()
+
+
+def command(start: str, *argv: str, pipe: str = "") -> Command:
+    return Command((*start.split(), *argv), tuple(pipe.split()))
+
+
+def ipexctl(verb: str, *argv: str) -> Command:
+    """With the options of the user after the verb."""
+    words = ("ipexctl", *verb.split())
+    return Command((*words, *argv), options_at=len(words))
+
+
+def sudo(start: str, *argv: str) -> Command:
+    """For a person to decide on, or to fill in."""
+    return Command(("sudo", *start.split(), *argv))
+
+
+def scripted(start: str, *argv: str) -> Command:
+    """What root can do without a question: `doctor --print` makes a script of these."""
+    return replace(sudo(start, *argv), scripted=True)
+
+
+def edit(path: str) -> Command:
+    """For a person to change a line of a file; words after it say which one."""
+    return Command(("sudoedit", path))
+
+
+def write(line: str, path: str, *, append: bool = False, scripted: bool = True) -> Command:
+    """Root writes a line into a file."""
+    return Command(("echo", line), ("sudo", "tee", *["-a"] * append, path), scripted)

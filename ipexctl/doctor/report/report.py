@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.report.finding import Finding, Severity
+from ipexctl.doctor.report.finding import Finding, Fix, Severity
 from ipexctl.doctor.report.recommendations import Recommendation
-from ipexctl.doctor.report.suggested_fix import Fix
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
 from ipexctl.facts.facts import Facts, Peer
