@@ -14,6 +14,8 @@ from ipexctl.facts.facts import Facts, Nic
 from ipexctl.facts.host_facts import loopback, peer_address
 from ipexctl.inventory.hostfile_text import fold
 
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 MASTER_PORT = 29500
 SLOW_LINK = 1000  # Mbit/s
 SEE_ADDRESSES = command("ip -br address")
@@ -227,9 +229,9 @@ def _ways(facts: Facts, address: str) -> list[str]:
 
 
 @cache  # many hosts ask about the same few networks
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(text: str) -> _Network | None:
     try:
-        return ipaddress.ip_network(text)
+        return ipaddress.ip_network(text, strict=False)
     except ValueError:
         return None
 
@@ -420,9 +422,6 @@ def uncovered(no_proxy: str, hosts: Mapping[str, Iterable[str]]) -> list[str]:
     ]
 
 
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
 def _covered(name: str, suffixes: tuple[str, ...], networks: list[_Network]) -> bool:
     try:
         address = ipaddress.ip_address(name)
@@ -435,10 +434,3 @@ def _without_port(entry: str) -> str:
     """`[fd00::1]:80`, `node01:80` -> the host; an IPv6 address has more than one colon."""
     bare = re.fullmatch(r"\[([^]]*)\](:\d+)?|([^:]*):\d+", entry)
     return (bare[1] or bare[3] or "") if bare else entry
-
-
-def _network(text: str) -> _Network | None:
-    try:
-        return ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return None
