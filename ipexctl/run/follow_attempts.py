@@ -75,7 +75,8 @@ class Line:
     @property
     def told(self) -> str:
         on = f"attempt {self.attempt} on {fold(self.hosts)}"
-        left = f"; not complete: {', '.join(self.open[:4])}" if self.open else ""
+        more = [f"and {len(self.open) - 4} more"] if len(self.open) > 4 else []
+        left = f"; not complete: {', '.join([*self.open[:4], *more])}" if self.open else ""
         if self.checkpoint:
             return f"{on} from {self.checkpoint}, {duration(self.age)} old{left}"
         if self.away:
@@ -254,7 +255,7 @@ class Attempts:
         return None
 
     def _back(self, name: str) -> None:
-        self.painter.note(f"{name} is back: it stands by as a spare")
+        self.painter.note(f"{name} is back, for this attempt or the next one")
         self._reach(next(host for host in self.fleet.hosts.hosts if host.name == name))
 
     def _reach(self, host: Host) -> None:

@@ -15,6 +15,8 @@ def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> 
     _, second = read_story([FIRST, SECOND])
     for text in ("out/c-4", "9 s", "out/c-5", "node[01,03]"):
         assert text in second.told
+    (many,) = read_story([SECOND | {"open": [f"out/c-{n}" for n in range(5, 12)]}])
+    assert "out/c-8, and 3 more" in many.told
     bare = SECOND | {"checkpoint": "", "open": []}
     kept, not_kept = read_story([bare, bare | {"kept": False}])
     assert kept.told.startswith(not_kept.told) and kept.told != not_kept.told
