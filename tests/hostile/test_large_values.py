@@ -24,12 +24,12 @@ def test_thousands_of_checkpoints_do_not_keep_the_hub_busy() -> None:
     assert time.process_time() - began < 10
 
 
-def test_what_a_rank_says_of_its_threads_is_evaluated_up_to_a_limit(tmp_path: Path) -> None:
-    (tmp_path / "7.recorded").write_bytes(b"{}\n(" + b"[]," * (8 << 18) + b")")
+def test_what_a_rank_says_of_its_threads_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "7.answer").write_bytes(b"[" + b"[]," * (8 << 18) + b"0]")
     code = (
         "import sys\n"
-        "from ipexctl.remote.hang.collectives import Question\n"
-        "question = Question(sys.argv[1], 7, 'R')\n"
+        "from ipexctl.remote.hang.python_stacks import RankQuestion\n"
+        "question = RankQuestion(sys.argv[1], 7, 'R')\n"
         "question.why = ''\n"
         "assert question.answer()[0] is None\n"
         "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])\n"

@@ -92,10 +92,10 @@ class RankQuestion:
             return None, self.why, []
         try:
             with open(self.path) as f:
-                said = json.load(f)
+                said = json.loads(f.read(LARGEST))
             self.cpu = said["cpu"]
             return said["collectives"], said["why"], said["waits"]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, RecursionError):
             return None, "silent", []
 
 
