@@ -61,6 +61,7 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom", "made up"]}
             run_events.RankEnded(RankEnd(3, "node02", 0, usage=Usage(2.0, 1.5, 4096))),
         ),
         ({"event": "swept", "survivors": 1}, b"", run_events.Swept(1)),
+        ({"event": "swept", "survivors": 0, "left": 9 << 40}, b"", run_events.Swept(0, 9 << 40)),
         ({"event": "abandoned", "why": "x"}, b"", run_events.Abandoned("x")),
         ({"done": {"survivors": 0, "logs": "/l"}}, b"", run_events.Done(0, "/l")),
         (

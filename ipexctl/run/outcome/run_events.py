@@ -100,7 +100,7 @@ class Swept:
     """The host has ended the run's processes, and looked again."""
 
     survivors: int
-    left: int = 0  # bytes of output that are still to be sent
+    left: float = 0  # bytes of output that are still to be sent: may be many
 
 
 @dataclass(frozen=True)

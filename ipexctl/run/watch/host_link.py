@@ -52,7 +52,7 @@ class Link:
     read: dict[Key, int] = field(default_factory=dict)  # bytes of each log that came
     unshown: int = 0  # bytes of output that are not painted yet
     owed: int = 0  # bytes painted but not acknowledged yet
-    left: int = 0  # bytes of output that were to come when its ranks had ended
+    left: float = 0  # bytes of output that were to come when its ranks had ended
     came: int = 0  # bytes of output since the end of the run
     said: set[str] = field(default_factory=set)  # what a host says once
     end: HostEnd | None = None

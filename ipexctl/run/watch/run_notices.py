@@ -88,7 +88,7 @@ class Teller:
             text += "is reconnected"
         self.painter.note(f"{name}: no connection from this machine; {text}")
 
-    def rest_of_logs(self, now: float, left: int) -> None:
+    def rest_of_logs(self, now: float, left: float) -> None:
         """The ranks have ended; `left` bytes of their output have not arrived yet."""
         self._logs = self._logs or now + LOGS_AFTER - LOGS_EVERY
         if left > 0 and now - self._logs > LOGS_EVERY:
