@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.remote.restart.leader import AWAY, BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader
+from ipexctl.remote.restart.leader import AWAY, BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader, read
 from ipexctl.remote.restart.record import Record
 from tests.restart.test_restart_policy import LOST, rank
 
@@ -50,7 +50,7 @@ class Night:
 
     def says(self, names: str, **what: Any) -> None:
         for name in names:
-            self.mine[name] = {**self.mine.get(name, {}), **what}
+            self.mine[name] = read({**self.mine.get(name, {}), **what})
 
     def at(self, now: float, there: str) -> dict[str, Any] | None:
         line: dict[str, Any] | None = self.leader.tick(now, {*there}, self.mine)

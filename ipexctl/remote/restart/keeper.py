@@ -191,13 +191,7 @@ class Keeper:
         now, there = time.monotonic(), self.connected()
         if self.member is not None:
             self.member.tick(there & set(self.member.nodes))
-            try:
-                self.lead(self.member, now, there)
-            except (LookupError, TypeError, ValueError, AttributeError) as e:
-                if not self.said:  # it is not because of what a host said
-                    raise
-                self.note({"unread": "what one of %s said (%r)" % (sorted(self.said), e)})
-                self.said = {}  # they say it again
+            self.lead(self.member, now, there)
         self.note_record()
         self.look_at_part(now)
         self.speak(now, there)
@@ -211,7 +205,7 @@ class Keeper:
             if self.member is not None:
                 self.member.take(name, message["vote"])
         elif "mine" in message:
-            self.said[name] = message["mine"]
+            self.said[name] = leader.read(message["mine"])
         elif "order" in message:
             self.obey(message["order"], message["term"], message.get("lines", ()))
         elif "part" in message and name == self.name:
@@ -245,7 +239,7 @@ class Keeper:
             return
         self.next_word = now + SAYS
         told = self.mine(now)
-        self.said[self.name] = told
+        self.said[self.name] = leader.read(told)
         for name in there & {place[0] for place in self.night["places"]}:
             self.send(name, {"mine": told})
 

@@ -17,6 +17,41 @@ BEGIN = 90.0  # for all hosts of an attempt to be ready
 VOTERS_ONLY = ("common", "sheets")  # of what keepers get: run/watch/start_request.py
 
 
+def read(mine):
+    """What a host said of itself. Raises LookupError, TypeError, ValueError, AttributeError."""
+    found = {"stop": str(mine.get("stop") or "")}  # type: dict
+    over, cleared = mine.get("over"), mine.get("cleared")
+    if over:
+        found["over"] = {
+            "attempt": int(over["attempt"]), "well": over["well"] is True,
+            "finished": over["finished"] is True,
+            "facts": [dict(fact) for fact in over["facts"]], "seconds": float(over["seconds"]),
+            "ago": float(over["ago"]), "complete": str(over["complete"]),
+        }  # fmt: skip
+    if cleared:
+        found["cleared"] = {
+            "attempt": int(cleared["attempt"]), "port": int(cleared["port"]),
+            "open": [str(name) for name in cleared["open"]],
+            "checkpoints": [read_checkpoint(one) for one in cleared["checkpoints"]],
+        }  # fmt: skip
+    for kind, more, of in (("ready", "port", int), ("failed", "why", str)):
+        if mine.get(kind):
+            found[kind] = {"attempt": int(mine[kind]["attempt"]), more: of(mine[kind][more])}
+    return found
+
+
+def read_checkpoint(one):
+    parts = {
+        str(writer): {"sha": str(part["sha"]), "list": int(part["list"])}
+        for writer, part in one["parts"].items()
+    }
+    attempt, number = one["order"]
+    return {
+        "name": str(one["name"]), "order": [int(attempt), int(number)], "age": float(one["age"]),
+        "parts": parts, "held": [str(sha) for sha in one["held"]],
+    }  # fmt: skip
+
+
 class Leader:
     def __init__(self, night, name, record, now):
         self.night, self.name, self.record = night, name, record
