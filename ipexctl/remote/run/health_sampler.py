@@ -83,8 +83,11 @@ class Sampler:
         pids = self.rank_pids()
         before, now = self.took, time.monotonic()
         folders = {rank: "/proc/%d" % pid for rank, pid in pids.items()}
-        seconds = {r: process_state.cpu_seconds(path, False) for r, path in folders.items()}
-        self.took = {rank: (now, s) for rank, s in seconds.items() if s}  # else it has ended
+        self.took = {
+            rank: (now, process_state.cpu_seconds(path, False))
+            for rank, path in folders.items()
+            if os.path.isdir(path)
+        }
         return {
             str(rank): max(0.0, (s - before[rank][1]) / (now - before[rank][0]))
             for rank, (_, s) in self.took.items()

@@ -26,8 +26,7 @@ def op_read(call, h):
     start_thread(follower.loop)
     start_thread(hear, call, follower)
     shown, said = [], time.monotonic()
-    rows = journal.read_lines(journal.sizes_path(folder, h["journal"]))
-    history = [(row["at"], row["sizes"]) for row in rows]  # when, {rank: size of its log}
+    history = size_rows(journal.sizes_path(folder, h["journal"]))
     sizes, at = sizes_before(history, h["since"])
     while True:
         alive = h["follow"] and control.is_alive(run, h["journal"])
@@ -60,6 +59,17 @@ def started(folder, host):
     records = journal.read(folder, host)
     found = {record["started"] for record in records if type(record.get("started")) is int}
     return sorted(found) or run_folders.ranks_with_logs(folder)
+
+
+def size_rows(path):
+    """[(when, {rank: size of its log})]: none where another version wrote it."""
+    try:
+        return [
+            (float(row["at"]), {rank: int(size) for rank, size in row["sizes"].items()})
+            for row in journal.read_lines(path)
+        ]
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return []
 
 
 def sizes_before(history, since):
