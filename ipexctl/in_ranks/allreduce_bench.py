@@ -76,7 +76,7 @@ def since(now, before):
 
 
 def pressure_since(before):
-    """As fields of a line, which ipexctl/bench/allreduce_result.py reads."""
+    """Fields of a line, which ipexctl/bench/allreduce_result.py reads."""
     seconds, own, throttled, hot, stolen, total = map(since, pressure(), before)
     return {
         "seconds": seconds,

@@ -104,7 +104,7 @@ class Bundle:
 
 
 def accepted(asked: Install) -> Bundle | None:
-    """None without --bundle. Its files are not looked at yet."""
+    """Open the bundle of --bundle, if that is given. Its files are not looked at yet."""
     if asked.bundle is None:
         if asked.lock_sha256:
             raise InputError(

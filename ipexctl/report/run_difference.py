@@ -53,7 +53,7 @@ class Growth:
 
 
 def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
-    """By which factor a is faster, and which one is noise; None: the speed of one is not known."""
+    """The factor by which a is faster, and that of noise; None: one speed is not known."""
     if a.speed is None or b.speed is None:
         return None
     spreads = (one.spread * (1 + FEW / one.windows) for one in (a.speed, b.speed))
@@ -81,7 +81,7 @@ def costs(run: RunRecord) -> dict[str, Cost]:
 
 
 def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
-    """None: what the ranks did is not known of both runs."""
+    """What differs; None if what the ranks did is not known of both runs."""
     now, before = costs(slow), costs(fast)
     if not now or not before:
         return None
@@ -114,7 +114,7 @@ def _more(one: Cost, other: Cost) -> dict[str, float]:
 
 
 def _grew(one: Cost, part: str, other: Cost) -> bool:
-    """As a share of a step's time."""
+    """Whether it grew, as a share of a step's time."""
     now, before = (getattr(cost, part) / cost.step for cost in (one, other))
     return bool(now - before >= MORE)
 

@@ -214,7 +214,7 @@ def run_record(
 
 
 def _speed(points: Sequence[RankPoint]) -> Speed | None:
-    """Of the lowest rank that prints its steps."""
+    """The speed of the lowest rank that prints its steps."""
     for rank in sorted({point.rank for point in points}):
         own = [one for one in points if one.rank == rank]
         steps = [(p.time, p.point.step) for p in own if p.time and p.point.step is not None]

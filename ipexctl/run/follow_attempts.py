@@ -337,7 +337,7 @@ TRY_AGAIN = 5.0  # seconds between two tries to reach a host that is away
 
 @dataclass
 class ReturnedHosts:
-    """With connections of its own, as those of a command are busy with the ranks' output.
+    """It has connections of its own, as those of a command are busy with the ranks' output.
 
     `busy`: names of hosts that have ranks now: of those nothing is said.
     """

@@ -250,7 +250,7 @@ def _missing(facts: Facts, *flags: str) -> str:
     "line",
 )
 def hidden_numa(facts: Facts) -> Sight | None:
-    """A virtual machine has the sockets that somebody typed; before AVX2 many had one bus."""
+    """A virtual machine has the sockets that were typed for it; before AVX2 many had one bus."""
     sockets = {c.socket for c in facts.cpu.cpus if c.socket is not None}
     virtual = "hypervisor" in facts.cpu.flags or "avx2" not in facts.cpu.flags
     if virtual or len(sockets) < 2 or len(facts.nodes) != 1:

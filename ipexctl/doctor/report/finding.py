@@ -133,13 +133,13 @@ def command(start: str, *argv: str, pipe: str = "") -> Command:
 
 
 def ipexctl(verb: str, *argv: str) -> Command:
-    """With the options of the user after the verb."""
+    """Add the options of the user after the verb."""
     words = ("ipexctl", *verb.split())
     return Command((*words, *argv), options_at=len(words))
 
 
 def sudo(start: str, *argv: str) -> Command:
-    """For a person to decide on, or to fill in."""
+    """A command that a person has to decide on, or fill in."""
     return Command(("sudo", *start.split(), *argv))
 
 
@@ -149,7 +149,7 @@ def scripted(start: str, *argv: str) -> Command:
 
 
 def edit(path: str) -> Command:
-    """For a person to change a line of a file; words after it say which one."""
+    """The command to change a line of a file by hand; words after it say which."""
     return Command(("sudoedit", path))
 
 

@@ -269,7 +269,7 @@ _OF_ROW = ("it ", "IPEX is not ", "torch is not ")
 
 
 def folded(why: str) -> str:
-    """Lines of `row: reason`. What the hosts lack comes first; what nobody asked for, last."""
+    """Lines of `row: reason`. What the hosts lack comes first; what was not asked for, last."""
     groups: dict[str, list[str]] = {}
     for line in why.splitlines():
         row, _, reason = line.partition(": ")
@@ -285,7 +285,7 @@ def _general(reason: str) -> str:
 
 
 def _rows(names: list[str]) -> str:
-    """Of each kind the newest first, whatever the table prefers."""
+    """The newest of each kind comes first, whatever the table prefers."""
     kinds = list(dict.fromkeys(name.partition("-")[0] for name in names))
     names = sorted(names, key=_version, reverse=True)
     names.sort(key=lambda name: kinds.index(name.partition("-")[0]))

@@ -100,7 +100,7 @@ def chosen_steps(play: Play, choice: StepChoice) -> tuple[PlayStep, ...]:
 
 
 def _wanted(step: PlayStep, choice: StepChoice) -> bool:
-    """As in Ansible: `never` needs its tag to be named, `always` its tag to be skipped."""
+    """Tags are those of Ansible: `never` runs if named, `always` unless it is skipped."""
     if step.tags & set(choice.skip_tags):
         return False
     named = step.tags & set(choice.tags)

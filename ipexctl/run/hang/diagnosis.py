@@ -284,7 +284,7 @@ def _badness(c: Connection) -> tuple[bool, float, int, int]:
 
 
 def _host(c: Connection, looks: Mapping[int, RankLook]) -> str:
-    """By its address, where only one host has it."""
+    """The host with this address, where only one has it."""
     hosts = {
         look.host for look in looks.values() for o in look.connections if _ip(o.here) == _ip(c.peer)
     }
