@@ -119,6 +119,9 @@ def test_the_last_complete_one_is_chosen_and_what_is_newer_is_told():
     assert (last.number, last.step) == (2, 2)
     assert [c.number for c in found] == [0, 2, 1]
     assert len(listed.left_behind(found, last)) == 1
+    rows = [[f"out/c-{n}", n, MIB, 100.0 - n, "it is being written"] for n in (80, 100, 90)]
+    later = listed.merged([on_host("a", [ONE], ["s1"], rows)], alive=True)
+    assert [c.step for c in later] == [100, 90, 80, 1]
     for name in ("out/c-1", "c-1", "1"):
         assert listed.chosen(found, name, "R").number == 1
     with pytest.raises(InputError) as e:

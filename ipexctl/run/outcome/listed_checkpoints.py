@@ -112,7 +112,7 @@ def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
     done = [_with_holders(found[n], reports) for n in sorted(found, reverse=True)]
     ended = "the run ended before it was copied"
     open_ = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
-    return (*open_, *done)
+    return (*sorted(open_, key=lambda c: c.age or 0.0), *done)
 
 
 def _with_holders(found: Checkpoint, reports: Sequence[OnHost]) -> Checkpoint:
