@@ -55,7 +55,7 @@ def _counted(n: int, word: str) -> str:
 
 
 def document(done: Migration) -> dict[str, Any]:
-    """For --json."""
+    """The document that --json prints."""
     return {
         "schema_version": 1,
         "command": "migrate",

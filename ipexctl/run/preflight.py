@@ -234,7 +234,7 @@ def memory_file() -> Path:
 
 
 def _recall(kept: KeptEntries, mark: str) -> tuple[float, list[str] | None]:
-    """When, and what was told of these hosts just before; 0 and None: nothing is known."""
+    """The time of the last note on these hosts and its lines; 0 and None if there is none."""
     entry = kept.entry(mark)
     at, told = number(entry.get("at")) or 0.0, entry.get("told")
     if not 0 <= time.time() - at < core.FRESH or not isinstance(told, list):

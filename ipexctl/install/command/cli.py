@@ -373,7 +373,7 @@ def bundle_text(made: Bundled) -> str:
 
 
 def bundle_document(made: Bundled) -> dict[str, Any]:
-    """For --json."""
+    """The document that --json prints."""
     lock = made.lock
     return {
         "schema_version": 1,

@@ -77,7 +77,7 @@ def cost(report: InstallReport) -> str:
 
 
 def document(report: InstallReport) -> dict[str, Any]:
-    """For --json."""
+    """The document that --json prints."""
     chosen = report.chosen
     return {
         "schema_version": 1,
@@ -160,7 +160,7 @@ def show_used_env(found: UseEnvReport) -> None:
 
 
 def used_env_document(found: UseEnvReport) -> dict[str, Any]:
-    """For --json."""
+    """The document that --json prints."""
     look = found.looks[0] if found.looks else None
     return {
         "schema_version": 1,

@@ -97,7 +97,7 @@ def _wrapped(line: str, indent: int) -> list[str]:
 
 
 def document(offers: Sequence[Offer], near: Sequence[Row] = ()) -> dict[str, Any]:
-    """For --json."""
+    """The document that --json prints."""
     first = first_choice(offers)
     return {
         "schema_version": 1,

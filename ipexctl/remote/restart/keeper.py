@@ -141,7 +141,7 @@ class Keeper:
         return there | (self.hub.connected() if self.hub is not None else set())
 
     def answer(self, message):
-        """A question or an order from this host (control.py): {stop: by whom}, {returned: host} ->
+        """Answer a process of this host (control.py): {stop: the user}, {returned: host} ->
         {orders: for its new keeper}, {away: True} -> {away}, or {waits: True} -> {waits}."""
         if "stop" in message:
             self.take(self.name, {"stop": str(message["stop"])})

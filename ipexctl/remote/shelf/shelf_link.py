@@ -64,7 +64,7 @@ def send(link, message, flags=0):
 
 
 def receive(link):
-    """None at the end."""
+    """The next message; None at the end."""
     data = link.recv(LIMIT)
     return json.loads(data.decode("ascii")) if data else None
 
