@@ -25,7 +25,7 @@ from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.logs import kept_elsewhere
-from ipexctl.run.jobs.ps import NEWEST, find, noted, reached
+from ipexctl.run.jobs.ps import NEWEST, find, look, noted, reached
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.listed_runs import SECONDS, Run
 from ipexctl.run.outcome.run_result import Left, RunResult
@@ -47,6 +47,7 @@ LOOK = 1.0  # seconds between two questions
 ANSWER = 5.0  # seconds for a host to answer
 SHOWS = 60.0  # for an attempt that was announced to be seen
 SILENT = 120.0  # without an answer of any host
+WAITS = 5.0  # without one, until it is asked what the hosts wait for
 REACH = 30.0  # without a decision, until hosts that did not answer are tried again
 
 
@@ -115,7 +116,7 @@ def attach_and_follow(
         run = find(fleet, text, newest=NEWEST)
         painter = Painter(view, target.note)
         try:
-            if run.kept or run.attempt > 1:
+            if run.kept or run.later or run.attempt > 1:
                 away = set(fleet.downs)
                 attempts = Attempts(fleet, run.first_id, painter, interrupts, silent=away)
                 with attempts.hosts_taken_back():
@@ -200,7 +201,8 @@ class Attempts:
 
     def _next(self, seen: int, pressed: int, *, noted: bool) -> Line | None:
         """None: no host knows of a next attempt or an end, or the user leaves."""
-        heard = tried = time.monotonic()
+        heard = tried = asked = time.monotonic()
+        waits = ""
         end: Line | None = None
         while time.monotonic() - heard < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
@@ -228,8 +230,19 @@ class Attempts:
                 self.painter.note("no rank runs now: the hosts decide how the run goes on")
             if alive:
                 noted, heard = True, time.monotonic()
+                if heard - asked > WAITS:
+                    waits, asked = self._waits(waits), time.monotonic()
             time.sleep(LOOK)
         return end
+
+    def _waits(self, before: str) -> str:
+        """What the hosts wait for; said here where that is something else than before."""
+        there = [host for host in self.fleet.agents if host not in self.silent]
+        run = next(iter(look(self.fleet, only=self.run_id, hosts=there)), None)
+        waits = run.waits if run else ""
+        if waits and waits.partition(" (")[0] != before.partition(" (")[0]:
+            self.painter.note(waits)
+        return waits or before
 
     def _asked(self, what: str, **more: object) -> list[Answer]:
         """Of the hosts that answer; those that do not are not asked again: each would take long."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.remote.hang import look
 from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run import rank_progress
 
@@ -75,6 +76,15 @@ def test_what_a_look_makes_a_rank_write_is_none(made) -> None:
         assert made.after() == 22.5
     assert made.after() == 25.0
     assert made.after() == 27.5
+
+
+def test_what_a_rank_did_just_before_a_look_counts(made, monkeypatch) -> None:
+    quiet_for_20_s(made)
+    made.log.write_text("step 1\n")
+    made.progress.supervisor.programs = SimpleNamespace(site=str)
+    monkeypatch.setattr(look, "look", lambda site, pids: [])
+    made.progress.look()
+    assert made.after() == 2.5
 
 
 def test_networks_without_a_gateway_are_near() -> None:

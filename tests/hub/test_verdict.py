@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -218,6 +219,20 @@ def test_the_record_of_the_run_says_which_host_was_lost(
     parts = [part(name, one) for name, one in zip("abc", noted, strict=True)]
     (run,) = listed_runs.merged(replace(one, lost=("b",)) for one in parts)
     assert run.cause == cause
+
+
+def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agree() -> None:
+    parts = [part("a", lost("b", SILENT, 12)), part("b", lost("a", SILENT, 12))]
+    (run,) = listed_runs.merged(replace(one, kept=True) for one in parts)
+    assert run.state is State.RESTARTING and not lost_in(run.cause)
+    (run,) = listed_runs.merged(replace(one, kept=True, lost=("b",)) for one in parts)
+    assert run.state is State.RESTARTING and lost_in(run.cause) == ["b"]
+    (run,) = listed_runs.merged(parts)  # no keeper can decide more
+    assert lost_in(run.cause)
+
+
+def lost_in(cause: str) -> list[str]:
+    return re.findall(r"\b([ab]) was lost", cause)
 
 
 def test_a_run_that_is_done_by_its_record_is_done_whatever_its_last_hosts_saw() -> None:

@@ -178,6 +178,12 @@ def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:
     assert night.record.end and not night.record.end["well"]
 
 
+def test_a_host_that_is_away_when_another_one_was_lost_is_named_too() -> None:
+    night = ended([LOST], there="abx", told="a")
+    line = night.record.endings[-1]
+    assert (line["lost"], line["away"]) == (["b"], ["c"]) and line["why"].endswith(": c")
+
+
 def test_an_attempt_whose_hosts_have_all_gone_has_ended() -> None:
     night = Night(first="b", every="abxy")
     assert night.at(10.0, "bxy") is None

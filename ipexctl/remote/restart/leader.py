@@ -101,14 +101,14 @@ class Leader:
             return {"end": "done", "well": True}
         if not reports:  # all hosts of the attempt have gone
             left = max(self.heard[host] for host in record.hosts)
-            return self.over({}, now) if now - left > lease + FENCE else None
+            return self.over({}, there, now) if now - left > lease + FENCE else None
         if self.first_report is None:
             self.first_report = now
         if set(record.hosts) & there <= set(told) or now - self.first_report > GATHER:
-            return self.over(told, now)
+            return self.over(told, there, now)
         return None
 
-    def over(self, told, now):
+    def over(self, told, there, now):
         reports = [told[host] for host in self.names if host in told]
         most = max([[]] + [report["facts"] for report in reports], key=len)
         lasted = max((report["seconds"] for report in reports), default=0.0)
@@ -118,7 +118,12 @@ class Leader:
         # keeper that was started again knows nothing of its host's part
         lost = [{"event": "lost", "host": h} for h in self.record.hosts if h not in told]
         end = restart_policy.ending(most or lost, lasted)
-        return dict(end, ended=self.record.number, ran=True, lasted=lasted, complete=complete)
+        away = [h for h in self.record.hosts if h not in there | set(told) | set(end["lost"])]
+        if away:
+            end["why"] += "; not reached: %s" % ", ".join(away)
+        return dict(
+            end, away=away, ended=self.record.number, ran=True, lasted=lasted, complete=complete
+        )
 
     # -- it has ended --
 

@@ -42,13 +42,8 @@ class Progress:
                 self.told = seconds if seconds >= QUIET else 0.0
                 self.supervisor.report({"event": "quiet", "seconds": self.told})
 
-    def quiet(self):
-        """Seconds without progress of all ranks here; 0 if no rank runs."""
-        now = time.monotonic()
-        with self.lock:
-            return now - max(self.since.values()) if self.since else 0.0
-
     def measure(self):
+        """Seconds without progress of all ranks here; 0 if no rank runs."""
         pids, moved = self.supervisor.sampler.rank_pids(), self.supervisor.traffic.exchanged()
         now = time.monotonic()
         with self.lock:
@@ -78,6 +73,7 @@ class Progress:
         """(what the ranks do right now, whether one of them computes): see remote/hang/look.py."""
         from ipexctl.remote.hang import look  # only a run that stands still needs it
 
+        self.measure()  # what they did until now counts
         site, pids = self.supervisor.programs.site(), self.supervisor.sampler.rank_pids()
         with self.looking, self.paused():
             found = look.look(site, pids)

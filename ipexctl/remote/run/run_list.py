@@ -73,15 +73,18 @@ def op_list(call, h):
 def recorded(folder, name, run):
     """What the record of a run with --restarts says of an attempt: {lost: the hosts whose loss
     ended it, stopped: why there is none after it, if a user wanted that; else "", done: whether
-    the run ended well, cut_off: whether it may go on where this host did not reach}."""
+    the run ended well, cut_off: whether it may go on where this host did not reach, later: whether
+    another attempt followed}."""
     story = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
     numbers = {line.get("run_id"): line["attempt"] for line in story if "attempt" in line}
-    lost = [line["lost"] for line in story if line.get("ended", 0) == numbers.get(run)]
+    ended = [line for line in story if line.get("ended", 0) == numbers.get(run)]
+    lost = [line["lost"] + line.get("away", []) for line in ended]
     ends = [str(line.get("end")) for line in story if line.get("by_user")]
     last = list(numbers)[-1:] == [run]
     return {
         "lost": lost[-1] if lost else [],
         "stopped": ends[-1] if ends and last else "",
+        "later": bool(numbers) and not last,
         "done": any(line.get("well") is True for line in story),
         "cut_off": any(line.get("cut_off") is True for line in story),
     }

@@ -211,7 +211,7 @@ class Supervisor:
         elif "end" in message:
             self.stop(str(message["end"]))
         elif "look" in message:
-            quiet = self.progress.quiet()
+            quiet = self.progress.measure()
             found, computes = self.progress.look()
             said = {"alive": True, "quiet": quiet, "look": found, "computes": computes}
             return dict(said, pace=self.pace.last_minute())

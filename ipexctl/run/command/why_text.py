@@ -36,7 +36,8 @@ def why_lines(found: Why, width: int) -> Iterator[str]:
 def _steps(found: Why, width: int) -> Iterator[str]:
     if found.steps is None:
         return
-    yield from wrapped(f"  {found.steps.headline}", width, "  ")
+    when = "in its last minute: " if found.run.over else ""
+    yield from wrapped(f"  {when}{found.steps.headline}", width, "  ")
     for one in found.steps.proposals:
         yield from wrapped(f"  {one.text}:", width, "  ")
         yield f"    {one.command}"
@@ -47,10 +48,7 @@ def _first_line(found: Why) -> str:
     name = f"run {run.about.name or run.id}"
     where = f"{run.about.ranks} ranks on {fold(run.about.hosts)}"
     if found.situation is None or found.diagnosis is None:
-        ends = f"the run is {run.state.value}"
-        why = ends if run.verdict else "no host reports what its ranks do"
-        state = f"not known: {why}" if found.unknown else f"{run.state.value}, and was not stalled"
-        return f"{state} · {name} · {where}"
+        return f"{_without_looks(found)} · {name} · {where}"
     quiet = found.situation.quiet
     if found.diagnosis.kind is Kind.MOVING or quiet is None:
         state = "making progress"
@@ -63,6 +61,16 @@ def _first_line(found: Why) -> str:
     else:
         state = f"no progress for {duration(quiet)}"
     return f"{state} · {name} · {where}"
+
+
+def _without_looks(found: Why) -> str:
+    run = found.run
+    if found.unknown:
+        ends = f"the run is {run.state.value}" if run.verdict else ""
+        return f"not known: {ends or 'no host reports what its ranks do'}"
+    if run.over:
+        return f"{run.state.value}, and was not stalled"
+    return "all ranks have succeeded, and their hosts finish" if run.all_ok else run.state.value
 
 
 def why_document(found: Why, stacks: bool = False) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def look(fleet: Fleet, run: Run) -> tuple[Checkpoint, ...]:
             raise said.odd(str(e)) from None
 
     reports = [report for reports in fleet.each(one).values() for report in reports]
-    return listed_checkpoints.merged(reports, alive=not run.over)
+    return listed_checkpoints.merged(reports, alive=bool(run.alive))
 
 
 def rows_of(agent: Agent, root: str, run_id: str, holder: Holder, part: Part) -> list[Row]:

@@ -51,7 +51,8 @@ class Why(AskedRun):
 
     @property
     def unknown(self) -> bool:
-        return self.situation is None and not self.run.over
+        between = self.run.state is State.RESTARTING or self.run.all_ok  # no rank runs then
+        return self.situation is None and not self.run.over and not between
 
     @property
     def exit_code(self) -> int:

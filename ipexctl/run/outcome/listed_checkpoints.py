@@ -104,13 +104,13 @@ def _published(manifest: Mapping[str, Any]) -> Checkpoint:
 
 
 def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
-    """The newest first; before them what is not complete. `alive`: the run goes on."""
+    """The newest first; before them what is not complete. `alive`: it may become so."""
     found: dict[int, Checkpoint] = {}
     for report in reports:
         for one in report.published:
             found.setdefault(one.number, one)
     done = [_with_holders(found[n], reports) for n in sorted(found, reverse=True)]
-    ended = "the run ended before it was copied"
+    ended = "the attempt ended before it was copied"
     open_ = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
     return (*sorted(open_, key=lambda c: c.age or 0.0), *done)
 

@@ -111,7 +111,9 @@ class OnHost:
     ends: tuple[tuple[int, str, str], ...] = ()  # of its ranks then: rank, host, how
     kept: bool = False  # a keeper of the run lives (--restarts)
     stopped: str = ""  # why there is no further attempt, if a user wanted that
-    lost: tuple[str, ...] = ()  # hosts whose loss ended this attempt, by the record of the run
+    # hosts whose loss ended this attempt, or that were away then, by the record of the run
+    lost: tuple[str, ...] = ()
+    later: bool = False  # another attempt followed, by that
     done: bool = False  # the run ended well, by that
     cut_off: bool = False  # it may go on where that host did not reach
     waits: str = ""  # for what its keeper waits with the next one
@@ -159,9 +161,19 @@ class Run:
         return f"{self.first_id}-r{self.attempt:02d}"
 
     @property
+    def all_ok(self) -> bool:
+        """Every rank has succeeded: what may be left is to copy its last checkpoints."""
+        return 0 < self.about.ranks <= self.ok
+
+    @property
     def kept(self) -> bool:
         """Its hosts may start it again."""
         return any(part.kept for part in self.seen)
+
+    @property
+    def later(self) -> bool:
+        """Another attempt followed."""
+        return any(part.later for part in self.seen)
 
     @property
     def exit_code(self) -> int | None:
@@ -283,8 +295,13 @@ def _last(run: Run) -> Run:
     if run.over and all(part.cut_off for part in run.seen):
         why = "its hosts here were cut off from others, on which it may go on"
         return replace(run, state=State.LOST, verdict=Verdict(EXIT_LOST, verdict.UNKNOWN, why))
-    waits = run.over and run.state is not State.DONE and any(part.kept for part in run.seen)
-    return replace(run, state=State.RESTARTING) if waits else run
+    if not run.over or run.state is State.DONE or not run.kept:
+        return run
+    lost = {part.verdict.lost for part in run.seen if part.verdict and part.verdict.lost}
+    if run.verdict and len(lost) > 1 and not recorded_losses(run.seen):
+        why = "its hosts do not reach each other, and have not agreed yet on which were lost"
+        return replace(run, state=State.RESTARTING, verdict=replace(run.verdict, cause=why))
+    return replace(run, state=State.RESTARTING)
 
 
 def _own(part: OnHost) -> tuple[bool, bool]:
