@@ -108,7 +108,7 @@ NoFold = Annotated[
 ]
 Ui = Annotated[
     str,
-    output_option("--ui", metavar="NAME", help="Output style: auto, stream, plain, json or tui."),
+    output_option("--ui", metavar="NAME", help="Output style: auto, stream, plain or json."),
 ]
 Verbose = Annotated[
     bool, output_option("-v", "--verbose", help="Also show other ranks' output after a failure.")

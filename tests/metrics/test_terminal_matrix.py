@@ -150,17 +150,16 @@ def test_a_terminal_that_is_resized(terminal):
     tmux.is_as_before()
 
 
-@pytest.mark.parametrize("ui", ["stream", "tui"])
 @pytest.mark.parametrize("signal", ["C-c", "TERM", "HUP"])
-def test_the_terminal_is_given_back(terminal, ui: str, signal: str):
+def test_the_terminal_is_given_back(terminal, signal: str):
     tmux = terminal(100)
-    tmux.ipexctl("run", "--ui", ui, "-n", "2", "--force", "train.py", "900", "0.1", TERM="screen")
+    tmux.ipexctl("run", "-n", "2", "--force", "train.py", "900", "0.1", TERM="screen")
     tmux.until(lambda shown: "step 5/900" in shown)
     if signal == "C-c":
         tmux.call("send-keys", "C-c")
     else:
         found = subprocess.run(
-            ["pgrep", "-f", f"{sys.executable} -m ipexctl run --ui {ui} -n 2 --force train.py 900"],
+            ["pgrep", "-f", f"{sys.executable} -m ipexctl run -n 2 --force train.py 900"],
             capture_output=True, text=True, check=True,
         ).stdout.split()  # fmt: skip
         mine = [pid for pid in found if str(tmux.here.code) == cwd_of(pid)]

@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from ipexctl.run.command.stream import ERASE, TerminalView
-from ipexctl.run.command.tui import Pane, Panes
 from ipexctl.run.outcome.run_result import Tally
 from tests.run.test_output_pure import made_plan
 
@@ -86,18 +85,3 @@ def test_bars_are_in_the_status_line_and_no_lines(shown):
     (status,) = read()
     told = ("step 340/1000", "loss 0.5", "3.4 it/s", "eta 3 min 14 s")
     assert [part for part in told if part not in status] == []
-
-
-def test_panes_that_do_not_fit_have_pages():
-    panes = Panes([Pane("n", rank, f"r{rank:02d}") for rank in range(32)])
-    first = panes.rows(100, 22, "S", "")
-    assert "panes 1-15 of 32" in first[-1]
-    assert panes.fits == 15 and "r14" in "".join(first) and "r15" not in "".join(first)
-    panes.key("page-down")
-    assert "panes 16-30 of 32" in panes.rows(100, 22, "S", "")[-1]
-    panes.key("page-down")
-    panes.key("page-down")
-    last = panes.rows(100, 22, "S", "")
-    assert "panes 31-32 of 32" in last[-1] and "r31" in "".join(last)
-    panes.key("page-up")
-    assert "panes 16-30 of 32" in panes.rows(100, 22, "S", "")[-1]

@@ -12,7 +12,6 @@ from ipexctl.base.sizes import ranges
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.run.command.run_text import prefixes, status
-from ipexctl.run.command.tui import Pane, Panes, layout
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.outcome.run_result import Load, Tally
 from ipexctl.run.output.merge_lines import WINDOW, Fold
@@ -197,69 +196,3 @@ def test_the_status_line_says_what_there_is_room_for(width, line):
     )
     tally = Tally(4, 3, 1, 0, 12.3, loads, busy=(0.5, 1.0))
     assert status(tally, Progress(), bare=True, width=width) == line
-
-
-def panes(count=3):
-    made = [Pane("node01", r, f"node01 r{r:02d}") for r in range(count)]
-    for pane in made:
-        pane.lines.extend(f"line {i} of {pane.rank}" for i in range(50))
-    return Panes(made)
-
-
-def drawn(view, width=40, height=8):
-    import re
-
-    return [
-        re.sub(r"\x1b\[[0-9;]*m", "", row).rstrip() for row in view.rows(width, height, "S", "")
-    ]
-
-
-def test_panes_show_the_last_lines_of_every_rank():
-    view = panes(1)
-    assert drawn(view, height=6) == [
-        "S",
-        "-- node01 r00 -------------------------",
-        "line 47 of 0",
-        "line 48 of 0",
-        "line 49 of 0",
-        " arrows select  Enter zoom  / filter  p",
-    ]
-
-
-def test_keys_choose_zoom_scroll_and_filter():
-    view = panes()
-    for key in ("right", "enter"):
-        view.key(key)
-    assert drawn(view)[1:3] == ["-- node01 r01 --------------------------", "line 45 of 1"]
-    view.key("page-up")
-    assert drawn(view)[2] == "line 40 of 1"
-    for key in ("/", "4", "7", "x", "back", "enter"):
-        view.key(key)
-    assert drawn(view)[2:4] == ["line 47 of 1", ""]
-    view.key("escape")
-    assert (view.zoomed, view.filter, view.selected) == (False, "", 1)
-
-
-@pytest.mark.parametrize("width", [1, 19, 20, 80, 200])
-@pytest.mark.parametrize("height", [1, 5, 24, 60])
-@pytest.mark.parametrize("count", [1, 3, 64])
-def test_panes_fill_the_screen_exactly_at_any_size(width, height, count):
-    from rich.cells import cell_len
-
-    view = panes(count)
-    view.panes[0].lines.append("\u4f60\u597d " * 100)
-    for _ in range(count):
-        rows = drawn(view, width, height)
-        assert len(rows) <= height
-        assert all(cell_len(row) <= width for row in rows)
-        view.key("right")
-
-
-def test_as_many_panes_are_drawn_as_can_be_read():
-    assert [layout(n, 80, 22) for n in (1, 4, 5, 10, 64)] == [
-        (1, 1),
-        (1, 4),
-        (1, 5),
-        (2, 5),
-        (3, 5),
-    ]

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import pty
 import re
-import select
-import signal
-import struct
-import subprocess
-import termios
 import time
-from fcntl import ioctl
 from pathlib import Path
 
 import pytest
@@ -179,81 +170,3 @@ def test_json_events_keep_to_what_the_docs_say(runner):
     assert {e["event"] for e in run.events} >= {"plan", "note", "line", "result"}
     folder = kept(runner, run.run_id)
     assert json.loads((folder / "result.json").read_text()) == result
-
-
-# --- a terminal ----------------------------------------------------------------------------------
-
-
-class Terminal:
-    """ipexctl in a terminal of its own, 80 by 24."""
-
-    def __init__(self, runner, *options: str) -> None:
-        self.seen = ""
-        self.fd, inner = pty.openpty()
-        ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.inner = inner
-        env = {k: v for k, v in runner.environment(TERM="xterm").items() if k != "CI"}
-        self.before = termios.tcgetattr(inner)
-        self.process = subprocess.Popen(
-            runner.argv(*options), stdin=inner, stdout=inner, stderr=inner,
-            cwd=runner.folder, env=env, start_new_session=True,
-        )  # fmt: skip
-        runner.started.append(self.process)
-
-    def until(self, words: str, seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while words not in self.seen:
-            assert time.monotonic() < deadline, f"no {words!r} in {self.seen[-2000:]!r}"
-            if select.select([self.fd], [], [], 0.2)[0]:
-                self.seen += os.read(self.fd, 65536).decode("utf-8", "replace")
-
-    def press(self, keys: str) -> None:
-        self.seen = ""
-        os.write(self.fd, keys.encode())
-
-    def ended(self) -> int:
-        with contextlib.suppress(AssertionError):
-            self.until("\0never", 1)
-        code = self.process.wait(60)
-        assert termios.tcgetattr(self.inner) == self.before
-        for fd in (self.fd, self.inner):
-            os.close(fd)
-        return code
-
-
-def test_panes_obey_keys_and_give_the_terminal_back(runner):
-    script = runner.script(
-        "import os, time\nfor i in range(1000):\n"
-        "    print('step', i, 'of', os.environ['RANK'], flush=True); time.sleep(0.1)\n"
-    )
-    terminal = Terminal(runner, "--ui", "tui", "-n", "3", str(script))
-    terminal.until("\x1b[?1049h")
-    terminal.until("step 3 of 2")
-    terminal.press("\x1b[C\r")  # the second rank, zoomed
-    terminal.until("-- node02 r01 " + "-" * 66)
-    terminal.press("/of 1\r")
-    terminal.until("[filter of 1]")
-    terminal.press("p")
-    terminal.until("[paused]")
-    terminal.press("pq")  # on, and back to the stream
-    terminal.until("\x1b[?1049l")
-    terminal.until("ranks up")
-    terminal.process.send_signal(signal.SIGINT)
-    terminal.until("stopped by Ctrl-C")
-    terminal.until("exit code 130")
-    assert terminal.ended() == 130
-
-
-def test_panes_give_the_terminal_back_when_the_run_fails(runner):
-    script = runner.script("import time\ntime.sleep(2)\nraise SystemExit(3)\n")
-    terminal = Terminal(runner, "--ui", "tui", "-n", "3", str(script))
-    terminal.until("\x1b[?1049h")
-    terminal.until("\x1b[?1049l")
-    terminal.until("exit code 3")
-    assert terminal.ended() == 3
-
-
-def test_without_a_terminal_panes_are_a_stream(runner):
-    done = runner.plain("--ui", "tui", "-n", "1", str(runner.script("print('hi')\n")))
-    assert (done.returncode, done.stdout) == (0, "node01 r00 | hi\n")
-    assert "--ui tui: " in done.stderr

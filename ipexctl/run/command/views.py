@@ -1,4 +1,4 @@
-"""A run as people and programs see it: a stream that scrolls, panes, or JSON."""
+"""A run as people and programs see it: a stream that scrolls, or JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ipexctl.run.outcome.result_document import SCHEMA, plan_document, result_do
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.run_watchers import View
-from ipexctl.terminal.console import is_dumb, stderr_console, stdout_console
+from ipexctl.terminal.console import is_dumb, stdout_console
 
 if TYPE_CHECKING:
     from ipexctl.run.outcome.run_result import RunResult, Tally
 
-KINDS = ("auto", "stream", "plain", "json", "tui")
+KINDS = ("auto", "stream", "plain", "json")
 
 
 def check(kind: str) -> None:
@@ -38,16 +38,10 @@ def view(
     if kind == "json":
         return JsonView()
     out = stdout_console()
-    stream = TerminalView(out, fold=fold, verbose=verbose)
-    if kind == "tui":
-        from ipexctl.run.command.tui import PanesView, why_no_screen
-
-        if not (why := why_no_screen()):
-            return PanesView(stream)
-        stderr_console().print(f"--ui tui: {why}; showing a stream", soft_wrap=True)
-        kind = "auto"
     wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
-    return stream if wanted and not is_dumb() else PlainView(aside=aside)
+    if not wanted or is_dumb():
+        return PlainView(aside=aside)
+    return TerminalView(out, fold=fold, verbose=verbose)
 
 
 STATUS_EVERY = 5.0
