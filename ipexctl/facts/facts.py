@@ -7,21 +7,9 @@ A field is read from the host's answer by its type, or by its reader (reader.py)
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
 
-from ipexctl.base.values import name, plain
-from ipexctl.facts.reader import (
-    ADDRESS,
-    NAME,
-    addresses,
-    by,
-    counts,
-    cpu_list,
-    int_of,
-    positive,
-    positive_count,
-    short,
-)
+from ipexctl.base.values import count_or_none, name, plain
+from ipexctl.facts.reader import ADDRESS, NAME, addresses, by
 from ipexctl.facts.software_facts import SoftwareFacts
 from ipexctl.facts.system_facts import Condition
 from ipexctl.quick_dataclass import dataclass
@@ -35,7 +23,7 @@ class Cpu:
     repeat in each socket or die.
     """
 
-    id: int
+    id: int = field(metadata=by(count_or_none, needed=True))
     core: int | None
     socket: int | None
     node: int | None
@@ -45,14 +33,10 @@ class Cpu:
 class Node:
     """One NUMA node. It may have memory and no CPU (HBM, CXL)."""
 
-    id: int
+    id: int = field(metadata=by(count_or_none, needed=True))
     cpus: tuple[int, ...]
     mem_total: int | None
     mem_free: int | None
-
-
-def _flags(value: Any) -> frozenset[str]:
-    return frozenset(plain(value, 1 << 16).split())
 
 
 @dataclass(frozen=True)
@@ -60,25 +44,21 @@ class CpuFacts:
     arch: str
     vendor: str
     model_name: str
-    family: int | None = field(metadata=by(int_of))
-    model: int | None = field(metadata=by(int_of))
-    flags: frozenset[str] = field(metadata=by(_flags))
+    family: int | None
+    model: int | None
+    flags: frozenset[str]
     cpus: tuple[Cpu, ...]  # those online
     # what this process may run on (affinity, cgroup cpuset)
-    allowed: tuple[int, ...] | None = field(metadata=by(counts))
+    allowed: tuple[int, ...] | None
     # CPUs' worth of time the control group allows; None: no limit
-    quota: float | None = field(default=None, metadata=by(positive))
-    stepping: int | None = field(default=None, metadata=by(int_of))
+    quota: float | None = None
+    stepping: int | None = None
     microcode: str = ""
     offline: tuple[int, ...] = ()
     smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not say
     efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
     simulated: bool = False  # something else lies over /proc/cpuinfo: a practice host
     amx_kernel: bool | None = None  # the kernel gives AMX to programs; None: it did not say
-
-
-def _memory_nodes(value: Any) -> tuple[int, ...] | None:
-    return cpu_list(value) or None
 
 
 @dataclass(frozen=True)
@@ -91,7 +71,7 @@ class MemFacts:
     limit: int | None = None  # of the control group; None: no limit
     limit_left: int | None = None  # of that, for more than what is in it now
     # the NUMA nodes whose memory we may use; None: unknown
-    mems: tuple[int, ...] | None = field(default=None, metadata=by(_memory_nodes))
+    mems: tuple[int, ...] | None = None
     swap_free: int | None = None
     commit_limit: int | None = None
     committed: int | None = None
@@ -105,12 +85,8 @@ class MemFacts:
 class Python:
     """An interpreter found on the host."""
 
-    path: str
+    path: str = field(metadata=by(plain, needed=True))
     version: tuple[int, ...]  # (3, 11, 4), or (3, 11) where the patch number is unknown
-
-
-def _duplex(value: Any) -> str:
-    return value if value in ("full", "half") else ""
 
 
 @dataclass(frozen=True)
@@ -120,8 +96,8 @@ class Nic:
     mtu: int | None
     addresses: tuple[str, ...] = field(metadata=by(addresses))
     # Mbit/s; None: not told, or not that of a cable (veth, tun)
-    speed: int | None = field(default=None, metadata=by(positive_count))
-    duplex: str = field(default="", metadata=by(_duplex))  # full, half
+    speed: int | None = None
+    duplex: str = ""  # full, half
 
 
 @dataclass(frozen=True)
@@ -137,21 +113,7 @@ class NameServer:
     address: str = field(metadata=by(name, needed=True))
     configured: bool  # False: the local one, which is asked where none is named
     responds: bool
-    said: str = field(default="", metadata=by(short(200)))
-
-
-def _port_range(value: Any) -> tuple[int, int] | None:
-    found = counts(value)
-    return (found[0], found[1]) if len(found) == 2 else None
-
-
-def _localhost(value: Any) -> tuple[str, ...] | None:
-    return None if value is None else addresses(value)
-
-
-def _interface(value: Any) -> str:
-    """fe80::1%eth0 -> eth0"""
-    return name(plain(value).partition("%")[2])
+    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,16 +127,16 @@ class NetFacts:
     default_nic: str = field(metadata=NAME)  # "" if there is no default route
     routes: tuple[Route, ...] = ()
     # from which the kernel takes ports
-    port_range: tuple[int, int] | None = field(default=None, metadata=by(_port_range))
+    port_range: tuple[int, int] | None = None
     master_port_busy: bool | None = None
     hostname_resolves: bool | None = None
     resolver_silent: bool | None = None  # asked for the own name, it gave no answer in time
     # what that name resolves to; None: not looked
-    localhost: tuple[str, ...] | None = field(default=None, metadata=by(_localhost))
+    localhost: tuple[str, ...] | None = None
     firewalls: tuple[str, ...] = ()  # those that look switched on
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
     # the interface of ssh_address, where that is a link-local one
-    ssh_nic: str = field(default="", metadata=by(_interface, key="ssh_address"))
+    ssh_nic: str = field(default="", metadata=NAME)
     name_servers: tuple[NameServer, ...] = ()  # that were asked; none where DNS is not used
 
 

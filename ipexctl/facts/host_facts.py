@@ -12,13 +12,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ipexctl.base.values import MOST, listed
+from ipexctl.base.values import MOST
 from ipexctl.base.values import count_or_none as count_or_none
 from ipexctl.base.values import plain as plain
 from ipexctl.errors import HostFailed
 from ipexctl.facts import usable_cores
-from ipexctl.facts.facts import ClockFacts, Cpu, CpuFacts, Facts, Node, Python
-from ipexctl.facts.reader import address, counts, cpu_list, int_of, positive, record, rows
+from ipexctl.facts.facts import ClockFacts, Facts
+from ipexctl.facts.reader import address, int_of, positive, record
 
 _PARTS = ("host", "cpu", "mem", "disk", "net")
 
@@ -30,64 +30,7 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
     wrong = [name for name in _PARTS if not isinstance(raw.get(name), Mapping)]
     if wrong:
         raise _unreadable(host, "no " + ", ".join(wrong))
-    nodes = _nodes(raw.get("nodes"))
-    return record(
-        Facts,
-        {**raw["host"], **raw},
-        host=host,
-        agent="python",
-        cpu=_cpu(raw["cpu"], nodes),
-        pythons=tuple(filter(_is_usable, rows(Python, raw.get("pythons")))),
-        clock=clock,
-        nodes=nodes,
-        tried=(),
-        nodes_contradict=bool(listed(raw.get("nodes"))) and not nodes,
-    )
-
-
-def _cpu(raw: Mapping[str, Any], nodes: Iterable[Node]) -> CpuFacts:
-    node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
-    cpus = []
-    for row in listed(raw.get("cpus")):
-        if (
-            isinstance(row, list)
-            and len(row) == 3
-            and (number := count_or_none(row[0])) is not None
-        ):
-            core, socket = count_or_none(row[1]), count_or_none(row[2])
-            cpus.append(Cpu(number, core, socket, node_of.get(number)))
-    allowed = _allowed(raw.get("affinity"), cpu_list(raw.get("cpuset")))
-    return record(CpuFacts, raw, cpus=tuple(cpus), allowed=allowed)
-
-
-def _allowed(affinity: Any, cpuset: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The kernel's answer already honours the cpuset; a recorded machine has only the cpuset."""
-    own = counts(affinity)
-    if own and cpuset:
-        both = set(cpuset)
-        return tuple(n for n in own if n in both) or own
-    return own or cpuset or None
-
-
-def _nodes(raw: Any) -> tuple[Node, ...]:
-    """Numbers that contradict themselves (a CPU in two nodes) are no use: then none at all.
-
-    Nor are more CPUs than there can be: few words can name so many that they fill our memory.
-    """
-    found, seen = [], set[int]()
-    for row in listed(raw):
-        if not isinstance(row, list) or len(row) != 4 or (number := count_or_none(row[0])) is None:
-            return ()
-        cpus = cpu_list(row[1])
-        if seen & set(cpus) or len(seen) + len(cpus) > MOST:
-            return ()
-        seen |= set(cpus)
-        found.append(Node(number, cpus, count_or_none(row[2]), count_or_none(row[3])))
-    return tuple(found)
-
-
-def _is_usable(python: Python) -> bool:
-    return python.path.startswith("/") and 2 <= len(python.version) <= 3
+    return record(Facts, {**raw["host"], **raw}, host=host, agent="python", clock=clock, tried=())
 
 
 def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
@@ -121,6 +64,7 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
         "net": {
             "hostname": line.get("hostname"),
             "ssh_address": ssh[2] if len(ssh) == 4 else "",
+            "ssh_nic": ssh[2].partition("%")[2] if len(ssh) == 4 else "",
         },
         "disk": {
             "root": root.replace("~", home, 1) if root.startswith("~/") else root,
@@ -303,13 +247,13 @@ def _cpuinfo(text: str) -> dict[str, Any]:
             continue
         where = block.get("physical id", ""), block.get("core id", "")
         core = cores.setdefault(where, number) if where[1] else None
-        cpus.append([number, core, int_of(where[0])])
+        cpus.append([number, core, int_of(where[0]), None])
     first = blocks[0] if blocks else {}
     return {
         "vendor": first.get("vendor_id") or first.get("CPU implementer"),
         "model_name": first.get("model name"),
-        "family": first.get("cpu family"),
-        "model": first.get("model") or first.get("CPU part"),
-        "flags": first.get("flags") or first.get("Features"),
+        "family": int_of(first.get("cpu family")),
+        "model": int_of(first.get("model") or first.get("CPU part")),
+        "flags": (first.get("flags") or first.get("Features", "")).split(),
         "cpus": cpus,
     }

@@ -7,25 +7,22 @@ from dataclasses import field
 from typing import Any
 
 from ipexctl.base.sizes import duration, human
-from ipexctl.facts.reader import by, counts, rows, short
+from ipexctl.base.values import plain
+from ipexctl.facts.reader import by, rows
 from ipexctl.quick_dataclass import dataclass
-
-
-def _cpus(value: Any) -> frozenset[int] | None:
-    return frozenset(counts(value)) if isinstance(value, list) else None
 
 
 @dataclass(frozen=True)
 class LiveRun:
     """None: this account cannot see it (hidepid), or the ranks have not started."""
 
-    id: str = field(metadata=by(short(64), key="run", needed=True))
-    owner: str = field(metadata=by(short(64), needed=True))
+    id: str = field(metadata=by(plain, key="run", needed=True))
+    owner: str = field(metadata=by(plain, needed=True))
     own: bool  # of this account
-    name: str = field(default="", metadata=by(short(64)))
-    command: str = field(default="", metadata=by(short(200)))  # of this account's runs
+    name: str = ""
+    command: str = ""  # of this account's runs
     ranks: int | None = None
-    cpus: frozenset[int] | None = field(default=None, metadata=by(_cpus))
+    cpus: frozenset[int] | None = None
     cores: int | None = None
     memory: int | None = None  # bytes, without what processes share
     seconds: int | None = None

@@ -7,12 +7,11 @@ samples of a second or less: good enough to find the host or the cable that is n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 from ipexctl.base.values import count_or_none, plain
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.reader import by, positive, positive_count, record
+from ipexctl.facts.reader import positive, record
 from ipexctl.quick_dataclass import dataclass
 
 RING = 32  # up to so many hosts each measures the way to the next one
@@ -23,27 +22,20 @@ SAME_MACHINE = 8  # "hosts" on one machine that are measured, one after the othe
 Pair = tuple[str, str]
 
 
-def _status(value: Any) -> str:
-    return value if value in ("ok", "no-torch", "failed", "late") else "failed"
-
-
 @dataclass(frozen=True)
 class HostBench:
-    """One host's own speed. Numbers are None where nothing was measured; then `why` says so.
-
-    status: ok, no-torch, failed, late, skipped.
-    """
+    """One host's own speed. Numbers are None where nothing was measured; then `why` says so."""
 
     host: str
-    status: str = field(metadata=by(_status))
+    status: Literal["ok", "no-torch", "failed", "late", "skipped"] = "failed"
     why: str = ""
     torch: str = ""
-    threads: int | None = field(default=None, metadata=by(positive_count))
+    threads: int | None = None
     # 1e9 operations per second
-    fp32: float | None = field(default=None, metadata=by(positive))
-    bf16: float | None = field(default=None, metadata=by(positive))
+    fp32: float | None = None
+    bf16: float | None = None
     # 1e9 bytes per second, read and written; None where memory is short
-    copy: float | None = field(default=None, metadata=by(positive))
+    copy: float | None = None
     onednn: str = ""  # the instruction set oneDNN says it uses
     cpuinfo_mounted: bool = False  # then the flags may not be the CPU's own
 

@@ -1,7 +1,8 @@
 """How a host's answer becomes facts: each field of a dataclass is read by its type.
 
-    mtu: int | None                                     by its type alone
-    quota: float | None = field(default=None, metadata=by(positive))    by a reader of its own
+    mtu: int | None                                    by its type alone
+    status: Literal["ok", "failed"] = "failed"         another value is the default
+    hostname: str = field(metadata=by(name))           by a reader of its own
 
 The answer has a field's value under the field's name, or under `key`. Nothing is ever raised: an
 odd value is unknown, that is "", None, () or the field's default.
@@ -12,9 +13,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from ipexctl.base.values import MOST, count_or_none, listed, name, plain, texts, truth
 
@@ -64,16 +65,6 @@ def counts(value: Any) -> tuple[int, ...]:
     return tuple(n for n in map(count_or_none, listed(value)) if n is not None)
 
 
-def short(most: int) -> Reader:
-    """Reads a text of at most that many characters."""
-    return lambda value: plain(value, most)
-
-
-def pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    found = (texts(row) for row in listed(value))
-    return tuple((row[0], row[1]) for row in found if len(row) == 2)
-
-
 def address(value: Any) -> str:
     """An IP address without its zone; "" for anything else."""
     text = plain(value).partition("%")[0]
@@ -118,12 +109,13 @@ _BY_TYPE: dict[str, Reader] = {
     "str": plain,
     "int": count_or_none,
     "int | None": count_or_none,
+    "float": number,
     "float | None": number,
     "bool": lambda value: value is True,
     "bool | None": truth,
     "tuple[int, ...]": counts,
     "tuple[str, ...]": texts,
-    "tuple[tuple[str, str], ...]": pairs,
+    "Any": lambda value: value,  # read where it is used
 }
 NAME = by(name)
 ADDRESS = by(address)
@@ -156,13 +148,47 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
     )
 
 
+@cache
 def _nested(type_: Any) -> Reader:
-    """Reads a dataclass, one or None, or a tuple of them."""
-    if get_origin(type_) is tuple:
-        return partial(rows, get_args(type_)[0])
-    if get_args(type_):
-        return partial(_row, get_args(type_)[0])
-    return partial(record, type_)
+    """The reader of a dataclass, or of a type that is made of others."""
+    kind: Any = get_origin(type_)
+    parts: tuple[Any, ...] = get_args(type_)
+    if _is_record(type_):
+        return partial(record, type_)
+    if kind is None:
+        return _BY_TYPE[type_.__name__]
+    if kind is Literal:
+        return lambda value: value if value in parts else None
+    if type(None) in parts:
+        return partial(_optional, parts[0])
+    if kind is tuple and parts[-1] is not Ellipsis:
+        return partial(_fixed, parts)
+    return partial(rows, parts[0]) if _is_record(parts[0]) else partial(_many, kind, parts[0])
+
+
+def _is_record(kind: Any) -> bool:
+    return is_dataclass(kind)
+
+
+def _optional(kind: Any, value: Any) -> Any:
+    if _is_record(kind):
+        return _row(kind, value)
+    odd = value is None or (get_origin(kind) and not isinstance(value, list))
+    return None if odd else _nested(kind)(value)
+
+
+def _fixed(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...] | None:
+    """A list that has a value of each kind."""
+    if not isinstance(value, list) or len(value) != len(kinds):
+        return None
+    found = tuple(_nested(kind)(one) for kind, one in zip(kinds, value, strict=True))
+    unknown = (v in ("", None) and not get_args(k) for v, k in zip(found, kinds, strict=True))
+    return None if any(unknown) else found
+
+
+def _many(made: Any, kind: Any, value: Any) -> Any:
+    read = _nested(kind)
+    return made(found for one in listed(value) if (found := read(one)) not in ("", None))
 
 
 def _row(kind: type[_T], raw: Any) -> _T | None:

@@ -5,11 +5,10 @@ Read by remote/facts/installed_software.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import listed, plain
+from ipexctl.base.values import plain
 from ipexctl.env.choice.env_choice import EnvUsed, read_used
 from ipexctl.env.choice.package_changes import Change
 from ipexctl.facts.reader import by
@@ -26,12 +25,6 @@ class Layout:
     absent: tuple[str, ...]  # programs that should be there
 
 
-def _packages(value: Any) -> tuple[tuple[str, str], ...]:
-    known = value if isinstance(value, Mapping) else {}
-    pairs = ((plain(name), plain(version)) for name, version in known.items())
-    return tuple(sorted((n, v) for n, v in pairs if n and v))
-
-
 @dataclass(frozen=True)
 class Prefix:
     """A Python environment. `kind`: "ipexctl" is the one that `run` uses, "active" the one that a
@@ -40,7 +33,7 @@ class Prefix:
     path: str = field(metadata=by(plain, needed=True))
     kind: str
     python: str  # "3.11", "" unknown
-    packages: tuple[tuple[str, str], ...] = field(metadata=by(_packages))
+    packages: tuple[tuple[str, str], ...]
     cuda: bool = False  # torch is a CUDA build
     omp: tuple[str, ...] = ()  # OpenMP libraries
     mpi: Layout | None = None  # None: no impi-rt in it
@@ -72,11 +65,6 @@ class Mpi:
 _NAMES = {"intel": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH"}
 
 
-def _changes(value: Any) -> tuple[Change, ...]:
-    words = [[plain(w) for w in listed(row)] for row in listed(value)]
-    return tuple(Change(*row) for row in words if len(row) == 3 and row[0])
-
-
 def _environment(value: Any) -> EnvUsed | None:
     try:
         return read_used(value)
@@ -92,15 +80,9 @@ class Current:
     exists: bool
     whole: bool | None  # None: not one of ipexctl's own
     # packages, by hand, since it was built
-    changed: tuple[Change, ...] = field(default=(), metadata=by(_changes))
+    changed: tuple[Change, ...] = ()
     wanted: str = ""  # the key of ipexctl.lock, where the host has no such environment
     environment: EnvUsed | None = field(default=None, metadata=by(_environment))
-
-
-def _env(value: Any) -> tuple[tuple[str, str | None], ...]:
-    known = value if isinstance(value, Mapping) else {}
-    pairs = ((plain(n), None if v is None else plain(v)) for n, v in known.items())
-    return tuple(sorted((n, v) for n, v in pairs if n))
 
 
 @dataclass(frozen=True)
@@ -108,7 +90,7 @@ class SoftwareFacts:
     prefixes: tuple[Prefix, ...] = ()
     mpis: tuple[MpiFolder, ...] = ()
     # of proxies; None: set, its value is not told
-    env: tuple[tuple[str, str | None], ...] = field(default=(), metadata=by(_env))
+    env: tuple[tuple[str, str | None], ...] = ()
     stale: int = 0  # files of dead MPI processes in /dev/shm
     stale_bytes: int = 0
     current: Current | None = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain
+from ipexctl.base.values import count_or_none
 from ipexctl.facts.live_runs import LiveRun
-from ipexctl.facts.reader import by, number
+from ipexctl.facts.reader import by
 from ipexctl.quick_dataclass import dataclass
 
 NO_LIMIT = 1 << 62
@@ -80,25 +80,15 @@ class System:
         return self.container not in ("", PRACTICE)
 
 
-def _average(value: Any) -> tuple[float, ...]:
-    found = tuple(n for n in map(number, listed(value)) if n is not None)
-    return found if len(found) == 3 else ()
-
-
-def _programs(value: Any) -> tuple[tuple[str, float], ...]:
-    rows = [row for row in listed(value) if isinstance(row, list) and len(row) == 2]
-    return tuple((plain(n, 40), c) for n, cpus in rows if (c := number(cpus)) and plain(n, 40))
-
-
 @dataclass(frozen=True)
 class Load:
     """How busy the host was with other work when it was asked."""
 
     # of 1, 5 and 15 minutes
-    average: tuple[float, ...] = field(default=(), metadata=by(_average))
+    average: tuple[float, ...] = ()
     busy: float | None = None  # CPUs that others used meanwhile; None: not looked, the load is low
     # programs and the CPUs they used
-    top: tuple[tuple[str, float], ...] = field(default=(), metadata=by(_programs))
+    top: tuple[tuple[str, float], ...] = ()
     blocked: int | None = None  # processes that wait for a disk or a file server
     cpu_pressure: float | None = None  # per cent of 10 s in which some had to wait for a CPU
     memory_pressure: float | None = None  # in which all had to wait for memory

@@ -150,4 +150,4 @@ def test_odd_answers_are_left_out(odd):
     mpi = {"bin": "/x", "not_run": odd}
     found = record(SoftwareFacts, {"prefixes": [inner], "mpis": [mpi]})
     assert (len(found.prefixes), len(found.mpis)) == (1, 1)
-    assert "\x1b" not in repr(record(SoftwareFacts, {"env": {"A": odd}}))
+    assert "\x1b" not in repr(record(SoftwareFacts, {"env": [["A", odd]]}))

@@ -160,7 +160,7 @@ def _used(facts: Facts) -> float:
 
 
 def _work(load: Load, cpus: int) -> str:
-    text = f"load {load.average[0]:g} on {cpus} CPUs (15 min: {load.average[2]:g})"
+    text = f"load {load.average[0]:g} on {cpus} CPUs (15 min: {load.average[-1]:g})"
     if load.busy is not None:
         text += f"; other programs use {load.busy:g} CPUs now"
     if load.top:

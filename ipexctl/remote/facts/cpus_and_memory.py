@@ -12,7 +12,7 @@ CPUS = 8192  # more than any kernel has; a broken file can't make us count for e
 TIMES = ("quota_us", "period_us")  # of a control group of version 1
 
 
-def cpu(fs, groups, live):
+def cpu(fs, groups, live, nodes):
     info = fs + "/proc/cpuinfo"
     first = fields_of(read(info, until=b"\n\n").partition("\n\n")[0])
     base = fs + "/sys/devices/system/cpu"
@@ -20,25 +20,33 @@ def cpu(fs, groups, live):
     cpus = _sysfs_cpus(base, online, _has_units(first))
     if not cpus or any(None in row for row in cpus):
         cpus = _completed(cpus, _cpuinfo_cpus(read(info)))
+    node_of = {cpu: row[0] for row in nodes for cpu in row[1]}
     return {
         "arch": os.uname().machine if live else _recorded_arch(first),
         "vendor": first.get("vendor_id") or first.get("CPU implementer", ""),
         "model_name": first.get("model name") or first.get("Processor", ""),
-        "family": first.get("cpu family") or first.get("CPU architecture"),
-        "model": first.get("model") or first.get("CPU part"),
-        "stepping": first.get("stepping"),
+        "family": number(first.get("cpu family") or first.get("CPU architecture")),
+        "model": number(first.get("model") or first.get("CPU part")),
+        "stepping": number(first.get("stepping")),
         "microcode": first.get("microcode", ""),
-        "flags": first.get("flags") or first.get("Features", ""),
-        "cpus": cpus,
+        "flags": (first.get("flags") or first.get("Features", "")).split(),
+        "cpus": [row + [node_of.get(row[0])] for row in cpus],
         "offline": offline,
         "smt": read(base + "/smt/control").strip(),
         "efficient": _efficient(fs, base, cpus),
         "simulated": _is_covered(fs, "/proc/cpuinfo"),
         "amx_kernel": amx_kernel() if live and "amx_tile" in (first.get("flags") or "") else None,
-        "affinity": sorted(os.sched_getaffinity(0)) if live else None,
-        "cpuset": groups["cpuset"],
+        "allowed": _allowed(groups["cpuset"], live),
         "quota": groups["quota"],
     }
+
+
+def _allowed(cpuset, live):
+    """The kernel's answer already honours the cpuset; a recorded machine has only the cpuset."""
+    if not live:
+        return cpuset or None
+    own = sorted(os.sched_getaffinity(0))
+    return [cpu for cpu in own if cpu in cpuset] or own
 
 
 def _is_covered(fs, path):
@@ -170,21 +178,24 @@ def _cpuinfo_cpus(text):
 
 
 def nodes(fs):
-    """[[node, its CPUs, bytes in all, bytes free]]; a node may have memory and no CPU."""
+    """([[node, its CPUs, bytes in all, bytes free]], whether they contradict each other).
+
+    A node may have memory and no CPU. Nodes that share a CPU are no use: then there are none.
+    """
     base = fs + "/sys/devices/system/node"
     found = []
     folders = [n for n in names(base) if n.startswith("node") and n[4:].isdigit()]
     for name in sorted(folders, key=lambda n: int(n[4:])):
         where = base + "/" + name
-        text = read(where + "/cpulist")
-        cpus = text.strip() if text else _from_mask(read(where + "/cpumap"))
+        cpus = _expand(read(where + "/cpulist") or _from_mask(read(where + "/cpumap")))
         mem = {}
         for line in read(where + "/meminfo").splitlines():
             words = line.split()
             if len(words) >= 4:
                 mem[words[2]] = number(words[3])
         found.append([int(name[4:]), cpus, _kib(mem.get("MemTotal:")), _kib(mem.get("MemFree:"))])
-    return found
+    every = [cpu for row in found for cpu in row[1]]
+    return ([], True) if len(every) > len(set(every)) else (found, False)
 
 
 def _from_mask(text):
@@ -246,9 +257,9 @@ def cgroup(fs, mounts):
     shares = [_share(text.split()) for text in lines("", "cpu.max")]
     shares += [_share([_first(f, ["cpu.cfs_" + n]) for n in TIMES]) for f in folders("cpu")]
     return {
-        "cpuset": cpuset[0] if cpuset else "",
+        "cpuset": _expand(cpuset[0]) if cpuset else [],
         "quota": min([s for s in shares if s is not None] or [None]),
-        "mems": next(filter(None, mems), ""),
+        "mems": _expand(next(filter(None, mems), "")) or None,
         "memory": min([limit for limit, _ in limits if limit is not None] or [None]),
         "memory_left": max(0, min(left)) if left else None,
         "pids": min([n for n in map(number, pids) if n is not None] or [None]),
@@ -368,9 +379,10 @@ def names(folder):
 
 
 def number(text):
+    """85, or 0x41 as ARM has it; None for anything else."""
     try:
-        return int(text)
-    except (TypeError, ValueError):
+        return int(text, 16 if text.startswith("0x") else 10)
+    except (AttributeError, ValueError):
         return None
 
 

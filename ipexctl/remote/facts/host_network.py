@@ -219,15 +219,17 @@ def _master_port_busy():
 
 def read_network(read, fs, live):
     ssh = os.environ.get("SSH_CONNECTION", "").split()
+    address, _, zone = (ssh[2] if live and len(ssh) == 4 else "").partition("%")
     routes = read(fs + "/proc/net/route")
     ports = read(fs + "/proc/sys/net/ipv4/ip_local_port_range").split()
     return {
         "hostname": os.uname().nodename,
-        "ssh_address": ssh[2] if live and len(ssh) == 4 else "",
+        "ssh_address": address,
+        "ssh_nic": zone,
         "nics": _nics(read) if live else [],
         "default_nic": _default_nic(routes),
         "routes": _routes(routes),
-        "port_range": [int(n) for n in ports if n.isdigit()],
+        "port_range": [int(n) for n in ports] or None,
         "master_port_busy": _master_port_busy() if live else None,
         "firewalls": firewalls() if live else [],
     }
@@ -295,7 +297,8 @@ def link(folder, read):
         return [None, ""]
     text = read(folder + "/speed").strip()
     known = text.isdigit() and 0 < int(text) < 1 << 31  # -1, also as an unsigned number: unknown
-    return [int(text) if known else None, read(folder + "/duplex").strip()]
+    duplex = read(folder + "/duplex").strip()
+    return [int(text) if known else None, duplex if duplex in ("full", "half") else ""]
 
 
 def _ipv4():

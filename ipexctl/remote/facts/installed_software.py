@@ -32,7 +32,7 @@ def read_software(home, root, key=""):
         "current": current(root, used),
         "prefixes": found,
         "mpis": mpis(search_path, [p["path"] for p in found]),
-        "env": proxies(),
+        "env": sorted(proxies().items()),
         "stale": stale_files,
         "stale_bytes": stale_bytes,
     }
@@ -160,7 +160,7 @@ def prefix(kind, path, home):
         "kind": kind,
         "path": path,
         "python": homes[-1][6:] if homes else "",
-        "packages": packages,
+        "packages": sorted(packages.items()),
         "cuda": any(n == "libtorch_cuda.so" for _, n in libraries),
         "omp": omp,
         "mpi": layout(path) if "impi-rt" in packages else None,

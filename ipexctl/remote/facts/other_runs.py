@@ -143,7 +143,7 @@ def said(root, run):
         for record in journal.parse(journal.contents(path))[:FIRST]:
             about = record.get("about")
             if isinstance(about, dict):
-                return str(about.get("name", "")), str(about.get("command", ""))
+                return str(about.get("name", ""))[:64], str(about.get("command", ""))[:200]
     return "", ""
 
 

@@ -32,11 +32,13 @@ def op_facts(call, args):
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
     mounts = cpus_and_memory.mounts(fs)
     groups = cpus_and_memory.cgroup(fs, mounts)
-    cpu = cpus_and_memory.cpu(fs, groups, live)
+    nodes, contradict = cpus_and_memory.nodes(fs)
+    cpu = cpus_and_memory.cpu(fs, groups, live, nodes)
     facts = {
         "host": _host(cpus_and_memory.read, fs, home),
         "cpu": cpu,
-        "nodes": cpus_and_memory.nodes(fs),
+        "nodes": nodes,
+        "nodes_contradict": contradict,
         "mem": cpus_and_memory.mem(fs, groups, live),
         "disk": _root(cpus_and_memory.statvfs, os.path.normpath(root), mounts),
         "home_disk": _disk(cpus_and_memory.statvfs, home, mounts),
