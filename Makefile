@@ -42,7 +42,7 @@ pictures: setup ## Record all pictures of docs/ again (root, ten minutes)
 lint: setup ## ruff, its formatting, and Python 3.6 for what runs on the hosts
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	.venv/bin/vermin --quiet --no-tips --violations --target=3.6- ipexctl/remote ipexctl/in_ranks
+	.venv/bin/vermin --quiet --no-tips --violations --target=3.6- ipexctl/common ipexctl/remote ipexctl/in_ranks
 
 types: setup ## mypy --strict
 	$(PY) -m mypy

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ipexctl.local.atomic_file import write_atomic
+from ipexctl.common.files import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.local.ownership import untrusted_above
 

@@ -1,5 +1,5 @@
 """Secrets are masked: those that are known, wherever they stand, and those that have a name
-(remote/secret_names.py): NAME=value, --name value, "name": "value", Name: value, URLs with a login,
+(common/secret_names.py): NAME=value, --name value, "name": "value", Name: value, URLs with a login,
 bearer tokens and private keys. A secret in a text without a name is not found.
 
 Each pattern begins at one place of a word and reads what it matches once: time grows with the
@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ipexctl.remote.secret_names import is_secret_name
+from ipexctl.common.secret_names import is_secret_name
 
 MASK = "********"
 _SHORTEST = 4  # of a part of a secret: shorter ones stand in any text

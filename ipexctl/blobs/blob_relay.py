@@ -17,9 +17,9 @@ from ipexctl.blobs.blob_carriers import POLL, Moved, Push, Tell, counter, fetch_
 from ipexctl.blobs.blob_store import OnBytes, missing_blobs
 from ipexctl.blobs.relay_turns import RelayTurns, Turn
 from ipexctl.blobs.tls_keys import Keys, make_keys
+from ipexctl.common.peer_url import peer_url
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
-from ipexctl.remote.connection.peer_url import peer_url
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
 

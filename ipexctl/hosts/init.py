@@ -14,13 +14,13 @@ from pathlib import Path
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.located_errors import Bad
 from ipexctl.base.quoting import quote
+from ipexctl.common.files import write_atomic
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, HostKeyUnknown, InputError
 from ipexctl.inventory.host_address import parse_bare
 from ipexctl.inventory.hostfile_formats import render
 from ipexctl.inventory.hostfile_text import parse_hosts
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.local import hostfile_reader
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.nearest_file import PROJECT_FILE, short_path
 from ipexctl.local.ownership import closing, untrusted_reason
 from ipexctl.local.settings import of_project

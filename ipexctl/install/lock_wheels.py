@@ -13,6 +13,7 @@ from zipfile import BadZipFile, ZipFile
 from ipexctl.base.blob import Blob
 from ipexctl.base.sizes import human, minutes
 from ipexctl.blobs.blob_store import Room, Store, default_store
+from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install import requirement_files
 from ipexctl.install.install_plan import Cuda, Work
@@ -21,7 +22,6 @@ from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack import requirements
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.selection import Stack
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
 from ipexctl.packages.indexes import Indexes, from_pip, merged

@@ -12,8 +12,8 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, reason_of
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.settings_file import PATHS, Setting
 from ipexctl.local.user_dirs import make_private, state_dir

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ipexctl.local.atomic_file import write_atomic
+from ipexctl.common.files import write_atomic
 from ipexctl.local.user_dirs import cache_dir, make_private
 
 CHUNK = 1 << 20

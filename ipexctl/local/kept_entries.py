@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ipexctl.local.atomic_file import write_atomic
+from ipexctl.common.files import write_atomic
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.user_dirs import make_private
 

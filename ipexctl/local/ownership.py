@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
 import stat
 from contextlib import suppress
 from pathlib import Path
 
+from ipexctl.common.folder_trust import has_acl, is_private_group, passed_folders
 from ipexctl.errors import reason_of
-from ipexctl.remote.passed_folders import passed_folders
 
 MOST_LINKS = 40  # one after the other, as in the kernel
 
@@ -74,35 +73,11 @@ def _reason(path: Path, subject: str) -> str:
     if found.st_mode & stat.S_IWOTH:
         return f"{subject}writable by everyone"
     if found.st_mode & stat.S_IWGRP:
-        if _has_acl(path):
+        if has_acl(path):
             return f"{subject}writable by others: see getfacl"
-        if not _is_private_group(found.st_gid):
+        if not is_private_group(found.st_gid):
             return f"{subject}writable by its group"
     return ""
-
-
-def _has_acl(path: Path) -> bool:
-    """Whether an ACL is set: the group bits of the mode are then its mask."""
-    try:
-        return bool(os.getxattr(path, "system.posix_acl_access"))
-    except (OSError, AttributeError):  # macOS has neither
-        return False
-
-
-def _is_private_group(gid: int) -> bool:
-    """Whether the current user is its only member: many systems create such a group per user.
-
-    Members are listed only for those whose second group it is. Where it is the first one of others,
-    it has not the user's name; and a directory service may not tell who they are.
-    """
-    try:
-        me, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
-    except KeyError:
-        return False
-    if gid != 0 and (gid != me.pw_gid or group.gr_name != me.pw_name):
-        return False  # before all users are asked for, which a directory service may take long for
-    first = {p.pw_name for p in pwd.getpwall() if p.pw_gid == gid and p.pw_uid != me.pw_uid}
-    return not (set(group.gr_mem) | first) - {me.pw_name, "root"}
 
 
 def _user_name(uid: int) -> str:

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.common.files import write_atomic
 from ipexctl.env.choice.env_choice import EnvChoice, Project
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install.stack import lock_file
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.local import bounded_read
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.import_roots import marked_project
 from ipexctl.local.nearest_file import Note, nearest_file, project_file, silent
 from ipexctl.local.ownership import closing, foreign_owner, untrusted_reason

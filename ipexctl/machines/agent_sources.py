@@ -1,4 +1,4 @@
-"""What of remote/ goes to a host: only the modules that an operation needs, each once.
+"""What of remote/ and common/ goes to a host: only the modules an operation needs, each once.
 PySyncObj is sent too, where one of them uses it.
 
 As source, which any Python from 3.6 on compiles when it imports it. A host that had the bytecode of
@@ -20,16 +20,19 @@ from pathlib import Path
 from threading import RLock
 from typing import ParamSpec, TypeVar
 
-from ipexctl.local.atomic_file import write_atomic
+from ipexctl.common.files import write_atomic
 from ipexctl.local.ownership import untrusted_above
 from ipexctl.local.user_dirs import cache_dir, make_private
 
 _PACKAGE = "ipexctl.remote"
-_FOLDER = Path(__file__).parents[1] / "remote"
+_SHARED = "common"  # its modules have this in their names here: `common.files`
+_FOLDERS = tuple(Path(__file__).parents[1] / name for name in ("remote", _SHARED))
 _LIBRARY = "pysyncobj"
 _WIRE = 2  # the version of marshal's format: every Python 3 reads it
 # Where an import is. What it imports, `ast` says; for it to read whole modules takes 30 ms more.
-_IMPORT = re.compile(rf"^[ \t]*((?:from|import) {_PACKAGE}\b[^(\n]*(?:\([^)]*\))?)", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^[ \t]*((?:from|import) ipexctl\.(?:remote|common)\b[^(\n]*(?:\([^)]*\))?)", re.MULTILINE
+)
 
 _USES_LIBRARY = re.compile(rf"^from {_LIBRARY}\b", re.MULTILINE)
 
@@ -60,10 +63,22 @@ def forget() -> None:
 
 @_once
 def texts() -> dict[str, str]:
-    """The source of every module, by its name below remote/: `main`, `install.blobs`."""
-    paths = [path for path in _FOLDER.rglob("*.py") if path.name != "__init__.py"]
-    names = (".".join(path.relative_to(_FOLDER).with_suffix("").parts) for path in paths)
-    return {name: path.read_text("utf-8") for name, path in zip(names, paths, strict=True)}
+    """The source of every module, by its name below remote/: `main`, `install.blobs`; or with
+    common/ before it."""
+    return {_below(_module_name(path)): path.read_text("utf-8") for path in _module_files()}
+
+
+def _module_files() -> list[Path]:
+    paths = (path for folder in _FOLDERS for path in sorted(folder.rglob("*.py")))
+    return [path for path in paths if path.name != "__init__.py"]
+
+
+def _module_name(path: Path) -> str:
+    return ".".join(path.relative_to(_FOLDERS[0].parents[1]).with_suffix("").parts)
+
+
+def _below(full: str) -> str:
+    return full.removeprefix(f"{_PACKAGE}.").removeprefix("ipexctl.")
 
 
 @_once
@@ -95,7 +110,7 @@ def imports(name: str) -> frozenset[str]:
             aliases = [alias.name for alias in node.names] if hasattr(node, "names") else []
             if isinstance(node, ast.ImportFrom):
                 aliases = [f"{node.module}.{alias}" for alias in aliases] + [node.module or ""]
-            found.update(alias.removeprefix(f"{_PACKAGE}.") for alias in aliases)
+            found.update(map(_below, aliases))
     return frozenset(one for one in found if one in texts() or one.startswith(f"{_LIBRARY}."))
 
 
@@ -130,7 +145,9 @@ def packed(names: frozenset[str], *, bytecode: bool = False) -> bytes:
 
 
 def _full(name: str) -> str:
-    return name if name.startswith(f"{_LIBRARY}.") else f"{_PACKAGE}.{name}"
+    if name.startswith(f"{_LIBRARY}."):
+        return name
+    return f"ipexctl.{name}" if name.startswith(f"{_SHARED}.") else f"{_PACKAGE}.{name}"
 
 
 def _text(name: str) -> str:
@@ -186,6 +203,6 @@ def _code(name: str, text: str) -> bytes:
 
 def _stamp() -> list[object]:
     """Kept code is good while this is the same: Python, and time and size of each file."""
-    paths = [*sorted(_FOLDER.rglob("*.py")), *sorted(_library_folder().glob("*.py"))]
+    paths = [*_module_files(), *sorted(_library_folder().glob("*.py"))]
     about = [(str(path), path.stat()) for path in paths]
     return [MAGIC_NUMBER, *([path, stat.st_mtime_ns, stat.st_size] for path, stat in about)]

@@ -15,8 +15,8 @@ from typing import IO, BinaryIO
 
 from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_store import Store
+from ipexctl.common.files import open_atomic
 from ipexctl.errors import InputError, NotHere, reason_of
-from ipexctl.local.atomic_file import open_atomic
 
 CHUNK = 1 << 20
 LOCK_MEMBER = "ipexctl.lock"

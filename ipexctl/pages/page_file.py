@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from ipexctl.base.sizes import human
+from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, reason_of
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.pages.page_shell import mark
 from ipexctl.terminal.console import print_text, stderr_console
 

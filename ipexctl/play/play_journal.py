@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import field
 from pathlib import Path
 
-from ipexctl.local.atomic_file import write_atomic
+from ipexctl.common.files import write_atomic
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
 

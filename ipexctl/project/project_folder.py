@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from ipexctl.base import quoting
+from ipexctl.common.secret_names import is_secret_file, is_secret_in_data
 from ipexctl.data.rules.dataset_rules import data_name, pushing
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
@@ -32,7 +33,6 @@ from ipexctl.project.files.project_files import (
     printable,
 )
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remote.secret_names import is_secret_file, is_secret_in_data
 
 HELD = 64 << 20  # bytes of small files kept in memory between reading and sending
 SHOWN = 3

@@ -7,8 +7,8 @@ import re
 import shutil
 import stat
 
+from ipexctl.common.folder_trust import has_acl, is_private_group, passed_folders
 from ipexctl.remote.failure import FULL, Failure, disk_full, human_size
-from ipexctl.remote.passed_folders import passed_folders
 
 SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
@@ -168,30 +168,6 @@ def check_parents(root):
             "--root FOLDER   # %s" % hint,
             slug="root-parent-unsafe",
         )
-
-
-def has_acl(path):
-    """Then the group's bits stand for users that the list names."""
-    try:
-        return bool(os.getxattr(path, "system.posix_acl_access"))
-    except (OSError, AttributeError):
-        return False
-
-
-def is_private_group(gid):
-    """The account's own group, with no other member: many systems make one per user. Those whose
-    first group it is are not listed as members, so the group must also have the account's name."""
-    import grp
-    import pwd
-
-    try:
-        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
-    except KeyError:
-        return False
-    if gid != 0 and (gid != me.pw_gid or group.gr_name != me.pw_name):
-        return False  # before all users are asked for, which a directory service may take long for
-    first = {p.pw_name for p in pwd.getpwall() if p.pw_gid == gid and p.pw_uid != me.pw_uid}
-    return not (set(group.gr_mem) | first) - {me.pw_name, "root"}
 
 
 def subfolder(root, *names):

@@ -14,7 +14,7 @@ import stat
 import tempfile
 import time
 
-from ipexctl.remote import root_folder
+from ipexctl.common.folder_trust import is_private_group
 
 LOCK = "lock"
 NAME = re.compile(r"ipexctl-(?:proof-)?[a-z0-9_]{8}\Z")
@@ -69,7 +69,7 @@ def all_temporary():
 def others_can_rename(top):
     """Then any folder of this user may get a name as if it were one of ours."""
     info = os.stat(top)
-    by_group = info.st_mode & stat.S_IWGRP and not root_folder.is_private_group(info.st_gid)
+    by_group = info.st_mode & stat.S_IWGRP and not is_private_group(info.st_gid)
     return bool((info.st_mode & stat.S_IWOTH or by_group) and not info.st_mode & stat.S_ISVTX)
 
 

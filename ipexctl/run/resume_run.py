@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ipexctl.blobs.tls_keys import make_keys
+from ipexctl.common.peer_url import peer_url
 from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import transfer_time
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remote.connection.peer_url import peer_url
 from ipexctl.run.jobs.checkpoints import Row, look, rows_of
 from ipexctl.run.jobs.ps import find
 from ipexctl.run.outcome import listed_checkpoints

@@ -19,17 +19,17 @@ from typing import Any
 from ipexctl import __version__
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import human
+from ipexctl.common.files import write_atomic
+from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import EXIT_OK, InputError, IpexctlError, printable
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.local import settings
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import LOCK_FILE, lock_folder, project_of, read_lock
 from ipexctl.local.settings_file import setting_kinds
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target, inventory
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.report.recorded_inputs import HostInputs, RunRecord
 from ipexctl.report.run_report import known_secrets, read_attempt, run_record
 from ipexctl.run.jobs.logs import Wanted, logs

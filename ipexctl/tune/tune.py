@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ipexctl.base.option import options_of
+from ipexctl.common.files import write_atomic
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, IpexctlError, unknown_value
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.nearest_file import PROJECT_FILE, project_file
 from ipexctl.local.settings import load
 from ipexctl.machines.target import Target

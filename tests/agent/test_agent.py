@@ -350,7 +350,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 # --- what is sent --------------------------------------------------------------------------------
 
 SUPERVISOR = """
-    root_folder passed_folders shelf.shelf_link shelf.publication
+    root_folder common.folder_trust common.files shelf.shelf_link shelf.publication
     run.stand_by run.guardian run.last_minute run.supervisor run.health_sampler run.traffic
     run.rank_sockets run.rank_progress run.host_programs
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders
@@ -366,7 +366,7 @@ SUPERVISOR = """
     [
         (
             "run.run_watch.start",
-            {"root_folder", "passed_folders"}
+            {"root_folder", "common.folder_trust"}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches
@@ -374,7 +374,7 @@ SUPERVISOR = """
         ("run.stand_by.begin", set(SUPERVISOR.split())),
         (
             "facts.benchmark.memory",
-            {"facts.benchmark", "child_processes", "root_folder", "passed_folders"}
+            {"facts.benchmark", "child_processes", "root_folder", "common.folder_trust"}
             | {"facts.host_network", "facts.packet_sizes"},
         ),
         ("nothing.known", set()),
@@ -398,6 +398,7 @@ def test_every_import_of_a_module_is_seen():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ipexctl"):
                 below = (node.module or "").removeprefix("ipexctl.remote").removeprefix(".")
+                below = below.removeprefix("ipexctl.")
                 names = {f"{below}.{alias.name}".removeprefix(".") for alias in node.names}
                 assert names <= modules or below in modules, ast.unparse(node)
                 expected |= (names | {below}) & modules
@@ -425,8 +426,8 @@ print(failed)
 
 
 def test_threads_may_import_at_once(tmp_path):
-    sources = {f"ipexctl.remote.{name}": text for name, text in agent_sources.texts().items()}
-    sources |= agent_sources.library()
+    sources = agent_sources.texts() | agent_sources.library()
+    sources = {agent_sources._full(name): text for name, text in sources.items()}
     boot = f"{sources['ipexctl.remote.boot']}\nsources = {sources!r}\n"
     boot += "sys.meta_path.insert(0, SourceImporter(sources))\n" + THREADS
     (tmp_path / "boot.py").write_text(boot)

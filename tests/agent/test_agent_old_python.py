@@ -39,6 +39,6 @@ def test_the_probe_works_on_an_old_python(minor, tmp_path):
 def test_all_of_remote_is_written_for_python_3_6():
     pytest.importorskip("vermin")
     run = [sys.executable, "-c", "import sys; from vermin.main import main; sys.exit(main())"]
-    argv = [*run, "-q", "-t=3.6-", "--no-tips", "ipexctl/remote"]
+    argv = [*run, "-q", "-t=3.6-", "--no-tips", "ipexctl/remote", "ipexctl/common"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

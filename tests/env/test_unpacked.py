@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from ipexctl.errors import HostFailed
-from ipexctl.remote import durable
 from ipexctl.remote.install import wheel_cache
 from tests.install.conftest import Builder, Shop, make_wheel
 
@@ -183,7 +182,7 @@ UV, WHEEL = "b" * 64, ("big-1.0-py3-none-any.whl", "a" * 64)
 @pytest.fixture
 def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module, on a host that has one wheel as a blob."""
-    monkeypatch.setattr(durable, "BOOT", str(tmp_path / "boot"))
+    monkeypatch.setattr(wheel_cache, "BOOT", str(tmp_path / "boot"))
     (tmp_path / "boot").write_text("first\n")
     blob = tmp_path / "blobs" / "sha256" / "aa" / WHEEL[1]
     blob.parent.mkdir(parents=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.local.atomic_file import open_atomic, write_atomic
+from ipexctl.common.files import open_atomic, write_atomic
 
 
 @pytest.fixture(params=[0o022, 0o077, 0o002, 0], ids=oct)

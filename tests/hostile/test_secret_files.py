@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.secret_names import is_secret_in_data
 from ipexctl.project.files.project_files import ignored_data
-from ipexctl.remote.secret_names import is_secret_in_data
 from tests.run.test_ps_local import Here
 
 SECRET = (

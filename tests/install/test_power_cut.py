@@ -24,7 +24,7 @@ from ipexctl.lab.cluster.machine_support import why_not
 from ipexctl.lab.cluster.rung_limits import FULL
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.known_hosts import HostKey, Standing, Verdict, entry_line, remember
-from ipexctl.remote import durable
+from ipexctl.remote.install import wheel_cache
 from tests.install.conftest import Outcome, Shop, finish, make_wheel
 
 SIZE = 96 << 20
@@ -94,7 +94,7 @@ class DiskShop(Shop):
         """The command on a host that has booted since: what was good only until then is not."""
         boot = self.folder / "boot_id"
         boot.write_text(f"{uuid.uuid4()}\n")
-        script = f'mount --bind {boot} {durable.BOOT} && exec "$@"'
+        script = f'mount --bind {boot} {wheel_cache.BOOT} && exec "$@"'
         before = ("unshare", "-m", "sh", "-c", script, "sh")
         return self.ipexctl(*words, before=before, **environ)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import InputError
-from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.outcome.result_document import kept_plan
 from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.launch_plan import plan

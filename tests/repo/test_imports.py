@@ -22,10 +22,10 @@ PURE = tuple(
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files
     pages.page_shell user_code
-    remote.connection.peer_url remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch
+    common.peer_url common.secret_names remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch
     remote.hub.stall remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
-    remote.secret_names remote.shelf.checkpoint_rules remote.shelf.publication
+    remote.shelf.checkpoint_rules remote.shelf.publication
     report.difference_lines report.run_difference report.recorded_inputs
     report.curves report.host_parts report.host_record report.report_data report.report_material
     report.training_curves
@@ -52,15 +52,21 @@ ONLY_IN = {
     "rich": r"ipexctl\.terminal\b.*|.*\.command\b.*|.*_text",
 }
 # Every room stands on these; they know no command. `cli` finds the commands by their names.
-BELOW = ("base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "pages")
+BELOW = (
+    "base",
+    "blobs",
+    "cli",
+    "common",
+    "facts",
+    "inventory",
+    "local",
+    "machines",
+    "packages",
+    "pages",
+)
 BELOW += ("terminal",)
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
 ROOMS += ("notebook", "remove", "report", "run", "schema", "shell", "support", "tune")
-# Of the code for hosts, what both sides must compute alike.
-SHARED = (
-    "ipexctl.remote.connection.peer_url", "ipexctl.remote.passed_folders",
-    "ipexctl.remote.secret_names",
-)  # fmt: skip
 # Slow to import, so `ipexctl --help` must not get to any of them.
 HEAVY = ("cryptography", "fabric", "paramiko", "rich", "yaml")
 
@@ -111,9 +117,9 @@ def _why(i: Import) -> Iterator[str]:
             yield f"{name} belongs in {places}"
     if _below(i.importer) and _room(i.target) in ROOMS and not _is_pure(i.target):
         yield "commands stand on it"
-    if _inside(i.importer, "ipexctl.remote") and not _remote_may(i):
+    if _on_hosts(i.importer) and not _remote_may(i):
         yield "remote runs on hosts that have only Python itself"
-    if i.is_of("ipexctl.remote") and not _remote_is_for(i):
+    if i.is_of("ipexctl.remote") and not _inside(i.importer, "ipexctl.remote"):
         yield "remote is shipped as source, never imported"
     outside = i.importer.rpartition(".")[0] != i.target.rpartition(".")[0]
     if outside and re.fullmatch(r"ipexctl\..+[._]cli", i.target):
@@ -152,13 +158,13 @@ def _pure_may(i: Import) -> bool:
     return i.target.partition(".")[0] in PURE_MAY or i.target == "urllib.parse"
 
 
-def _remote_is_for(i: Import) -> bool:
-    return _inside(i.importer, "ipexctl.remote") or i.target in SHARED
+def _on_hosts(module: str) -> bool:
+    return _inside(module, "ipexctl.remote") or _inside(module, "ipexctl.common")
 
 
 def _remote_may(i: Import) -> bool:
     shipped = i.importer == "ipexctl.remote.restart.voters" and _inside(i.target, "pysyncobj")
-    ours = i.is_of("ipexctl.remote") or i.target.partition(".")[0] in sys.stdlib_module_names
+    ours = _on_hosts(i.target) or i.target.partition(".")[0] in sys.stdlib_module_names
     return ours or shipped
 
 

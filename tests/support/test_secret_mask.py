@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.secret_mask import MASK, SecretMask, secret_arguments, secret_values
-from ipexctl.remote.secret_names import is_secret_file, is_secret_name
+from ipexctl.common.secret_names import is_secret_file, is_secret_name
 
 TRAINING_LOGS = sorted((Path(__file__).parents[1] / "metrics/corpus").rglob("*.log"))
 WORD, TWO, BASE64 = "correct-horse-77", "two words", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYzKq81Tn0vE="

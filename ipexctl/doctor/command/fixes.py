@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import IO
 
 from ipexctl.base.quoting import quote
+from ipexctl.common.files import write_atomic
 from ipexctl.doctor.report.fix_plan import WRITTEN, fix_play, scripts
 from ipexctl.doctor.report.report import Report
 from ipexctl.errors import EXIT_FAILED, InputError, reason_of
 from ipexctl.facts.host_facts import plain
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.machines import suggested_commands as hints
 from ipexctl.machines.target import Target
 from ipexctl.play.command.show_plays import show_plays

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ipexctl.common.files import write_atomic
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.lab.cluster import (
     faults,
@@ -70,9 +71,7 @@ class Watchdog:
 
     def save(self) -> None:
         text = json.dumps(boots.state(self.plan, self.switch, self.left_out), indent=1)
-        part = self.folder / "state.json.part"
-        part.write_text(text)
-        part.rename(self.folder / "state.json")
+        write_atomic(self.folder / "state.json", text, mode=None)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request of the client; errors travel back as what / why / hint."""

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.place import Place
+from ipexctl.common.files import write_atomic
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, reason_of
-from ipexctl.local.atomic_file import write_atomic
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.machines.openssh.ssh_config import Answer, Me, expand, wildcard
 from ipexctl.quick_dataclass import dataclass

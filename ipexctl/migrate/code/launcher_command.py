@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import InputError
 from ipexctl.migrate.code.rules import Command, Rules
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.plan.rank_variables import TABLE
 from ipexctl.user_code.launchers import pasted_line
 from ipexctl.user_code.launchers.accelerate_config import Keys

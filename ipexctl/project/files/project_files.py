@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ipexctl.base.sizes import human
+from ipexctl.common.secret_names import is_private_path, is_secret_file, is_secret_stem
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remote.secret_names import is_private_path, is_secret_file, is_secret_stem
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -10,7 +10,8 @@ import os
 import struct
 import zlib
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.common.files import open_atomic
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 
 HEAD = struct.Struct(">4sI")
@@ -41,7 +42,10 @@ def add(root, expected, datas):
     folder = root_folder.subfolder(root, "blobs", "packs")
     index = json.dumps(expected, separators=(",", ":")).encode("ascii")
     path = os.path.join(folder, "%s.pack" % os.urandom(8).hex())
-    durable.write_file(path, datas, HEAD.pack(MAGIC, len(index)) + index)
+    with open_atomic(path, mode=None) as file:
+        file.write(HEAD.pack(MAGIC, len(index)) + index)
+        for data in datas:
+            file.write(data)
 
 
 def keep(root, rows):

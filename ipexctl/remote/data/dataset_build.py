@@ -11,7 +11,8 @@ import shutil
 import stat
 import time
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.common.files import rename_synced, sync_disk, write_atomic
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.project import synced_folders
@@ -211,7 +212,7 @@ class Part:
             if not mending:
                 place = os.path.join(self.top, self.version)
                 dataset_versions.remove_folder(place)  # what a cut removal left
-                durable.rename(self.path, place)
+                rename_synced(self.path, place)
             dataset_versions.set_current(self.top, self.version)
         except OSError as e:
             raise root_folder.write_failure(e, self.root, 0) from None
@@ -244,12 +245,12 @@ class Part:
         paths = [synced_folders.inside(self.files, name) for name, _, _, _ in self.tree["files"]]
         for i, path in enumerate(paths):
             set_mode(path, self.tree["files"][i][3])
-        durable.sync_disk(self.files)
+        sync_disk(self.files)
         stamps = [dataset_versions.stamp_of(os.lstat(path)) for path in paths]
         tree = dict(self.tree, stamps=stamps, source=source)
         data = json.dumps(tree, separators=(",", ":")).encode("ascii")
         path = os.path.join(os.path.dirname(self.files), b"tree")
-        durable.write_file(os.fsdecode(path), [data], sync=True)
+        write_atomic(os.fsdecode(path), data, mode=None, sync=True)
 
 
 # --- files ---------------------------------------------------------------------------------------

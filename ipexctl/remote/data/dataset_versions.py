@@ -9,7 +9,8 @@ import shutil
 import stat
 import time
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.common.files import rename_synced
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.project import synced_folders
@@ -61,7 +62,7 @@ def set_current(top, version):
         return
     fresh = os.path.join(top, ".current.%s" % os.urandom(8).hex())
     os.symlink(version, fresh)
-    durable.rename(fresh, os.path.join(top, "current"))
+    rename_synced(fresh, os.path.join(top, "current"))
 
 
 def read_tree(top, version):

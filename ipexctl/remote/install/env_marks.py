@@ -11,7 +11,8 @@ import os
 import re
 import stat
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.common.files import rename_synced, write_atomic
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_drift
@@ -151,12 +152,12 @@ def replace_link(root, name, target):
     fresh = os.path.join(root, ".%s-%d" % (name, os.getpid()))
     blobs.unlink(fresh)
     os.symlink(target, fresh)
-    durable.rename(fresh, os.path.join(root, name))
+    rename_synced(fresh, os.path.join(root, name))
 
 
 def write_mark(path, value):
     """Whole and on the disk, or not there."""
-    durable.write_file(path, [json.dumps(value).encode("utf-8")], sync=True)
+    write_atomic(path, json.dumps(value), mode=None, sync=True)
 
 
 def exchange(one, other):

@@ -13,7 +13,8 @@ import stat
 import threading
 import zipfile
 
-from ipexctl.remote import child_processes, durable, root_folder
+from ipexctl.common.files import rename_synced, sync_disk
+from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blob_arrivals, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
@@ -212,7 +213,7 @@ def unpack_uv(root, sha):
     except (OSError, zipfile.BadZipFile) as e:
         raise Failure("cannot unpack uv", str(e), slug="unpack-failed") from None
     os.chmod(fresh, 0o700)
-    durable.rename(fresh, place)
+    rename_synced(fresh, place)
     return place
 
 
@@ -257,14 +258,14 @@ def build(arrivals, env, tools, store, files, carried):
             unpack(call, base + fill, variables, store, [(file, sha) for file, sha, _ in some])
         make_runnable(os.path.join(env, "bin"))
         call.emit({"event": "step", "what": "sync"})
-        durable.sync_disk(env)
+        sync_disk(env)
         store.keep()
         needed = [sha for _, sha, _ in files] + carried
         mark = {"wheels": [file for file, _, _ in files], "blobs": needed}
         mark["dists"] = env_drift.metadata(env)
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
     except blob_arrivals.NotBrought:
-        durable.sync_disk(store.root)
+        sync_disk(store.root)
         store.keep()
         undone()
         raise

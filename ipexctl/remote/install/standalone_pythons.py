@@ -8,7 +8,8 @@ import os
 import re
 import tarfile
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.common.files import rename_synced, sync_disk
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
 
@@ -27,8 +28,8 @@ def unpacked_interpreter(call, root, sha):
         root_folder.need_space(root, unpacked_size(source), 0)
         try:
             unpack(call, source, work)
-            durable.sync_disk(work)
-            durable.rename(os.path.join(work, TOP), place)
+            sync_disk(work)
+            rename_synced(os.path.join(work, TOP), place)
         finally:
             remove(work)
     return os.path.join(place, "bin", "python3")

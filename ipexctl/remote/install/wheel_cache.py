@@ -10,10 +10,11 @@ import os
 import shutil
 import stat
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
+BOOT = "/proc/sys/kernel/random/boot_id"
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -35,7 +36,7 @@ class WheelCache:
         """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
         said = env_marks.read_mark(self.mark) or {}
         try:
-            good = [said["uv"], said["boot"]] == [self.uv, durable.boot_id()]
+            good = [said["uv"], said["boot"]] == [self.uv, boot_id()]
             if good and said["digest"] == fingerprint(self.cache)[0]:
                 return said["wheels"]
         except (OSError, KeyError):
@@ -75,7 +76,7 @@ class WheelCache:
         if not self.begun:
             return
         digest, shared = fingerprint(self.cache)
-        boot = durable.boot_id()
+        boot = boot_id()
         if not shared or not boot:  # copies would take their room twice
             remove_cache(self.root)
             return
@@ -86,6 +87,15 @@ class WheelCache:
         wheels.update((file, [sha, blob_stamp(self.root, sha)]) for file, sha in self.unpacked)
         said = {"uv": self.uv, "boot": boot, "digest": digest, "wheels": wheels}
         env_marks.write_mark(self.mark, said)
+
+
+def boot_id():
+    """Since when this host runs, "" if it does not tell: what was not synced is good only since."""
+    try:
+        with open(BOOT) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def cache_folder(root):

@@ -14,7 +14,8 @@ import shutil
 import time
 import zlib
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.common.files import write_atomic
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.run_files import run_folders
@@ -120,7 +121,7 @@ def manifest(root, key, body):
             "the list of files arrived damaged", "", "run the same command again", slug="damaged"
         )
     if body:
-        durable.write_file(path, [data])
+        write_atomic(path, data, mode=None)
         expire(os.path.dirname(path), KEPT)
     return json.loads(data.decode("ascii"))
 

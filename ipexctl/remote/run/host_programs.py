@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+from ipexctl.common.files import write_atomic
 from ipexctl.remote.hub.judge import by_signal
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -101,11 +102,12 @@ class Programs:
                 pass
 
     def write(self):
-        write_file(os.path.join(self.scratch, "rank.pyc"), compiled(rank_wrapper), 0o600)
+        write_atomic(os.path.join(self.scratch, "rank.pyc"), compiled(rank_wrapper))
         # mpirun wants one program name: a shell script finds the interpreter in the environment
         program = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc" %s "$@"\n'
-        write_file(os.path.join(self.dir, "bootstrap"), program % rank_wrapper.LAUNCH, 0o700)
-        write_file(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""), 0o600)
+        text = program % rank_wrapper.LAUNCH
+        write_atomic(os.path.join(self.dir, "bootstrap"), text, mode=0o700)
+        write_atomic(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""))
         self.write_site()
 
     def write_site(self):
@@ -113,7 +115,7 @@ class Programs:
         if self.plan["modules"]:
             os.mkdir(self.site(), 0o700)
         for name, text in self.plan["modules"].items():
-            write_file(os.path.join(self.site(), os.path.basename(name) + ".py"), text, 0o600)
+            write_atomic(os.path.join(self.site(), os.path.basename(name) + ".py"), text)
 
     def site(self):
         return os.path.join(self.scratch, "site")
@@ -124,14 +126,6 @@ def compiled(module):
     magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
     head = magic + bytes(8 if sys.version_info < (3, 7) else 12)
     return head + marshal.dumps(module.__loader__.get_code(module.__name__))
-
-
-def write_file(path, text, mode):
-    """Whole at any time: hosts with one home write the same texts to the same places."""
-    part = "%s.%s" % (path, os.urandom(8).hex())
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as f:
-        f.write(text if isinstance(text, bytes) else text.encode("utf-8"))
-    os.rename(part, path)
 
 
 def alive(pid):

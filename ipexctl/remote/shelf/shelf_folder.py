@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.common.files import sync_folder, write_atomic
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_download, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
@@ -101,10 +102,10 @@ class Shelf:
         text = json.dumps(document, sort_keys=True).encode("ascii")
         sha = hashlib.sha256(text).hexdigest()
         root_folder.subfolder(self.top, sha[:2])
-        durable.write_file(self.path(sha), [text], sync=True)
+        write_atomic(self.path(sha), text, mode=None, sync=True)
         for folder in {os.path.dirname(self.path(file)) for _, file, _ in document["files"]}:
-            durable.sync_folder(folder)
-        durable.sync_folder(self.top)
+            sync_folder(folder)
+        sync_folder(self.top)
         return sha
 
     def fetch(self, sha, size, keys, url):
@@ -131,7 +132,7 @@ class Shelf:
 
     def publish(self, manifest):
         text = json.dumps(manifest, sort_keys=True).encode("ascii")
-        durable.write_file(self.manifest_path(manifest["number"]), [text], sync=True)
+        write_atomic(self.manifest_path(manifest["number"]), text, mode=None, sync=True)
 
     def manifests(self):
         """number -> manifest"""

@@ -5,7 +5,8 @@ import os
 import shutil
 import time
 
-from ipexctl.remote import durable, root_folder
+from ipexctl.common.files import rename_synced, sync_disk
+from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
@@ -112,10 +113,10 @@ def op_lay_out(call, h):
             path = run_folders.inside(laid, below) if below else laid
             os.makedirs(os.path.dirname(path), exist_ok=True)
             bring(call, dict(h["givers"][giver], **more), (sha, size), path)
-        durable.sync_disk(fresh)
+        sync_disk(fresh)
         if os.path.lexists(target):  # sent with the project, or of an earlier attempt
             os.rename(target, os.path.join(fresh, "before"))
-        durable.rename(laid, target)
+        rename_synced(laid, target)
     except OSError as e:
         raise root_folder.write_failure(e, top, size) from None
     finally:

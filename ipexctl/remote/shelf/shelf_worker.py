@@ -10,10 +10,10 @@ import select
 import socket
 import time
 
-from ipexctl.remote import durable
+from ipexctl.common.files import write_atomic
+from ipexctl.common.peer_url import peer_url
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.connection import peer_tls
-from ipexctl.remote.connection.peer_url import peer_url
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_link
@@ -129,7 +129,8 @@ class Worker:
         if text != self.written:
             self.written = text
             try:
-                durable.write_file(os.path.join(self.shelf.folder, "pending.json"), [text])
+                path = os.path.join(self.shelf.folder, "pending.json")
+                write_atomic(path, text, mode=None)
             except OSError:
                 pass  # a full disk
 

@@ -90,8 +90,8 @@ def run(
 def _note_configured(options: RunOptions) -> None:
     """Variables that a settings file sets, such as those that `tune` found."""
     from ipexctl.cli.options import note
+    from ipexctl.common.secret_names import is_secret_name
     from ipexctl.local.settings import load
-    from ipexctl.remote.secret_names import is_secret_name
 
     setting = load().get("run.env")
     used = setting.value.items() & options.env.items() if setting else set[tuple[str, str]]()

@@ -9,9 +9,9 @@ import secrets
 import shutil
 from pathlib import Path
 
+from ipexctl.common.files import sync_disk
 from ipexctl.errors import HostFailed, InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.atomic_file import sync_disk
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.target import ROOT, Target

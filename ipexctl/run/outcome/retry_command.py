@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ipexctl.base import quoting
 from ipexctl.base.typed_command import Typed
-from ipexctl.remote.secret_names import is_secret_name
+from ipexctl.common.secret_names import is_secret_name
 
 _RANKS = ("-n", "-np", "--np")
 _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ipexctl.base.sizes import count
+from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remote.secret_names import is_secret_name
 from ipexctl.run.plan import (
     core_pinning,
     interface_choice,

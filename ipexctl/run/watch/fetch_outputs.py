@@ -25,9 +25,9 @@ from pathlib import Path
 from ipexctl.base.host_answer import AnyText
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.quoting import quote
+from ipexctl.common.files import sync_disk
 from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.atomic_file import sync_disk
 from ipexctl.machines.agent import Agent, transfer_time
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.wire.frames import Frame

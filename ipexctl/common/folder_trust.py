@@ -1,4 +1,4 @@
-"""Through which folders and links a path leads: who can replace one of them says what is there."""
+"""Who could replace what a path names: the folders and links it leads through, and their groups."""
 
 import os
 
@@ -34,3 +34,32 @@ def passed_folders(path):
     if home not in found:
         return found
     return [one for one in found if not (home + os.sep).startswith(one.rstrip(os.sep) + os.sep)]
+
+
+def has_acl(path):
+    # type: (str | os.PathLike[str]) -> bool
+    """Whether an ACL is set: the group bits of the mode then stand for users that it names."""
+    try:
+        return bool(os.getxattr(path, "system.posix_acl_access"))
+    except (OSError, AttributeError):  # macOS has neither
+        return False
+
+
+def is_private_group(gid):
+    # type: (int) -> bool
+    """Whether the current user is its only member: many systems create such a group per user.
+
+    Members are listed only for those whose second group it is. Where it is the first one of others,
+    it has not the user's name; and a directory service may not tell who they are.
+    """
+    import grp
+    import pwd
+
+    try:
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    if gid != 0 and (gid != me.pw_gid or group.gr_name != me.pw_name):
+        return False  # before all users are asked for, which a directory service may take long for
+    first = {p.pw_name for p in pwd.getpwall() if p.pw_gid == gid and p.pw_uid != me.pw_uid}
+    return not (set(group.gr_mem) | first) - {me.pw_name, "root"}

@@ -1,0 +1,1 @@
+"""What the controller and the hosts must do alike. Standard library only, Python 3.6 syntax."""

@@ -1,0 +1,83 @@
+"""Files that are written completely or not at all, and on the disk where a power cut would hurt."""
+
+import os
+from contextlib import contextmanager, suppress
+
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    Path = str | os.PathLike[str]
+
+
+def write_atomic(
+    path: "Path", data: "str | bytes", *, mode: "int | None" = 0o600, sync: bool = False
+) -> None:
+    """A reader sees the old file or the new one. `mode` None: as the umask says, but not writable
+    by others, whose files ipexctl does not use."""
+    with open_atomic(path, mode=mode, sync=sync) as file:
+        file.write(data.encode("utf-8") if isinstance(data, str) else data)
+
+
+@contextmanager
+def open_atomic(
+    path: "Path", *, mode: "int | None" = 0o600, sync: bool = False
+) -> "Iterator[BinaryIO]":
+    """`path` is replaced when the block ends, and stays what it was when it raises.
+
+    `sync`: the bytes are on the disk before the name is, and the name is when the block has ended.
+    """
+    part = "%s.%d-%s" % (os.fspath(path), os.getpid(), os.urandom(4).hex())
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    fd = os.open(part, flags, 0o644 if mode is None else 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(part, mode)
+        os.rename(part, path)
+        if sync:
+            sync_folder(os.path.dirname(path) or os.curdir)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def rename_synced(fresh: str, path: str) -> None:
+    """The name is on the disk when this returns."""
+    os.rename(fresh, path)
+    sync_folder(os.path.dirname(path))
+
+
+def sync_folder(path: "Path") -> None:
+    """Flush the folder's entries to the disk, where its file system can do that; what they name
+    has been flushed before."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_disk(path: "Path | bytes") -> None:
+    """Flush everything written to its file system to the disk: one wait for many files."""
+    import ctypes
+
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            failed = ctypes.CDLL(None, use_errno=True).syncfs(fd)
+        except (AttributeError, OSError):  # a C library without it, as on macOS
+            os.sync()
+            return
+        if failed:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
+    finally:
+        os.close(fd)
