@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.common.files import write_atomic
+from ipexctl.common.processes import stat_of
 from ipexctl.local.environment import environment
 from ipexctl.local.ownership import untrusted_above
 
@@ -91,10 +92,9 @@ def _write() -> None:
 def _process_began() -> float:
     """When the kernel started this process, to a hundredth of a second."""
     try:
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        since_boot = int(stat_of("self")[1][19]) / os.sysconf("SC_CLK_TCK")
         return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, IndexError, AttributeError):
         return min((s[2] for s in _spans), default=0.0)
 
 

@@ -350,7 +350,8 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 # --- what is sent --------------------------------------------------------------------------------
 
 SUPERVISOR = """
-    root_folder common.folder_trust common.files shelf.shelf_link shelf.publication
+    root_folder common.folder_trust common.files common.processes shelf.shelf_link
+    shelf.publication
     run.stand_by run.guardian run.last_minute run.supervisor run.health_sampler run.traffic
     run.rank_sockets run.rank_progress run.host_programs
     run.control run.watchers rank.rank_wrapper rank.socket_table run_files.run_folders

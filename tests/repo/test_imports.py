@@ -52,19 +52,8 @@ ONLY_IN = {
     "rich": r"ipexctl\.terminal\b.*|.*\.command\b.*|.*_text",
 }
 # Every room stands on these; they know no command. `cli` finds the commands by their names.
-BELOW = (
-    "base",
-    "blobs",
-    "cli",
-    "common",
-    "facts",
-    "inventory",
-    "local",
-    "machines",
-    "packages",
-    "pages",
-)
-BELOW += ("terminal",)
+BELOW = ("base", "blobs", "cli", "common", "facts", "inventory", "local", "machines")
+BELOW += ("packages", "pages", "terminal")
 ROOMS = ("bench", "data", "doctor", "env", "explain", "hosts", "install", "lab", "migrate", "play")
 ROOMS += ("notebook", "remove", "report", "run", "schema", "shell", "support", "tune")
 # Slow to import, so `ipexctl --help` must not get to any of them.

@@ -8,6 +8,8 @@ import os
 import signal
 from pathlib import Path
 
+from ipexctl.common.processes import stat_of
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -64,8 +66,7 @@ def adopt_orphans() -> None:
 def set_name(name: str) -> None:
     """The name and command line that ps, top and pgrep show from now on."""
     _call("prctl", _PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0)
-    with open("/proc/self/stat", encoding="utf-8", errors="replace") as stat:
-        fields = stat.read().rpartition(")")[2].split()
+    fields = stat_of("self")[1]
     # The kernel reads the command line from our own memory, between these two addresses.
     start, end = int(fields[45]), int(fields[46])
     room = max(0, end - start - 1)

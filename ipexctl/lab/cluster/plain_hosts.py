@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.common.processes import stat_of
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, folders, lab_plan, linux
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
@@ -83,9 +84,8 @@ def members(host: HostPlan, sshd: int) -> set[int]:
 def descendants(top: int) -> set[int]:
     parents: dict[int, list[int]] = {}
     for pid in pids():
-        with suppress(OSError):
-            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            parents.setdefault(int(stat[1]), []).append(pid)
+        if words := stat_of(pid)[1]:
+            parents.setdefault(int(words[1]), []).append(pid)
     found, new = set[int](), [top]
     while new:
         new = [child for pid in new for child in parents.get(pid, ()) if child not in found]

@@ -11,6 +11,8 @@ import re
 import socket
 import struct
 
+from ipexctl.common.processes import stat_of
+
 LISTENS = 0x10000  # among the flags of a socket
 NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
 PATIENCE = 1.0
@@ -118,7 +120,7 @@ def own_memory(pid):
 
 def age(pid):
     """Seconds since it was started."""
-    fields = read("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    fields = stat_of(pid)[1]
     uptime = read("/proc/uptime").split()
     if len(fields) < 20 or not uptime:
         return None

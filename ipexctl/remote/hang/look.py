@@ -99,9 +99,8 @@ class RankLook:
         }
 
     def use(self, pids):
-        folder = "/proc/%d/task/%d" % (self.pid, self.pid)
-        cpu = {pid: process_state.cpu_seconds("/proc/%d" % pid) for pid in pids}
-        return cpu, process_state.cpu_seconds(folder, False)
+        cpu = {pid: process_state.cpu_seconds(pid) for pid in pids}
+        return cpu, process_state.cpu_seconds("%d/task/%d" % (self.pid, self.pid), False)
 
     def examine(self, connections, deadline):
         try:

@@ -9,6 +9,8 @@ import os
 import re
 import struct
 
+from ipexctl.common.processes import stat_of
+
 TICKS = float(os.sysconf("SC_CLK_TCK"))
 PATH, NAME = 400, 60  # characters of one that are kept
 MOST_THREADS = 512
@@ -54,14 +56,9 @@ def text_of(path):
         return ""
 
 
-def stat_words(folder):
-    """From the state on; [] of one that is gone."""
-    return text_of(folder + "/stat").rpartition(")")[2].split()
-
-
 def state(pid):
     """Of the main thread, or T if all threads are stopped."""
-    words = stat_words("/proc/%d/task/%d" % (pid, pid))
+    words = stat_of("%d/task/%d" % (pid, pid))[1]
     if not words or words[0] == "T":
         states = {thread.state for thread in threads(pid)}
         return "T" if states == {"T"} else (words or ["X"])[0]
@@ -87,15 +84,16 @@ def status_of(folder):
     return {name: value.strip() for name, _, value in rows}
 
 
-def cpu_seconds(folder, with_children=True):
-    """With what its children took that have ended: so nothing is lost when one ends."""
-    words = stat_words(folder)[11 : 15 if with_children else 13]
+def cpu_seconds(pid, with_children=True):
+    """With what its children took that have ended: so nothing is lost when one ends. `pid`: of a
+    process, or PID/task/TID."""
+    words = stat_of(pid)[1][11 : 15 if with_children else 13]
     return sum(int(word) for word in words) / TICKS
 
 
 def exit_status(pid):
     """How a process ended that its parent has not waited for: "signal 9", "exit code 1", or ""."""
-    words = stat_words("/proc/%d" % pid)
+    words = stat_of(pid)[1]
     if len(words) < 50 or words[0] != "Z":
         return ""
     status = int(words[49])
@@ -105,7 +103,8 @@ def exit_status(pid):
 def kernel_state(task):
     """What one thread does in the kernel. `task`: its folder in /proc."""
     call, channel = system_call(task), wait_channel(task)
-    return {"state": (stat_words(task) or ["X"])[0], "wchan": channel, "syscall": call}
+    words = stat_of(task[len("/proc/") :])[1]
+    return {"state": words[0] if words else "X", "wchan": channel, "syscall": call}
 
 
 def system_call(task):

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 
+from ipexctl.common.processes import stat_of
 from ipexctl.remote.hang import process_state
 
 EVERY = 2.5
@@ -82,11 +83,10 @@ class Sampler:
         """{rank: CPUs that its process kept busy since the last sample}"""
         pids = self.rank_pids()
         before, now = self.took, time.monotonic()
-        folders = {rank: "/proc/%d" % pid for rank, pid in pids.items()}
         self.took = {
-            rank: (now, process_state.cpu_seconds(path, False))
-            for rank, path in folders.items()
-            if os.path.isdir(path)
+            rank: (now, process_state.cpu_seconds(pid, False))
+            for rank, pid in pids.items()
+            if os.path.isdir("/proc/%d" % pid)
         }
         return {
             str(rank): max(0.0, (s - before[rank][1]) / (now - before[rank][0]))
@@ -104,7 +104,7 @@ class Sampler:
 
 def is_stopped(pid):
     """Whether the process exists, with all its threads stopped."""
-    main = process_state.stat_words("/proc/%d/task/%d" % (pid, pid))
+    main = stat_of("%d/task/%d" % (pid, pid))[1]
     return main[:1] == ["T"] and all(t.state == "T" for t in process_state.threads(pid))
 
 

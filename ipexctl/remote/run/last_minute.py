@@ -5,6 +5,8 @@ import collections
 import os
 import time
 
+from ipexctl.common.processes import stat_of
+
 KEPT = 25  # samples, one each health_sampler.EVERY seconds
 SHORTEST = 5.0  # seconds from which something can be said
 LOOK = 4  # samples between looks at other programs
@@ -164,14 +166,7 @@ def family(found, own):
 def stats():
     found = {}
     for pid in os.listdir("/proc"):
-        if not pid.isdigit():
-            continue
-        try:
-            with open("/proc/%s/stat" % pid, "rb") as f:
-                head, _, rest = f.read().rpartition(b")")
-            words = rest.split()
-            name = head.partition(b"(")[2].decode("ascii", "replace")
+        name, words = stat_of(pid) if pid.isdigit() else ("", [])
+        if len(words) > 12:
             found[int(pid)] = (name, int(words[1]), int(words[11]) + int(words[12]))
-        except (OSError, ValueError, IndexError):
-            continue
     return found
