@@ -97,7 +97,7 @@ def test_any_answer_of_ssh_g_is_read(text):
 def test_any_ssh_config_is_read(text):
     included_files(text)
     config = parse_config([text])
-    config.host_class("node1")
+    config.host_class(Host("node1"))
     answer = read_answer(text, "node1", config)
     for_another(answer, config, "node2")
 

@@ -38,6 +38,7 @@ CONFIGS = {
     " HostName %h-x%%y\n",
     "keywords in any case, = and tabs": 'HOST\tnode1\n\tUSER="ann"\n  port = 2201\n'
     "hOsT=gpu1\nuser=bob\n",
+    "one host's own name for all": 'Host node*\n HostName "node1"\n',
     "quotes": 'Host "node1" "gpu*"\n IdentityFile "~/.ssh/my key"\n',
     "a comma is no separator": "Host node1,node2\n User ann\n",
     "case matters": "Host NODE*\n User ann\n",

@@ -1,22 +1,17 @@
-"""ssh_config as far as needed to ask `ssh -G` once for many hosts instead of once for each.
-
-`ssh -G` stays the authority. This module only tells which hosts must get the same answer (they
-match the same `Host` lines), and puts the host's own name into that answer.
-"""
+"""What `ssh -G` says of a host, and what only the text of ssh_config says: which hosts it names,
+which get the same answer, where the names of files end. `ssh -G` stays the authority."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
 
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
-
-Patterns = tuple[str, ...]
 
 _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
 _NUMBER = re.compile(r"[0-9]{1,9}")  # str.isdigit takes more than int does
@@ -24,7 +19,6 @@ _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 # ssh -G prints these with their tokens unexpanded; `expand` does it later, for each host.
 _RAW = frozenset({"hostname", "identityfile", "certificatefile", "identityagent", "proxycommand"})
-_ABOUT_THE_HOST = frozenset("hnkCjpr")
 
 
 @dataclass(frozen=True)
@@ -32,22 +26,22 @@ class Config:
     """What all files say together."""
 
     settings: tuple[tuple[str, str], ...] = ()  # keyword and value
-    host_lines: tuple[Patterns, ...] = ()
-    renamed: tuple[Patterns, ...] = ()  # `Host` lines with a HostName below them
+    host_lines: tuple[tuple[str, ...], ...] = ()  # the patterns of each
     plain: bool = True  # nothing but Host patterns decides what a host gets
 
     @property
     def names(self) -> tuple[str, ...]:
         """Hosts that have a `Host` line of their own, in its order."""
-        return tuple(dict.fromkeys(p for line in self.host_lines for p in line if _is_name(p)))
+        words = (word for line in self.host_lines for word in line)
+        return tuple(dict.fromkeys(word for word in words if not set(word) & set("*?!")))
 
-    def host_class(self, name: str) -> tuple[bool, ...]:
+    def host_class(self, host: Host) -> Hashable:
         """Hosts that match the same `Host` lines, wherever these are, get the same answer, but for
         their own names."""
-        return tuple(host_matches(patterns, name) for patterns in self.host_lines)
+        return tuple(_fits(line, host.name) for line in self.host_lines) if self.plain else host
 
 
-PLAIN = Config()
+_NO_TEXT = Config()
 
 
 @dataclass(frozen=True)
@@ -99,38 +93,24 @@ _NEEDS_SSH = ("RevokedHostKeys", "PKCS11Provider", "HostbasedAuthentication")
 
 def parse_config(texts: Iterable[str]) -> Config:
     """The files that ssh reads, those of their Include lines as well, each once."""
-    settings: list[tuple[str, str]] = []
-    host_lines: list[Patterns] = []
-    renamed: list[Patterns] = []
-    for text in texts:
-        section: Patterns = ("*",)
-        for key, value in _keyword_lines(text):
-            if key == "host":
-                section = _words(value)
-                host_lines.append(section)
-            else:
-                settings.append((key, value))
-            if key == "hostname":
-                renamed.append(section)
-    plain = all(_is_plain(key, value) for key, value in settings)
-    return Config(tuple(settings), tuple(dict.fromkeys(host_lines)), tuple(renamed), plain)
+    lines = [line for text in texts for line in _keyword_lines(text)]
+    settings = tuple(line for line in lines if line[0] != "host")
+    host_lines = dict.fromkeys(_words(value) for key, value in lines if key == "host")
+    return Config(settings, tuple(host_lines), all(_is_plain(*line) for line in settings))
 
 
-def included_files(text: str) -> tuple[str, ...]:
-    """The files that its Include lines name; with ~ and wildcards."""
-    values = (value for key, value in _keyword_lines(text) if key == "include")
-    return tuple(word for value in values for word in _words(value))
+def _is_plain(key: str, value: str) -> bool:
+    if key == "canonicalizehostname":
+        return value.lower() in ("no", "false", "none")
+    if key == "include":  # variables in it are not expanded here
+        return not set(value) & set("%$")
+    return key in _RAW or (key != "match" and "%" not in value)
 
 
-def host_matches(patterns: Patterns, name: str) -> bool:
+def _fits(patterns: tuple[str, ...], name: str) -> bool:
     """A `Host` line: some pattern fits and no negated one does."""
-    fits = False
-    for pattern in patterns:
-        if wildcard(pattern.removeprefix("!")).fullmatch(name):
-            if pattern.startswith("!"):
-                return False
-            fits = True
-    return fits
+    fit = [p for p in patterns if wildcard(p.removeprefix("!")).fullmatch(name)]
+    return bool(fit) and not any(p.startswith("!") for p in fit)
 
 
 @lru_cache(maxsize=1024)
@@ -142,13 +122,15 @@ def wildcard(pattern: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
+def included_files(text: str) -> tuple[str, ...]:
+    """The files that its Include lines name; with ~ and wildcards."""
+    values = (value for key, value in _keyword_lines(text) if key == "include")
+    return tuple(word for value in values for word in _words(value))
+
+
 def _keyword_lines(text: str) -> Iterable[tuple[str, str]]:
     matches = filter(None, map(_LINE.match, text.split("\n")))
     return ((match[1].lower(), match[2].rstrip()) for match in matches)
-
-
-def _is_name(pattern: str) -> bool:
-    return not set(pattern) & set("*?!")
 
 
 def _words(value: str) -> tuple[str, ...]:
@@ -158,20 +140,10 @@ def _words(value: str) -> tuple[str, ...]:
         return (value,)
 
 
-def _is_plain(key: str, value: str) -> bool:
-    if key == "match":
-        return False
-    if key == "canonicalizehostname":
-        return value.lower() in ("no", "false", "none")
-    if key == "include":  # variables in it are not expanded here
-        return not set(value) & set("%$")
-    return key in _RAW or not _ABOUT_THE_HOST.intersection(_TOKEN.findall(value))
-
-
 # --- what ssh -G says ----------------------------------------------------------------------------
 
 
-def read_answer(output: str, name: str, config: Config = PLAIN) -> Answer:
+def read_answer(output: str, name: str, config: Config = _NO_TEXT) -> Answer:
     """The output of `ssh -G NAME`. It has no quotes: `config` tells names with spaces."""
     values: dict[str, list[str]] = {}
     for line in output.splitlines():
@@ -215,9 +187,10 @@ def read_answer(output: str, name: str, config: Config = PLAIN) -> Answer:
 
 
 def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
-    """The answer for a host of the same class; None if it cannot be derived from this one."""
-    renamed = any(host_matches(line, answer.name) for line in config.renamed)
-    if renamed or answer.hostname != _own_name(answer.name):
+    """The answer for a host of the same class; None where a HostName may be in this one."""
+    values = (value.lower() for key, value in config.settings if key == "hostname")
+    written = {word for value in values for word in _words(value)}
+    if answer.hostname != _own_name(answer.name) or answer.hostname in written:
         return None
     return replace(answer, name=name, hostname=_own_name(name))
 

@@ -1,4 +1,4 @@
-"""Asks `ssh -G` how to reach each host, as rarely as it can."""
+"""Asks `ssh -G` how to reach each host, once for hosts that get the same answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -65,15 +65,13 @@ class SshConfig:
 
         A host with an address is asked about by that: it is what ssh would be given.
         """
-        asked = {h: self._question(h) for h in hosts}
+        asked = {host: self._question(host) for host in hosts}
         wanted = list(dict.fromkeys(asked.values()))
         if self._ssh is None:
-            found = {h: self._without_ssh(h) for h in wanted}
-        elif not self._config.plain:
-            found = self._one_by_one(wanted)
+            found = {host: self._without_ssh(host) for host in wanted}
         else:
-            found = self._by_class(wanted)
-        answers = {h: found[asked[h]] for h in hosts}
+            found = self._ask_by_class(wanted)
+        answers = {host: found[question] for host, question in asked.items()}
         named = set(self.names())
         return {
             h: replace(
@@ -89,32 +87,25 @@ class SshConfig:
 
     def _question(self, host: Host) -> Host:
         """Where only names decide, nothing but the name: no host must get another's user or port.
-
-        Elsewhere a `Match` may look at the user, and ssh has to know it.
-        """
+        Elsewhere a `Match` may look at the user, and ssh has to know it."""
         name = host.address or host.name
         return Host(name) if self._config.plain else replace(host, name=name)
 
-    def _by_class(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
-        classes: dict[tuple[bool, ...], list[Host]] = {}
+    def _ask_by_class(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+        found: dict[Host, Answer] = {}
+        classes: dict[Hashable, Host] = {}
         for host in hosts:
-            classes.setdefault(self._config.host_class(host.name), []).append(host)
-        found = self._one_by_one([members[0] for members in classes.values()])
-        alone: list[Host] = []
-        for first, *rest in classes.values():
-            for host in rest:
-                answer = for_another(found[first], self._config, host.name)
-                if answer:
+            classes.setdefault(self._config.host_class(host), host)
+        with ThreadPoolExecutor(8) as pool:
+            found.update(zip(classes.values(), pool.map(self._ask, classes.values()), strict=True))
+            for host in hosts:
+                first = found[classes[self._config.host_class(host)]]
+                answer = for_another(first, self._config, host.name)
+                if answer and host not in found:
                     found[host] = answer
-                else:
-                    alone.append(host)
-        return found | self._one_by_one(alone)
-
-    def _one_by_one(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
-        if len(hosts) <= 1:
-            return {h: self._ask(h) for h in hosts}
-        with ThreadPoolExecutor(min(8, len(hosts))) as pool:
-            return dict(zip(hosts, pool.map(self._ask, hosts), strict=True))
+            alone = [host for host in hosts if host not in found]
+            found.update(zip(alone, pool.map(self._ask, alone), strict=True))
+        return found
 
     def _ask(self, host: Host) -> Answer:
         argv = [str(self._ssh), "-G", "-T", *ssh_options(host, self._file)]
