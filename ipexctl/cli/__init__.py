@@ -206,10 +206,10 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
     unaccepted = withheld(settings)
     asks = context.invoked_subcommand in _ASKING and not _asks_for_help()
     if unaccepted and asks and sys.stdin.isatty() and sys.stderr.isatty():
-        from ipexctl.terminal.accept_settings import ask
+        from ipexctl.terminal.confirm import ask_to_accept
 
         proposed = proposal(settings)
-        if proposed and not proposed.unreadable and ask(proposed, sys.stdin):
+        if proposed and not proposed.unreadable and ask_to_accept(proposed, sys.stdin):
             accept(proposed)
             return ()
     return unaccepted

@@ -125,12 +125,12 @@ def trust(
     json: Json = False,
 ) -> None:
     """Show the hosts' SSH keys and remember the ones you accept."""
+    from ipexctl.hosts.hosts_text import ask_keys, show, show_downs, trust_document
     from ipexctl.hosts.trust import trust as verb
-    from ipexctl.hosts.trust_text import ask, document, show, show_downs
 
-    report = verb(target, lambda keys: yes or ask(keys, sys.stdin, sys.stderr))
+    report = verb(target, lambda keys: yes or ask_keys(keys, sys.stdin, sys.stderr))
     if json:
-        print_json(document(report))
+        print_json(trust_document(report))
     else:
         show(report, sys.stdout)
         if not report.keys and not report.downs:

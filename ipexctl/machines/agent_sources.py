@@ -12,7 +12,7 @@ import marshal
 import re
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, wraps
 from importlib.util import MAGIC_NUMBER, find_spec
@@ -21,6 +21,8 @@ from threading import RLock
 from typing import ParamSpec, TypeVar
 
 from ipexctl.common.files import write_atomic
+from ipexctl.inventory.inventory import Host
+from ipexctl.local.kept_entries import KeptEntries
 from ipexctl.local.ownership import untrusted_above
 from ipexctl.local.user_dirs import cache_dir, make_private
 
@@ -28,6 +30,8 @@ _PACKAGE = "ipexctl.remote"
 _SHARED = "common"  # its modules have this in their names here: `common.files`
 _FOLDERS = tuple(Path(__file__).parents[1] / name for name in ("remote", _SHARED))
 _LIBRARY = "pysyncobj"
+KEPT_HOSTS = 4096  # in the list of their bytecodes
+OUR_BYTECODE = MAGIC_NUMBER.hex()
 _WIRE = 2  # the version of marshal's format: every Python 3 reads it
 # Where an import is. What it imports, `ast` says; for it to read whole modules takes 30 ms more.
 _IMPORT = re.compile(
@@ -206,3 +210,29 @@ def _stamp() -> list[object]:
     paths = [*_module_files(), *sorted(_library_folder().glob("*.py"))]
     about = [(str(path), path.stat()) for path in paths]
     return [MAGIC_NUMBER, *([path, stat.st_mtime_ns, stat.st_size] for path, stat in about)]
+
+
+# --- which bytecode the Python of each host had when it was last asked ----------------------------
+
+
+def _kept_bytecodes() -> KeptEntries:
+    with suppress(RuntimeError):
+        return KeptEntries(cache_dir() / "agents" / "bytecode.json", KEPT_HOSTS)
+    return KeptEntries(None, KEPT_HOSTS)
+
+
+def load_bytecodes() -> dict[str, str]:
+    return {key: value for key, value in _kept_bytecodes().load().items() if isinstance(value, str)}
+
+
+def store_bytecodes(seen: Mapping[str, str]) -> None:
+    """Adds to what is there."""
+    before = load_bytecodes()
+    if any(before.get(key) != value for key, value in seen.items()):
+        _kept_bytecodes().add(seen)
+
+
+def python_key(host: Host, python: str = "") -> str:
+    """How its Python is reached."""
+    place = "here" if host.local else f"{host.user or ''}@{host.address or host.name}:{host.port}"
+    return f"{place} {python or host.python}".strip()

@@ -17,7 +17,7 @@ from ipexctl.base.host_outcome import HostDown, HostRecap, Recap
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local import last_outcome
-from ipexctl.machines import known_bytecode
+from ipexctl.machines import agent_sources
 from ipexctl.machines.agent import TOTAL, Agent
 from ipexctl.machines.agent_start import Ahead, connect
 from ipexctl.machines.suggested_commands import spelled_downs, spelled_error, without
@@ -56,7 +56,7 @@ class Fleet:
         self._began = time.monotonic()
         self._local = LocalTransport()
         self._ssh: RemoteTransport | None = None
-        self._bytecode = known_bytecode.load()
+        self._bytecode = agent_sources.load_bytecodes()
         self._bytecode_seen: dict[str, str] = {}
 
     def __enter__(self) -> Fleet:
@@ -70,7 +70,7 @@ class Fleet:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        known_bytecode.store(self._bytecode_seen)
+        agent_sources.store_bytecodes(self._bytecode_seen)
         try:
             agents = dict(self.agents)
             fan_out(list(agents), lambda host: agents[host].close(), forks=_CLOSERS)
@@ -84,7 +84,7 @@ class Fleet:
 
     def connect(self, host: Host, *, python: str = "", ahead: Sequence[Ahead] = ()) -> Agent:
         transport = self._ssh if self._ssh and not host.local else self._local
-        key = known_bytecode.key_of(host, python)
+        key = agent_sources.python_key(host, python)
         with trace.span("connect", host.name):
             agent = connect(
                 transport, host, timeout=self._connect_timeout, python=python, ahead=ahead,
@@ -95,7 +95,9 @@ class Fleet:
         return agent
 
     def _takes_bytecode(self, key: str) -> bool:
-        return len(self.hosts.hosts) <= FEW and self._bytecode.get(key) == known_bytecode.OURS
+        return (
+            len(self.hosts.hosts) <= FEW and self._bytecode.get(key) == agent_sources.OUR_BYTECODE
+        )
 
     def reconnect(self, host: Host, *, ahead: Sequence[Ahead] = ()) -> Agent:
         """A new agent in place of one whose connection ended."""

@@ -7,7 +7,8 @@ import termios
 from collections.abc import Callable
 from typing import TextIO, TypeVar
 
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, printable
+from ipexctl.local.accepted_settings import Proposal, refusal
 
 T = TypeVar("T")
 DECLINED = "nothing was changed: you answered no"
@@ -51,3 +52,22 @@ def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], boo
         return confirm("Remove this? [y/N] ", sys.stdin)
 
     return agreed
+
+
+_WHAT = {
+    "hostfile": "these hosts receive your code and the secrets that you pass",
+    "ssh_config": "ssh runs the programs that it names",
+    "root": "folder on the hosts",
+}
+
+
+def ask_to_accept(proposed: Proposal, stdin: TextIO) -> bool:
+    """On stderr: stdout may be a JSON document."""
+    print(f"{printable(proposed.project)} sets", file=sys.stderr)
+    for setting in proposed.settings:
+        print(f"  {setting.key:<11} {printable(setting.value)}", file=sys.stderr)
+        print(f"  {'':<11} {_WHAT[setting.key]}", file=sys.stderr)
+    question = (
+        "Accept these settings? You will be asked again if they or these files change. [y/N] "
+    )
+    return confirm(question, stdin, refusal(proposed))
