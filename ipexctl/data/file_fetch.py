@@ -21,19 +21,12 @@ from urllib.parse import urlsplit
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import human
 from ipexctl.blobs.blob_store import is_named
+from ipexctl.common.http_body import FINAL, Broken, pieces
 from ipexctl.data.rules.pulled_tree import Content, RemoteFile
 from ipexctl.errors import IpexctlError, NotHere, reason_of
 from ipexctl.install.progress import FETCHING, Progress, Step
 from ipexctl.local.file_hashes import Hashes, stamp
-from ipexctl.packages.download import (
-    AGAIN,
-    FINAL,
-    HEADERS,
-    TIMEOUT,
-    Broken,
-    copy_body,
-    fetch_all,
-)
+from ipexctl.packages.download import AGAIN, HEADERS, LEAST, TIMEOUT, fetch_all
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
@@ -210,7 +203,8 @@ def ask(open_url: Callable[..., http.client.HTTPResponse], method: str, url: str
     body = io.BytesIO()
     try:
         with open_url(request, timeout=TIMEOUT) as answer:
-            copy_body(answer, body, lambda count: None, MOST, TIMEOUT, LONGEST)
+            for piece in pieces(answer, MOST, TIMEOUT, LEAST, LONGEST):
+                body.write(piece)
             return Answered(answer.status, answer.headers, body.getvalue())
     except urllib.error.HTTPError as e:
         e.close()

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from ipexctl.base.sizes import duration
+from ipexctl.common.http_body import Broken
 from ipexctl.data.file_fetch import OnBytes, PullFailed, ask, next_step
 from ipexctl.data.rules.pulled_tree import (
     DATASETS,
@@ -28,7 +29,7 @@ from ipexctl.data.rules.pulled_tree import (
 from ipexctl.errors import InputError, NotHere
 from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import AGAIN, Broken, Download
+from ipexctl.packages.download import AGAIN, Download
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass

@@ -4,7 +4,6 @@ fetched at a time, and one failure ends all of them."""
 from __future__ import annotations
 
 import http.client
-import math
 import os
 import queue
 import re
@@ -19,9 +18,9 @@ from email.message import Message
 from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
+from ipexctl.common.http_body import Broken, TooLarge, pieces
 from ipexctl.quick_dataclass import dataclass
 
-CHUNK = 1 << 20
 AT_ONCE = 4  # files
 TIMEOUT = 30.0
 FIRST = 14.0  # of a server that has sent nothing of the file yet; it is asked twice
@@ -29,40 +28,11 @@ LEAST = 1000  # bytes per second of a server that is only slow
 MOST = 16 << 30  # bytes of a file of unknown size
 TRIES = 3  # in a row that bring nothing
 LONGEST_PAUSE = 30.0
-FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again: files that are already here are not fetched again"
 
 File = TypeVar("File")
 Outcome = TypeVar("Outcome")
-
-
-class Broken(Exception):
-    """The server's fault or the network's, in words. `status` 0: it was no answer of HTTP.
-
-    `untrusted`: the host whose certificate is not one to go by.
-    """
-
-    def __init__(
-        self, words: str, status: int = 0, pause: float | None = None, *, untrusted: str = "",
-        stalled: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(words)
-        self.status, self.pause, self.untrusted = status, pause, untrusted
-        self.stalled = stalled
-
-    @property
-    def final(self) -> bool:
-        """Asking again is of no use."""
-        return bool(self.untrusted) or self.status in FINAL
-
-
-class TooLarge(Broken):
-    """The server sends another file than the one that was asked for; nothing of it is kept."""
-
-    @property
-    def final(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -107,7 +77,10 @@ class Download:
         with answer:
             if have and answer.status != 206:
                 out.truncate(0)
-            copy_body(answer, out, on_bytes, most, timeout)
+                have = 0
+            for piece in pieces(answer, most, timeout, LEAST, have=have):
+                out.write(piece)
+                on_bytes(len(piece))
 
     def _answer(
         self, request: urllib.request.Request, timeout: float
@@ -133,45 +106,8 @@ class Download:
             raise Broken(str(e) or type(e).__name__) from None
 
 
-def copy_body(
-    answer: http.client.HTTPResponse, out: BinaryIO, on_bytes: Callable[[int], None],
-    most: int, timeout: float, longest: float = math.inf,
-) -> None:  # fmt: skip
-    """`most`: bytes of the file; `longest`: seconds. Raises Broken."""
-    left, room = answer.length, most - out.tell()
-    began = since = time.monotonic()
-    came = 0
-    while chunk := _chunk(answer, timeout):
-        room -= len(chunk)
-        if room < 0:
-            raise TooLarge(f"it sends more than the {most:,} bytes that were expected")
-        out.write(chunk)
-        on_bytes(len(chunk))
-        left = None if left is None else left - len(chunk)
-        came += len(chunk)
-        now = time.monotonic()
-        if now - began > longest:
-            raise Broken(f"it has not ended after {longest:.0f} s")
-        if now - since > timeout:
-            if came < LEAST * timeout and left != 0:
-                raise _stalled(timeout, came)
-            came, since = 0, now
-    if left:
-        raise Broken(f"the connection ended {left / 1e6:.1f} MB too early")
-
-
-def _chunk(answer: http.client.HTTPResponse, timeout: float) -> bytes:
-    try:
-        return answer.read1(CHUNK)
-    except TimeoutError:
-        raise _stalled(timeout, 0) from None
-    except (http.client.HTTPException, OSError) as e:
-        raise Broken(str(e) or type(e).__name__) from None
-
-
-def _stalled(timeout: float, came: int | None = None) -> Broken:
-    how = "no answer" if came is None else f"only {came} bytes" if came else "no more data"
-    return Broken(f"the server stalls: {how} for {timeout:.0f} s", stalled=True)
+def _stalled(timeout: float) -> Broken:
+    return Broken(f"the server stalls: no answer for {timeout:.0f} s", stalled=True)
 
 
 def _pause(e: urllib.error.HTTPError) -> float | None:

@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from ipexctl.blobs.blob_store import Damaged, Store, hash_of
+from ipexctl.common.http_body import Broken
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import AGAIN, HEADERS, Broken, Download, fetch_all
+from ipexctl.packages.download import AGAIN, HEADERS, Download, fetch_all
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
 

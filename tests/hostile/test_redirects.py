@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ipexctl.packages.download import Broken, Download
+from ipexctl.common.http_body import Broken
+from ipexctl.packages.download import Download
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.remote.failure import Failure

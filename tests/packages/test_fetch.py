@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.blobs.blob_store import Store
+from ipexctl.common.http_body import Broken, TooLarge
 from ipexctl.errors import NotHere
 from ipexctl.install.stack.lock_file import Package
-from ipexctl.packages.download import Broken, Download, TooLarge
+from ipexctl.packages.download import Download
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
 from tests.packages.served import Fault, Served, served

@@ -12,22 +12,18 @@ import ssl
 import time
 import urllib.parse
 
+from ipexctl.common.http_body import Broken, TooLarge, pieces
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure, human_size
 
-PIECE = 1 << 17
 TOLD = 0.2  # seconds between two events about bytes
 REACHED = 3.0  # seconds for a connection
 TIMEOUT = 10.0  # who asks another host can be sent the file instead, and others wait
 SLOWEST = 50000  # bytes per second
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again"
-
-
-class TransferError(Exception):
-    """The other host's fault or the network's."""
 
 
 def op_fetch(call, header):
@@ -101,8 +97,13 @@ class Download:
                 if had and answer.status != 206:
                     self.empty(file)
                     had, digest = 0, hashlib.sha256()
-                self.body(answer, file, digest, size - had)
-        except TransferError as e:
+                for piece in pieces(answer, size, TIMEOUT, SLOWEST, have=had):
+                    digest.update(piece)
+                    blobs.write_all(file.write, piece)
+                    self.got(len(piece), len(piece))
+        except TooLarge:  # another file, as its hash says
+            self.link.close()
+        except Broken as e:
             self.link.close()
             kept = "; %s of it are kept" % human_size(file.tell()) if file.tell() else ""
             what = "%s did not send %s" % (self.link.host, name)
@@ -114,30 +115,12 @@ class Download:
         file.seek(0)
         file.truncate()
 
-    def body(self, answer, file, digest, room):
-        expected, came, began = answer.length, 0, time.time()
-        for piece in pieces(answer):
-            came += len(piece)
-            waited = time.time() - began
-            if waited > TIMEOUT and came < waited * SLOWEST:
-                raise TransferError("%d bytes in %d s" % (came, waited))
-            digest.update(piece)
-            if came > room:  # another file, as its hash says
-                self.link.close()
-                return
-            blobs.write_all(file.write, piece)
-            self.got(len(piece), len(piece))
-            if came == expected:  # older Pythons would wait for the server to hang up
-                return
-        if expected is not None and came < expected:
-            raise TransferError("the connection ended %s too early" % human_size(expected - came))
-
     def connect(self):
         self.link.connect()
         self.link.sock.settimeout(TIMEOUT)
 
     def ask(self, sha, have):
-        """The answer from byte HAVE on. Raises TransferError."""
+        """The answer from byte HAVE on. Raises Broken."""
         asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
         try:
             if self.link.sock is None:
@@ -145,9 +128,9 @@ class Download:
             self.link.request("GET", "/" + sha, headers=asked)
             answer = self.link.getresponse()
         except (http.client.HTTPException, OSError, ValueError) as e:
-            raise TransferError(error_text(e)) from None
+            raise Broken(error_text(e)) from None
         if answer.status not in (200, 206, 416):
-            raise TransferError("HTTP %d %s" % (answer.status, answer.reason))
+            raise Broken("HTTP %d %s" % (answer.status, answer.reason))
         return answer
 
     def got(self, there, fetched=0):
@@ -167,20 +150,6 @@ class Download:
             AGAIN,
             slug="damaged",
         )
-
-
-# --- HTTP ----------------------------------------------------------------------------------------
-
-
-def pieces(answer):
-    while True:
-        try:
-            piece = answer.read1(PIECE)
-        except (http.client.HTTPException, OSError) as e:
-            raise TransferError(error_text(e)) from None
-        if not piece:
-            return
-        yield piece
 
 
 def error_text(e):

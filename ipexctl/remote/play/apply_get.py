@@ -2,14 +2,14 @@
 
 import hashlib
 import http.client
-import time
 import urllib.error
 import urllib.request
 
+from ipexctl.common.http_body import Broken, pieces
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play import safe_paths
 from ipexctl.remote.play.apply_copy import known
-from ipexctl.remote.play.apply_file import PIECE, attributes_only
+from ipexctl.remote.play.apply_file import attributes_only
 from ipexctl.remote.play.file_attributes import Attributes
 from ipexctl.remote.play.task import result
 
@@ -37,30 +37,6 @@ def apply(task):
         if task.check:
             return result(True, "download", failure=e, **uses)
         raise
-
-
-class _Limits:
-    """What a body may take in bytes and seconds. Raises ValueError once it takes more."""
-
-    def __init__(self, args):
-        self.timeout, self.deadline, self.most = args["timeout"], args["deadline"], args["size"]
-        self.size = self.had = 0
-        self.began = self.since = time.monotonic()
-
-    def count(self, size):
-        self.size += size
-        self.require_room(self.size)
-        now = time.monotonic()
-        if now - self.began > self.deadline:
-            raise ValueError("not complete after %g s" % self.deadline)
-        if now - self.since >= self.timeout:
-            if self.size - self.had < SLOWEST * (now - self.since):
-                raise ValueError("less than %d kB/s for %g s" % (SLOWEST // 1000, self.timeout))
-            self.since, self.had = now, self.size
-
-    def require_room(self, size):
-        if size > self.most:
-            raise ValueError("larger than %d bytes (size)" % self.most)
 
 
 class _SameKind(urllib.request.HTTPRedirectHandler):
@@ -91,27 +67,27 @@ def _download(args, file):
         raise Failure("%s is not an https or http URL" % args["url"], slug="not-a-url")
     digest = hashlib.sha256()
     request = urllib.request.Request(args["url"], headers={"User-Agent": "ipexctl"})
-    limits = _Limits(args)
+    limits = args["size"], args["timeout"], SLOWEST, args["deadline"]
+    size = 0
     try:
         opener = urllib.request.build_opener(_SameKind)
         with opener.open(request, timeout=args["timeout"]) as answer:
-            limits.require_room(answer.length or 0)
-            for piece in iter(lambda: answer.read1(PIECE), b""):
-                limits.count(len(piece))
+            for piece in pieces(answer, *limits):
+                size += len(piece)
                 digest.update(piece)
                 file.write(piece)
     except urllib.error.HTTPError as e:
         raise Failure(
             "%s: the server says %d %s" % (args["url"], e.code, e.reason), slug="download-failed"
         ) from None
-    except (OSError, ValueError, http.client.HTTPException) as e:
+    except (Broken, OSError, ValueError, http.client.HTTPException) as e:
         why = str(getattr(e, "reason", "") or e)
         raise Failure("cannot download %s" % args["url"], why, slug="download-failed") from None
     if digest.hexdigest() != args["sha256"].lower():
         raise Failure(
             "%s does not have the expected content" % args["url"],
-            "SHA-256 %s, %d bytes" % (digest.hexdigest(), limits.size),
+            "SHA-256 %s, %d bytes" % (digest.hexdigest(), size),
             "check the URL, then correct sha256",
             slug="content-differs",
         )
-    return limits.size
+    return size
