@@ -57,11 +57,6 @@ class Indexes:
         """Is this one of the sites whose certificate need not be a good one?"""
         return any(host == "*" or _is_at(url, host) for host in self.trusted)
 
-    def with_login(self, url: str) -> str:
-        """As it was given, if it was: uv shows addresses without names and passwords."""
-        given = {plain(known): known for known in (self.index_url, *self.extra)}
-        return given.get(plain(url), url)
-
 
 def plain(url: str) -> str:
     """Without what does not make it another index."""

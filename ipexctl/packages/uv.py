@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -18,7 +19,6 @@ from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.selection import Stack
 from ipexctl.local.user_dirs import cache_dir, make_private
-from ipexctl.packages.index_pins import Pins, project
 from ipexctl.packages.indexes import Indexes, in_variables, plain
 from ipexctl.quick_dataclass import dataclass
 
@@ -27,9 +27,7 @@ ANY_INDEX = ("--index-strategy", "unsafe-first-match")
 ALONE = "--no-deps"
 LAST_LINES, LONGEST = 8, 1000  # of uv's output, in an error
 NO_ANSWER = re.compile(r"Failed to fetch|client error")
-HIDDEN = re.compile(r"`([a-z0-9-]+)` was found on \S+, but not at the requested version")
 _LOGIN = re.compile(r"://[^\s/]*@")
-_NAMED = re.compile(r"([a-z0-9-]+)==")
 
 
 @dataclass(frozen=True)
@@ -41,23 +39,18 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Origins:
-    """The index that each package of a resolution came from, of these; folders are none."""
+class Pin:
+    """The one place that a package may come from. `flat`: a page or folder of wheels."""
 
-    indexes: tuple[str, ...]  # the default one first; () without any
-    each: Mapping[str, str]
+    url: str
+    flat: bool = False
 
-    @property
-    def default(self) -> str:
-        return self.indexes[0] if self.indexes else ""
+
+Pins = Mapping[str, Pin]
 
 
 class Unresolved(Exception):
-    """`hidden`: packages that an index has, but none that fits; then uv asks no further index."""
-
-    def __init__(self, why: str, hidden: Sequence[str] = ()) -> None:
-        super().__init__(why)
-        self.hidden = tuple(hidden)
+    """The argument is uv's reason."""
 
     @property
     def network(self) -> bool:
@@ -91,62 +84,53 @@ class Uv:
         constraints: Sequence[str] = (),
     ) -> list[Found]:
         """One wheel for each package of the resolution. Raises Unresolved with uv's words."""
-        text = project(wanted, pins, constraints)
-        return [wheels[0] for wheels in self._resolved(text, pins, options)]
+        return [wheels[0] for wheels in self._resolved(wanted, pins, options, constraints)]
 
     def wheels(self, wanted: Sequence[str], pins: Pins, *options: str) -> list[Found]:
         """Every wheel of each package that the hosts can load. Raises Unresolved."""
-        found = self._resolved(project(wanted, pins), pins, options)
-        return [w for wheels in found for w in wheels]
+        return [wheel for wheels in self._resolved(wanted, pins, options) for wheel in wheels]
 
-    def origins(
-        self,
-        wanted: Sequence[str],
-        pins: Pins,
-        *options: str,
+    def _resolved(
+        self, wanted: Sequence[str], pins: Pins, options: Sequence[str],
         constraints: Sequence[str] = (),
-    ) -> Origins:
-        """The same resolution, by where it came from: uv's pylock.toml does not tell."""
-        told = ("--no-annotate", "--emit-index-annotation", "--emit-index-url")
-        text = project(wanted, pins, constraints)
-        return read_origins(self._compile(text, pins, "out.txt", *told, *options))
-
-    def _resolved(self, text: str, pins: Pins, options: Sequence[str]) -> list[list[Found]]:
-        lock = self._compile(text, pins, "pylock.toml", "--format", "pylock.toml", *options)
-        return [_found(raw) for raw in toml.loads(lock)["packages"]]
-
-    def _compile(self, text: str, pins: Pins, out: str, *options: str) -> str:
+    ) -> list[list[Found]]:  # fmt: skip
         """Raises Unresolved, and InputError where an index keeps uv waiting for longer."""
         # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
         above = cache_dir(self._environ) / "resolve"
         make_private(above)
-        environ = {"UV_CACHE_DIR": str(above / "uv"), **self._environ, "COLUMNS": "100000"}
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
-            Path(folder, "pyproject.toml").write_text(text, "utf-8")
+            out = Path(folder, "pylock.toml")
+            Path(folder, "pyproject.toml").write_text(project(wanted, pins, constraints), "utf-8")
             if self._preferred:
-                Path(folder, out).write_text(_earlier(out, self._preferred), "utf-8")
-            command = (
-                self._binary, "pip", "compile", "pyproject.toml", "--output-file", out,
-                "--quiet", "--no-header", "--only-binary", ":all:",
-                # else uv asks every Python that it finds here, each time, for seconds
-                "--python", sys.executable, "--python-version", self.stack.python_full,
-                "--python-platform", self.stack.platform,
-                *self.indexes.arguments(), *options,
+                out.write_text(_earlier(self._preferred), "utf-8")
+            self._run(folder, {"UV_CACHE_DIR": str(above / "uv"), **self._environ}, pins, options)
+            return [_found(raw) for raw in toml.loads(out.read_text("utf-8"))["packages"]]
+
+    def _run(
+        self, folder: str, environ: Mapping[str, str], pins: Pins, options: Sequence[str]
+    ) -> None:
+        command = (
+            self._binary, "pip", "compile", "pyproject.toml", "--output-file", "pylock.toml",
+            "--format", "pylock.toml", "--quiet", "--only-binary", ":all:",
+            # else uv asks every Python that it finds here, each time, for seconds
+            "--python", sys.executable, "--python-version", self.stack.python_full,
+            "--python-platform", self.stack.platform,
+            *self.indexes.arguments(), *options,
+        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env={**environ, "COLUMNS": "100000"}, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                timeout=TIMEOUT, check=False,
             )  # fmt: skip
-            try:
-                done = subprocess.run(
-                    command, cwd=folder, env=environ, text=True, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT, check=False,
-                )  # fmt: skip
-            except subprocess.TimeoutExpired:
-                raise self._no_answer(pins) from None
-            except OSError as e:
-                raise NotHere(
-                    f"cannot run {self._binary}", why=reason_of(e), slug="uv-failed"
-                ) from None
-            if done.returncode:
-                raise Unresolved(_last_lines(done.stderr), HIDDEN.findall(done.stderr))
-            return Path(folder, out).read_text("utf-8")
+        except subprocess.TimeoutExpired:
+            raise self._no_answer(pins) from None
+        except OSError as e:
+            raise NotHere(
+                f"cannot run {self._binary}", why=reason_of(e), slug="uv-failed"
+            ) from None
+        if done.returncode:
+            raise Unresolved(_last_lines(done.stderr))
 
     def _no_answer(self, pins: Pins) -> InputError:
         urls = (*(pin.url for pin in pins.values()), *in_variables(self._environ))
@@ -159,10 +143,27 @@ class Uv:
         )
 
 
-def _earlier(out: str, versions: Mapping[str, str]) -> str:
+def project(wanted: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) -> str:
+    """Only a project file can say that one package comes from one index and nowhere else."""
+    lines = ["[project]", 'name = "ipexctl-environment"', 'version = "0"']
+    lines += [f"dependencies = {_list(wanted)}"]
+    lines += ["[tool.uv]", f"constraint-dependencies = {_list(constraints)}"]
+    lines += ["[tool.uv.workspace]"]  # its own: uv looks for none in the folders above
+    lines += ["[tool.uv.sources]"]
+    places = list(dict.fromkeys(pins.values()))
+    lines += [f'{name} = {{ index = "pin{places.index(pin)}" }}' for name, pin in pins.items()]
+    for i, pin in enumerate(places):
+        lines += ["[[tool.uv.index]]", f'name = "pin{i}"', f'url = "{pin.url}"']
+        lines += ["explicit = true", *(['format = "flat"'] if pin.flat else [])]
+    return "\n".join(lines) + "\n"
+
+
+def _list(texts: Iterable[str]) -> str:
+    return json.dumps(list(texts), ensure_ascii=False)
+
+
+def _earlier(versions: Mapping[str, str]) -> str:
     """An output of an earlier time, as uv takes its preferences from."""
-    if out.endswith(".txt"):
-        return "".join(f"{name}=={version}\n" for name, version in versions.items())
     tables = (
         f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
         for name, version in versions.items()
@@ -183,22 +184,6 @@ def find_uv(environ: Mapping[str, str]) -> str:
             "uv is not installed on this machine", hint="pip install uv", slug="uv-missing"
         )
     return found
-
-
-def read_origins(text: str) -> Origins:
-    """uv's `--emit-index-url --emit-index-annotation`; it stars passwords in one of them."""
-    name = ""
-    indexes: list[str] = []
-    each: dict[str, str] = {}
-    for line in text.splitlines():
-        word, _, rest = line.strip().partition(" ")
-        if word in ("--index-url", "--extra-index-url"):
-            indexes.append(plain(rest))
-        elif named := _NAMED.match(line):
-            name = named[1]
-        elif rest.startswith("from ") and name:
-            each[name] = plain(rest.removeprefix("from "))
-    return Origins(tuple(indexes), each)
 
 
 def _found(raw: Mapping[str, Any]) -> list[Found]:

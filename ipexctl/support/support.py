@@ -156,7 +156,7 @@ def _stack() -> dict[str, Any] | None:
     return None if lock is None else {
         "row": lock.row, "torch": lock.torch, "mpi": lock.mpi, "python": lock.python,
         "platform": lock.platform, "environment": lock.key,
-        "packages": [f"{p.name} {p.version} ({p.index or 'unknown'})" for p in lock.packages],
+        "packages": [f"{p.name} {p.version}" for p in lock.packages],
     }  # fmt: skip
 
 

@@ -47,7 +47,6 @@ with atheris.instrument_imports(include=["ipexctl"]):
         parse_known_hosts,
     )
     from ipexctl.machines.wire.frames import BadFrame, Decoder, encode
-    from ipexctl.packages import uv
     from ipexctl.project.files import project_files
     from ipexctl.run.outcome import run_events
     from ipexctl.run.output import rank_lines
@@ -275,10 +274,9 @@ def launch_(data: bytes) -> None:
 
 
 def project_(data: bytes) -> None:
-    """Of a folder: a Python file, an ignore file and a path, what uv says of an index."""
+    """Of a folder: a Python file, an ignore file and a path."""
     text = _text(data)
     source_reader.read_source("train.py", text, main=True)
-    uv.read_origins(text)
     path, _, rules = text.partition("\n")
     ignore = project_files.Ignore().within("", rules, rules)
     ignore(path.strip("/") or "x")

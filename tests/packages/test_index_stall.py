@@ -24,7 +24,7 @@ from tests.packages.test_logins import STACK, for_uv
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100000\r\n\r\n<html>"
 FILES = [
-    Package(name, "1", f"{name}-1-py3-none-any.whl", str(i) * 64, 1, index="default")
+    Package(name, "1", f"{name}-1-py3-none-any.whl", str(i) * 64, 1)
     for i, name in enumerate(("numpy", "uv"))
 ]
 STOCK = replace(STACK, row=replace(STACK.row, links="", ipex="", flat=()))

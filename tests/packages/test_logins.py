@@ -18,10 +18,9 @@ from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
 from ipexctl.packages.http_opener import Logins, Pair
-from ipexctl.packages.index_pins import Pin
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import intel_pins, resolve
-from ipexctl.packages.uv import Unresolved, Uv
+from ipexctl.packages.uv import Pin, Unresolved, Uv
 from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
 from ipexctl.shipped_tables import table
 from tests.install.conftest import Shop, make_wheel

@@ -19,9 +19,6 @@ from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
 SCHEMA = 1
-# Where a wheel was found: the default index, PyTorch's or Intel's of the version table, or another
-# index or folder that the user has named. Which that was is nobody's business who reads the lock.
-INDEXES = ("default", "pytorch", "intel", "own")
 _HEAD = """\
 # Made by `ipexctl install`. The same lock gives the same environment, file by file.
 # Keep it under version control; delete it to resolve afresh.
@@ -37,17 +34,13 @@ _CUDA_INSIDE = re.compile(r"torch-(0|1\.(\d|1[0-2]))(\.\d+)*-.*manylinux\w*_x86_
 
 @dataclass(frozen=True)
 class Package:
-    """One wheel. `size` 0: not known yet (nobody has fetched it).
-
-    `index`: a word of INDEXES, "" in a lock that was made before locks told.
-    """
+    """One wheel. `size` 0: not known yet, as it was not fetched."""
 
     name: str
     version: str
     file: str
     sha256: str
     size: int = 0
-    index: str = ""
 
     @property
     def blob(self) -> Blob:
@@ -128,7 +121,7 @@ class Lock:
 
 
 def _without_sizes(lock: Lock) -> Lock:
-    lock = lock.each_file(lambda package: replace(package, size=0, index=""))
+    lock = lock.each_file(lambda package: replace(package, size=0))
     return replace(lock, requirement_files=())
 
 
@@ -176,8 +169,7 @@ def render(lock: Lock) -> str:
 def _package_lines(package: Package) -> list[str]:
     names = ("name", "version", "file", "sha256")
     lines = [f"{name} = {_quoted(getattr(package, name))}" for name in names]
-    index = [f"index = {_quoted(package.index)}"] if package.index else []
-    return [*lines, f"size = {package.size}", *index]
+    return [*lines, f"size = {package.size}"]
 
 
 def _list_lines(name: str, texts: tuple[str, ...]) -> list[str]:
@@ -253,10 +245,7 @@ def _package(raw: Mapping[str, Any], form: re.Pattern[str]) -> Package:
         raise ValueError(f"{file!r} is not the name of {kind}")
     if not _SHA.match(sha256):
         raise ValueError(f"{sha256!r} is not a sha256")
-    index = _text(raw.get("index", ""))
-    if index not in ("", *INDEXES):
-        raise ValueError(f"index {index!r} of {name} is not one of {', '.join(INDEXES)}")
-    return Package(name, version, file, sha256, size, index)
+    return Package(name, version, file, sha256, size)
 
 
 def _requirement(value: Any) -> str:
