@@ -1,95 +1,118 @@
-"""From host to host: one host is sent the files, and hosts that have them give them to the others.
+"""How blobs come to hosts: this machine sends each file once, and hosts that have it pass it on.
 
-Whoever has some of the files gives them to one other host at a time, while it gets the next ones,
-so their number doubles with each turn, and this machine sends once. What hosts get from each other
-they hash like all else. blobs/relay_turns.py decides who is next.
+A host takes its files in turns. It is sent what no host has yet, by this machine and to one host at
+a time, or it fetches from a host that has some and gives to no other meanwhile. So their number
+doubles with each turn. What hosts get from each other they hash like all else.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from ipexctl.base.blob import Blob
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import without_host
-from ipexctl.blobs.blob_carriers import POLL, Moved, Push, Tell, counter, fetch_there
-from ipexctl.blobs.blob_store import OnBytes, missing_blobs
-from ipexctl.blobs.relay_turns import RelayTurns, Turn
+from ipexctl.blobs.blob_store import SILENCE, OnBytes, Room, Source, missing_blobs, send
 from ipexctl.blobs.tls_keys import Keys, make_keys
 from ipexctl.common.peer_url import peer_url
 from ipexctl.errors import HostFailed
-from ipexctl.machines.agent import Agent
+from ipexctl.machines.agent import Agent, transfer_time
+from ipexctl.machines.wire.frames import Frame
+from ipexctl.quick_dataclass import dataclass
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
+POLL = 0.05  # seconds between two looks for what is being fetched
+UNIT = 32 << 20  # bytes of files that go together
+UNITS = 32  # of one host, at most: each costs a few round trips
+
+Tell = Callable[[str, int, int], None]  # what is done, bytes that are there, bytes in all
 
 
-class Relay:
-    """`reached_at`: where other hosts reach those that will get files, by name; "": not known."""
+@dataclass(frozen=True)
+class Moved:
+    """Bytes that came to hosts: `sent` from here, `passed` on by another host."""
+
+    sent: int = 0
+    passed: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(self.sent + other.sent, self.passed + other.passed)
+
+
+class Carrier:
+    """Makes blobs exist on hosts. One object serves all hosts of a command.
+
+    `is_here`: of files that are still being fetched to this machine; it raises what made that fail.
+    `reached_at`: where other hosts reach those that will get files, by name; "" if that is not
+    known. Without it nothing is passed on.
+    """
 
     def __init__(
         self,
-        first: Push,
-        reached_at: Mapping[str, str],
-        say: Callable[[str], None],
+        source: Source,
+        reached_at: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda text: None,
+        is_here: Callable[[Blob], bool] = lambda blob: True,
         least: int | None = None,
     ) -> None:
-        self._least = LEAST if least is None else least
-        self._first = first
-        self._reached_at = reached_at
+        self._source = source
+        self._reached_at = reached_at or {}
         self._say = say
+        self._is_here = is_here
+        self._least = LEAST if least is None else least
         self._keys: Keys = {}
         self._change = threading.Condition()
-        mute = [h for h, at in reached_at.items() if not at]
-        self._turns = RelayTurns(reached_at, mute)
+        self._turns = Turns(self._reached_at, (h for h, at in self._reached_at.items() if not at))
         self._givers: dict[str, str] = {}  # where others get files from it
         self._told = False  # that a host did not get something from another one; said once
 
     def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
-        name = agent.host.name
+        """Afterwards every blob is under `root` on the agent's host. Called once per host, in that
+        host's own thread. Raises HostFailed."""
         missing = missing_blobs(agent, root, blobs)
-        if sum(b.size for b in missing) < self._least:
+        if not missing:
             with self._change:
-                self._turns.leave(name)
-            return self._first.bring(agent, root, blobs, tell) if missing else Moved()
-        with self._change:
-            self._turns.join(name, blobs, missing)
+                self._turns.leave(agent.host.name)
+            return Moved()
+        relayed = bool(self._reached_at) and sum(b.size for b in missing) >= self._least
+        self._join(agent, blobs, missing, alone=not relayed)
+        gone = True
         try:
             if len(missing) < len({b.sha256 for b in blobs}):
                 self._open(agent, root, blobs)
-            moved = self._all(_Getter(agent, root, missing, tell), blobs)
-        except BaseException:
+            moved = self._take_turns(_Getter(agent, root, missing, tell), blobs)
+            gone = False
+        finally:
             with self._change:
-                self._turns.leave(name, gone=True)
+                self._turns.leave(agent.host.name, gone=gone)
                 self._change.notify_all()
-            raise
-        with self._change:
-            self._turns.leave(name)
-            self._change.notify_all()
         return moved
 
     def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
         """The host wants nothing, and gives to others what it has."""
-        name = agent.host.name
-        missing = missing_blobs(agent, root, blobs)
+        self._join(agent, blobs, missing_blobs(agent, root, blobs), alone=not self._reached_at)
         with self._change:
-            self._turns.join(name, blobs, missing)
-            self._turns.leave(name)
+            self._turns.leave(agent.host.name)
         self._open(agent, root, blobs)
-        with self._change:
-            self._change.notify_all()
 
-    def _all(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
+    def _join(
+        self, agent: Agent, blobs: Sequence[Blob], missing: Sequence[Blob], *, alone: bool
+    ) -> None:
+        with self._change:
+            self._turns.join(agent.host.name, blobs, missing, alone=alone)
+
+    def _take_turns(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
         moved = Moved()
         while turn := self._next(host):
-            with self._change:
-                some = self._turns.blobs(turn)
-            got = self._from(turn.giver, host, some) if turn.giver else self._send(host, some)
+            got = self._fetch(turn, host) if turn.giver else self._send(turn, host)
             if isinstance(got, str):
                 self._failed(turn, got)
                 continue
             moved += got
-            host.has(some)
+            host.has(turn.blobs)
             self._open(host.agent, host.root, blobs)
             with self._change:
                 self._turns.done(turn)
@@ -98,11 +121,10 @@ class Relay:
 
     def _next(self, host: _Getter) -> Turn | None:
         """The host's next turn, once there is one. None: it has everything."""
-        name = host.agent.host.name
         waits = False
         with self._change:
-            while self._turns.lacks(name):
-                if turn := self._turns.next(name, self._first.is_here):
+            while self._turns.lacks(host.name):
+                if turn := self._turns.next(host.name, self._is_here):
                     return turn
                 if not waits:
                     host.waits()
@@ -110,20 +132,20 @@ class Relay:
                 self._change.wait(POLL)
         return None
 
-    def _send(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
-        return self._first.send(host.agent, host.root, blobs, host.counter("sending"))
+    def _send(self, turn: Turn, host: _Getter) -> Moved:
+        count = host.counter("sending")
+        return Moved(sent=send(host.agent, host.root, turn.blobs, self._source, count, Room()))
 
-    def _from(self, giver_name: str, host: _Getter, blobs: Sequence[Blob]) -> Moved | str:
+    def _fetch(self, turn: Turn, host: _Getter) -> Moved | str:
         """Or why that was not possible."""
-        url, name = self._givers[giver_name], host.agent.host.name
-        count = host.counter(f"fetching from {giver_name}")
+        url, count = self._givers[turn.giver], host.counter(f"fetching from {turn.giver}")
         try:
-            passed = fetch_there(host.agent, host.root, blobs, url, count, self._make_keys())
+            passed = fetch_there(host.agent, host.root, turn.blobs, url, count, self._make_keys())
         except HostFailed as e:
             if e.slug == "no-space":  # it would be no better from elsewhere
                 raise
-            why = e.why or without_host(name, e.what)
-            return f"{name} did not receive everything from {giver_name} ({why})"
+            why = e.why or without_host(host.name, e.what)
+            return f"{host.name} did not receive everything from {turn.giver} ({why})"
         return Moved(passed=passed)
 
     def _failed(self, turn: Turn, why: str) -> None:
@@ -132,30 +154,26 @@ class Relay:
             told, self._told = self._told, True
             self._change.notify_all()
         if not told:
-            self._say(f"{why}: another host or this machine sends them")
+            self._say(f"{why}: this machine sends them")
 
     def _open(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
-        """Where nobody will ask, no port is opened."""
+        """Open the host's port, if another host may ask it."""
         name = agent.host.name
         with self._change:
             if name in self._givers or not self._turns.wanted_by_others(name):
                 return
-        url = self._served(agent, root, blobs)
+        asked = {"root": root, "blobs": [b.sha256 for b in blobs], "keys": self._make_keys()}
+        url = ""
+        with suppress(HostFailed):
+            port = agent.call("blobs.blob_server.open", asked).done.whole("port", 65535)
+            url = peer_url(self._reached_at[name], port)
         with self._change:
             if url:
                 self._givers[name] = url
                 self._turns.gives(name)
             else:
                 self._turns.is_mute(name)
-
-    def _served(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> str:
-        """Open its port; "" where that is not possible."""
-        asked = {"root": root, "blobs": [b.sha256 for b in blobs], "keys": self._make_keys()}
-        with suppress(HostFailed):
-            if address := self._reached_at.get(agent.host.name, ""):
-                port = agent.call("blobs.blob_server.open", asked).done.whole("port", 65535)
-                return peer_url(address, port)
-        return ""
+            self._change.notify_all()
 
     def _make_keys(self) -> Keys:
         with self._change:
@@ -167,7 +185,7 @@ class _Getter:
     """A host that gets files, and how many of their bytes it has."""
 
     def __init__(self, agent: Agent, root: str, missing: Sequence[Blob], tell: Tell) -> None:
-        self.agent, self.root = agent, root
+        self.agent, self.root, self.name = agent, root, agent.host.name
         self._tell, self._done = tell, 0
         self._total = sum(b.size for b in missing)
 
@@ -176,7 +194,169 @@ class _Getter:
 
     def waits(self) -> None:
         total = self._total if self._done else 0
-        self._tell("waiting for a host that has the files", self._done, total)
+        self._tell("waiting for files", self._done, total)
 
     def counter(self, what: str) -> OnBytes:
         return counter(what, self._total, self._tell, self._done)
+
+
+def counter(what: str, total: int, tell: Tell, done: int = 0) -> OnBytes:
+    """Tells the sum of what it hears, and of the bytes that were there before: `done`."""
+
+    def count(n: int) -> None:
+        nonlocal done
+        done += n
+        tell(what, done, total)
+
+    return count
+
+
+def fetch_there(
+    agent: Agent, root: str, blobs: Sequence[Blob], giver: str, on_bytes: OnBytes, keys: Keys
+) -> int:
+    """The host fetches them from another host of the command, at this address. Returns the bytes
+    that came."""
+    total = sum(b.size for b in blobs)
+
+    def hear(frame: Frame) -> None:
+        if frame.header.get("event") == "got":
+            got = Answer(agent.host.name, frame.header)
+            on_bytes(got.whole("bytes", total, least=-total))  # less: it starts from the beginning
+
+    files = [[b.name, b.sha256, b.size] for b in blobs]
+    asked = {"root": root, "giver": giver, "files": files, "keys": dict(keys)}
+    done = agent.call(
+        "blobs.blob_download.fetch", asked,
+        timeout=SILENCE, total=transfer_time(total), on_event=hear,
+    ).done  # fmt: skip
+    return done.whole("fetched")
+
+
+# --- who is next ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Files for one host. `giver`: the host that gives them, "" if this machine sends them."""
+
+    host: str
+    giver: str
+    blobs: tuple[Blob, ...]
+
+
+class Turns:
+    """Decide which host gets which files from where. Nothing here moves a byte or waits.
+
+    `hosts`: all that may come. `mute`: those of them that can give nothing to others. A transfer
+    between hosts that fails ends what its giver gives, and its getter is sent the rest by this
+    machine. If the first two fail, all hosts are.
+    """
+
+    def __init__(self, hosts: Iterable[str], mute: Iterable[str]) -> None:
+        self._awaited = set(hosts)  # that may want something, sooner or later
+        self._mute = set(mute)
+        self._alone: set[str] = set()  # that get everything from this machine
+        self._todo: dict[str, dict[str, Blob]] = {}  # by host: by sha256
+        self._have: dict[str, set[str]] = {}  # by host: sha256
+        self._now: dict[str, Turn] = {}  # by host
+        self._givers: set[str] = set()  # that others may ask
+        self._held: set[str] = set()  # sha256 of what hosts give now or soon
+        self._passed = False  # has a host got something from another one?
+        self._failures = 0
+        self._most = UNIT
+
+    def join(
+        self, host: str, blobs: Sequence[Blob], missing: Sequence[Blob], *, alone: bool = False
+    ) -> None:
+        """`blobs`: what it has in the end; `missing` of them: in the order in which it wants it.
+        `alone`: it takes no part in the relay."""
+        self._todo[host] = {b.sha256: b for b in missing}
+        self._have[host] = {b.sha256 for b in blobs} - self._todo[host].keys()
+        self._most = max(self._most, sum(b.size for b in missing) // UNITS)
+        if alone:
+            self._awaited.discard(host)
+            self._alone.add(host)
+            self.is_mute(host)
+
+    def gives(self, host: str) -> None:
+        """From now on others can ask it for what it has."""
+        self._givers.add(host)
+        self._held |= self._have[host]
+
+    def is_mute(self, host: str) -> None:
+        self._mute.add(host)
+        self._givers.discard(host)
+        self._hold()
+
+    def leave(self, host: str, *, gone: bool = False) -> None:
+        """It gets nothing more; `gone`: and gives nothing."""
+        self._awaited.discard(host)
+        self._todo.pop(host, None)
+        self._now.pop(host, None)
+        if gone:
+            self.is_mute(host)
+
+    def wanted_by_others(self, host: str) -> bool:
+        """Will another host ask this one?"""
+        return host not in self._mute and bool(self._awaited - {host})
+
+    def lacks(self, host: str) -> bool:
+        return bool(self._todo.get(host))
+
+    def next(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
+        """Begin the host's next turn. None: it has to wait. `is_here`: on this machine."""
+        turn = self._from_here(host, is_here) or self._from_host(host)
+        if turn:
+            self._now[host] = turn
+            if host not in self._mute:
+                self._held.update(b.sha256 for b in turn.blobs)
+        return turn
+
+    def done(self, turn: Turn) -> None:
+        self._now.pop(turn.host, None)
+        for blob in turn.blobs:
+            self._todo[turn.host].pop(blob.sha256, None)
+            self._have[turn.host].add(blob.sha256)
+        self._passed |= bool(turn.giver)
+
+    def failed(self, turn: Turn) -> None:
+        self._now.pop(turn.host, None)
+        self._failures += 1
+        self._alone.add(turn.host)
+        if self._failures > 1 and not self._passed:
+            self._alone |= self._awaited | self._todo.keys()
+        self.is_mute(turn.giver)
+
+    def _from_here(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
+        """What others can have from this host then goes to one host at a time, so that they soon
+        have it."""
+        apart = self._mute | self._alone
+        if host not in apart and any(not t.giver and h not in apart for h, t in self._now.items()):
+            return None
+        held = set() if host in self._alone else self._held
+        some = (b for sha, b in self._todo[host].items() if sha not in held and is_here(b))
+        return self._turn(host, "", some)
+
+    def _from_host(self, host: str) -> Turn | None:
+        busy = {turn.giver for turn in self._now.values()} | {host}
+        for giver in sorted(self._givers - busy) if host not in self._alone else ():
+            have = self._have[giver]
+            some = (b for sha, b in self._todo[host].items() if sha in have)
+            if turn := self._turn(host, giver, some):
+                return turn
+        return None
+
+    def _turn(self, host: str, giver: str, blobs: Iterable[Blob]) -> Turn | None:
+        """Those that come first, up to a size: a host that gets all from here gets it at once."""
+        some: list[Blob] = []
+        size = 0
+        for blob in blobs:
+            size += blob.size
+            if some and size > self._most and host not in self._alone:
+                break
+            some.append(blob)
+        return Turn(host, giver, tuple(some)) if some else None
+
+    def _hold(self) -> None:
+        coming = ([b.sha256 for b in t.blobs] for h, t in self._now.items() if h not in self._mute)
+        self._held = set(chain(*(self._have[h] for h in self._givers), *coming))

@@ -1,7 +1,7 @@
 """Blobs: files by their sha256. The controller's own folder of them, and sending them to a host.
 
 `missing_blobs` says what a host lacks, `send` sends it. Who does not mind which way the bytes take
-asks a Carrier (blob_carriers.py).
+asks a Carrier (blob_relay.py).
 """
 
 from __future__ import annotations

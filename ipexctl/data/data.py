@@ -11,8 +11,7 @@ from typing import TypeVar
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.base.sizes import human
-from ipexctl.blobs.blob_carriers import Carrier, Moved, Push, Tell
-from ipexctl.blobs.blob_relay import Relay
+from ipexctl.blobs.blob_relay import Carrier, Moved, Tell
 from ipexctl.data.dataset_transfer import Round, Transfer
 from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
@@ -166,7 +165,7 @@ class _Push:
         done = {host: one.done for host, one in transfers.items() if one.done is not None}
         done |= self._on(todo, lambda h: transfers[h].finish())
         # being made there meanwhile, by another push or by a host with the same home
-        alone = Push(self.bundle.read)
+        alone = Carrier(self.bundle.read)
         done |= self._on(busy, lambda h: transfers[h].bring_alone(alone, self._tell(h)))
         return {h: _recap(h, done[h], one.moved) for h, one in transfers.items() if h in done}
 
@@ -175,10 +174,9 @@ class _Push:
         return Transfer(self.bundle, self.asked, agent, self.fleet.root_of(host)).begin()
 
     def _round(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
-        carrier: Carrier = Push(self.bundle.read)
-        if addresses:
-            known = {h.name: addresses.get(h.name, "") for h in now if h not in self.fleet.downs}
-            carrier = Relay(Push(self.bundle.read), known, self.progress.say, least=LEAST)
+        here = (h.name for h in now if h not in self.fleet.downs) if addresses else ()
+        known = {name: addresses.get(name, "") for name in here}
+        carrier = Carrier(self.bundle.read, known, self.progress.say, least=LEAST)
         self._on(now, lambda h: self.transfers[h].bring(carrier, now[h], self._tell(h)))
         self._on(now, lambda h: self.transfers[h].take(now[h]))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
-from ipexctl.blobs.blob_carriers import Carrier, Moved, Tell
+from ipexctl.blobs.blob_relay import Carrier, Moved, Tell
 from ipexctl.blobs.blob_store import Room, missing_blobs, need_room
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.project.folder_transfer import (

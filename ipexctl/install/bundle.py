@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ipexctl.blobs.blob_carriers import counter
+from ipexctl.blobs.blob_relay import counter
 from ipexctl.blobs.blob_store import default_store
 from ipexctl.errors import InputError, NotHere, NothingFits, reason_of
 from ipexctl.facts.facts import Facts

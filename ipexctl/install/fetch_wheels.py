@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from ipexctl.base.blob import Blob
-from ipexctl.blobs.blob_carriers import Carrier, Push
-from ipexctl.blobs.blob_relay import Relay
+from ipexctl.blobs.blob_relay import Carrier
 from ipexctl.blobs.blob_store import default_store
 from ipexctl.errors import NotHere
 from ipexctl.install import bundle as bundles
@@ -99,9 +98,7 @@ def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
 
 
 def _from_here(work: Work, plan: Plan, incoming: Incoming | None = None) -> Carrier:
-    read = default_store().read
-    push = Push(read, incoming.is_here) if incoming else Push(read)
-    if not work.asked.relay or len(plan.parts) < 2:
-        return push
-    where = {part.host.name: part.address for part in plan.parts}
-    return Relay(push, where, work.progress.say)
+    relay = work.asked.relay and len(plan.parts) > 1
+    where = {part.host.name: part.address for part in plan.parts} if relay else {}
+    is_here = incoming.is_here if incoming else lambda blob: True
+    return Carrier(default_store().read, where, work.progress.say, is_here)

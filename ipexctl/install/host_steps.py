@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, Recap
 from ipexctl.base.values import texts
-from ipexctl.blobs.blob_carriers import Moved
+from ipexctl.blobs.blob_relay import Moved
 from ipexctl.blobs.blob_store import Room, default_store, need_room
 from ipexctl.env.choice.env_choice import Project
 from ipexctl.env.choice.package_changes import describe_changes

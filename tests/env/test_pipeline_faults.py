@@ -18,9 +18,8 @@ import pytest
 from rich.console import Console
 
 from ipexctl.base.blob import Blob
-from ipexctl.blobs import blob_carriers
-from ipexctl.blobs.blob_carriers import Moved, Push
-from ipexctl.blobs.blob_relay import _Getter
+from ipexctl.blobs import blob_relay
+from ipexctl.blobs.blob_relay import Carrier, _Getter
 from ipexctl.blobs.blob_store import Room
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.install import host_steps
@@ -264,7 +263,7 @@ def test_hosts_with_one_home_wait_as_long_as_the_files_take(builder: Builder, sh
 
 def test_who_waits_for_something_else_says_so() -> None:
     console = Console(file=io.StringIO(), width=200)
-    waits = ["waiting for the install of bob", "waiting for a host that has the files"]
+    waits = ["waiting for the install of bob", "waiting for files"]
     with View(console) as view:
         for text in waits:
             view.step(Step("a", text))
@@ -274,12 +273,12 @@ def test_who_waits_for_something_else_says_so() -> None:
 def test_who_waits_and_has_nothing_yet_is_shown_without_a_count() -> None:
     files = tuple(Blob(str(n), f"{n:064x}", n * 1_000_000) for n in (2, 3))
     told: list[str] = []
-    nobody: Any = None
+    nobody: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
     getter = _Getter(nobody, "/", files, lambda *step: told.append(counted(Step("a", *step))))
     getter.waits()
     getter.has(files[:1])
     getter.waits()
-    waiting = "waiting for a host that has the files"
+    waiting = "waiting for files"
     assert told == [waiting, f"{waiting} 2.0 MB of 5.0 MB"]
 
 
@@ -292,12 +291,9 @@ def test_many_files_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyP
         compared.append(one)
         return one is other
 
-    class Sends(Push):
-        def send(self, *_: object) -> Moved:
-            return Moved()
-
-    monkeypatch.setattr(blob_carriers, "missing_blobs", lambda *_: files)
+    monkeypatch.setattr(blob_relay, "missing_blobs", lambda *_: files)
+    monkeypatch.setattr(blob_relay, "send", lambda *_: 0)
     monkeypatch.setattr(Blob, "__eq__", eq)
     nobody: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
-    Sends(lambda blob: Path()).bring(nobody, "/", files, lambda *_: None)
+    Carrier(lambda *_: b"").bring(nobody, "/", files, lambda *_: None)
     assert len(compared) < 1000

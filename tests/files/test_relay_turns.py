@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipexctl.base.blob import Blob
-from ipexctl.blobs import relay_turns
-from ipexctl.blobs.relay_turns import RelayTurns, Turn
+from ipexctl.blobs import blob_relay
+from ipexctl.blobs.blob_relay import Turn, Turns
 
 
 def blobs(*sizes: int) -> list[Blob]:
@@ -21,46 +21,46 @@ def everything(blob: Blob) -> bool:
     return True
 
 
-def turn_of(turns: RelayTurns, host: str) -> Turn:
+def turn_of(turns: Turns, host: str) -> Turn:
     turn = turns.next(host, everything)
     assert turn
     return turn
 
 
-def names(turns: RelayTurns, turn: Turn) -> list[str]:
-    return [b.name for b in turns.blobs(turn)]
+def names(turn: Turn) -> list[str]:
+    return [b.name for b in turn.blobs]
 
 
 def test_small_files_go_together_and_large_ones_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_turns, "UNIT", 10)
-    turns, wanted = RelayTurns("a", ""), blobs(4, 30, 5, 5, 1)
+    monkeypatch.setattr(blob_relay, "UNIT", 10)
+    turns, wanted = Turns("a", ""), blobs(4, 30, 5, 5, 1)
     turns.join("a", wanted, wanted)
     found = []
     while turns.lacks("a"):
         turn = turn_of(turns, "a")
-        found.append(names(turns, turn))
+        found.append(names(turn))
         turns.done(turn)
     assert found == [["0"], ["1"], ["2", "3"], ["4"]]
 
 
 def test_a_host_gives_one_file_while_it_is_sent_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_turns, "UNIT", 1)
-    turns, wanted = RelayTurns("ab", ""), blobs(2, 2)
+    monkeypatch.setattr(blob_relay, "UNIT", 1)
+    turns, wanted = Turns("ab", ""), blobs(2, 2)
     for host in "ab":
         turns.join(host, wanted, wanted)
     first = turn_of(turns, "a")
     assert turns.next("b", everything) is None  # a will have it
     turns.gives("a")
     turns.done(first)
-    assert turn_of(turns, "a") == Turn("a", 2, first=True)
-    assert turn_of(turns, "b") == Turn("b", 1, "a")
+    assert turn_of(turns, "a") == Turn("a", "", (wanted[1],))
+    assert turn_of(turns, "b") == Turn("b", "a", (wanted[0],))
 
 
 def test_hosts_that_have_different_files_already_give_each_other_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay_turns, "UNIT", 1)
-    turns, wanted = RelayTurns("ab", ""), blobs(2, 2)
+    monkeypatch.setattr(blob_relay, "UNIT", 1)
+    turns, wanted = Turns("ab", ""), blobs(2, 2)
     for host, lacking in zip("ab", wanted, strict=True):
         turns.join(host, wanted, [lacking])
         turns.gives(host)
@@ -68,24 +68,25 @@ def test_hosts_that_have_different_files_already_give_each_other_the_rest(
 
 
 def test_what_is_still_fetched_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_turns, "UNIT", 1)
-    turns, wanted = RelayTurns("a", ""), blobs(2, 2)
+    monkeypatch.setattr(blob_relay, "UNIT", 1)
+    turns, wanted = Turns("a", ""), blobs(2, 2)
     turns.join("a", wanted, wanted)
     turn = turns.next("a", lambda blob: blob.name == "1")
     assert turn
-    assert names(turns, turn) == ["1"]
+    assert names(turn) == ["1"]
     turns.done(turn)
     assert turns.next("a", lambda blob: False) is None
     assert turns.lacks("a")
 
 
 def test_a_host_that_leaves_in_its_first_turn_leaves_it_to_the_next() -> None:
-    turns, wanted = RelayTurns("ab", ""), blobs(2)
+    turns, wanted = Turns("ab", ""), blobs(2)
     for host in "ab":
         turns.join(host, wanted, wanted)
-    assert turn_of(turns, "a").first
+    assert not turn_of(turns, "a").giver
+    assert turns.next("b", everything) is None
     turns.leave("a", gone=True)
-    assert turn_of(turns, "b").first
+    assert not turn_of(turns, "b").giver
 
 
 @settings(max_examples=400, deadline=None)
@@ -104,16 +105,16 @@ def test_every_host_that_stays_gets_everything(
 ) -> None:  # fmt: skip
     """Whoever is mute, fails or goes, and in whatever order turns end: nobody waits for ever."""
     wanted, all_hosts = blobs(*sizes), [str(n) for n in range(hosts)]
-    was, relay_turns.UNIT = relay_turns.UNIT, 4
+    was, blob_relay.UNIT = blob_relay.UNIT, 4
     try:
-        turns = RelayTurns(all_hosts, [str(n) for n in mute])
+        turns = Turns(all_hosts, [str(n) for n in mute])
         _play(turns, wanted, all_hosts, broken, had, ending, order)
     finally:
-        relay_turns.UNIT = was
+        blob_relay.UNIT = was
 
 
 def _play(
-    turns: RelayTurns, wanted: Sequence[Blob], hosts: Sequence[str], broken: set[tuple[int, int]],
+    turns: Turns, wanted: Sequence[Blob], hosts: Sequence[str], broken: set[tuple[int, int]],
     had: set[tuple[int, int]], ending: Mapping[int, int], order: object,
 ) -> None:  # fmt: skip
     have = {h: {b for n, b in enumerate(wanted) if (int(h), n) in had} for h in hosts}
@@ -133,7 +134,6 @@ def _play(
                 now[host] = turn
         givers = [t.giver for t in now.values() if t.giver]
         assert len(givers) == len(set(givers))
-        assert sum(t.first for t in now.values()) <= 1
         if not left:
             break
         if not now and len(left) < before:
@@ -142,11 +142,11 @@ def _play(
         host = order.choice(sorted(now))  # type: ignore[attr-defined]
         turn = now.pop(host)
         if turn.giver:
-            assert set(turns.blobs(turn)) <= have[turn.giver]
+            assert set(turn.blobs) <= have[turn.giver]
             if (int(host), int(turn.giver)) in broken:
                 turns.failed(turn)
                 continue
-        have[host] |= set(turns.blobs(turn))
+        have[host] |= set(turn.blobs)
         if turns.wanted_by_others(host):
             turns.gives(host)
         turns.done(turn)
@@ -157,7 +157,7 @@ def _play(
 
 
 def test_where_nothing_fails_this_machine_sends_every_file_once() -> None:
-    turns, wanted, hosts = RelayTurns("abcdefgh", ""), blobs(*[1 << 25] * 5), "abcdefgh"
+    turns, wanted, hosts = Turns("abcdefgh", ""), blobs(*[1 << 25] * 5), "abcdefgh"
     for host in hosts:
         turns.join(host, wanted, wanted)
     now: dict[str, Turn] = {}
@@ -179,7 +179,7 @@ def test_where_nothing_fails_this_machine_sends_every_file_once() -> None:
 def test_a_host_is_asked_only_for_what_it_has() -> None:
     """Hosts of a data set lack different files of one unit."""
     x, y = blobs(1, 1)
-    turns, have = RelayTurns("abc", ""), {"a": {x, y}, "b": {y}}
+    turns, have = Turns("abc", ""), {"a": {x, y}, "b": {y}}
     turns.join("a", [x, y], [x, y])
     turns.gives("a")
     turns.done(turn_of(turns, "a"))
@@ -189,14 +189,14 @@ def test_a_host_is_asked_only_for_what_it_has() -> None:
     turns.leave("a", gone=True)
     turns.join("c", [x, y], [x, y])
     turn = turn_of(turns, "c")
-    assert not turn.giver or set(turns.blobs(turn)) <= have[turn.giver]
+    assert not turn.giver or set(turn.blobs) <= have[turn.giver]
 
 
 def test_an_empty_file_is_no_part_of_what_others_had_before() -> None:
     x, empty = Blob("x", "x", 5), Blob("empty", "empty", 0)
-    turns = RelayTurns("ab", "")
+    turns = Turns("ab", "")
     turns.join("a", [x], [])
     turns.gives("a")
     turns.join("b", [empty, x], [empty, x])
     turn = turn_of(turns, "b")
-    assert not turn.giver or turns.blobs(turn) == [x]
+    assert not turn.giver or turn.blobs == (x,)

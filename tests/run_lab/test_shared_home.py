@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.blobs.blob_carriers import Push
+from ipexctl.blobs.blob_relay import Carrier
 from ipexctl.data.dataset_transfer import Transfer
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
@@ -223,7 +223,7 @@ def bring_project(agent: Agent, bundle: Bundle, root: str) -> int:
 
 def bring_dataset(agent: Agent, bundle: Bundle, root: str) -> int:
     transfer = Transfer(bundle, {"name": "set", "hub": ""}, agent, root)
-    transfer.bring_alone(Push(bundle.read), lambda what, done, total: None)
+    transfer.bring_alone(Carrier(bundle.read), lambda what, done, total: None)
     return transfer.moved.sent
 
 
