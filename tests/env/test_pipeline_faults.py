@@ -175,7 +175,7 @@ def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> 
         view.step(Step("a", "sending", 1, 2))
     view.step(Step("", FETCHING, 1, 2))  # by the thread that fetches
     try:
-        assert view._live is None
+        assert view._stop is None
     finally:
         view.pause()
 

@@ -16,7 +16,7 @@ from ipexctl.base.sizes import human, minutes
 from ipexctl.errors import printable
 from ipexctl.install.command.install_forecast import forecast_document, show_forecast
 from ipexctl.install.install_plan import Chosen, InstallReport, Plan, State
-from ipexctl.install.progress import BUILDING, DONE, FAILED, FETCHING, PROVING, Progress, Step
+from ipexctl.install.progress import DONE, FAILED, FETCHING, Progress, Step
 from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
@@ -28,13 +28,11 @@ from ipexctl.terminal.recap_lines import host_documents, host_lines
 if TYPE_CHECKING:
     from ipexctl.install.use_env import UseEnvReport
 
-COUNTED = (BUILDING, PROVING, DONE)  # in their order on a host
 MOVING = ("sending", "fetching")  # first words of what is done in many pieces
 WAITING = "waiting"  # and of what is done between them
 REPORT_EVERY = 15.0  # seconds without a line in a pipe, after which the work is reported
 REPORT_LINES = 12
 TICK = 1.0  # seconds between two looks whether a report is due
-SILENT = 20.0  # seconds without a sign of life from a host, after which that is shown
 
 
 def chosen_text(chosen: Chosen) -> str:
@@ -180,24 +178,6 @@ def used_env_document(found: UseEnvReport) -> dict[str, Any]:
 # --- while it works ------------------------------------------------------------------------------
 
 
-class _Ticker:
-    """Calls `work` every TICK seconds, in a thread of its own."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._over = threading.Event()
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def stop(self) -> None:
-        self._over.set()
-
-    def _run(self) -> None:
-        while not self._over.wait(TICK):
-            self._work()
-
-
 @dataclass
 class View:
     """Live lines on a terminal; elsewhere one plain line whenever a host starts something new, and
@@ -208,13 +188,12 @@ class View:
     quiet: bool = False
     clock: Callable[[], float] = time.monotonic
     _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
-    _heard: dict[str, float] = field(default_factory=dict)  # the last step of each host
     _steps: dict[str, Step] = field(default_factory=dict)
     _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[tuple[str, str]] = field(default_factory=set)
     _said_at: float = 0.0  # the last plain line
-    _live: Any = None  # what shows the work: Rich's Live, or a _Ticker
+    _stop: Callable[[], None] | None = None  # ends the live lines, or the reports
     _over: bool = False
 
     def progress(self) -> Progress:
@@ -231,9 +210,9 @@ class View:
     def pause(self) -> None:
         """Clear the live lines, before something else is printed or asked."""
         with self._lock:
-            if self._live:
-                self._live.stop()
-            self._live = None
+            if self._stop:
+                self._stop()
+            self._stop = None
             self._steps.clear()
 
     def say(self, text: str) -> None:
@@ -243,21 +222,19 @@ class View:
             self._said_at = self.clock()
 
     def step(self, step: Step) -> None:
-        """Also without anything new, as a sign of life of the host."""
         if self.quiet or self._over:
             return
         step = replace(step, text=printable(step.text))
         with self._lock:
             self._forget_what_is_over(step)
             before = self._steps.get(step.host)
-            self._heard[step.host] = self.clock()
             if before is None or _is_other_work(before, step):
                 self._began[step.host] = self.clock(), step.done
             self._steps[step.host] = step  # last: the live lines are drawn meanwhile
-            kind = _first_word(step) if _first_word(step) in MOVING else step.text
-            if not self.console.is_terminal and kind != DONE and self._is_new(step, kind):
-                self._print(f"{step.host or 'here'}: {step.text}")
-            self._show_work()
+            if not self.console.is_terminal:
+                self._print_new(step)
+            if not self._stop:
+                self._stop = self._live() if self.console.is_terminal else self._reports()
 
     def _forget_what_is_over(self, step: Step) -> None:
         """This machine and the hosts take turns, but for what it fetches while they get files."""
@@ -267,35 +244,41 @@ class View:
         if not step.host and (here is None or here.text != step.text):
             self._steps.clear()
 
-    def _is_new(self, step: Step, kind: str) -> bool:
-        """Is it the first of its kind on this host? Files come in several pieces."""
-        new = (step.host, kind) not in self._said
+    def _print_new(self, step: Step) -> None:
+        """The first of its kind on this host: files come in several pieces."""
+        kind = _first_word(step) if _first_word(step) in MOVING else step.text
+        if kind != DONE and (step.host, kind) not in self._said:
+            self._print(f"{step.host or 'here'}: {step.text}")
         self._said.add((step.host, kind))
-        return new
 
-    def _show_work(self) -> None:
-        if self._live is None and self.console.is_terminal:
-            from rich.live import Live
+    def _live(self) -> Callable[[], None]:
+        from rich.live import Live
 
-            self._live = Live(
-                console=self.console, transient=True, refresh_per_second=8,
-                get_renderable=self._lines,
-            )  # fmt: skip
-            self._live.start()
-        elif self._live is None:
-            self._live = _Ticker(self._report)
-            self._live.start()
+        live = Live(
+            console=self.console, transient=True, refresh_per_second=8, get_renderable=self._lines
+        )
+        live.start()
+        return live.stop
+
+    def _reports(self) -> Callable[[], None]:
+        over = threading.Event()
+
+        def run() -> None:
+            while not over.wait(TICK):
+                self._report()
+
+        threading.Thread(target=run, daemon=True).start()
+        return over.set
 
     def _report(self) -> None:
-        """In a pipe: how far all are, if there was no line for long; else who has gone silent."""
+        """In a pipe: how far all are, if there was no line for long."""
         with self._lock:
-            due = self.clock() - self._said_at >= REPORT_EVERY
+            if self.clock() - self._said_at < REPORT_EVERY:
+                return
             groups = [group for group in self._groups() if group[0].text != FAILED]
-            silent = [group for group in groups if self._silent(group[0])]
-            new = [g for g in silent if sum(self._is_new(s, "silent") for s in g)]
-            for group in groups[:REPORT_LINES] if due else new:
+            for group in groups[:REPORT_LINES]:
                 self._print(f"{_names(group)}: {self._doing(group)}")
-            if due and (more := sum(map(len, groups[REPORT_LINES:]))):
+            if more := sum(map(len, groups[REPORT_LINES:])):
                 self._print(f"and {more} more host{'s' * (more != 1)}")
 
     def _print(self, line: str) -> None:
@@ -308,39 +291,23 @@ class View:
         return Text("\n".join(f"{names:{width}}  {doing}" for names, doing in lines))
 
     def _groups(self) -> list[list[Step]]:
-        """Hosts that do the same, where nobody can say how far they are; each other host alone."""
+        """Hosts that do the same, where it is not known how far they are; each other host alone."""
         places = {name: i for i, name in enumerate(self._order)}
-        groups: dict[tuple[str, bool, bool], list[Step]] = {}
+        groups: dict[tuple[str, bool], list[Step]] = {}
         for step in sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places))):
             if step.text != DONE:
                 kind = step.host if _is_counted(step) else step.text
-                key = kind, bool(step.host), bool(self._silent(step))
-                groups.setdefault(key, []).append(step)
+                groups.setdefault((kind, bool(step.host)), []).append(step)
         return list(groups.values())
 
     def _doing(self, group: Sequence[Step]) -> str:
         step = group[0]
-        if silent := self._silent(step):
-            what = "progress" if step.total else "answer"
-            return f"{counted(step)}, no {what} for {silent:.0f} s"
         seconds = self.clock() - min(self._began[s.host][0] for s in group)
         if step.total:
             left = time_left(step, self._began[step.host][1], seconds)
             return counted(step) + left if _is_counted(step) else step.text
-        at_work = [s for s in list(self._steps.values()) if s.host and s.text != FAILED]
-        count = ""
-        if step.text in COUNTED and len(at_work) > 1:
-            later = COUNTED[COUNTED.index(step.text) + 1 :]
-            count = f" {sum(s.text in later for s in at_work)} of {len(at_work)}"
         clock = f" · {seconds:.0f} s" if seconds >= 1 and step.text != FAILED else ""
-        return counted(step) + count + clock
-
-    def _silent(self, step: Step) -> float:
-        """Seconds since the last sign of life, if that is too long ago; else 0."""
-        moving = _first_word(step) in MOVING and step.done < step.total
-        seconds = self.clock() - self._heard[step.host]
-        speaks = step.host and (moving or step.text in COUNTED)
-        return seconds if speaks and seconds >= SILENT else 0.0
+        return counted(step) + clock
 
     def __enter__(self) -> View:
         return self
