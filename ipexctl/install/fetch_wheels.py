@@ -1,61 +1,65 @@
-"""The files of a lock come into the store of this machine, once, and from here to hosts."""
+"""The files of a lock come into the store of this machine, once, while hosts are sent them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 
 from ipexctl.base.blob import Blob
-from ipexctl.blobs.blob_relay import Carrier
 from ipexctl.blobs.blob_store import default_store
 from ipexctl.errors import NotHere
 from ipexctl.install import bundle as bundles
 from ipexctl.install.bundle import Bundle
 from ipexctl.install.carried_python import check_here
 from ipexctl.install.install_plan import Plan, Work
-from ipexctl.install.lock_wheels import fetch, lacking_here
+from ipexctl.install.lock_wheels import fetch, lacking_here, write_lock
 from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.local.project_lock import LOCK_FILE
 from ipexctl.packages.wheel_fetch import GONE, with_sizes
-from ipexctl.quick_dataclass import dataclass
 
 
-@dataclass(frozen=True)
 class Supply:
-    """How the files of the lock reach the hosts; decided before any host gets one.
+    """The files of `lock`. `lacking`: those that are not on this machine yet: `fetch` gets them in
+    a thread, and returns how many bytes came. `new_lock`: where the lock is to be written."""
 
-    `fetched`: bytes fetched before that. `incoming`: what is being fetched meanwhile.
-    """
+    def __init__(
+        self,
+        lock: Lock,
+        lacking: Sequence[Package] = (),
+        fetch: Callable[[], int] = lambda: 0,
+        new_lock: Path | None = None,
+    ) -> None:
+        self.lock = lock
+        self._lacking = {p.sha256 for p in lacking}
+        self._new_lock = new_lock
+        self._store = default_store()
+        self._one = threading.Lock()
+        self._fetched: Future[int] = Future()
+        if lacking:
+            threading.Thread(target=self._run, args=(fetch,), daemon=True).start()
+        else:
+            self._fetched.set_result(fetch())
 
-    lock: Lock
-    carrier: Carrier
-    fetched: int = 0
-    incoming: Incoming | None = None
+    @property
+    def complete(self) -> bool:
+        """All files are here, or what made the fetching fail is known."""
+        return self._fetched.done()
 
     def came(self) -> int:
         """How many bytes were fetched, if all is here. Raises what made the fetching fail."""
-        ended = self.incoming and self.incoming.ended
-        return self.fetched + (self.incoming.wait() if self.incoming and ended else 0)
-
-
-class Incoming:
-    """Files that come into the store of this machine while hosts are sent those that are here."""
-
-    def __init__(self, lacking: Sequence[Package], fetch: Callable[[], int]) -> None:
-        self._lacking = {p.sha256 for p in lacking}
-        self._store = default_store()
-        self._fetched: Future[int] = Future()
-        threading.Thread(target=self._run, args=(fetch,), daemon=True).start()
+        return self._fetched.result() if self.complete else 0
 
     def is_here(self, blob: Blob) -> bool:
         """Raises what made the fetching fail."""
         if blob.sha256 not in self._lacking:
             return True
-        over = self.ended
+        over = self.complete
         if self._store.has(blob):
             return True
         if over:
-            self.wait()
+            self._fetched.result()
             raise NotHere(
                 f"{blob.name} was downloaded, but does not match the lock",
                 why=f"{blob.size} bytes are locked; or {self._store.folder} was cleared meanwhile",
@@ -64,13 +68,14 @@ class Incoming:
             )
         return False
 
-    @property
-    def ended(self) -> bool:
-        return self._fetched.done()
-
-    def wait(self) -> int:
-        """Until all is here. Returns how many bytes came; raises what made the fetching fail."""
-        return self._fetched.result()
+    def settle(self) -> None:
+        """Called by the threads of all hosts before one is changed: waits until all files are here,
+        and writes a new lock, once. Raises what keeps all hosts as they are."""
+        self._fetched.result()
+        with self._one:
+            if self._new_lock:
+                write_lock(self._new_lock, self.lock)
+            self._new_lock = None
 
     def _run(self, fetch: Callable[[], int]) -> None:
         try:
@@ -80,25 +85,18 @@ class Incoming:
 
 
 def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
-    """Fetch what this machine lacks, and choose the carrier that brings files to hosts. Where it is
-    known how long the files are, hosts are sent some while others are fetched."""
-    lock, found = plan.chosen.lock, plan.found
+    """Fetch what this machine lacks: where it is known how long the files are, while hosts are sent
+    others, else before."""
+    new_lock = plan.folder / LOCK_FILE if plan.chosen.new_lock else None
+    found = plan.found
     if not plan.todo:
-        lock = with_sizes(lock, default_store()) if plan.chosen.new_lock else lock
-        return Supply(lock, _from_here(work, plan))
+        lock = with_sizes(found.lock, default_store()) if new_lock else found.lock
+        return Supply(lock, new_lock=new_lock)
     if bundle:
-        return Supply(bundles.unpack(work, bundle), _from_here(work, plan))
-    check_here(lock)
+        return Supply(bundles.unpack(work, bundle), new_lock=new_lock)
+    check_here(found.lock)
     missing = lacking_here(found.lock)
-    if not missing or not all(p.size for p in found.lock.files):
-        lock, fetched = fetch(work, found, missing)
-        return Supply(lock, _from_here(work, plan), fetched)
-    incoming = Incoming(missing, lambda: fetch(work, found, missing)[1])
-    return Supply(found.lock, _from_here(work, plan, incoming), incoming=incoming)
-
-
-def _from_here(work: Work, plan: Plan, incoming: Incoming | None = None) -> Carrier:
-    relay = work.asked.relay and len(plan.parts) > 1
-    where = {part.host.name: part.address for part in plan.parts} if relay else {}
-    is_here = incoming.is_here if incoming else lambda blob: True
-    return Carrier(default_store().read, where, work.progress.say, is_here)
+    if missing and all(p.size for p in found.lock.files):
+        return Supply(found.lock, missing, lambda: fetch(work, found, missing)[1], new_lock)
+    lock, fetched = fetch(work, found, missing)
+    return Supply(lock, fetch=lambda: fetched, new_lock=new_lock)

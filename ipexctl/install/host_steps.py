@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, Recap
 from ipexctl.base.values import texts
-from ipexctl.blobs.blob_relay import Moved
+from ipexctl.blobs.blob_relay import Carrier, Moved
 from ipexctl.blobs.blob_store import Room, default_store, need_room
 from ipexctl.env.choice.env_choice import Project
 from ipexctl.env.choice.package_changes import describe_changes
@@ -20,6 +20,7 @@ from ipexctl.install.install_plan import HostInstall, Plan, State, Work, read_st
 from ipexctl.install.lock_wheels import in_order, room_unpacked
 from ipexctl.install.progress import BUILDING, DONE, PROVING, Step
 from ipexctl.install.stack import selection as stacks
+from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
@@ -59,10 +60,13 @@ def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
 
 
 def on_hosts(
-    work: Work, fleet: Fleet, plan: Plan, supply: Supply, settled: Callable[[], None]
+    work: Work, fleet: Fleet, plan: Plan, supply: Supply
 ) -> tuple[dict[Host, HostRecap], Moved]:
-    """Apply the plan. The bytes moved include those to hosts that failed afterwards. `settled` is
-    called before a host is changed; it raises what keeps all hosts as they are."""
+    """Apply the plan. The bytes moved include those to hosts that failed afterwards."""
+    relay = work.asked.relay and len(plan.parts) > 1
+    reached_at = {part.host.name: part.address for part in plan.parts} if relay else {}
+    read, say = default_store().read, work.progress.say
+    carrier = Carrier(read, reached_at, say, supply.is_here)
     parts = {part.host: part for part in plan.parts if part.host not in fleet.downs}
     building = any(part.builds for part in parts.values())
     room = _room(plan, supply) if building else Room()
@@ -71,7 +75,7 @@ def on_hosts(
     def apply(host: Host) -> HostRecap:
         part, built = parts[host], False
         steps = _InstallOnHost(
-            fleet.agents[host], part.state.root, plan, supply, work.progress.step
+            fleet.agents[host], part.state.root, plan, supply.lock, carrier, work.progress.step
         )
         if part.complete:
             if not part.state.asked:
@@ -83,12 +87,12 @@ def on_hosts(
             more = Room(room.bytes + part.to_send, room.files + len(part.lacking))
             need_room(fleet.agents[host], part.state.root, more)
             if part.state.stale:
-                settled()
+                supply.settle()
                 steps.set_aside(part.state)
             with steps.building(fresh=part.state.stale) as build:
                 moved[host] = steps.bring()
             built = steps.built(build)
-        settled()
+        supply.settle()
         proved, switched = steps.proved(), steps.switch()
         work.switched.append(host.name)
         steps.tell(DONE)
@@ -188,13 +192,14 @@ class _InstallOnHost(EnvOnHost):
     """An environment built from the files of a lock."""
 
     def __init__(
-        self, agent: Agent, root: str, plan: Plan, supply: Supply, step: Callable[[Step], None]
-    ) -> None:
-        super().__init__(agent, root, supply.lock.key, project_of(plan.folder), step)
+        self, agent: Agent, root: str, plan: Plan, lock: Lock, carrier: Carrier,
+        step: Callable[[Step], None],
+    ) -> None:  # fmt: skip
+        super().__init__(agent, root, lock.key, project_of(plan.folder), step)
         self._root = root
         self._stack = plan.chosen.stack
-        self._lock = supply.lock
-        self._carrier = supply.carrier
+        self._lock = lock
+        self._carrier = carrier
 
     def offer(self) -> None:
         with suppress(HostFailed):  # it has what it needs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -18,7 +17,7 @@ from ipexctl.facts.host_facts import peer_address
 from ipexctl.install import bundle as bundles
 from ipexctl.install import carried_python, fleet_locks, requirement_files
 from ipexctl.install.bundle import Bundle
-from ipexctl.install.fetch_wheels import Supply, supply
+from ipexctl.install.fetch_wheels import supply
 from ipexctl.install.host_steps import dry_run_recaps, on_hosts, state_of
 from ipexctl.install.install_plan import (
     Chosen,
@@ -29,7 +28,7 @@ from ipexctl.install.install_plan import (
     Plan,
     Work,
 )
-from ipexctl.install.lock_wheels import lock_for, not_here, room_unpacked, write_lock
+from ipexctl.install.lock_wheels import lock_for, not_here, room_unpacked
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import folded
@@ -195,32 +194,13 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     project = project_of(plan.folder)
     with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
         plan = _seen_again(work, fleet, plan) if plan.todo else plan
-        settled = _Settled(plan, files)
-        if not files.incoming:
-            settled()
-        found, moved = on_hosts(work, fleet, plan, files, settled)
-        if not files.incoming or files.incoming.ended:  # also where every host failed
-            settled()
+        if files.complete:
+            files.settle()
+        found, moved = on_hosts(work, fleet, plan, files)
+        if files.complete:  # also where every host failed
+            files.settle()
         by_lock_again(plan.folder)
     return InstallReport(
         fleet.recaps(found), replace(plan.chosen, lock=files.lock), files.came(), moved.sent,
         passed=moved.passed, plan=plan,
     )  # fmt: skip
-
-
-class _Settled:
-    """Called by the threads of all hosts before one is changed: when all files are here, a new lock
-    is written, once."""
-
-    def __init__(self, plan: Plan, files: Supply) -> None:
-        self._plan, self._files = plan, files
-        self._one = threading.Lock()
-        self._to_write = plan.chosen.new_lock
-
-    def __call__(self) -> None:
-        if self._files.incoming:
-            self._files.incoming.wait()
-        with self._one:
-            if self._to_write:
-                write_lock(self._plan.folder / LOCK_FILE, self._files.lock)
-            self._to_write = False

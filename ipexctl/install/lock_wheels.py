@@ -19,7 +19,6 @@ from ipexctl.install import requirement_files
 from ipexctl.install.install_plan import Cuda, Work
 from ipexctl.install.progress import FETCHING
 from ipexctl.install.stack import lock_file as locks
-from ipexctl.install.stack import requirements
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.selection import Stack
 from ipexctl.local.environment import environment
@@ -38,7 +37,6 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     files = requirement_files.names(work.asked, old)
     notes = requirement_files.changed_since(work.asked, old)
     notes += requirement_files.dropped(work.asked, old, extra)
-    requirements.check(extra, candidates)
     for stack in candidates if old and not work.asked.upgrade else ():
         if old and fits_stack(old, stack) and requirement_files.same_requirements(old, extra):
             requirement_files.check_hashes(old, extra)
@@ -124,14 +122,16 @@ def fetch(
 ) -> tuple[Lock, int]:
     """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
     missing = lacking_here(found.lock) if missing is None else missing
-    fetcher = Fetcher(default_store(), indexes_of(work))
+    fetched = 0
     if missing:
+        fetcher = Fetcher(default_store(), indexes_of(work))
         urls = found.urls or resolver.locate(
             found.stack, _indexed(found.lock), indexes_of(work), environment()
         )
         total = sum(p.size for p in missing)
         fetcher.fetch(missing, urls, lambda n: work.step("", FETCHING, fetcher.done, total))
-    return with_sizes(found.lock, default_store()), fetcher.fetched
+        fetched = fetcher.fetched
+    return with_sizes(found.lock, default_store()), fetched
 
 
 def _indexed(lock: Lock) -> Lock:

@@ -174,7 +174,10 @@ def _compile(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> list[Found]:
     stray = {f.package.name for f in found} & RESERVED - allowed_names(uv.stack.row, pins)
     if stray and not uv.indexes.no_index:
         names = ", ".join(sorted(stray))
-        raise Unresolved(f"{names} would come from a public index, where anybody can publish")
+        raise Unresolved(
+            f"{names} would come from a public index, where anybody can publish; only some rows of "
+            "the version table bring it: --ipex, or --backend ccl"
+        )
     return found
 
 
@@ -308,7 +311,8 @@ def _cannot_be_had(stack: Stack, why: str, extra: Extra = NOTHING) -> InputError
             f"{stack.python_text}, {stack.platform}",
             why=why,
             hint=_next_step(why)
-            or "change that file; or put what has no wheel (pip wheel NAME "
+            or "change that file; or choose its row: --torch VERSION, or --ipex "
+            "VERSION; or put what has no wheel (pip wheel NAME "
             f"-w FOLDER) or +cpu wheels for torch {row.torch} into a folder: --find-links FOLDER",
             slug="requirements-do-not-fit",
         )

@@ -24,9 +24,9 @@ from ipexctl.blobs.blob_store import Room
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.install import host_steps
 from ipexctl.install.command.install_text import View, counted
-from ipexctl.install.fetch_wheels import Incoming
+from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.progress import FETCHING, Step
-from ipexctl.install.stack.lock_file import Package
+from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
 from tests.install.conftest import Builder, Shop, finish, make_wheel, until
@@ -74,10 +74,13 @@ def test_a_file_whose_size_is_locked_wrong_does_not_make_the_install_wait_for_ev
 
 
 def test_a_file_that_was_fetched_and_is_gone_is_an_error(shop: Shop) -> None:
-    incoming = Incoming([Package("numpy", "2.0", "numpy.whl", "a" * 64, 5)], lambda: 5)
-    assert incoming.wait() == 5
+    package = Package("numpy", "2.0", "numpy.whl", "a" * 64, 5)
+    lock = Lock("", "", "", "3.12", "", (package,), package)
+    files = Supply(lock, [package], lambda: 5)
+    files.settle()
+    assert files.came() == 5
     with pytest.raises(IpexctlError):
-        incoming.is_here(Package("numpy", "2.0", "numpy.whl", "a" * 64, 5).blob)
+        files.is_here(package.blob)
 
 
 def test_hosts_that_were_switched_are_told_although_the_index_failed(

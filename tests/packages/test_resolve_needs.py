@@ -8,7 +8,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.install.stack.lock_file import parse, render
-from ipexctl.install.stack.requirements import Extra, check
+from ipexctl.install.stack.requirements import Extra
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
 from ipexctl.packages.indexes import Indexes
@@ -59,7 +59,6 @@ def test_what_is_for_other_machines_is_asked_for_and_left_out(world: World) -> N
         "torch==2.2.2; sys_platform == 'darwin'", "torchvision; sys_platform == 'darwin'",
     )  # fmt: skip
     stacks = world.stacks("ipex-2.7.0", "3.12")
-    check(extra, stacks)
     found = world.whence(resolve(stacks, world.indexes(), world.environ(), extra))
     assert {name: found[name] for name in sorted(found) if name in ("accelerate", "torch")} == {
         "accelerate": "1.2 default", "torch": "2.7.0+cpu cpu",
@@ -71,6 +70,8 @@ REFUSED = [
     ("a free name that a package drags in", "dragging",
      "oneccl-bind-pt would come from a public index, where anybody can publish"),
     ("another torch by way of a package", "old", "torch==1.13"),
+    ("another torch", "torch==2.5", "torch==2.5"),
+    ("a name of Intel's that the row does not bring", "oneccl_bind_pt", "--backend ccl"),
     ("a package without a wheel", "sdist", "no usable wheels"),
     ("a version that nobody has", "accelerate==9", "accelerate==9"),
 ]  # fmt: skip

@@ -1,17 +1,13 @@
-"""Requirements files and pyproject.toml as values, and what contradicts the version table."""
+"""Requirements files and pyproject.toml as values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.requirements import Extra, Read, check, not_allowed, read
-from ipexctl.install.stack.selection import Stack
-from ipexctl.install.stack.version_table import Minor
-from ipexctl.shipped_tables import table
+from ipexctl.install.stack.requirements import Extra, Read, not_allowed, read
 
 A, B = "a" * 64, "b" * 64
 ENVIRON = {"TOKEN": "s3cret", "HERE": "/srv", "UNSET": ""}
@@ -105,76 +101,6 @@ def test_what_cannot_be_locked_is_refused_with_its_place(texts: dict[str, str], 
     with pytest.raises(InputError) as refused:
         read([next(iter(texts))], files(texts), ENVIRON)
     assert what in refused.value.what
-
-
-def stacks(name: str, *pythons: Minor, arch: str = "x86_64") -> list[Stack]:
-    row = next(row for row in table() if row.name == name)
-    platform = f"{arch}-manylinux_2_28"
-    return [Stack(row, python, platform, "", (), "") for python in pythons or ((3, 11),)]
-
-
-AGREES = [
-    ("torch-2.13", "torch"), ("torch-2.13", "torch>=2.10"), ("torch-2.13", "torch==2.13.*"),
-    ("torch-2.13", "torch==2.13.0+cpu"), ("ipex-2.8.0", "intel_extension_for_pytorch==2.8.*"),
-    ("ipex-2.7.0", "oneccl_bind_pt"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "text"), AGREES)
-def test_what_agrees_with_the_row_is_taken(name: str, text: str) -> None:
-    check(Extra((text,)), stacks(name))
-
-
-CLASHES = [
-    ("torch-2.13", "torch==2.5.0", "the stack has torch 2.13.0", "--torch 2.5.0"),
-    ("torch-2.13", "Torch<2", "the stack has torch 2.13.0", "--torch VERSION"),
-    ("ipex-2.8.0", "intel-extension-for-pytorch==2.7", "for-pytorch 2.8.0", "--ipex 2.7"),
-    ("torch-2.13", "intel_extension_for_pytorch", "but torch 2.13.0 is chosen", "--ipex"),
-    ("ipex-2.8.0", "oneccl_bind_pt==2.8.0", "is chosen", "--backend ccl"),
-    ("ipex-2.7.0", "torch-ccl", "is chosen", "--backend ccl"),
-]
-
-
-@pytest.mark.parametrize(("name", "text", "what", "hint"), CLASHES)
-def test_what_contradicts_the_row_is_refused(name: str, text: str, what: str, hint: str) -> None:
-    with pytest.raises(InputError) as refused:
-        check(Extra((text,)), stacks(name))
-    assert repr(text) in refused.value.what
-    assert what in refused.value.what
-    assert refused.value.hint.startswith(hint)
-
-
-def test_a_constraint_that_contradicts_the_row_is_refused_too() -> None:
-    with pytest.raises(InputError, match=r" 'torch<2\.9', .* torch 2\.13\.0"):
-        check(Extra(constraints=("torch<2.9",)), stacks("torch-2.13"))
-
-
-# marker, Pythons that the hosts share, architecture, is it for these hosts?
-MARKERS = [
-    ("sys_platform == 'darwin'", ((3, 11),), "x86_64", False),
-    ("sys_platform == 'linux'", ((3, 11),), "x86_64", True),
-    ("platform_system != 'Windows' and os_name == 'posix'", ((3, 11),), "x86_64", True),
-    ("platform_machine == 'aarch64'", ((3, 11),), "x86_64", False),
-    ("platform_machine == 'aarch64'", ((3, 11),), "aarch64", True),
-    ("platform_python_implementation == 'PyPy'", ((3, 11),), "x86_64", False),
-    ("python_version < '3.10'", ((3, 11),), "x86_64", False),
-    ("python_version < '3.10'", ((3, 9),), "x86_64", True),
-    ("python_version < '3.10'", ((3, 11), (3, 9)), "x86_64", False),  # 3.11 may be what it will be
-    ("python_version >= '3.9'", ((3, 11), (3, 9)), "x86_64", True),
-    ("extra == 'gpu'", ((3, 11),), "x86_64", False),
-]
-WRONG = ["torch==2.2.2", "intel_extension_for_pytorch"]
-
-
-@pytest.mark.parametrize(("marker", "pythons", "arch", "refused"), MARKERS)
-@pytest.mark.parametrize("text", WRONG)
-def test_only_what_holds_on_these_hosts_can_contradict_the_row(
-    text: str, marker: str, pythons: tuple[Minor, ...], arch: str, refused: bool
-) -> None:
-    extra = Extra((f"{text}; {marker}", "torch==2.13.0; sys_platform == 'linux'"))
-    expected = pytest.raises(InputError, match=text.partition("=")[0]) if refused else nullcontext()
-    with expected:
-        check(extra, stacks("torch-2.13", *pythons, arch=arch))
 
 
 def test_only_hashes_that_the_file_allows_are_taken() -> None:

@@ -10,14 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
-from packaging.markers import Marker, UndefinedComparison
+from packaging.markers import UndefinedComparison
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ipexctl.base import toml
 from ipexctl.errors import InputError
-from ipexctl.install.stack.selection import Stack
-from ipexctl.install.stack.version_table import IPEX, RESERVED, of_intel
 from ipexctl.quick_dataclass import dataclass
 
 Read = Callable[[str, str], tuple[str, str]]  # (file, the one that names it) -> (text, its path)
@@ -184,7 +182,8 @@ def _requirement(place: str, kind: str, line: str) -> _Line:
     why = ""
     try:
         found = Requirement(text)
-        _holds(found.marker, "3.11", "x86_64")
+        if found.marker:
+            found.marker.evaluate({"extra": ""})
     except UndefinedComparison:
         why = "its marker (after ';') compares values that cannot be compared"
     except (ValueError, RecursionError) as e:
@@ -226,59 +225,6 @@ def _dependencies(text: str, path: str) -> list[str]:
             slug="no-dependencies",
         )
     return [_requirement(path, "-r", text).text for text in found]
-
-
-def check(extra: Extra, candidates: Sequence[Stack]) -> None:
-    """Raises InputError for what contradicts the row, before any index is asked.
-
-    `candidates` are of one row. What holds for some of their Pythons alone is left to the resolver.
-    """
-    row = candidates[0].row
-    fixed = {"torch": row.torch, **of_intel(row)}
-    for text in (*extra.requirements, *extra.constraints):
-        found = Requirement(text)
-        if not all(_holds(found.marker, s.python_text, s.arch) for s in candidates):
-            continue
-        name = canonicalize_name(found.name)
-        if name in RESERVED and name not in fixed and text in extra.requirements:
-            raise InputError(
-                f"the requirements file asks for {text!r}, but {row.title} is chosen",
-                why="only some rows of the version table include this package, not this one",
-                hint=f"{'--ipex' if name == IPEX else '--backend ccl'}; or remove that line from "
-                "the requirements file",
-                slug="requirement-not-in-row",
-            )
-        version = fixed.get(name, "")
-        allowed = (version, f"{version}+cpu")
-        if version and not any(found.specifier.contains(v, prereleases=True) for v in allowed):
-            option = {"torch": f"--torch {_number(found)}", IPEX: f"--ipex {_number(found)}"}
-            raise InputError(
-                f"the requirements file asks for {text!r}, but the stack has {name} {version}",
-                why="it comes from one row of the version table, and the versions of a row must be "
-                "used together",
-                hint=f"{option.get(name, 'ipexctl stacks')}; or remove that line from the "
-                "requirements file",
-                slug="requirement-conflicts",
-            )
-
-
-def _holds(marker: Marker | None, python: str, arch: str) -> bool:
-    """Is the requirement one for such hosts? uv takes the first patch release too."""
-    if marker is None:
-        return True
-    hosts = {
-        "implementation_name": "cpython", "implementation_version": f"{python}.0",
-        "os_name": "posix", "platform_machine": arch, "platform_python_implementation": "CPython",
-        "platform_release": "0", "platform_system": "Linux", "platform_version": "0",
-        "python_full_version": f"{python}.0", "python_version": python, "sys_platform": "linux",
-        "extra": "",
-    }  # fmt: skip
-    return marker.evaluate(hosts)
-
-
-def _number(requirement: Requirement) -> str:
-    exact = [s.version for s in requirement.specifier if s.operator in ("==", "~=", "===")]
-    return (exact or ["VERSION"])[0].removesuffix(".*").split("+")[0]
 
 
 def not_allowed(extra: Extra, locked: Mapping[str, str]) -> str:
