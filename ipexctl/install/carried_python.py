@@ -96,32 +96,16 @@ def _packed(folder: Path) -> Iterator[bytes]:
             gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
         ):
-            _add(archive, folder, "python")
-            for path in _tree(folder):
-                _add(archive, path, f"python/{path.relative_to(folder).as_posix()}")
+            archive.add(folder, "python", filter=_plain)
         out.seek(0)
         while chunk := out.read(CHUNK):
             yield chunk
 
 
-def _tree(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.name == "__pycache__":
-            continue
-        yield path
-        if path.is_dir() and not path.is_symlink():
-            yield from _tree(path)
-
-
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    info = archive.gettarinfo(str(path), name)
-    if info.islnk():  # the same file under two names: twice, so that neither needs the other
-        info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
+def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if info.name.endswith("/__pycache__"):
+        return None
     info.uid = info.gid = info.mtime = 0
     info.uname = info.gname = ""
     info.mode = 0o755 if info.mode & 0o100 else 0o644
-    if info.isreg():
-        with path.open("rb") as file:
-            archive.addfile(info, file)
-    elif info.isdir() or info.issym():
-        archive.addfile(info)
+    return info

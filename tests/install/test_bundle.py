@@ -17,8 +17,8 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
+from ipexctl.install.bundle import read_lock_of, unpack_archive, write_archive
 from ipexctl.install.stack.lock_file import Lock, Package, parse, render
-from ipexctl.packages import bundle_archive
 from tests.install.conftest import Outcome, Shop, make_wheel
 
 BYTES = "d54416ca0775ee2598611d25294cadc1fd91cc5dda8221c39ecc033217ea8b4f"  # of a bundle
@@ -50,8 +50,8 @@ def unpack(shop: Shop) -> None:
     """What `install --bundle` does once it has accepted the lock."""
     path, text = shop.work / "here.tar", (shop.work / "ipexctl.lock").read_bytes()
     store = Store(shop.folder / "bare" / "ipexctl" / "blobs")
-    bundle_archive.read_lock(path)
-    bundle_archive.unpack(path, text, parse(text.decode(), "").blobs, store, lambda n: None)
+    read_lock_of(path)
+    unpack_archive(path, text, parse(text.decode(), "").blobs, store, lambda n: None)
 
 
 def digest(path: Path) -> str:
@@ -87,7 +87,7 @@ def test_the_same_lock_gives_the_same_bytes(shop: Shop) -> None:
 def test_every_python_writes_the_same_bytes(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     kept = [store.add(f"{i}.whl", [bytes([i]) * 700]) for i in range(3)]
-    bundle_archive.write(tmp_path / "b.tar", b"the lock", kept, store, lambda n: None)
+    write_archive(tmp_path / "b.tar", b"the lock", kept, store, lambda n: None)
     assert digest(tmp_path / "b.tar") == BYTES
 
 

@@ -7,15 +7,17 @@ removed by the next one.
 import fcntl
 import glob
 import os
+import queue
 import re
 import shutil
 import stat
 import threading
+import time
 import zipfile
 
 from ipexctl.common.files import rename_synced, sync_disk
 from ipexctl.remote import child_processes, root_folder
-from ipexctl.remote.blobs import blob_arrivals, blobs
+from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
     env_drift,
@@ -29,6 +31,7 @@ from ipexctl.remote.install import (
 from ipexctl.remote.run_files import run_folders
 
 BUILD_TIMEOUT = 1800
+POLL = 0.05  # seconds between two looks for files that are on their way
 # For uv's allocator (jemalloc), which else returns a buffer's pages to the kernel after each file:
 # a quarter of the CPU time of unpacking torch.
 ALLOCATOR = {"_RJEM_MALLOC_CONF": "thp:always"}
@@ -39,7 +42,7 @@ def op_build(call, header):
     cpython: [sha256, bytes], fresh} -> {built}
 
     uv's own wheel, the wheels and a Python that is carried here are blobs. They may still be on
-    their way: what is here is unpacked meanwhile (blob_arrivals.py). Without `cpython` the
+    their way: what is here is unpacked meanwhile. Without `cpython` the
     environment is made with the host's own at `python`. With `fresh` all wheels are unpacked, also
     those that an earlier build has unpacked.
     """
@@ -54,7 +57,7 @@ def op_build(call, header):
     with RootLock(call, root):
         if os.path.exists(os.path.join(env, env_marks.OK)):
             return {"built": False}
-        arrivals = blob_arrivals.Arrivals(call, root)
+        arrivals = Arrivals(call, root)
         for some in arrivals.batches(tools):
             blobs.verify(root, [sha for _, sha, _ in some])
         wheels = [(file, sha) for file, sha, _ in files]
@@ -183,6 +186,48 @@ class RootLock:
 # --- building ------------------------------------------------------------------------------------
 
 
+class NotBrought(Failure):
+    """What was to come does not."""
+
+
+class Arrivals:
+    """Of one operation. {"all": true} says that everything has been brought, {"abort": true} that
+    nothing more will be."""
+
+    def __init__(self, call, root):
+        self.call, self.root = call, root
+        self.complete = False
+        self.told = time.time()
+
+    def batches(self, files):
+        """Of (name, sha256, bytes): first what is here, then again and again what has come."""
+        left = list(files)
+        while left:
+            last = self.complete
+            here = [file for file in left if blobs.has(self.root, file[1], file[2])]
+            if here:
+                left = [file for file in left if file not in here]
+                yield here
+            elif last:
+                raise NotBrought(
+                    "%s was received, but has disappeared" % left[0][0], slug="damaged"
+                )
+            else:
+                self.wait()
+
+    def wait(self):
+        try:
+            frame = self.call.inbox.get(timeout=POLL)
+        except queue.Empty:
+            if time.time() - self.told > blobs.BEAT:
+                self.told = time.time()
+                self.call.emit({"event": "alive"})
+            return
+        if frame is None or frame[0].get("abort"):
+            raise NotBrought("the controller stopped sending", slug="transfer-stopped")
+        self.complete = True
+
+
 def unpacked_size(root, wheels):
     total = 0
     for file, sha in wheels:
@@ -264,7 +309,7 @@ def build(arrivals, env, tools, store, files, carried):
         mark = {"wheels": [file for file, _, _ in files], "blobs": needed}
         mark["dists"] = env_drift.metadata(env)
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
-    except blob_arrivals.NotBrought:
+    except NotBrought:
         sync_disk(store.root)
         store.keep()
         undone()
