@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from ipexctl.base.values import Reader
 from ipexctl.errors import HostFailed, is_shown
 
 REPORT = "run the same command again; if it fails again, report it: ipexctl support"
 _HUGE = 1 << 62
+_T = TypeVar("_T")
 
 
 class Answer(dict[str, Any]):
@@ -43,65 +47,108 @@ class Answer(dict[str, Any]):
         return value
 
     def text(self, name: str) -> str:
-        value: str = self[name]
-        if not _is_line(value):
-            raise self.odd(f"{name!r} is not a line of text")
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self[name]
-        if not isinstance(value, list) or not all(map(_is_line, value)):
-            raise self.odd(f"{name!r} is not a list of lines of text")
-        return tuple(value)
+        return self.value(name, str)
 
     def path(self, name: str) -> str:
         """An absolute path."""
         value = self.text(name)
-        if not value.startswith("/"):
+        if absolute(value) is None:
             raise self.odd(f"{name!r} is not an absolute path")
         return value
 
     def flag(self, name: str) -> bool:
-        value = self[name]
-        if not isinstance(value, bool):
-            raise self.odd(f"{name!r} is neither true nor false")
+        return self.value(name, bool)
+
+    def value(self, name: str, type_: type[_T]) -> _T:
+        """A value of this type, for example tuple[tuple[str, int], ...]. An int is a size or a
+        count, a str one line."""
+        try:
+            return _read(type_, self[name])  # type: ignore[no-any-return]
+        except _Odd as e:
+            raise self.odd(f"{name!r}{e}") from None
+
+    def read(self, kind: type[_T], **given: Any) -> _T:
+        """A dataclass, each field by its type or by the reader of its metadata (`by`); `given` are
+        the values that are not read. A field with a default may be missing."""
+        try:
+            return _record(kind, self, given)  # type: ignore[no-any-return]
+        except _Odd as e:
+            raise self.odd(str(e).strip()) from None
+
+
+class AnyText(str):
+    """The type of a string of any characters, for a caller that expects them."""
+
+
+def absolute(value: Any) -> str | None:
+    """The reader of an absolute path."""
+    return value if _is(value, str) and value.startswith("/") else None
+
+
+class _Odd(Exception):
+    """Where a value is not as its type is: " 'envs' 'size' is missing"."""
+
+
+def _read(type_: Any, value: Any) -> Any:
+    kind, parts = get_origin(type_), get_args(type_)
+    if is_dataclass(type_):
+        return _record(type_, value, {})
+    if type(None) in parts:
+        return None if value is None else _read(parts[0], value)
+    if kind is tuple and isinstance(value, list):
+        if parts[-1] is Ellipsis:
+            return tuple(_read(parts[0], one) for one in value)
+        if len(value) == len(parts):
+            return tuple(map(_read, parts, value))
+    elif kind is dict and isinstance(value, dict):
+        return {_read(parts[0], name): _read(parts[1], one) for name, one in value.items()}
+    elif kind is None and _is(value, type_):
         return value
-
-    def rows(self, name: str, *kinds: type) -> list[list[Any]]:
-        """Lists with one value of each kind; an int is a size or a count, a str is one line."""
-        value = self[name]
-        for row in value if isinstance(value, list) else [None]:
-            if not isinstance(row, list) or len(row) != len(kinds):
-                raise self.odd(f"the rows of {name!r} are not in the expected format")
-            if not all(map(_is, row, kinds)):
-                raise self.odd(f"the rows of {name!r} have unexpected values")
-        return value  # type: ignore[no-any-return]
-
-    def documents(self, name: str) -> list[Answer]:
-        value = self[name]
-        if not isinstance(value, list):
-            raise self.odd(f"{name!r} is not a list")
-        return [Answer(self._host, one) for one in value]
-
-    def names(self, name: str) -> dict[str, str]:
-        """Lines of text by their names."""
-        value: dict[str, str] = self[name]
-        if not isinstance(value, dict) or not all(map(_is_line, (*value, *value.values()))):
-            raise self.odd(f"{name!r} is not a mapping of lines of text")
-        return value
+    raise _Odd(" is not in the expected format")
 
 
-class AnyText:
-    """A kind of value in rows: a string of any characters, for a caller that expects them."""
+def _record(kind: Any, raw: Any, given: Mapping[str, Any]) -> Any:
+    """From an object, or from a list with the values in the order of the fields."""
+    declared, values = _declared(kind), dict(given)
+    if isinstance(raw, list) and len(raw) == len(declared):
+        raw = dict(zip((key for _, key, *_ in declared), raw, strict=True))
+    if not isinstance(raw, Mapping):
+        raise _Odd(" is not in the expected format")
+    for name, key, type_, reader, needed in declared:
+        if name in given or (key not in raw and not needed):
+            continue
+        if key not in raw:
+            raise _Odd(f" {key!r} is missing")
+        try:
+            values[name] = reader(raw[key]) if reader else _read(type_, raw[key])
+        except _Odd as e:
+            raise _Odd(f" {key!r}{e}") from None
+        if reader and values[name] is None:
+            raise _Odd(f" {key!r} has an unexpected value")
+    try:
+        return kind(**values)
+    except ValueError as e:  # of its own checks
+        raise _Odd(f": {e}") from None
 
 
-def _is_line(value: object) -> bool:
-    return isinstance(value, str) and all(map(is_shown, value))
+@cache
+def _declared(kind: Any) -> tuple[tuple[str, str, Any, Reader | None, bool], ...]:
+    types = get_type_hints(kind)
+    return tuple(
+        (
+            one.name,
+            one.metadata.get("key") or one.name,
+            types[one.name],
+            one.metadata.get("reader"),
+            one.default is MISSING,
+        )
+        for one in fields(kind)
+    )
 
 
 def _is(value: object, kind: type) -> bool:
     if kind is str:
-        return _is_line(value)
+        return isinstance(value, str) and all(map(is_shown, value))
     if kind is AnyText:
         return isinstance(value, str)
     if kind is float:

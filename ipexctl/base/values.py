@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ipexctl.errors import is_shown
@@ -10,6 +11,19 @@ from ipexctl.errors import is_shown
 _HUGE = 1 << 62
 _ODD = re.compile(r"[^A-Za-z0-9._:@%+-]")
 MOST = 8192  # entries of any list that we take from a host
+
+Reader = Callable[[Any], Any]
+
+
+def by(reader: Reader, *, key: str = "", needed: bool = False) -> dict[str, Any]:
+    """The metadata of a field that is read by a reader of its own, or under another name (`key`). A
+    row of a list is left out where a `needed` field is unknown."""
+    return {"reader": reader, "key": key, "needed": needed}
+
+
+def matching(form: re.Pattern[str]) -> Reader:
+    """Reads a text of this form, which may become a part of a path or of a command to paste."""
+    return lambda value: value if isinstance(value, str) and form.fullmatch(value) else None
 
 
 def plain(value: Any, most: int = 4096) -> str:

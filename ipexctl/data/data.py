@@ -198,11 +198,11 @@ class _Push:
 
 
 def _recap(host: Host, done: Answer, moved: Moved) -> HostRecap:
-    held = core.read_held(done)
+    held = done.read(Held)
     same = done.get("same") is True
     what = f"{_outcome_text(done, moved)}: {held.path}"
     replaced = done.get("replaced")
-    old = core.read_held(Answer(host.name, replaced)) if replaced else held
+    old = Answer(host.name, replaced).read(Held) if replaced else held
     other = old.source and old.source != held.source
     notes = (f"replaced {old}",) if other else ()
     return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, what, notes=notes)
@@ -261,14 +261,13 @@ def remove(
 
 def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:
     fleet.connect(host)
-    return _read_datasets(fleet.call(host, "data.datasets.list"))
+    return fleet.call(host, "data.datasets.list").value("data", tuple[Held, ...])
 
 
 def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
     """What the host has of these datasets; none of it is removed while the agent runs."""
-    return _read_datasets(
-        agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
-    )
+    done = agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
+    return done.value("data", tuple[Held, ...])
 
 
 def planned(
@@ -290,7 +289,3 @@ def _removed(host: Host, done: Answer) -> HostRecap:
             host.name, Recap.FAILED, "stays: it is being pushed", slug="dataset-being-pushed"
         )
     return HostRecap(host.name, Recap.OK, "was not there")
-
-
-def _read_datasets(done: Answer) -> tuple[Held, ...]:
-    return tuple(map(core.read_held, done.documents("data")))

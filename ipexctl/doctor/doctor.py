@@ -194,7 +194,7 @@ def connect_all(
 
 
 def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
-    errors = {plain(name): plain(error) for name, error in done.rows("results", str, str)}
+    errors = dict(done.value("results", tuple[tuple[str, str], ...]))
     large = _large(done)
     found = []
     for name, address, _ in targets:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.env.choice import env_list as core
 from ipexctl.env.choice.env_choice import EnvChoice
-from ipexctl.env.choice.env_list import Drift, HostEnvs, read_drift, spared, use_of
+from ipexctl.env.choice.env_list import Drift, HostEnvs, spared, use_of
 from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.install import fleet_locks
@@ -100,7 +99,7 @@ def list_envs(target: Target, root: str = ROOT) -> Kept:
 def _host_envs(fleet: Fleet, host: Host, *, sizes: bool) -> HostEnvs:
     fleet.connect(host)
     done = fleet.call(host, "remove.root_upkeep.list", sizes=sizes)
-    return core.read_host_envs(host.name, done)
+    return done.read(HostEnvs, host=host.name)
 
 
 def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
@@ -113,7 +112,7 @@ def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared
             fleet.connect(host)
             asked = {"full": full, "environment": key}
             done = fleet.call(host, "install.env_drift.compare", total=LONG, **asked)
-            return read_drift(host.name, done)
+            return done.read(Drift, host=host.name)
 
         found = tuple(fleet.each(one).values())
         return Compared(found, fleet.recaps(), _mend(target, root, found))
@@ -215,12 +214,15 @@ def remove(
             done = fleet.call(
                 host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check
             )
-            removed = _removal(host.name, done, stays)
+            removed = done.read(Removal, host=host.name)
+            kept = (*removed.kept, *stays.items())
             titles = tuple(
                 (env.key, "; ".join(filter(None, (env.title, wanted.get(env.key)))))
                 for env in on_host.envs
             )
-            return replace(removed, root=on_host.root, current=on_host.current, titles=titles)
+            return replace(
+                removed, kept=kept, root=on_host.root, current=on_host.current, titles=titles
+            )
 
         found = tuple(fleet.each(lambda host: one(host, check=True)).values())
         if agreed is None or not any(r.removed or r.blobs for r in found):
@@ -229,10 +231,3 @@ def remove(
         if done:
             found = tuple(fleet.each(lambda host: one(host, check=False)).values())
         return Removed(found, fleet.recaps(), done, declined=not done)
-
-
-def _removal(host: str, done: Answer, spared: Mapping[str, str]) -> Removal:
-    removed = tuple((key, size) for key, size in done.rows("removed", str, int))
-    stays = tuple((key, why) for key, why in done.rows("kept", str, str))
-    stays += tuple(spared.items())
-    return Removal(host, removed, stays, done.whole("blobs"), done.whole("bytes"))

@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from ipexctl.base.values import MOST, count_or_none, listed, name, plain, texts, truth
+from ipexctl.base.values import MOST, Reader, count_or_none, listed, name, plain, texts, truth
+from ipexctl.base.values import by as by
 
 _HUGE = 1 << 62
 _CPUS = re.compile(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", re.ASCII)
 _T = TypeVar("_T")
-Reader = Callable[[Any], Any]
-
-
-def by(reader: Reader, *, key: str = "", needed: bool = False) -> dict[str, Any]:
-    """The metadata of a field. A row of a list is left out where a `needed` field is unknown."""
-    return {"reader": reader, "key": key, "needed": needed}
 
 
 def record(kind: type[_T], raw: Any, **given: Any) -> _T:

@@ -6,10 +6,9 @@ Read by remote/facts/installed_software.py.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
 
 from ipexctl.base.values import plain
-from ipexctl.env.choice.env_choice import EnvUsed, read_used
+from ipexctl.env.choice.env_choice import EnvUsed
 from ipexctl.env.choice.package_changes import Change
 from ipexctl.facts.reader import by
 from ipexctl.quick_dataclass import dataclass
@@ -65,13 +64,6 @@ class Mpi:
 _NAMES = {"intel": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH"}
 
 
-def _environment(value: Any) -> EnvUsed | None:
-    try:
-        return read_used(value)
-    except ValueError:
-        return None
-
-
 @dataclass(frozen=True)
 class Current:
     """What <root>/current points at; "" if nothing is installed but something was begun."""
@@ -82,7 +74,7 @@ class Current:
     # packages, by hand, since it was built
     changed: tuple[Change, ...] = ()
     wanted: str = ""  # the key of ipexctl.lock, where the host has no such environment
-    environment: EnvUsed | None = field(default=None, metadata=by(_environment))
+    environment: EnvUsed | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.install.fetch_wheels import Supply
-from ipexctl.install.install_plan import HostInstall, Plan, State, Work, read_state
+from ipexctl.install.install_plan import HostInstall, Plan, State, Work
 from ipexctl.install.lock_wheels import in_order, room_unpacked
 from ipexctl.install.progress import BUILDING, DONE, PROVING, Step
 from ipexctl.install.stack import selection as stacks
@@ -38,7 +38,7 @@ def state_of(
     the one that the project uses until now."""
     op = "install.env_marks.state"
     done = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
-    return read_state(done, again=again)
+    return done.read(State, again=again)
 
 
 def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:

@@ -11,10 +11,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ipexctl.base.blob import Blob
-from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_answer import absolute
 from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost
+from ipexctl.base.values import by
 from ipexctl.blobs.blob_store import Room
-from ipexctl.env.choice.package_changes import Change, read_changes
+from ipexctl.env.choice.package_changes import Change
 from ipexctl.install.progress import Progress, Step
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import Stack, requirements
@@ -79,7 +80,7 @@ class State:
     `own` False, the current one.
     """
 
-    root: str
+    root: str = field(metadata=by(absolute))
     built: bool
     proved: bool
     current: str
@@ -203,13 +204,3 @@ class Work:
     def step(self, host: str, text: str, done: int = 0, total: int = 0) -> None:
         """Report progress; thread-safe if the callback is. `host` "" means this machine."""
         self.progress.step(Step(host, text, done, total))
-
-
-def read_state(done: Answer, *, again: bool) -> State:
-    """Raises HostFailed."""
-    packages, before = (tuple(done.names(n).items()) for n in ("packages", "before_packages"))
-    return State(
-        done.path("root"), done.flag("built"), done.flag("proved"), done.text("current"),
-        read_changes(done), again, packages, done.text("mark"), done.flag("asked"),
-        done.text("before"), done.flag("own"), before,
-    )  # fmt: skip

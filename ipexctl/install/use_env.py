@@ -91,7 +91,7 @@ def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
         )
     progress.step(Step(host.name, "looking"))
     done = fleet.call(host, "install.existing_env.inspect", path=path)
-    look = env_match.read_look(host.name, done)
+    look = done.read(Look, host=host.name)
     if not look.torch:
         raise HostFailed(f"{host.name}: there is no torch in {look.path}", slug="no-torch")
     return look

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.base.sizes import human
 from ipexctl.errors import IpexctlError
@@ -69,7 +70,7 @@ def prune(
             asked = {"limits": limits.for_host(), "check": check}
             done = fleet.call(host, OP, total=LONG, **asked)
             progress.step(Step(host.name, DONE))
-            return OnHost(host.name, _amounts(done.rows("found", str, int, int)))
+            return OnHost(host.name, _amounts(done))
 
         found = fleet.each(progress.shown(lambda host: one(host, check=True)))
         here = prune_cache(limits.cache_mb * MB, check=True)
@@ -98,7 +99,7 @@ def after_run(
             return ()
         asked = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
         done = fleet.agents[host].call(OP, asked, timeout=SILENCE, total=TOTAL).done
-        return _amounts(done.rows("found", str, int, int))
+        return _amounts(done)
 
     outcomes = fan_out([*hosts, *others], one, forks=fleet.target.forks)
     found = [amounts for amounts in outcomes.values() if isinstance(amounts, tuple)]
@@ -130,8 +131,8 @@ def prune_cache(most: int, *, check: bool) -> tuple[Amount, ...]:
     return (Amount("cache", count, size),) if count else ()
 
 
-def _amounts(rows: list[list[object]]) -> tuple[Amount, ...]:
-    return tuple(Amount(str(k), n, size) for k, n, size in rows if k in WORDS)  # type: ignore[arg-type]
+def _amounts(done: Answer) -> tuple[Amount, ...]:
+    return tuple(one for one in done.value("found", tuple[Amount, ...]) if one.kind in WORDS)
 
 
 def _recap(found: OnHost, what: str) -> HostRecap:

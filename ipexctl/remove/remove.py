@@ -108,17 +108,7 @@ def _survey(fleet: Fleet, host: Host, progress: Progress) -> OnHost:
     progress.step(Step(host.name, "measuring"))
     done = fleet.call(host, "remove.root_removal.survey", total=LONG)
     progress.step(Step(host.name, DONE))
-    return OnHost(
-        host.name,
-        done.text("root"),
-        done.flag("there"),
-        done.flag("made"),
-        done.whole("bytes"),
-        tuple((name, size) for name, size in done.rows("parts", str, int)),
-        done.texts("busy"),
-        done.texts("stays"),
-        tuple((path, size) for path, size in done.rows("caches", str, int)),
-    )
+    return done.read(OnHost, host=host.name)
 
 
 def _remove(
@@ -130,9 +120,9 @@ def _remove(
     progress.step(Step(host.name, f"removing {human(one.bytes)}"))
     done = fleet.call(host, "remove.root_removal.remove", total=LONG)
     progress.step(Step(host.name, DONE))
-    if busy := done.texts("busy"):
+    if busy := done.value("busy", tuple[str, ...]):
         return _foreseen(replace(one, busy=busy))
-    if left := done.texts("left"):
+    if left := done.value("left", tuple[str, ...]):
         what = f"{one.root} could not be removed completely"
         return HostRecap(host.name, Recap.FAILED, what, notes=left)
     return _recap(one, f"{human(done.whole('removed'))} removed")

@@ -17,13 +17,14 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
-from ipexctl.data.data import _read_datasets, _removed
-from ipexctl.env.choice.env_list import read_drift, read_host_envs
-from ipexctl.env.env import _removal
+from ipexctl.data.data import _removed
+from ipexctl.data.rules.dataset_rules import Held
+from ipexctl.env.choice.env_list import Drift, HostEnvs
+from ipexctl.env.env import Removal
 from ipexctl.errors import HostFailed
 from ipexctl.facts import measurements
-from ipexctl.install.install_plan import read_state
-from ipexctl.install.stack.env_match import disagreement, modules, read_look, row_of
+from ipexctl.install.install_plan import State
+from ipexctl.install.stack.env_match import Look, disagreement, modules, row_of
 from ipexctl.install.stack.selection import proved_text
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, Hello, failure
@@ -148,7 +149,7 @@ def test_an_odd_answer_is_one_hosts_failure(tmp_path, work, good, evil, result):
 
 def judged(said: Answer) -> object:
     """What comes after is not prepared for a ValueError."""
-    look = read_look("h", said)
+    look = said.read(Look, host="h")
     try:
         prefix = mpi.env_vars("/p", mpi.in_packages(look.packages, "/p"))
         return prefix, disagreement([look, look]), row_of(look, table()), modules(look, None)
@@ -159,31 +160,32 @@ def judged(said: Answer) -> object:
 KEY = "0123456789abcdef"
 HELD = {"name": "set", "version": KEY, "path": "/d", "hub": "", "files": 1, "bytes": 1}
 READ: dict[Callable[[Answer], object], dict[str, Any]] = {
-    lambda a: read_state(a, again=False): {
+    lambda a: a.read(State, again=False): {
         "root": "/r", "built": True, "proved": True, "current": KEY, "mark": "m", "asked": True,
-        "changed": [["torch", "1", "2"]], "packages": {"torch": "2.8.0"}, "before": KEY,
-        "own": True, "before_packages": {"torch": "2.8.0"},
+        "changed": [["torch", "1", "2"]], "packages": [["torch", "2.8.0"]], "before": KEY,
+        "own": True, "before_packages": [["torch", "2.8.0"]],
     },
-    lambda a: _removal("h", a, {}): {
-        "removed": [[KEY, 1]], "kept": [[KEY, "w"]], "blobs": 1, "bytes": 2,
+    lambda a: a.read(Removal, host="h"): {
+        "removed": [[KEY, 1]], "kept": [[KEY, "w"]], "blobs": 1, "blob_bytes": 2,
     },
     lambda a: _removed(Host("h"), a): {"removed": 7},
-    lambda a: _read_datasets(a): {"data": [HELD]},
+    lambda a: a.value("data", tuple[Held, ...]): {"data": [HELD]},
     proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
-    lambda a: read_host_envs("h", a): {
+    lambda a: a.read(HostEnvs, host="h"): {
         "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,
-        "envs": [{"key": KEY, "wheels": ["torch-2.8-x.whl"], "size": 1, "shared": 0, "changed": [],
-                  "requested": [["p", "1"]]}],
+        "envs": [{"key": KEY, "whole": True, "proved": True, "wheels": ["torch-2.8-x.whl"],
+                  "size": 1, "shared": 0, "changed": [], "requested": [["p", "1"]]}],
     },
-    lambda a: read_drift("h", a): {
-        "root": "/r", "current": KEY, "packages": {"torch": "2.8"}, "changed": [],
+    lambda a: a.read(Drift, host="h"): {
+        "root": "/r", "current": KEY, "packages": [["torch", "2.8"]], "changed": [],
         "files": [["a", "b"]], "more": 0, "looked": 1, "read": 1,
     },
     read_prepared: {
         "prefix": "/p", "path": "/bin", "port": 1, "packages": {"impi-rt": "2021.1"},
         "system": {"bin": "/b", "says": "mpirun (Open MPI) 4.1"}, "setvars": {"A": "b"},
         "preload": ["/p/x"],
-        "environment": {"key": KEY, "built": "", "users": [["1", "n", "b", "", ""]]},
+        "environment": {"key": KEY, "built": "",
+                        "users": [[{"id": "1", "name": "n", "by": "b"}, "", ""]]},
     },
     judged: {
         "path": "/p", "python": [3, 11, 1], "mpirun": True,

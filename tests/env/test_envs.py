@@ -17,7 +17,7 @@ from stat import S_ISDIR
 import pytest
 
 from ipexctl.base.host_answer import Answer
-from ipexctl.env.choice.env_list import Env, HostEnvs, not_back, read_host_envs, way_back
+from ipexctl.env.choice.env_list import Env, HostEnvs, not_back, way_back
 from ipexctl.errors import HostFailed
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
@@ -368,7 +368,7 @@ def test_what_was_put_aside_stays_while_a_process_runs_in_it(tmp_path: Path) -> 
 
 def on_host(current: str, previous: str, *broken: str) -> HostEnvs:
     names = [key for key in (current, previous) if key]
-    envs = tuple(Env(key, key not in broken, True, 1, "torch") for key in names)
+    envs = tuple(Env(key, key not in broken, True, 1) for key in names)
     return HostEnvs("a", "/r", current, previous, envs, 0)
 
 
@@ -404,9 +404,9 @@ BAD = [
 
 @pytest.mark.parametrize("change", BAD)
 def test_what_a_host_says_it_keeps_is_checked(change: dict[str, object]) -> None:
-    assert read_host_envs("a", Answer("a", GOOD)).current == A
+    assert Answer("a", GOOD).read(HostEnvs, host="a").current == A
     with pytest.raises(HostFailed):
-        read_host_envs("a", Answer("a", {**GOOD, **change}))
+        Answer("a", {**GOOD, **change}).read(HostEnvs, host="a")
 
 
 MAKE = """

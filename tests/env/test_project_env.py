@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.env.choice.env_choice import read_used
+from ipexctl.base.host_answer import Answer
+from ipexctl.env.choice.env_choice import EnvUsed
+from ipexctl.errors import HostFailed
 from ipexctl.local.project_lock import env_choice_of
 from tests.cli import ipexctl
 from tests.install.conftest import Outcome, Shop, make_wheel
@@ -415,10 +417,13 @@ def test_a_lock_above_the_project_is_not_its_lock(projects: Projects) -> None:
 
 
 def test_what_a_host_says_of_its_environment_is_read_or_refused() -> None:
-    good = {"key": "a" * 16, "built": "x", "users": [["1", "n", "b", "", ""], ["odd"], 3]}
-    used = read_used(good)
-    assert used is not None and (used.built, len(used.users)) == ("", 1)
-    for bad in ({"key": 3}, {"key": "../../etc"}, {}):
-        with pytest.raises(ValueError):
-            read_used(bad)
-    assert read_used(None) is None
+    user = [{"id": "1", "name": "n\x1b", "by": "b"}, "", ""]
+    used = Answer("h", {"key": "a" * 16, "built": "x", "users": [user]}).read(EnvUsed)
+    assert (used.built, used.users[0].project.name) == ("x", "n")
+    key = {"key": "a" * 16}
+    for bad in (
+        {"key": 3}, {"key": "../../etc"}, {}, {**key, "users": [["odd"]]}, {**key, "users": 3},
+        {**key, "built": "\x1b[2J"}, {**key, "choice": {}}, {**key, "users": [["odd", "", ""]]},
+    ):  # fmt: skip
+        with pytest.raises(HostFailed):
+            Answer("h", bad).read(EnvUsed)

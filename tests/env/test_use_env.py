@@ -14,7 +14,7 @@ import pytest
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.errors import HostFailed
-from ipexctl.install.stack.env_match import Look, disagreement, key_of, modules, read_look, row_of
+from ipexctl.install.stack.env_match import Look, disagreement, key_of, modules, row_of
 from ipexctl.shipped_tables import table
 from tests.install.conftest import Outcome, Shop
 
@@ -234,8 +234,8 @@ BAD = [
 
 @pytest.mark.parametrize("change", BAD)
 def test_what_a_host_says_of_it_is_checked(change: dict[str, object]) -> None:
-    assert read_look("a", Answer("a", GOOD)) == Look(
+    assert Answer("a", GOOD).read(Look, host="a") == Look(
         "a", "/e", (3, 11, 4), {"torch": "2.13.0"}, False
     )
     with pytest.raises(HostFailed):
-        read_look("a", Answer("a", json.loads(json.dumps({**GOOD, **change}))))
+        Answer("a", json.loads(json.dumps({**GOOD, **change}))).read(Look, host="a")

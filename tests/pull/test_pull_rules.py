@@ -108,10 +108,10 @@ def test_a_joined_cache_is_beside_the_datasets_and_nowhere_else() -> None:
         "path": "/r/data/a/" + "0" * 16 + "/files",
     }
     home = "/r/data/.hubs/" + "1" * 16
-    assert dataset_rules.read_held(Answer("h", {**said, "hub": home})).hub == home
+    assert Answer("h", {**said, "hub": home}).read(dataset_rules.Held).hub == home
     for odd in ("/etc", "/r/data/.hubs/../x", home + "/y"):
         with pytest.raises(HostFailed):
-            dataset_rules.read_held(Answer("h", {**said, "hub": odd}))
+            Answer("h", {**said, "hub": odd}).read(dataset_rules.Held)
 
 
 @pytest.mark.parametrize("offline", [True, False])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from ipexctl.base import quoting
-from ipexctl.base.host_answer import Answer
-from ipexctl.base.values import plain
+from ipexctl.base.host_answer import absolute
+from ipexctl.base.values import by, matching, plain
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.project.files.project_files import Tree
@@ -17,7 +17,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_VERSION = re.compile(r"[0-9a-f]{16}")
+_VERSION = re.compile(r"([0-9a-f]{16})?")
 _REPOSITORY = re.compile(r"(hub/)?(models|datasets|spaces)--[^/]+/snapshots(/|$)")
 
 
@@ -28,15 +28,25 @@ class Held:
     `version` is "" if no version is complete; `files` and `bytes` then count what is on the disk.
     """
 
-    name: str
-    version: str
+    name: str = field(metadata=by(matching(_NAME)))
+    version: str = field(metadata=by(matching(_VERSION)))
     files: int
     bytes: int
-    path: str
+    path: str = field(metadata=by(absolute))
     hub: str = ""
     old: int = 0  # older versions, in use by runs when this one was pushed
     parts: int = 0  # pushes that were interrupted or are active
-    source: str = ""  # user@machine:folder that it was pushed from; "" unknown
+    # user@machine:folder that it was pushed from; "" unknown
+    source: str = field(default="", metadata=by(plain))
+
+    def __post_init__(self) -> None:
+        room = posixpath.dirname(self.path)
+        joined = posixpath.dirname(posixpath.dirname(room)) + "/.hubs"
+        folder, name = posixpath.split(self.hub)
+        if self.hub not in ("", self.path, room) and (
+            folder != joined or not name or not _VERSION.fullmatch(name)
+        ):
+            raise ValueError("the hub of a dataset")
 
     def __str__(self) -> str:
         return f"version {self.version}" + f", pushed from {self.source}" * bool(self.source)
@@ -92,36 +102,6 @@ def hub_kind(tree: Tree) -> str:
     paths = (*tree.folders, *(path for path, _ in tree.links))
     found = next((m for path in paths if (m := _REPOSITORY.match(path))), None)
     return "" if not found else "home" if found[1] else "cache"
-
-
-def read_held(said: Answer) -> Held:
-    """One dataset of a host's answer. Raises HostFailed."""
-    name, version, path, hub = (
-        said.text("name"),
-        said.text("version"),
-        said.path("path"),
-        said["hub"],
-    )
-    if not _NAME.fullmatch(name):
-        raise said.odd("the name of a dataset")
-    if version and not _VERSION.fullmatch(version):
-        raise said.odd("the version of a dataset")
-    room = posixpath.dirname(path)
-    joined = posixpath.dirname(posixpath.dirname(room)) + "/.hubs/"
-    own = ("", path, room)
-    if not isinstance(hub, str) or not (hub in own or _VERSION.fullmatch(hub.removeprefix(joined))):
-        raise said.odd("the hub of a dataset")
-    return Held(
-        name,
-        version,
-        files=said.whole("files"),
-        bytes=said.whole("bytes"),
-        path=path,
-        hub=hub,
-        old=said.whole("old") if "old" in said else 0,
-        parts=said.whole("parts") if "parts" in said else 0,
-        source=plain(said.get("source")),
-    )
 
 
 def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
-from ipexctl.base.values import plain
+from ipexctl.base.values import by, matching, plain
 from ipexctl.quick_dataclass import dataclass
 
-_KEY = re.compile(r"[0-9a-f]{16}")
-_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+KEY_FORM = re.compile(r"[0-9a-f]{16}")
+KEY = by(matching(KEY_FORM), needed=True)
+KEY_OR_NONE = by(matching(re.compile(r"([0-9a-f]{16})?")))
+TEXT = by(plain)
 
 
 @dataclass(frozen=True)
 class Project:
     """`id` tells two projects of one name apart; `by`: who works on it, and where."""
 
-    id: str
-    name: str
-    by: str
+    id: str = field(metadata=TEXT)
+    name: str = field(metadata=TEXT)
+    by: str = field(metadata=TEXT)
 
     def document(self) -> dict[str, str]:
         return {"id": self.id, "name": self.name, "by": self.by}
@@ -76,10 +77,10 @@ class EnvUsed:
     """The environment of a run: `choice`, and what a host says of it. `users` may be empty: it was
     installed before environments knew their projects."""
 
-    key: str
+    key: str = field(metadata=KEY)
     built: str = ""
     users: tuple[EnvUser, ...] = ()
-    choice: EnvChoice | None = None
+    choice: EnvChoice | None = field(default=None, metadata=by(lambda value: None))  # is not sent
 
     def of(self, choice: EnvChoice) -> EnvUsed:
         return replace(self, choice=choice)
@@ -124,28 +125,3 @@ class EnvUsed:
         if not self.choice or not self.choice.key:
             return "current"
         return "chosen" if self.choice.instead else "lock"
-
-
-def read_used(raw: object) -> EnvUsed | None:
-    """None for an environment that is not one of ipexctl's. Raises ValueError."""
-    if not isinstance(raw, Mapping):
-        return None
-    key = raw.get("key")
-    if not isinstance(key, str) or not _KEY.fullmatch(key):
-        raise ValueError("no key of its environment")
-    return EnvUsed(key, read_date(raw.get("built")), read_users(raw.get("users")))
-
-
-def read_users(raw: object) -> tuple[EnvUser, ...]:
-    """Odd ones are left out: they are marks, and nothing depends on them."""
-    rows = [r for r in raw if isinstance(r, list) and len(r) == 5] if isinstance(raw, list) else []
-    return tuple(
-        EnvUser(
-            Project(*(plain(word, 200) for word in row[:3])), read_date(row[3]), read_date(row[4])
-        )
-        for row in rows
-    )
-
-
-def read_date(value: object) -> str:
-    return value if isinstance(value, str) and _DATE.fullmatch(value) else ""

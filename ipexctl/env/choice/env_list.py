@@ -7,14 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import field
 
-from ipexctl.base.host_answer import Answer
-from ipexctl.base.values import plain, texts
-from ipexctl.env.choice.env_choice import EnvChoice, EnvUser, read_date, read_users
-from ipexctl.env.choice.package_changes import Change, read_changes
+from ipexctl.base.values import by, texts
+from ipexctl.env.choice.env_choice import KEY, KEY_FORM, KEY_OR_NONE, TEXT, EnvChoice, EnvUser
+from ipexctl.env.choice.package_changes import Change
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.quick_dataclass import dataclass
 
-_KEY = re.compile(r"[0-9a-f]{16}\Z")
 _WHEEL = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._+!]+)-[A-Za-z0-9._+-]+\.whl\Z")
 _SHOWN = {
     "torch": "torch", IPEX: "IPEX", "oneccl_bind_pt": "oneCCL", "impi_rt": "Intel MPI",
@@ -24,22 +22,32 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Env:
-    """An environment on a host. `whole`: its build ended; `title`: what is in it, in words.
+    """An environment on a host. `whole`: its build ended; `use`: the path of the environment that
+    `install --use-env` named, "" for one of wheels.
 
     `shared`: bytes of its size that other environments of the host use too; `requested`: name and
     version of each package that `-r` asked for when it was proved, () unknown.
     """
 
-    key: str
+    key: str = field(metadata=KEY)
     whole: bool
     proved: bool
     size: int
-    title: str
+    use: str = field(default="", metadata=TEXT)
+    wheels: tuple[str, ...] = field(default=(), metadata=by(texts))
     changed: tuple[Change, ...] = ()  # by hand
     built: str = ""  # the date; "" unknown
     users: tuple[EnvUser, ...] = ()  # that asked for it; () unknown
     shared: int = 0
     requested: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What is in it, in words."""
+        if self.use:
+            return f"used from {self.use}"
+        versions = {m[1]: m[2] for m in map(_WHEEL.match, self.wheels) if m}
+        return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
 
 
 @dataclass(frozen=True)
@@ -49,8 +57,8 @@ class HostEnvs:
 
     host: str
     root: str
-    current: str
-    previous: str
+    current: str = field(metadata=KEY_OR_NONE)
+    previous: str = field(metadata=KEY_OR_NONE)
     envs: tuple[Env, ...]
     blobs: int  # bytes
     size: int = 0
@@ -64,52 +72,7 @@ class HostEnvs:
 
 
 def is_key(text: str) -> bool:
-    return bool(_KEY.match(text))
-
-
-def read_host_envs(host: str, done: Answer) -> HostEnvs:
-    """Raises HostFailed."""
-    return HostEnvs(
-        host,
-        done.text("root"),
-        current=read_key(done, "current"),
-        previous=read_key(done, "previous"),
-        envs=tuple(map(_env, done.documents("envs"))),
-        blobs=done.whole("blobs"),
-        size=done.whole("size"),
-    )
-
-
-def read_key(done: Answer, name: str) -> str:
-    """The key of an environment, or "" for none. Raises HostFailed."""
-    key = done.text(name)
-    if key and not is_key(key):
-        raise done.odd(f"{name!r} is not the key of an environment")
-    return key
-
-
-def _env(one: Answer) -> Env:
-    key, use = read_key(one, "key"), plain(one.get("use"))
-    if not key:
-        raise one.odd("an environment has no key")
-    return Env(
-        key,
-        whole=one.get("whole") is True,
-        proved=one.get("proved") is True,
-        size=one.whole("size"),
-        title=f"used from {use}" if use.startswith("/") else _title(texts(one.get("wheels"))),
-        changed=read_changes(one),
-        built=read_date(one.get("built")),
-        users=read_users(one.get("users")),
-        shared=one.whole("shared"),
-        requested=tuple((name, version) for name, version in one.rows("requested", str, str)),
-    )
-
-
-def _title(wheels: Sequence[str]) -> str:
-    found = map(_WHEEL.match, wheels)
-    versions = {m[1]: m[2] for m in found if m}
-    return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
+    return bool(KEY_FORM.fullmatch(text))
 
 
 def project_before(all_hosts: Sequence[HostEnvs], project: str, key: str) -> str:
@@ -190,7 +153,7 @@ class Drift:
 
     host: str
     root: str
-    current: str
+    current: str = field(metadata=KEY_OR_NONE)
     packages: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     changed: tuple[Change, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
@@ -201,21 +164,6 @@ class Drift:
     @property
     def by_hand(self) -> bool:
         return bool(self.changed or self.files)
-
-
-def read_drift(host: str, done: Answer) -> Drift:
-    """Raises HostFailed."""
-    return Drift(
-        host,
-        done.text("root"),
-        read_key(done, "current"),
-        packages=tuple(sorted(done.names("packages").items())),
-        changed=read_changes(done),
-        files=tuple((path, what) for path, what in done.rows("files", str, str)),
-        more=done.whole("more"),
-        looked=done.whole("looked"),
-        read=done.whole("read"),
-    )
 
 
 def most_common_env(drifts: Sequence[Drift]) -> str:

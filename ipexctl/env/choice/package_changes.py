@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ipexctl.base.host_answer import Answer
 from ipexctl.quick_dataclass import dataclass
 
 _MOST = 5
@@ -32,11 +31,6 @@ def describe_changes(changes: Sequence[Change]) -> str:
     """In one line, not longer for a hundred packages."""
     more = [f"{len(changes) - _MOST} more"] if len(changes) > _MOST else []
     return ", ".join([*map(str, changes[:_MOST]), *more])
-
-
-def read_changes(done: Answer) -> tuple[Change, ...]:
-    """Raises HostFailed."""
-    return tuple(Change(*row) for row in done.rows("changed", str, str, str))
 
 
 def between(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 
-from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_answer import absolute
+from ipexctl.base.values import by
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.install.stack.table_view import span
 from ipexctl.install.stack.version_table import Minor, Row
@@ -24,10 +26,13 @@ class Look:
     """What a host says of it. `packages`: name to version."""
 
     host: str
-    path: str
+    path: str = field(metadata=by(absolute))
     python: tuple[int, int, int]
-    packages: Mapping[str, str]
+    packages: dict[str, str]
     mpirun: bool
+
+    def __post_init__(self) -> None:
+        mpi.in_packages(self.packages, self.path)  # raises ValueError by its version
 
     @property
     def minor(self) -> Minor:
@@ -56,18 +61,6 @@ class Look:
 def key_of(path: str) -> str:
     """Its name among a host's environments; by what the user said, so that all hosts have one."""
     return hashlib.sha256(f"use-env {path}".encode()).hexdigest()[:16]
-
-
-def read_look(host: str, done: Answer) -> Look:
-    """Raises HostFailed."""
-    path, python, packages = done.path("path"), done["python"], done.names("packages")
-    if not isinstance(python, list) or [type(n) for n in python] != [int] * 3:
-        raise done.odd("no version of its Python")
-    try:
-        mpi.in_packages(packages, path)
-    except ValueError as e:  # of its version
-        raise done.odd(str(e)) from None
-    return Look(host, path, (python[0], python[1], python[2]), packages, done.flag("mpirun"))
 
 
 def disagreement(looks: Sequence[Look]) -> str:

@@ -330,7 +330,10 @@ def proved_text(found: Answer) -> str:
     """What a host's proof has shown, in words."""
     step, ranks = found.text("step"), found.whole("ranks")
     words = [f"torch {found.text('torch')}"]
-    words += [f"{name} {version}" for name, version in found.rows("modules", str, str)[1:]]
+    words += [
+        f"{name} {version}"
+        for name, version in found.value("modules", tuple[tuple[str, str], ...])[1:]
+    ]
     words += [f"{step} step"] if step else []
     words += [f"{ranks} ranks agree"] if ranks > 1 else []
     return ", ".join(words)

@@ -42,7 +42,7 @@ def op_compare(call, header):
     return {
         "root": root,
         "current": os.path.basename(env),
-        "packages": packages(env),
+        "packages": sorted(packages(env).items()),
         "changed": changed(env),
         "files": sorted(look.found)[:MOST],
         "more": max(0, len(look.found) - MOST),
@@ -53,7 +53,7 @@ def op_compare(call, header):
 
 def no_drift(root):
     return {
-        "root": root, "current": "", "packages": {}, "changed": [], "files": [], "more": 0,
+        "root": root, "current": "", "packages": [], "changed": [], "files": [], "more": 0,
         "looked": 0, "read": 0,
     }  # fmt: skip
 

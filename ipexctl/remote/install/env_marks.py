@@ -38,7 +38,7 @@ def op_state(call, header):
     built = os.path.exists(os.path.join(env, OK))
     used = used_by(root, header.get("project", ""), header.get("used", ""))
     now = current(root)
-    packages = env_drift.packages(os.path.realpath(os.path.join(root, "current")))
+    packages = _packages(os.path.join(root, "current"))
     return {
         "root": root,
         "built": built,
@@ -52,10 +52,12 @@ def op_state(call, header):
         ),
         "before": used or now,
         "own": bool(used),
-        "before_packages": packages
-        if used in ("", now)
-        else env_drift.packages(locate(root, used)),
+        "before_packages": packages if used in ("", now) else _packages(locate(root, used)),
     }
+
+
+def _packages(env):
+    return sorted(env_drift.packages(os.path.realpath(env)).items())
 
 
 # --- names ---------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def forget(root, key):
 
 
 def users(root, key):
-    """[[id, name, by, asked, used], ...]; the one who used it last comes first."""
+    """[[{id, name, by}, asked, used], ...]; the one who used it last comes first."""
     found = []
     for name in names(folder_of(root, key)):
         path = path_of(root, key, name)
@@ -63,8 +63,8 @@ def users(root, key):
         try:
             last = os.stat(path).st_mtime
             asked = float((mark or {}).get("asked", last))
-            row = [name] + [str((mark or {}).get(word, "")) for word in TEXT]
-            found.append((last, row + [date(asked), date(last)]))
+            project = dict({word: str((mark or {}).get(word, "")) for word in TEXT}, id=name)
+            found.append((last, [project, date(asked), date(last)]))
         except (OSError, TypeError, ValueError, OverflowError):
             continue
     return [row for _, row in sorted(found, key=lambda one: -one[0])][:MOST]

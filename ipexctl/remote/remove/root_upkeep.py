@@ -53,7 +53,8 @@ def op_list(call, header):
 
 
 def op_remove(call, header):
-    """{root, keys, check} -> {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, bytes}
+    """{root, keys, check} ->
+    {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, blob_bytes}
 
     Then the blobs that no environment needs, and the second names of the files of wheels that are
     unpacked, without which nothing would be freed. With `check` nothing is removed.
@@ -88,7 +89,7 @@ def op_remove(call, header):
             if removed:
                 wheel_cache.remove_cache(root)
     size = sum(size for _, size in idle) + (names_alone if removed else 0)
-    return {"removed": removed, "kept": kept, "blobs": len(idle), "bytes": size}
+    return {"removed": removed, "kept": kept, "blobs": len(idle), "blob_bytes": size}
 
 
 def op_set_aside(call, header):

@@ -63,7 +63,7 @@ def rows_of(agent: Agent, root: str, run_id: str, holder: Holder, part: Part) ->
     """The files of a part, by a host that has it."""
     asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "part": part.sha256}
     done = agent.call("shelf.shelf_reports.part", asked).done
-    return [(below, sha, size) for below, sha, size in done.rows("files", str, str, int)]
+    return list(done.value("files", tuple[Row, ...]))
 
 
 def fetch_checkpoint(

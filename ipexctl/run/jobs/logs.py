@@ -94,7 +94,7 @@ def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[st
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
         done = fleet.call(host, op, journal=names[host], run_id=run.id, hosts=list(gone))
-        for name, rank, text in done.rows("tails", str, int, AnyText):
+        for name, rank, text in done.value("tails", tuple[tuple[str, int, AnyText], ...]):
             if name in gone and (name, rank) not in found:
                 stream = Lines()
                 found[name, rank] = [*stream.feed(text.encode()), *stream.end()]
@@ -129,7 +129,7 @@ def read_host(
             )
         if event == "sizes":
             said = Answer(host.name, frame.header)
-            sizes = [(at, size) for at, size in said.rows("rows", float, int)]
+            sizes = said.value("rows", tuple[tuple[float, int], ...])
             clocks[rank] = LogTimes(sizes, said.whole("first"))
             continue
         stream = streams.setdefault(rank, Lines(bars=wanted.bars))

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from ipexctl.base.located_errors import nearest
-from ipexctl.base.values import count_or_none, listed, plain
+from ipexctl.base.values import count_or_none, listed, matching, plain
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.facts.reader import by, record
@@ -58,11 +58,6 @@ def _cut(value: Any) -> tuple[tuple[str, float], ...]:
     return tuple((plain(what, 200), number(seconds)) for what, seconds in pairs)
 
 
-def _if_valid(form: re.Pattern[str]) -> Callable[[Any], str]:
-    """It may become a part of a path, or of a command to paste. "" if ipexctl never makes such."""
-    return lambda value: value if isinstance(value, str) and form.fullmatch(value) else ""
-
-
 SECONDS = by(number)
 VERSION = by(plain, key="ipexctl")
 
@@ -71,7 +66,7 @@ VERSION = by(plain, key="ipexctl")
 class About:
     """What the command that started the run said of it."""
 
-    name: str = field(default="", metadata=by(_if_valid(_NAME)))
+    name: str = field(default="", metadata=by(matching(_NAME)))
     hosts: tuple[str, ...] = ()
     ranks: int = 0
     command: str = ""
@@ -87,7 +82,7 @@ class OnHost:
 
     host: str  # its name in the run
     target: str  # and in the inventory here
-    run: str = field(default="", metadata=by(_if_valid(_RUN_ID)))
+    run: str = field(default="", metadata=by(matching(_RUN_ID)))
     alive: bool = False
     about: About = About()
     began: float = field(default=0.0, metadata=SECONDS)  # by that host's clock

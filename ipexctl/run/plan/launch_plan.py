@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.values import count_or_none, plain, texts
-from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, read_used
+from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import CpuFacts
@@ -62,7 +62,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
     )
 
 
-def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> Prepared:
+def read_prepared(done: Answer, choice: EnvChoice | None = None) -> Prepared:
     """Parse the environment that a host reports for a run. Raises ValueError."""
     prefix, path, port, found = (done.get(k) for k in ("prefix", "path", "port", "packages"))
     if not plain(prefix).startswith("/") or plain(prefix) != prefix:
@@ -77,7 +77,8 @@ def read_prepared(done: Mapping[str, Any], choice: EnvChoice | None = None) -> P
     ours = mpi.env_vars(prefix, starter)
     env = mpi.with_setvars(ours, mpi.checked_setvars(done.get("setvars")))
     preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
-    listed, used = done.get("modules"), read_used(done.get("environment"))
+    listed = done.get("modules")
+    used = done.value("environment", EnvUsed) if done.get("environment") else None
     if choice and choice.key and (not used or used.key != choice.key):
         raise ValueError("an environment other than the requested one")
     return Prepared(

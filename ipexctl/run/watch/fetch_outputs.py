@@ -267,7 +267,7 @@ def _new_folder(folder: Path) -> Path:
 def _list(agent: Agent, wish: Wish) -> Listed:
     asked = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
     done = agent.call("run_files.result_files.list", asked, timeout=120).done
-    files = tuple((path, size) for path, size in done.rows("files", AnyText, int))
+    files = done.value("files", tuple[tuple[AnyText, int], ...])
     return Listed(files, done.get("more") is True)
 
 
