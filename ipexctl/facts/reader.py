@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
+from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from ipexctl.base.values import MOST, Reader, count_or_none, listed, name, plain, texts, truth
@@ -36,8 +37,18 @@ def record(kind: type[_T], raw: Any, **given: Any) -> _T:
 
 
 def rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
-    """A list of objects, or of lists that have the values in the order of the fields."""
-    return tuple(found for row in listed(raw) if (found := _row(kind, row)) is not None)
+    """A list of objects, or of lists that have the values in the order of the fields; or such
+    lists by their first value."""
+    return tuple(found for row in _entries(raw) if (found := _row(kind, row)) is not None)
+
+
+def _entries(raw: Any) -> list[Any]:
+    if not isinstance(raw, Mapping):
+        return listed(raw)
+    return [
+        [name, *listed(one)] if isinstance(one, list) else [name, one]
+        for name, one in islice(raw.items(), MOST)
+    ]
 
 
 # --- readers -------------------------------------------------------------------------------------
@@ -168,28 +179,28 @@ def _is_record(kind: Any) -> bool:
 def _optional(kind: Any, value: Any) -> Any:
     if _is_record(kind):
         return _row(kind, value)
-    odd = value is None or (get_origin(kind) and not isinstance(value, list))
+    odd = value is None or (get_origin(kind) and not isinstance(value, (list, Mapping)))
     return None if odd else _nested(kind)(value)
 
 
 def _fixed(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...] | None:
-    """A list that has a value of each kind."""
+    """A list that has a value of each kind; a text may be empty, but not the first value."""
     if not isinstance(value, list) or len(value) != len(kinds):
         return None
     found = tuple(_nested(kind)(one) for kind, one in zip(kinds, value, strict=True))
-    unknown = (v in ("", None) and not get_args(k) for v, k in zip(found, kinds, strict=True))
-    return None if any(unknown) else found
+    unknown = (v is None and not get_args(k) for v, k in zip(found, kinds, strict=True))
+    return None if found[0] == "" or any(unknown) else found
 
 
 def _many(made: Any, kind: Any, value: Any) -> Any:
     read = _nested(kind)
-    return made(found for one in listed(value) if (found := read(one)) not in ("", None))
+    return made(found for one in _entries(value) if (found := read(one)) not in ("", None, ()))
 
 
 def _row(kind: type[_T], raw: Any) -> _T | None:
     known = _fields(kind)  # type: ignore[arg-type]
-    if isinstance(raw, list) and len(raw) == len(known):
-        raw = dict(zip((field.key for field in known), raw, strict=True))
+    if isinstance(raw, list) and len(raw) <= len(known):
+        raw = dict(zip((field.key for field in known), raw, strict=False))
     if not isinstance(raw, Mapping):
         return None
     found = record(kind, raw)

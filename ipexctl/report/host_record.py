@@ -26,18 +26,13 @@ class RankSample:
     sending: float | None = None
 
 
-def _rank_samples(raw: Any) -> tuple[RankSample, ...]:
-    found = raw.items() if isinstance(raw, Mapping) else ()
-    return rows(RankSample, [[rank, *listed(row), None, None, None][:4] for rank, row in found])
-
-
 @dataclass(frozen=True)
 class Sample:
     at: float = field(metadata=by(number, needed=True))  # seconds since the run began on the host
     cpu: float | None = None  # share of the host's CPUs
     used: float | None = None  # bytes of memory
     net: float | None = None  # bytes per second
-    ranks: tuple[RankSample, ...] = field(default=(), metadata=by(_rank_samples))
+    ranks: tuple[RankSample, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain, texts
-from ipexctl.facts.reader import by, counts, number, positive, record
+from ipexctl.facts.reader import record
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.slow_steps import asked_threads
@@ -15,41 +13,8 @@ from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Socket
 
 WINDOW = 5.0  # seconds: of shorter ones the times of printed lines are not exact enough
 LEAST = 3  # windows that make a spread
-_MOST = 20_000  # entries of a mapping
 
 Step = tuple[float, int]  # when it was printed, and its number
-
-
-def text_pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    known = value if isinstance(value, Mapping) else {}
-    found = ((plain(n, 400), plain(v, 400)) for n, v in [*known.items()][:_MOST])
-    return tuple(sorted((n, v) for n, v in found if n))
-
-
-def findings(value: Any) -> tuple[tuple[str, ...], ...] | None:
-    """Rows of id, hosts and text."""
-    if not isinstance(value, list):
-        return None
-    return tuple(row for one in value if len(row := texts(one)) == 3)
-
-
-def _seconds(value: Any) -> tuple[tuple[str, float], ...]:
-    """What came before the run, and the seconds that it took."""
-    rows = value.items() if isinstance(value, Mapping) else ()
-    return tuple((plain(name, 40), s) for name, raw in rows if (s := number(raw)) is not None)
-
-
-def _sockets(value: Any) -> tuple[Socket, ...]:
-    found = list[Socket]()
-    for row in listed(value):
-        socket, node, cores = [*listed(row), None, None, None][:3]
-        if made := tuple(core for core in map(counts, listed(cores)) if core):
-            found.append((count_or_none(socket), count_or_none(node), made))
-    return tuple(found)
-
-
-def _files(value: Any) -> tuple[tuple[str, str], ...] | None:
-    return text_pairs(value) if isinstance(value, Mapping) else None
 
 
 @dataclass(frozen=True)
@@ -58,7 +23,7 @@ class HostInputs:
 
     cpu: str
     cores: int | None
-    quota: float | None = field(default=None, metadata=by(positive))
+    quota: float | None = None
     governors: tuple[str, ...] = ()
     max_khz: int | None = None
     turbo: bool | None = None
@@ -67,20 +32,20 @@ class HostInputs:
     kernel: str = ""
     load: float | None = None
     speed: int | None = None  # of its network interface, Mbit/s
-    variables: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
-    reasons: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
-    sockets: tuple[Socket, ...] = field(default=(), metadata=by(_sockets))
-    before: tuple[tuple[str, float], ...] = field(default=(), metadata=by(_seconds))
+    variables: tuple[tuple[str, str], ...] = ()
+    reasons: tuple[tuple[str, str], ...] = ()
+    sockets: tuple[Socket, ...] = ()
+    before: tuple[tuple[str, float], ...] = ()  # what came before the run, and its seconds
 
 
 @dataclass(frozen=True)
 class RunInputs:
-    files: tuple[tuple[str, str], ...] | None = field(default=None, metadata=by(_files))
+    files: tuple[tuple[str, str], ...] | None = None
     tree: str = ""
     environment: str = ""
-    packages: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
-    data: tuple[tuple[str, str], ...] = field(default=(), metadata=by(text_pairs))
-    findings: tuple[tuple[str, ...], ...] | None = field(default=None, metadata=by(findings))
+    packages: tuple[tuple[str, str], ...] = ()
+    data: tuple[tuple[str, str], ...] = ()
+    findings: tuple[tuple[str, str, str], ...] | None = None  # id, hosts, text
 
 
 @dataclass(frozen=True)

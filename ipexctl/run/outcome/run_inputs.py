@@ -37,8 +37,8 @@ def inputs(
         "files": _files(sent) if sent else None,
         "tree": sent.key if sent else None,
         "environment": first.environment.key if first.environment else None,
-        "packages": dict(first.packages),
-        "data": dict(data),
+        "packages": dict(sorted(first.packages)),
+        "data": dict(sorted(data.items())),
         "findings": [[text[:LONGEST] for text in row] for row in findings[:FINDINGS]],
     }
     return Inputs(of_all, {host.host: _host(host, known[host.host]) for host in plan})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import listed, plain
-from ipexctl.facts.reader import by, int_of, number, positive, rows
+from ipexctl.base.values import by
+from ipexctl.facts.reader import int_of, number, positive, record
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -35,14 +34,4 @@ class HostPace:
 
 def read_pace(host: str, raw: Any) -> HostPace:
     """Odd values are left out: a host may say anything."""
-    said = raw if isinstance(raw, Mapping) else {}
-    of_ranks = said.get("ranks")
-    found = of_ranks.items() if isinstance(of_ranks, Mapping) else ()
-    ranks = rows(RankPace, [[rank, *listed(row)] for rank, row in found])
-    programs = (_program(*[*listed(row), None, None][:2]) for row in listed(said.get("programs")))
-    return HostPace(host, ranks, number(said.get("cpu")), tuple(filter(None, programs)))
-
-
-def _program(name: Any, cpus: Any) -> tuple[str, float] | None:
-    used = number(cpus)
-    return (plain(name, 40), used) if used is not None and plain(name, 40) else None
+    return record(HostPace, raw, host=host)
