@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
+from ipexctl.common.locks import is_named
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.machines.agent import Agent
@@ -202,7 +203,7 @@ class Store:
         while not self.has(blob):
             with part.open("a+b") as out:
                 fcntl.flock(out, fcntl.LOCK_EX)
-                if is_named(out, part):
+                if is_named(out.fileno(), part):
                     complete(out)
                     self._settle(blob, part, out)
                     return
@@ -246,14 +247,6 @@ class Store:
         make_private(self.path(blob).parent)
         part.replace(self.path(blob))
         return blob
-
-
-def is_named(file: BinaryIO, path: Path) -> bool:
-    """Does the open file still have this path? The previous owner of its lock may have moved it."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def hash_of(file: BinaryIO) -> str:

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import human
-from ipexctl.blobs.blob_store import is_named
 from ipexctl.common.http_body import FINAL, Broken, pieces
+from ipexctl.common.locks import is_named
 from ipexctl.data.rules.pulled_tree import Content, RemoteFile
 from ipexctl.errors import IpexctlError, NotHere, reason_of
 from ipexctl.install.progress import FETCHING, Progress, Step
@@ -121,7 +121,7 @@ class FileFetch:
             fcntl.flock(out, fcntl.LOCK_EX)
             if path.exists():
                 return self._read(file, path)
-            if not is_named(out, part):  # discarded by the process that had it
+            if not is_named(out.fileno(), part):  # discarded by the process that had it
                 return None
             self._count(out.seek(0, os.SEEK_END), 0)
             self.bring(out, file, lambda n: self._count(n, n))

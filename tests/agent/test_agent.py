@@ -350,7 +350,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 # --- what is sent --------------------------------------------------------------------------------
 
 SUPERVISOR = """
-    root_folder common.folder_trust common.files common.processes shelf.shelf_link
+    root_folder common.folder_trust common.files common.locks common.processes shelf.shelf_link
     shelf.publication
     run.stand_by run.guardian run.last_minute run.supervisor run.health_sampler run.traffic
     run.rank_sockets run.rank_progress run.host_programs
@@ -367,7 +367,7 @@ SUPERVISOR = """
     [
         (
             "run.run_watch.start",
-            {"root_folder", "common.folder_trust"}
+            {"root_folder", "common.folder_trust", "common.locks"}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches

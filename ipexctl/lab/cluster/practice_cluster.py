@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -15,6 +14,7 @@ from typing import Any
 
 from ipexctl.base.located_errors import nearest
 from ipexctl.base.quoting import quote
+from ipexctl.common.locks import is_named, try_lock
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.lab.cluster import (
@@ -289,9 +289,7 @@ def _take(folder: Path, tries: int = 1) -> int | None:
     path = _lock_path(folder)
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock):
             os.close(lock)
             tries -= 1
             if tries:
@@ -299,7 +297,7 @@ def _take(folder: Path, tries: int = 1) -> int | None:
                 continue
             return None
         # Another starter may have removed the file between our open and our lock.
-        if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):
+        if is_named(lock, path):
             return lock
         os.close(lock)
 

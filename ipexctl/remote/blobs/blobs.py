@@ -6,7 +6,6 @@ name, so that the next try goes on where it ended, whoever makes it. Two that wa
 blob at the same time, be it from two hosts with one home, take it once: the second one waits.
 """
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -16,6 +15,7 @@ import stat
 import time
 from contextlib import contextmanager
 
+from ipexctl.common.locks import is_named, try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
@@ -173,13 +173,6 @@ class Part:
         self.path = path
         self.file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600), "r+b", 0)
 
-    def is_named(self):
-        """Is this still the file of that name? Whoever held it before may have finished it."""
-        try:
-            return os.path.samestat(os.fstat(self.file.fileno()), os.lstat(self.path))
-        except OSError:
-            return False
-
     def size(self):
         return os.fstat(self.file.fileno()).st_size
 
@@ -190,7 +183,7 @@ class Part:
 def new_part(parts, sha):
     name = "%s.%d-%s" % (sha[:16], os.getpid(), os.urandom(4).hex())
     part = Part(os.path.join(parts, name), os.O_CREAT | os.O_EXCL)
-    lock(part.file.fileno())
+    try_lock(part.file.fileno())
     return part
 
 
@@ -199,7 +192,7 @@ def claim_part(call, root, sha, size):
     while not has(root, sha, size):
         part = Part(large_part(root, sha), os.O_CREAT)
         wait_for_lock(call, part.file.fileno())
-        if part.is_named():
+        if is_named(part.file.fileno(), part.path):
             return part
         part.close()
     return None
@@ -285,19 +278,10 @@ def next_body(call):
         return frame[1]
 
 
-def lock(fd, kind=fcntl.LOCK_EX):
-    """True when nobody else holds it (or the filesystem has no locks)."""
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except OSError as e:
-        return e.errno not in (errno.EWOULDBLOCK, errno.EACCES)
-    return True
-
-
 def wait_for_lock(call, fd, kind=fcntl.LOCK_EX):
     """Locks it once no other process holds it, and says meanwhile that it waits."""
     told = 0.0
-    while not lock(fd, kind):
+    while not try_lock(fd, kind):
         if time.time() - told > BEAT:
             told = time.time()
             call.emit({"event": "waiting"})
@@ -322,7 +306,7 @@ def removal(root):
     happens inside is short, as those who begin wait for it."""
     fd = open_lock(root)
     try:
-        yield lock(fd)
+        yield try_lock(fd)
     finally:
         os.close(fd)
 
@@ -346,7 +330,7 @@ def remove_dead_parts(parts):
         except OSError:
             continue
         try:
-            if lock(fd):
+            if try_lock(fd):
                 unlink(path)
         finally:
             os.close(fd)

@@ -12,6 +12,7 @@ import stat
 import time
 
 from ipexctl.common.files import rename_synced, sync_disk, write_atomic
+from ipexctl.common.locks import is_named, try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
@@ -39,10 +40,10 @@ def claim_part(call, root, top, key, tree, waits=True):
             continue  # its maker has just given it its name
         if waits:
             blobs.wait_for_lock(call, part.lock)
-        elif not blobs.lock(part.lock):
+        elif not try_lock(part.lock):
             part.close()
             return BUSY
-        if part.is_named() and part.begin(call):
+        if is_named(part.lock, os.path.join(part.path, "lock")) and part.begin(call):
             parts[top, key] = part
             return part
         part.close()
@@ -61,14 +62,6 @@ class Part:
         self.use = None  # type: int | None  # the lock of the version that is mended
         self.unchanged = set()  # type: set[int]  # of that one, the files that need no look
         self.bad = None  # type: int | None  # how many of them were not right
-
-    def is_named(self):
-        """Does the lock file still have its name? Its previous owner may have removed it."""
-        try:
-            path = os.path.join(self.path, "lock")
-            return os.path.samestat(os.fstat(self.lock), os.lstat(path))
-        except OSError:
-            return False
 
     def begin(self, call):
         """False if the version that is to be repaired is being removed."""

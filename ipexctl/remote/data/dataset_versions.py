@@ -10,6 +10,7 @@ import stat
 import time
 
 from ipexctl.common.files import rename_synced
+from ipexctl.common.locks import try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
@@ -236,7 +237,7 @@ def lock_folder(top, room, kind):
         fd = os.open(os.path.join(top, room, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except FileNotFoundError:
         return None
-    if blobs.lock(fd, kind):
+    if try_lock(fd, kind):
         return fd
     os.close(fd)
     return None

@@ -4,6 +4,7 @@ import os
 import queue
 import time
 
+from ipexctl.common.locks import try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
@@ -57,7 +58,7 @@ class HostLock:
         self.locked = False
 
     def take(self):
-        if blobs.lock(self.fd):
+        if try_lock(self.fd):
             self.locked = True
             mark = {"install": self.install, "who": self.who, "since": int(time.time())}
             env_marks.write_mark(self.place, mark)

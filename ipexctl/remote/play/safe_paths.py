@@ -6,11 +6,11 @@ user points it to.
 """
 
 import errno
-import fcntl
 import os
 import stat
 from contextlib import contextmanager
 
+from ipexctl.common.locks import is_named, try_lock
 from ipexctl.remote.failure import Failure
 
 MOST_LINKS = 40
@@ -219,7 +219,7 @@ def new_file(folder, name, path):
         except FileExistsError:
             _remove_stale(folder, name, path)
             continue
-        if _lock(fd) and _is_name_of(fd, folder, name):
+        if try_lock(fd) and is_named(fd, name, folder):
             return fd
         os.close(fd)
     raise Failure(
@@ -236,30 +236,14 @@ def _remove_stale(folder, name, path):
         os.unlink(name, dir_fd=folder)
         return
     try:
-        if not _lock(fd):
+        if not try_lock(fd):
             raise Failure(
                 "cannot write %s: another play is writing it" % path, slug="write-conflict"
             )
-        if _is_name_of(fd, folder, name):
+        if is_named(fd, name, folder):
             os.unlink(name, dir_fd=folder)
     finally:
         os.close(fd)
-
-
-def _lock(fd):
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as e:
-        return e.errno not in (errno.EWOULDBLOCK, errno.EACCES)  # else: no locks there
-    return True
-
-
-def _is_name_of(fd, folder, name):
-    try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return False
-    return os.path.samestat(found, os.fstat(fd))
 
 
 def remove_left(folder, name):

@@ -13,6 +13,7 @@ import re
 import shutil
 import time
 
+from ipexctl.common.locks import try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
@@ -131,14 +132,9 @@ def is_locked(path):
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
+        return not try_lock(fd)
     finally:
         os.close(fd)
-    return False
 
 
 def lock_run(folder):

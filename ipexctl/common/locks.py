@@ -1,0 +1,27 @@
+"""Locks on open files, and whether what is locked still has its name."""
+
+import errno
+import fcntl
+import os
+
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    Path = str | bytes | os.PathLike[str]
+
+
+def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Lock the file. False where another process holds it, True also where nothing has locks."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except OSError as e:
+        return e.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
+def is_named(fd: int, path: "Path", folder: "int | None" = None) -> bool:
+    """Whether the open file still has this path: who held its lock before may have moved or removed
+    it. `folder`: the descriptor below which the path is."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path, dir_fd=folder, follow_symlinks=False))
+    except OSError:
+        return False
