@@ -1,11 +1,10 @@
 """What ranks left in the run's folder: which files match, and their bytes."""
 
-import fnmatch
 import json
 import os
-import re
 import stat
 
+from ipexctl.common.path_patterns import matches
 from ipexctl.remote import root_folder
 from ipexctl.remote.run_files import run_folders
 
@@ -73,17 +72,3 @@ def op_read(call, h):
 def work_folder(h):
     root = root_folder.checked(h["root"])
     return os.path.realpath(os.path.join(root, "runs", run_folders.run_id(h), "work"))
-
-
-def matches(path, pattern):
-    """Whether a glob stands for a path; both are lists of names. `**` crosses folders, `*` does
-    not; a folder means all that is in it."""
-    if not pattern:
-        return True
-    if pattern[0] == "**":
-        return any(matches(path[i:], pattern[1:]) for i in range(len(path) + 1))
-    try:
-        is_same = bool(path) and fnmatch.fnmatchcase(path[0], pattern[0])
-    except re.error:  # before Python 3.11 for a set such as [9-0]
-        return False
-    return is_same and matches(path[1:], pattern[1:])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import filecmp
-import fnmatch
 import glob
 import os
 import posixpath
@@ -26,6 +25,7 @@ from ipexctl.base.host_answer import AnyText
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.quoting import quote
 from ipexctl.common.files import sync_disk
+from ipexctl.common.path_patterns import matches
 from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, transfer_time
@@ -347,7 +347,7 @@ def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | Non
     here: most of those are hidden. `named`: what the user typed, if that is not `patterns`."""
     names = path.split("/")
     split = [pattern.split("/") for pattern in patterns]
-    if not any(_is_asked(names, parts) for parts in split):
+    if not any(matches(names, parts) for parts in split):
         return "it was not asked for"
     typed = split if named is None else [pattern.split("/") for pattern in named]
     may = HIDDEN.union(*typed)
@@ -356,17 +356,6 @@ def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | Non
     obeyed = [name for name in names if name.casefold() in OBEYED]
     obeyed += names[-1:] if names[-1].casefold() == "head" else []
     return f"programs on this machine obey {obeyed[0]}" if obeyed else ""
-
-
-def _is_asked(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """A folder means all that is in it. Behind `**` only the last part is looked at."""
-    for name, part in zip(names, pattern, strict=False):
-        if "**" in part:
-            last = pattern[-1]
-            return "**" in last or any(fnmatch.fnmatchcase(name, last) for name in names)
-        if not fnmatch.fnmatchcase(name, part):
-            return False
-    return len(names) >= len(pattern)
 
 
 def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:
