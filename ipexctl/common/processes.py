@@ -10,4 +10,4 @@ def stat_of(pid):
             head, _, rest = file.read().rpartition(b")")
     except OSError:
         return "", []
-    return head.partition(b"(")[2].decode("ascii", "replace"), rest.decode("ascii").split()
+    return head.partition(b"(")[2].decode("utf-8", "replace"), rest.decode("ascii").split()

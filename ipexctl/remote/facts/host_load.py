@@ -7,6 +7,8 @@ leaves them out.
 import os
 import time
 
+from ipexctl.common.processes import stat_of
+
 BUSY = 0.5  # of the CPUs, by the average of the last minute: then it is worth a look who it is
 LOOK = 0.2  # seconds between the two looks at least
 TOP = 3
@@ -40,13 +42,14 @@ def finish(read, fs, begun):
 
 def _look(read):
     """The ticks that the machine, we and each program have computed so far."""
-    own = _own(read)
+    own = _own()
     programs = {}  # type: dict[str, tuple[str, int]]
     ours = 0
     for pid in os.listdir("/proc"):
         if not pid.isdigit():
             continue
-        name, _, ticks = _stat(read, pid)
+        name, words = stat_of(pid)
+        ticks = sum(map(int, words[11:13]))
         if pid in own:
             ours += ticks
         elif name:
@@ -62,24 +65,14 @@ def _look(read):
     }
 
 
-def _own(read):
+def _own():
     """We, and the sshd and shells above us."""
     found = set()
     pid = str(os.getpid())
     while pid not in ("0", "1") and pid not in found:
         found.add(pid)
-        pid = _stat(read, pid)[1]
+        pid = (stat_of(pid)[1] or ["", "0"])[1]
     return found
-
-
-def _stat(read, pid):
-    """(name, parent, ticks); a process that is gone has no name."""
-    text = read("/proc/" + pid + "/stat")
-    head, _, rest = text.rpartition(")")
-    words = rest.split()
-    if len(words) < 13:
-        return "", "0", 0
-    return head.partition("(")[2], words[1], int(words[11]) + int(words[12])
 
 
 def _between(before, after):

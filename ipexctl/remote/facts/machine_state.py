@@ -6,6 +6,7 @@ Many small files, of which most machines lack some. What is set per CPU is read 
 import os
 import sys
 
+from ipexctl.common.processes import stat_of
 from ipexctl.remote.facts.cpus_and_memory import names, number
 
 SAMPLE = 16  # of several hundred equal policies
@@ -125,7 +126,7 @@ def _system(fs, of, live):
         "container": _container(fs, of, env),
         "netns": _inode("/proc/self/ns/net") if live else None,
         "login_shell": _shell() if live else "",
-        "login_ms": _login_ms(of) if live else None,
+        "login_ms": _login_ms() if live else None,
         "session": bool(env.get("XDG_SESSION_ID")) and systemd if live else None,
         "kill_user_processes": _yes(logind.get("KillUserProcesses", "no")) if systemd else None,
         "remove_ipc": _yes(logind.get("RemoveIPC", "yes")) if systemd else None,
@@ -142,21 +143,16 @@ def _shell():
         return ""
 
 
-def _login_ms(of):
+def _login_ms():
     """From the start of the login shell to that of this Python: its start-up files in between.
 
     The shell has become the sh that is our parent.
     """
     try:
-        began, now = (_started(of("/proc/%s/stat" % pid)) for pid in (os.getppid(), "self"))
+        began, now = (int(stat_of(pid)[1][19]) for pid in (os.getppid(), "self"))
     except (IndexError, ValueError):  # the parent is in another PID namespace, or gone
         return None
     return max(0, now - began) * 1000 // os.sysconf("SC_CLK_TCK")
-
-
-def _started(stat):
-    """In ticks since boot."""
-    return int(stat.rpartition(")")[2].split()[19])
 
 
 def _container(fs, of, env):
