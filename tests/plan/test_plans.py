@@ -93,21 +93,6 @@ CASES = {
         expected=LO + "2\n" + "\n".join(f"  r{n} {2 * n}-{2 * n + 1} node {n}" for n in range(16)),
         why="32 cores in 16 nodes",
     ),
-    "four nodes per socket": case(
-        "Genoa 9654, NPS4",
-        expected=LO + "24\n" + "\n".join(
-            f"  r{n} {24 * n}-{24 * n + 23} node {n}" for n in range(8)
-        ),
-        why="NPS4 on two sockets of 96 cores",
-    ),
-    "guest without SMT": case(
-        "KVM guest on Sapphire Rapids", expected=LO + "90\n  r0 0-89 node 0\n  r1 90-179 node 1",
-        why="180 vCPUs in two nodes; each is a core to us",
-    ),
-    "small guest with SMT": case(
-        "Hyper-V guest with 4 vCPUs", expected=LO + "2\n  r0 0-1 node 0",
-        why="2 cores with 2 threads each: 2 threads, not 4",
-    ),
     "efficiency cores": case(
         "performance and efficiency cores", expected=LO + "6\n  r0 0,2,4,6,8,10 node 0",
         why="6 fast cores with SMT; 12-19 are slower, and every step would wait for them",
@@ -144,9 +129,6 @@ CASES = {
         "a node and a crumb", expected=LO + "4\n  r0 0-4 node 0\n  r1 5-8",
         why="8 cores and 1: in halves. One rank on the single core would hold the other up. "
         "Rank 1 has cores of both nodes, so no memory is preferred",
-    ),
-    "a cgroup v1 cpuset": case(
-        "cgroup v1", expected=LO + "3\n  r0 2,6-7", why="cpuset 2,6-7, no quota"
     ),
     "a quota below one node": case(
         "quota of 6",

@@ -41,16 +41,6 @@ def of_rank(made, rank: int) -> dict[str, str]:
     return rank_variables.environment(made, host, place)
 
 
-def test_each_rank_learns_the_number_of_its_host(shape):
-    made = plan(nodes(shape), request(), "r1")
-    assert [of_rank(made, r)["GROUP_RANK"] for r in range(4)] == ["0", "0", "1", "1"]
-    assert [of_rank(made, r)["NODE_RANK"] for r in range(4)] == ["0", "0", "1", "1"]
-    last = of_rank(made, 3)
-    assert (last["GROUP_WORLD_SIZE"], last["ROLE_RANK"], last["LOCAL_SIZE"]) == ("2", "3", "2")
-    assert (last["TORCHELASTIC_RUN_ID"], last["TORCHELASTIC_RESTART_COUNT"]) == ("r1", "0")
-    assert "TORCHELASTIC_USE_AGENT_STORE" not in last
-
-
 def test_accelerate_is_told_to_join_on_cpus(shape):
     made = plan(nodes(shape, "accelerate"), request(), "r1")
     assert of_rank(made, 0)["ACCELERATE_USE_CPU"] == "true"

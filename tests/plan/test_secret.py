@@ -56,22 +56,6 @@ def test_plans_have_the_name_alone():
     assert kept_plan("made-run", planned("HF_TOKEN"))["secret"] == ["HF_TOKEN"]
 
 
-@pytest.mark.parametrize(
-    ("name", "secret"),
-    [
-        ("HF_TOKEN", True),
-        ("AWS_SECRET_ACCESS_KEY", True),
-        ("WANDB_API_KEY", True),
-        ("password", True),
-        ("TOKENIZERS_PARALLELISM", False),
-        ("MONKEY", False),
-        ("KEYBOARD", False),
-    ],
-)
-def test_names_that_look_like_secrets(name, secret):
-    assert is_secret_name(name) is secret
-
-
 @pytest.mark.parametrize("asked", ["--explain", "--json"])
 def test_programs_of_an_ssh_config_do_not_inherit_it(tmp_path, asked):
     seen = tmp_path / "seen"

@@ -106,9 +106,16 @@ def test_a_variable_that_is_a_key_of_several_lines_is_masked_line_by_line() -> N
     assert mask.text("/x/y/z true") == "/x/y/z true"
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "--api-key", "dbPassword", "OPENAI_KEY", "X-Auth"])
-def test_a_name_of_a_secret(name: str) -> None:
-    assert is_secret_name(name)
+@pytest.mark.parametrize(
+    ("names", "secret"),
+    [
+        (("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "OPENAI_KEY", "password"), True),
+        (("--api-key", "dbPassword", "X-Auth"), True),
+        (("TOKENIZERS_PARALLELISM", "MONKEY", "KEYBOARD"), False),
+    ],
+)
+def test_names_that_look_like_secrets(names: tuple[str, ...], secret: bool) -> None:
+    assert [name for name in names if is_secret_name(name) is not secret] == []
 
 
 def test_files_with_secrets_are_in_the_same_list() -> None:
