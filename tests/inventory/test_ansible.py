@@ -242,12 +242,6 @@ def test_what_is_no_inventory_is_refused_with_its_place(text, what):
     assert what is None or e.value.what.startswith(what)
 
 
-def test_a_local_connection_is_this_machine():
-    text = "[a]\nlocalhost ansible_connection=local\n"
-    (host,) = parse_hostfile(text, "hf").hosts
-    assert (host.name, host.local) == ("localhost", True)
-
-
 def test_two_names_with_one_address_are_said():
     found = parse_hostfile("[a]\nx[1:2] ansible_host=10.0.0.1\n", "hf")
     (note,) = found.notes

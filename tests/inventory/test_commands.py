@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
-from ipexctl.hosts.init import offered
 from ipexctl.inventory.hostfile_text import parse_hostfile
 from ipexctl.local.last_outcome import last_states, remember
 from tests.answering_terminal import answering
-
-ROOT = Path(__file__).parents[2]
 
 # --- hosts ---------------------------------------------------------------------------------------
 
@@ -64,7 +60,7 @@ def test_notes_are_on_stderr(shell):
     shell.write("nodes", "a\na\nb\nb\n")
     done = shell("hosts", "-f", "nodes", "--to", "hostfile")
     assert done.stdout == "a slots=2\nb slots=2\n"
-    assert done.stderr.startswith("ipexctl: note: nodes ")
+    assert done.stderr.startswith("ipexctl: note: nodes ") and done.stderr.endswith(": a,b: 2\n")
 
 
 def test_variables_that_only_ansible_reads_are_told_of(shell):
@@ -136,17 +132,14 @@ def test_a_broken_state_file_is_as_none(monkeypatch, tmp_path, text):
 
 # --- init ----------------------------------------------------------------------------------------
 
-SSH = "Host *\n  User x\nHost node1 node2\n  Port 22\nHost gate !bad w?ld -x\n  Port 22\n"
-
-
-def test_names_of_ssh_config_are_offered_but_not_its_patterns(tmp_path):
-    (tmp_path / "config").write_text(SSH)
-    assert offered(tmp_path / "config") == ("node1", "node2", "gate")
-
-
-def test_names_that_differ_in_their_case_only_are_offered_once(tmp_path):
-    (tmp_path / "config").write_text("Host Node1\n Port 1\nHost node1 b\n Port 2\n")
-    assert offered(tmp_path / "config") == ("Node1", "b")
+SSH = """\
+Host *
+  User x
+Host node1 node2
+  Port 22
+Host gate NODE1 !bad w?ld -x
+  Port 22
+"""
 
 
 def test_init_writes_files_that_are_read_again(shell):

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from ipexctl.base.located_errors import Bad
 from ipexctl.errors import InputError
 from ipexctl.inventory.host_patterns import select
-from ipexctl.inventory.hostfile_formats import render
 from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.inventory.nodeset import expand, fold, split
+from ipexctl.inventory.nodeset import expand
 from ipexctl.local.settings_file import parse_settings
 from tests.inventory.made import TEXTS, inventories
 
@@ -109,29 +108,9 @@ def test_a_name_selects_that_host_and_an_exclusion_all_others(hosts, index):
 
 
 @QUICK
-@given(inventories(groups=False))
-def test_folded_names_are_the_same_names(hosts):
-    folded = fold(h.name for h in hosts.hosts)
-    names = [name for piece, _ in split(folded, ",") for name in expand(piece)]
-    assert sorted(names) == sorted(h.name for h in hosts.hosts)
-
-
-@QUICK
 @given(TEXTS)
 def test_any_text_as_settings(text):
     try:
         parse_settings(text, "ipexctl.toml")
     except InputError as e:
         assert e.what
-
-
-@QUICK
-@given(TEXTS)
-def test_what_was_read_is_written_and_read_the_same(text):
-    try:
-        found = parse_hostfile(text, "hosts")
-    except InputError:
-        return
-    again = parse_hostfile(render(found, "hostfile").text, "again")
-    assert [h.name for h in again.hosts] == [h.name for h in found.hosts]
-    assert render(again, "hostfile").text == render(found, "hostfile").text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.inventory.nodeset import expand, fold, split
-from tests.refused import refused
 
 
 @pytest.mark.parametrize(
@@ -46,12 +45,3 @@ def test_names_are_folded_for_display(names, folded):
 def test_what_was_folded_is_the_same_written_out(names):
     folded = [piece for piece, _ in split(fold(names), ",")]
     assert sorted(name for piece in folded for name in expand(piece)) == sorted(names)
-
-
-def test_a_limit_counts_names_before_they_are_made():
-    with refused("too-many-hosts", "10,000", 50):
-        expand("n[1-10000][1-10000]", 50)
-
-
-def test_splitting_leaves_brackets_whole():
-    assert list(split("a,n[1,2],b", ",")) == [("a", 0), ("n[1,2]", 2), ("b", 9)]
