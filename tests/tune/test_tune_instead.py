@@ -13,6 +13,14 @@ from ipexctl.tune.tune_search import Found, Trial
 from ipexctl.tune.tune_space import Change, Profile, Seen
 from tests.refused import refused
 
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without settings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
 BEST = Profile((("compression", Change("--compress bf16", options=(("compress", "bf16"),))),))
 
 
@@ -25,10 +33,8 @@ BEST = Profile((("compression", Change("--compress bf16", options=(("compress", 
     ],
 )
 def test_only_what_was_typed_goes_before_the_file(
-    options: RunOptions, hidden: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: RunOptions, hidden: tuple[str, ...]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
     assert _instead(BEST, options) == hidden
 
 
@@ -36,11 +42,7 @@ def found_with(best: Profile) -> Found:
     return Found((), 0.02, best, gain=0.75, spread=0.1, rounds=3)
 
 
-def test_no_line_takes_the_credit_for_a_gain_that_several_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
+def test_no_line_takes_the_credit_for_a_gain_that_several_have() -> None:
     bucket = Change("5 MB buckets", (("IPEXCTL_BUCKET_MB", "5"),))
     both = BEST.replaced("bucket", bucket)
     made = writing(found_with(both))

@@ -28,28 +28,29 @@ def tried(setup: Setup = SETUP, seen: Seen = SEEN, *allow: str) -> dict[str, lis
     }
 
 
-def test_facts_of_a_plan_become_a_setup() -> None:
+def setup(*allocators: tuple[str, ...]) -> Setup:
+    """Of two hosts with 4 cores and 8 threads each; `allocators`: those of each host."""
     cpus = made.cpu(cores=4, threads=2)
-    nodes = [
-        Node(made.host(name), made.facts(name, cpus=cpus), made.prepared()) for name in ("n1", "n2")
-    ]
+    nodes = [Node(made.host(n), made.facts(n, cpus=cpus), made.prepared()) for n in ("n1", "n2")]
     planned = plan(nodes, RunRequest(("t.py",)), "r1")
-    facts, prepared = [n.facts for n in nodes], [n.prepared for n in nodes]
-    found = setup_of(planned, facts, prepared, {"A": "1"}, ("ppn",), None)
+    prepared = [
+        replace(node.prepared, allocators=own) for node, own in zip(nodes, allocators, strict=True)
+    ]
+    facts = [node.facts for node in nodes]
+    return setup_of(planned, facts, prepared, {"A": "1"}, ("ppn",), None)
+
+
+def test_facts_of_a_plan_become_a_setup() -> None:
+    found = setup((), ())
     assert (found.hosts, found.ppn, found.cores, found.smt) == (2, 1, 4, 2)
     assert (found.nic, found.backend, found.quota, found.env) == ("eth0", "gloo", False, {"A": "1"})
 
 
 def test_only_allocators_that_every_host_has_are_tried() -> None:
-    nodes = [Node(made.host(n), made.facts(n), made.prepared()) for n in ("n1", "n2")]
-    planned = plan(nodes, RunRequest(("t.py",)), "r1")
     tc, je = "/usr/lib64/libtcmalloc.so.4", "/usr/lib64/libjemalloc.so.2"
-    prepared = [
-        replace(n.prepared, allocators=a) for n, a in zip(nodes, ((tc, je), (je,)), strict=True)
-    ]
-    setup = setup_of(planned, [n.facts for n in nodes], prepared, {}, (), None)
-    assert setup.allocators == (je,)
-    assert [c["LD_PRELOAD"] for c in tried(setup)["allocator"]] == [je]
+    found = setup((tc, je), (je,))
+    assert found.allocators == (je,)
+    assert [c["LD_PRELOAD"] for c in tried(found)["allocator"]] == [je]
 
 
 def test_the_computed_number_of_threads_is_tried_first_where_the_user_set_another() -> None:
