@@ -1,8 +1,8 @@
-"""Paths as the user knows them."""
+"""Paths as the user knows them, and a long traceback in a few lines."""
 
 import pytest
 
-from ipexctl.run.output.short_paths import is_own_frame, shortened
+from ipexctl.run.output.short_paths import short_traceback, shortened
 
 RUN = "/home/trainer/.ipexctl/runs/20261123-101010-ab12/work"
 ENV = "/home/trainer/.ipexctl/envs/0123abcd/lib/python3.11/site-packages"
@@ -23,6 +23,29 @@ def test_shortened(text: str, short: str):
     assert shortened(text) == short
 
 
-def test_frames_of_the_user():
-    assert is_own_frame(f'  File "{RUN}/train.py", line 61, in step')
-    assert not is_own_frame(f'  File "{ENV}/torch/nn/m.py", line 2, in f')
+# --- tracebacks ----------------------------------------------------------------------------------
+
+OWN = '  File "/home/me/.ipexctl/runs/r1/work/train.py", line {}, in {}'
+THEIRS = (
+    '  File "/home/me/.ipexctl/envs/e/lib/python3.11/site-packages/torch/nn/module.py", line {}'
+)
+
+
+def test_own_frames_and_the_error_stay():
+    deep = [
+        line for n in range(9) for line in (THEIRS.format(n), f"    call{n}()", "    ^^^^~~~^^")
+    ]
+    text = [
+        "Traceback (most recent call last):", OWN.format(9, "main"), "    step(batch)",
+        "    ^^^^^^^^^^^", *deep, OWN.format(3, "loss"), "    return x / 0", "ZeroDivisionError: x",
+    ]  # fmt: skip
+    assert short_traceback(text) == [
+        text[0], OWN.format(9, "main"), "    step(batch)", "  ...", "    call7()",
+        THEIRS.format(8), "    call8()", *text[-3:],
+    ]  # fmt: skip
+
+
+def test_a_short_one_loses_only_the_marks_below_code():
+    text = ["Traceback (most recent call last):", OWN.format(1, "f"), "    1 / 0", "    ~~^~~", "E"]
+    assert short_traceback(text) == [*text[:3], "E"]
+    assert short_traceback(["", "a"]) == ["", "a"]
