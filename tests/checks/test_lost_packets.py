@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
 from ipexctl.facts.facts import Nic, Peer
@@ -16,20 +18,10 @@ def _tries(*bad: str, hosts: int = 4, passes: int | None = 1400) -> tuple[Peer, 
     """`bad`: "12" is node01 to node02; "2" is all that node02 sends and gets."""
     names = [f"node{i:02d}" for i in range(1, hosts + 1)]
     found = []
-    for a in names:
-        for b in names:
-            lost = any(w in (a[-1] + b[-1], a[-1], b[-1]) for w in bad)
-            if a != b:
-                found.append(
-                    Peer(
-                        a,
-                        b,
-                        f"10.0.0.{int(b[-1])}",
-                        True,
-                        lost=lost,
-                        passes=passes if lost else None,
-                    )
-                )
+    for a, b in permutations(names, 2):
+        lost = any(w in (a[-1] + b[-1], a[-1], b[-1]) for w in bad)
+        address = f"10.0.0.{int(b[-1])}"
+        found.append(Peer(a, b, address, True, lost=lost, passes=passes if lost else None))
     return tuple(found)
 
 

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.base.sizes import size
 from ipexctl.doctor.checks import catalogue, run_all
 from ipexctl.doctor.report.cluster import Cluster, install_command
-from ipexctl.doctor.report.finding import Severity
 from ipexctl.facts.facts import Facts
 from tests import made
 from tests.checks.cases import HARMLESS, ONE_HOST
@@ -46,18 +44,15 @@ def test_a_host_that_tells_nothing_gives_no_finding_but_python():
 
 @pytest.mark.parametrize("case", ONE_HOST, ids=str)
 def test_one_trouble_gives_one_finding(case):
-    assert seen(case.change(clean())) == [(case.id, case.severity, "node01", case.evidence)]
+    (found,) = findings(case.change(clean()))
+    said = (found.id, found.severity.value, found.host, found.evidence)
+    assert said == (case.id, case.severity, "node01", case.evidence)
+    assert all((found.title, found.why, found.fix))
 
 
 @pytest.mark.parametrize("change", HARMLESS.values(), ids=HARMLESS)
 def test_what_does_no_harm_is_no_finding(change):
     assert seen(change(clean())) == []
-
-
-@pytest.mark.parametrize("case", ONE_HOST, ids=str)
-def test_a_finding_says_what_why_and_what_to_do(case):
-    (finding,) = findings(case.change(clean()))
-    assert all((finding.title, finding.evidence, finding.why, finding.fix))
 
 
 def fix_of(number: str, facts: Facts) -> str:
@@ -215,24 +210,9 @@ def test_every_severity_that_a_check_declares_is_seen_in_a_case():
 def test_an_id_stands_for_one_check():
     ids = [c.id for c in catalogue()]
     assert sorted(set(ids)) == sorted(ids)
-    assert len(ids) >= 60
-    assert [s.value for s in Severity] == ["fail", "warn", "note"]
 
 
 # --- texts ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("ids", "expected"),
-    [
-        (("ubuntu", "debian"), "sudo apt-get install -y p-deb"),
-        (("rocky", "rhel", "centos", "fedora"), "sudo dnf install -y p-rpm"),
-        (("opensuse-leap", "suse", "opensuse"), "sudo zypper install -y p-suse"),
-    ],
-)
-def test_a_package_is_named_as_the_distribution_does(ids, expected):
-    facts = replace(clean(), os_ids=ids)
-    assert install_command(facts, debian="p-deb", rhel="p-rpm", suse="p-suse").lines == (expected,)
 
 
 _CARRIED = "ipexctl install --python-from FOLDER"
@@ -269,16 +249,3 @@ def test_a_distribution_without_a_python_that_fits_is_not_asked_for_one(
 def test_an_unknown_distribution_gets_all_three():
     fix = install_command(replace(clean(), os_ids=()), debian="a", rhel="b", suse="c")
     assert [line.split()[1] for line in fix.lines] == ["apt-get", "dnf", "zypper"]
-
-
-@pytest.mark.parametrize(
-    ("count", "expected"),
-    [
-        (64 << 10, "64 KiB"),
-        (512 << 20, "512 MiB"),
-        (3 * GIB // 2, "1.5 GiB"),
-        (503 * GIB, "503 GiB"),
-    ],
-)
-def test_sizes_are_for_people(count, expected):
-    assert size(count) == expected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 
@@ -226,9 +226,7 @@ def _mesh(*bad: tuple[str, str]) -> tuple[Peer, ...]:
     names = ("node01", "node02", "node03")
     return tuple(
         Peer(a, b, f"10.0.0.{b[-1]}", (a, b) not in bad, "refused" if (a, b) in bad else "")
-        for a in names
-        for b in names
-        if a != b
+        for a, b in permutations(names, 2)
     )
 
 

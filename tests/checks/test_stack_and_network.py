@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from ipexctl.doctor.checks import catalogue
 from ipexctl.env.choice import package_changes
 from ipexctl.facts.facts import Facts, NameServer, Nic, Route
 from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
+from tests.checks.cases import Case
 from tests.checks.hosts import Change, both, clean, flags, part, peer, seen, state, three
 from tests.doctor.corpus import HOSTS, TOGETHER
 from tests.facts.machines import AMX, AVX2, V2
@@ -46,17 +47,6 @@ ALIVE = NameServer("10.0.0.53", True, True)
 REFUSES = NameServer("10.0.0.54", True, True, "REFUSED")
 NONE = NameServer("127.0.0.1", False, False, "Connection refused")
 TORCH = ("torch", "2.13.0+cpu")
-
-
-@dataclass(frozen=True)
-class Case:
-    id: str
-    severity: str
-    change: Change
-    evidence: str
-
-    def __str__(self) -> str:
-        return f"{self.id}-{self.severity}"
 
 
 def kinds(
@@ -322,6 +312,57 @@ def test_a_host_without_the_environment_of_the_others_is_named():
     (found,) = seen(*three(node01=SAME, node02=software(), node03=SAME))
     assert found[:3] == ("SOFT-014", "warn", "node02")
     assert "/home/trainer/.ipexctl/current" in found[3]
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_a_closed_port_beside_master_port_is_told_of_the_host_that_has_it():
+    bad = peer("node01", "node02", in_range="Connection refused")
+    expected = ("NET-004", "warn", "node02", "node01 to 10.0.0.2: Connection refused")
+    assert seen(*three(), peers=(bad, peer("node03", "node02", in_range=""))) == [expected]
+
+
+def test_a_silent_resolver_is_said():
+    silent = part("net", resolver_silent=True, hostname="node01", hostname_resolves=None)
+    (own,) = seen(*three(node01=silent))
+    assert own[:3] == ("NET-029", "warn", "node01")
+
+
+PROXY = (("http_proxy", None),)
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "left"),
+    [
+        ("", "node[02-03]"),
+        ("localhost,127.0.0.1", "node[02-03]"),
+        ("node02", "node03"),
+        ("10.0.0.2 10.0.0.3:8080", ""),
+        ("10.0.0.0/24", ""),
+        ("10.0.0.1/24", ""),
+        ("10.0.0.0/31,NODE03", "node02"),
+        ("10.0.1.0/24,10.", "node[02-03]"),
+        ("*", ""),
+        (".cluster", "node[02-03]"),
+        ("ode02,de03", "node[02-03]"),
+        ("https://node02,/,[]", "node[02-03]"),
+    ],
+)
+def test_a_no_proxy_counts_by_the_hosts_that_it_covers(no_proxy, left):
+    given = (("no_proxy", no_proxy),) if no_proxy else ()
+    said = no_proxy and f"is {no_proxy}" or "is not set"
+    evidence = f"http_proxy; no_proxy {said}; not covered: {left}"
+    expected = [("NET-024", "note", "node01", evidence)] if left else []
+    assert seen(*three(node01=software(env=PROXY + given))) == expected
+
+
+@pytest.mark.parametrize("entry", [".cluster.example", "*.cluster.example", "cluster.example"])
+def test_a_no_proxy_covers_by_the_domain_of_the_hosts_own_names(entry):
+    named = {f"node{i:02d}": part("net", hostname=f"n{i}.cluster.example") for i in (2, 3)}
+    proxied = software(env=(*PROXY, ("NO_PROXY", entry)))
+    assert seen(*three(node01=proxied, **named)) == []
+    assert [f[0] for f in seen(*three(node01=proxied))] == ["NET-024"]
 
 
 # --- all of them ---------------------------------------------------------------------------------
