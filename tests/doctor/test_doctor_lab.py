@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.lab import Lab, LabSpec
 from tests.cli import Ended, ipexctl
 from tests.doctor.test_formats import checked
 from tests.made import OF_MACHINE
@@ -101,53 +101,20 @@ def test_an_option_in_place_of_a_host_is_refused_before_anything_runs(lab3, tmp_
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    ("fault", "slug"), [("unplug", "no-answer"), ("changed-key", "host-key-changed")]
-)
-def test_a_host_that_cannot_be_asked_does_not_hide_the_others(lab3, fault, slug):
-    lab3.fault("node02", fault)
+def test_a_host_that_cannot_be_asked_does_not_hide_the_others(lab3):
+    lab3.fault("node02", "unplug")
     try:
         document = told(lab3)
     finally:
         lab3.heal("node02")
     assert document["exit_code"] == 4
     assert states(document)["node02"] == "unreachable"
-    assert document["hosts"][1]["error"]["slug"] == slug
+    assert document["hosts"][1]["error"]["slug"] == "no-answer"
     assert ids(document) == {"node01": [], "node02": [], "node03": []}
     assert {(p["source"], p["target"]) for p in document["peers"] if p["ok"]} == {
         ("node01", "node03"),
         ("node03", "node01"),
     }
-
-
-def test_unknown_keys_are_told_together_with_the_one_command(lab3, tmp_path):
-    """The lab's ssh_config names its known_hosts; here it is empty."""
-    (tmp_path / "known").touch()
-    text = lab3.ssh_config.read_text().replace(str(lab3.known_hosts), str(tmp_path / "known"))
-    config = tmp_path / "config"
-    config.write_text(text)
-    argv = [sys.executable, "-m", "ipexctl", "doctor", "-f", str(lab3.hostfile), "-F", str(config)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 4
-    assert done.stdout.count("SHA256:") == 3
-    assert f"\ndo this: ipexctl trust -f {lab3.hostfile} -F {config}\n" in done.stdout
-    assert done.stdout.count(f"  fix ipexctl trust -f {lab3.hostfile} -F {config}") == 1
-
-
-def test_two_hosts_that_cannot_talk_to_each_other_are_found(lab3):
-    """The controller reaches both: nothing but a try between the hosts can tell."""
-    route = ["prohibit", lab3.hosts["node01"].address]
-    assert lab3.run_in("node03", ["ip", "route", "add", *route]).returncode == 0
-    try:
-        document = told(lab3)
-    finally:
-        lab3.run_in("node03", ["ip", "route", "del", *route])
-    failed = {
-        h["name"]: [f["id"] for f in h["findings"] if f["severity"] == "fail"]
-        for h in document["hosts"]
-    }
-    assert failed == {"node01": ["NET-003"], "node02": [], "node03": ["NET-003"]}
-    assert document["exit_code"] == 1
 
 
 def drop(lab: Lab, port: str, *matches: str) -> None:
@@ -216,29 +183,6 @@ def test_dead_name_servers_are_found_behind_etc_hosts(full_rung, make_lab):
         finally:
             server.terminate()
     assert ids(document) == {dead: ["NET-029"], alive: [], silent: ["NET-029"]}
-
-
-def test_shapes_of_hosts_are_seen(make_lab):
-    shapes = {
-        "amx": HostSpec(isa="amx"),
-        "avx2": HostSpec(isa="avx2"),
-        "small-shm": HostSpec(shm=64 << 10),
-        "small-disk": HostSpec(disk=64 << 20),
-    }
-    lab = make_lab(LabSpec(name="shapes", hosts=tuple(shapes.values())))
-    document = told(lab)
-    found = dict(zip(shapes, ids(document).values(), strict=True))
-    assert found == {
-        "amx": [],
-        "avx2": [],
-        "small-shm": ["SHM-001"],
-        "small-disk": ["DISK-003"]
-        + ["DISK-004"] * (lab.rung == "full"),  # inodes: tmpfs has enough
-    }
-    levels = dict(zip(shapes, (h["isa"] for h in document["hosts"]), strict=True))
-    assert (levels["amx"], levels["avx2"]) == ("amx", "avx2")
-    assert "UNI-002" in [f["id"] for f in document["findings"]]
-    assert document["exit_code"] == 1
 
 
 @pytest.mark.parametrize("made", ["", "/runs"])

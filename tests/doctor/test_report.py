@@ -240,11 +240,8 @@ def test_hosts_that_cannot_train_together_are_not_called_good():
     assert first.startswith("2 of 2 ") and ", but " in first
 
 
-SLOW = "1 warning"
-
-
 @pytest.mark.parametrize(
-    ("width", "end"), [(80, " · 0.5 s"), (36, SLOW), (None, " · 0.5 s")], ids=str
+    ("width", "end"), [(80, " · 0.5 s"), (36, "1 warning"), (None, " · 0.5 s")], ids=str
 )
 def test_the_verdict_is_one_line_on_any_terminal(width, end):
     warn = Finding("W-001", Severity.WARN, "node01", "t", "e", "w", do("repair"))
@@ -292,17 +289,14 @@ def test_links_are_shown_when_asked():
     assert line in text(both, verbose=True).splitlines() and line not in text(both)
 
 
-def note(number: int, host: str) -> Finding:
-    return Finding(f"NOTE-{number:03d}", Severity.NOTE, host, f"thing {number}", "e", "w", do("f"))
-
-
 def test_notes_are_one_line_each_and_few():
-    many = replace(report(A), findings=tuple(note(i, "node01") for i in range(1, 17)))
+    notes = (warn(f"NOTE-{i:03d}", "node01", "e", severity=Severity.NOTE) for i in range(1, 17))
+    many = replace(report(A), findings=tuple(notes))
     assert text(many).splitlines()[-5:] == [
-        "note NOTE-001  node01  thing 1",
-        "note NOTE-002  node01  thing 2",
-        "note NOTE-003  node01  thing 3",
-        "note NOTE-004  node01  thing 4",
+        "note NOTE-001  node01  title of NOTE-001",
+        "note NOTE-002  node01  title of NOTE-002",
+        "note NOTE-003  node01  title of NOTE-003",
+        "note NOTE-004  node01  title of NOTE-004",
         "… and 12 more notes: -v   (NOTE-005, NOTE-006, NOTE-007, NOTE-008, NOTE-009, NO…",
     ]
     assert text(many, verbose=True).count("\nnote NOTE-") == 16
