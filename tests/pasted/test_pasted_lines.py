@@ -194,13 +194,9 @@ REFUSED = [
     ("mpirun -n 2 numactl -C 0 python t.py", "not-a-script", "numactl"),
     ("mpirun mpirun torchrun t.py", "too-many-launchers", "at most two launchers"),
     ("mpirun -hots a,b python t.py", "launcher-option-unknown", "-hots"),
-    ("mpirun --mca btl tcp python t.py", "launcher-option-unsupported", "mpirun --mca btl tcp"),
     ("mpirun -wdir /tmp python t.py", "launcher-option-unsupported", "mpirun -wdir /tmp"),
     ("mpirun --map-by ppr:1:socket python t.py", "launcher-option-unsupported",
      "mpirun --map-by ppr:1:socket"),
-    ("mpirun -rankmap 0,0,1 python t.py", "launcher-option-unsupported", "mpirun -rankmap 0,0,1"),
-    ("mpirun -configfile c", "launcher-option-unsupported", "mpirun -configfile c"),
-    ("mpirun --version", "launcher-option-unsupported", "mpirun --version"),
     ("mpirun -n 8 torchrun --nproc-per-node 4 t.py", "launchers-both-start-ranks",
      "mpirun -n 8 starts torchrun --nproc-per-node 4"),
     ("torchrun --nproc-per-node gpu t.py", "launcher-option-unsupported",
@@ -209,29 +205,18 @@ REFUSED = [
     ("torchrun --nnodes many t.py", "launcher-value-unsupported", "torchrun --nnodes many"),
     ("torchrun --nnodes 2 --standalone t.py", "launcher-options-contradict",
      "--nnodes 2 and --standalone"),
-    ("torchrun --rdzv-backend etcd t.py", "launcher-option-unsupported",
-     "torchrun --rdzv-backend etcd"),
-    ("torchrun --no-python train.sh", "launcher-option-unsupported", "torchrun --no-python"),
     ("torchrun --nproc 2 t.py", "launcher-option-unknown", "--nproc"),
     ("torchrun -m=x t.py", "option-takes-no-value", "torchrun -m=x"),
-    ("accelerate launch --use_fsdp t.py", "launcher-option-unsupported",
-     "accelerate launch --use_fsdp"),
-    ("accelerate launch --gpu_ids 0,1 t.py", "launcher-option-unsupported",
-     "accelerate launch --gpu_ids 0,1"),
     ("accelerate launch --mixed_precision fp8 t.py", "launcher-option-unsupported",
      "accelerate launch --mixed_precision fp8"),
     ("accelerate launch --fsdp_sharding_strategy 1 t.py", "launcher-option-unknown",
      "--fsdp_sharding_strategy"),
     ("accelerate launch --num_processes 5 --num_machines 2 t.py", "ranks-not-divisible", "5 ranks"),
-    ("ipexrun --ninstances 4 t.py", "launcher-option-unsupported", "ipexrun --ninstances 4"),
     ("ipexrun --extra-mpi-params '-genv A 1' t.py", "launcher-option-unsupported",
      "ipexrun --extra-mpi-params '-genv A 1'"),
-    ("deepspeed --include a:0,1 t.py", "launcher-option-unsupported", "deepspeed --include a:0,1"),
     ("deepspeed --launcher_args=-x t.py", "launcher-option-unsupported",
      "deepspeed --launcher_args=-x"),
     ("python -c 'import torch'", "launcher-option-unsupported", "python -c 'import torch'"),
-    ("python -I t.py", "launcher-option-unsupported", "python -I"),
-    ("env -C /tmp python t.py", "launcher-option-unsupported", "env -C /tmp"),
     ("A=1 ./train.sh", "not-a-script", "./train.sh"),
 ]  # fmt: skip
 
@@ -285,6 +270,7 @@ def _check_option(launcher: Launcher, flag: Flag, capsys: pytest.CaptureFixture[
         with pytest.raises(InputError) as e:
             without_launcher(line)
         assert flag.names[0] in e.value.what
+        assert e.value.slug == "launcher-option-unsupported"
         assert (e.value.why, e.value.hint) == (flag.why, flag.type)
         return
     words = without_launcher(line)
