@@ -1,4 +1,4 @@
-"""`ipexctl metrics` of a real run on this machine."""
+"""`ipexctl metrics` and `logs -f` of real runs on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.run.test_ps_local import Here
+from tests.ssh.test_shell import Terminal
 
+pytestmark = pytest.mark.timeout(120)
 TRAIN = """\
 import os, sys, torch
 rank = int(os.environ["RANK"])
@@ -23,7 +25,6 @@ print("loss nan")
 """
 
 
-@pytest.mark.timeout(120)
 def test_metrics_of_a_run(tmp_path: Path):
     here = Here(tmp_path)
     (here.code / "train.py").write_text(TRAIN)
@@ -59,7 +60,6 @@ for step in range(1, 9):
 """
 
 
-@pytest.mark.timeout(120)
 def test_a_loss_that_became_nan_is_noted_and_listed(tmp_path: Path):
     here = Here(tmp_path)
     (here.code / "train.py").write_text(LOST)
@@ -81,7 +81,6 @@ for step in range(1, 13):
 """
 
 
-@pytest.mark.timeout(120)
 def test_metrics_have_the_time_at_which_a_line_was_printed(tmp_path: Path):
     here = Here(tmp_path)
     (here.code / "train.py").write_text(SLOW)
@@ -92,3 +91,28 @@ def test_metrics_have_the_time_at_which_a_line_was_printed(tmp_path: Path):
     assert len(times) == len(printed) == 12
     assert times == sorted(times)
     assert max(abs(found - real) for found, real in zip(times, printed, strict=True)) <= 4
+
+
+FOLLOWED = """\
+import os, sys, time, torch
+rank = int(os.environ["RANK"])
+for step in range(1, 41):
+    sys.stderr.write(f"\\r{step * 20}%|##| {step}/40 [00:0{step}<00:01, 2.50it/s]")
+    print(f"step {step}/40 loss {1 / step + rank:.2f}", flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_followed_lines_fold_below_them_the_progress(tmp_path: Path):
+    here = Here(tmp_path)
+    (here.code / "train.py").write_text(FOLLOWED)
+    begun = here.call("run", "-d", "-n", "2", "--force", "train.py")
+    assert begun.returncode == 0, begun.stderr
+    variables = [f"{name}={value}" for name, value in {**here.env, "TERM": "xterm"}.items()]
+    words = ["env", "-i", *variables, *here.argv("logs", begun.stdout.strip(), "--follow")]
+    terminal = Terminal(words, 24, 100)
+    terminal.until(r"all +x2  \|\S* step \d+/40 loss 0\.\d+\.\.1\.\d+")
+    terminal.until(r"step \d+/40  loss 0\.\d+  [45](\.\d+)? it/s  eta \d s")
+    terminal.until(r"step 40/40 loss")
+    assert terminal.exit_code() == 0
+    assert "all" not in here.call("logs", begun.stdout.strip()).stdout
