@@ -86,7 +86,6 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("a\nnode1:2222", "hf:2:1: node1:2222 may be a port or a number of ranks"),
         ("node1:0", "hf:1:1: node1:0 has no number of slots after the colon"),
         ("node1:", "hf:1:1: node1: has no number of slots after the colon"),
-        ("node1:x", "hf:1:1: node1:x has no number of slots after the colon"),
         ("a slots=0", "hf:1:3: slots: '0' is not a whole number from 1 to 999999"),
         ("a slots=four", "hf:1:3: slots: 'four' is not a whole number from 1 to 999999"),
         ("a slots=" + "9" * 5000, None),
@@ -106,7 +105,6 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("a ansible_connection=winrm", None),
         ("10.1", "hf:1:1: '10.1' is neither a host name nor an IPv4 address"),
         ("010.0.0.1", "hf:1:1: '010.0.0.1' is neither a host name nor an IPv4 address"),
-        ("7", "hf:1:1: '7' is neither a host name nor an IPv4 address"),
         (
             "xxx.xxx.xxx.xxx #node0 ip",
             "hf:1:1: 'xxx.xxx.xxx.xxx' is a placeholder from a guide, not an address",
@@ -120,7 +118,6 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("-a@b", "hf:1:1: '-a@b' is not a host: a name cannot start with '-'"),
         ("-oProxyCommand=touch /tmp/x", None),
         ("a,b", "hf:1:2: 'a,b' is not a host: ',' is not allowed in a name"),
-        ("a;b", "hf:1:2: 'a;b' is not a host: ';' is not allowed in a name"),
         ("$(x)", "hf:1:1: '$(x)' is not a host: '$' is not allowed in a name"),
         ("http://a", "hf:1:6: 'http://a' is not a host: '/' is not allowed in a name"),
         ("n\u00f6de", "hf:1:2: 'n\u00f6de' is not a host: '\u00f6' is not allowed in a name"),
@@ -145,7 +142,6 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("n1\nn[1-2]", "hf:2:1: 'n1' is listed twice"),
         ("a:2\n\n a:2", "hf:3:2: 'a' is listed twice"),
         ("a:2\nA", "hf:2:1: 'A' is listed twice"),
-        ("a nic=x\na nic=y", "hf:2:1: 'a' is listed twice"),
         ("ann@a\nbob@a", "hf:2:1: 'a' is listed twice"),
     ],
 )

@@ -21,16 +21,8 @@ def test_each_format_has_an_example(form: Format):
     [
         ("::metric step=3 loss=0.1 lr=1e-3", {"step": 3, "loss": 0.1, "lr": 0.001}),
         ("[rank0]: step 15  loss 0.0628", {"step": 15, "loss": 0.0628}),
-        ("\x1b[32mstep 15\x1b[0m loss=\x1b[1m0.5\x1b[0m", {"step": 15, "loss": 0.5}),
-        ("{'loss': 0.5, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}",
-         {"loss": 0.5, "lr": 5e-5, "epoch": 0.1}),
         ("{'loss': '0.5', 'learning_rate': '5e-05', 'epoch': '0.1'}",
          {"loss": 0.5, "lr": 5e-5, "epoch": 0.1}),
-        (" 34%|###4      | 340/1000 [01:40<03:12,  3.40it/s]",
-         {"step": 340, "total": 1000, "rate": 3.4}),
-        (" 12%|#| 3/25 [00:30<03:40, 10.0s/it, loss=0.3]",
-         {"step": 3, "total": 25, "rate": 0.1, "loss": 0.3}),
-        ("step 250: train loss 2.1, val loss 2.2", {"step": 250, "loss": 2.1, "eval_loss": 2.2}),
         ("epoch 4 Box Loss: 0.2 Mask Loss: 0.3 Tot Loss: 0.5", {"epoch": 4, "loss": 0.5}),
         ("epoch 4 step 7 Contrastive Loss: 0.25", {"epoch": 4, "step": 7, "loss": 0.25}),
         ("epoch 4 step 7 mlm_loss: 0.25", {"epoch": 4, "step": 7, "loss": 0.25}),
@@ -42,7 +34,7 @@ def test_each_format_has_an_example(form: Format):
         ("| epoch 3 | valid on 'valid' subset 40 / 90 loss=3.5", {"eval_loss": 3.5}),
     ],
 )  # fmt: skip
-def test_a_line(line: str, says: dict[str, float] | None):
+def test_a_line_unlike_those_of_the_corpus(line: str, says: dict[str, float] | None):
     point = FORMATS.point(line)
     assert (point and point.says) == (says and pytest.approx(says))
 
