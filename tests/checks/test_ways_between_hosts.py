@@ -76,9 +76,6 @@ def _link(speed: int | None, duplex: str = "full", number: int = 2) -> Change:
     return part("net", nics=(Nic("eth0", True, 1500, (f"10.0.0.{number}",), speed, duplex),))
 
 
-_LINK_FIX = "ethtool eth0 | grep -E 'Speed|Duplex'"
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -24,8 +24,8 @@ def doctor(lab: Lab, *argv: str, hosts: tuple[str, ...] = ()) -> Ended:
     return ipexctl("doctor", *named, "-F", str(lab.ssh_config), *argv)
 
 
-def told(lab: Lab, *argv: str, hosts: tuple[str, ...] = ()) -> dict[str, Any]:
-    done = doctor(lab, "--json", *argv, hosts=hosts)
+def told(lab: Lab, *argv: str) -> dict[str, Any]:
+    done = doctor(lab, "--json", *argv)
     document = checked(done.stdout)
     assert document["exit_code"] == done.returncode, done.stderr
     return document

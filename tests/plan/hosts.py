@@ -58,9 +58,9 @@ SHAPES: dict[str, Machine] = {
 }
 
 
-def on_network(machine: Facts, name: str, number: int = 1, nic: str = "eth0") -> Facts:
+def on_network(machine: Facts, name: str, number: int = 1) -> Facts:
     """A host of that name with this machine's processors and nodes."""
-    like = made.facts(name, address=f"10.0.0.{number}", nic=nic)
+    like = made.facts(name, address=f"10.0.0.{number}")
     return replace(
         like, cpu=machine.cpu, nodes=machine.nodes, nodes_contradict=machine.nodes_contradict
     )

@@ -99,7 +99,6 @@ LATE = run("late", 5.0, (60.0, 0.45, 5e5, 0.01, 0.0), (60.0, 0.9, 5e5, 0.01, 0.0
 NETWORK = run("network", 5.0, (60.0, 0.45, 5e5, 0.5, 0.0), (60.0, 0.45, 5e5, 0.5, 0.0))
 PAUSED = run("paused", 5.0, (60.0, 0.45, 5e5, 0.01, 0.0), (60.0, 0.5, 5e5, 0.01, 0.0))
 OTHER_BATCH = replace(TWICE.plan, argv=("train.py", "--batch", "128"))
-OTHER_LR = replace(TWICE.plan, argv=("train.py", "--batch", "64", "--lr", "2"))
 OTHER_NIC = replace(QUIET.plan, hosts=tuple(replace(h, nic="eth1") for h in QUIET.plan.hosts))
 THREE = run("three", 5.0, *((60.0, 0.45, 5e5, 0.5, 0.0) for _ in range(3)))
 THIRD_LATE = run("late", 5.0, *((60.0, cpus, 5e5, 0.01, 0.0) for cpus in (0.45, 0.45, 0.95)))

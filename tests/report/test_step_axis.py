@@ -13,9 +13,9 @@ from tests.report.made_run import made
 ID = made().id
 
 
-def lines(*texts: str, rank: int = 0) -> list[RankPoint]:
+def lines(*texts: str) -> list[RankPoint]:
     reader = _Reader(named=True)
-    reader.show(made(), "node01", rank, texts)
+    reader.show(made(), "node01", 0, texts)
     return reader.points
 
 

@@ -14,8 +14,8 @@ def line(steps: int, at: float, pid: int = 1, **more: object) -> str:
     return MARK + json.dumps({"steps": steps, "at": at, "pid": pid, **more})
 
 
-def rates(*found: tuple[int, int, float], ranks: int = 2) -> Rates:
-    made = Rates(ranks)
+def rates(*found: tuple[int, int, float]) -> Rates:
+    made = Rates(2)
     for rank, steps, at in found:
         assert made.read(rank, line(steps, at))
     return made
