@@ -171,6 +171,8 @@ def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
     [
         (("-q", "-x", "evil", *RECORDED[3:]), "not in this run: evil"),
         (("-q", "-x", "node02", "/bin/sh", "-c", "id"), "not its daemon: /bin/sh"),
+        (("-q", "-x", "node02", "/tmp/hydra_bstrap_proxy"), "not its daemon"),
+        (("-q", "-x", "node02", "hydra_bstrap_proxy"), "not its daemon"),
         ((), "not a launch"),
     ],
 )
