@@ -70,7 +70,8 @@ def commands() -> Iterator[Line]:
                 yield Line(f"{page.relative_to(ROOT)}:{number}", found[1])
     for name, examples in EXAMPLES.items():
         for text in examples:
-            yield Line(f"--help of {name}", text)
+            for part in re.split(r" (?:&&|;) ", text):
+                yield Line(f"--help of {name}", part)
 
 
 LINES = tuple(commands())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
+
+from tests.repo.test_words import texts_of
 
 ROOT = Path(__file__).parents[2]
 # A message of another program, which docs/troubleshooting.md explains too.
@@ -15,16 +16,9 @@ OTHERS = {"No space left on device"}
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """All text of the program; a value inside of it is a NUL."""
-    found = []
-    for path in (ROOT / "ipexctl").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.JoinedStr):
-                parts = (v.value if isinstance(v, ast.Constant) else "\0" for v in node.values)
-                found.append("".join(map(str, parts)))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-    return found
+    """All text of the program; a value inside of it is {}."""
+    paths = (ROOT / "ipexctl").rglob("*.py")
+    return [t for p in paths for _, t in texts_of(p.read_text("utf-8"), with_docs=True)]
 
 
 def _quoted(page: str) -> list[str]:
