@@ -330,21 +330,29 @@ def test_frames_arrive_whole_however_they_were_cut(size):
     assert frames == [Frame({"id": 1, "done": {}}), Frame({"id": 2, "event": "x"}, b"body")]
 
 
+NUMBERS_OF_NO_HOST = (
+    "Infinity", "-Infinity", "NaN", "1e999", "-1e999", "1" * 21, "-" + "1" * 5000,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "data",
     [
-        HEAD.pack(1 << 31, 0),
-        HEAD.pack(0, 1 << 31),
-        HEAD.pack(2, 0) + b"[]",
-        HEAD.pack(2, 0) + b"{}",
-        HEAD.pack(3, 0) + b"abc",
-        HEAD.pack(2, 0) + b"\xff\xfe",
-        HEAD.pack(12, 0) + b'{"id": "1"} ',
+        b"[]",
+        b"{}",
+        b"abc",
+        b"\xff\xfe",
+        b'{"id": "1"}',
+        b'{"id": true}',
+        b'{"id": 1.0}',
+        b"[" * 100_000,
+        b'{"id": ' + b"9" * 5000 + b"}",
+        *(b'{"id": 1, "done": {"a": ' + text.encode() + b"}}" for text in NUMBERS_OF_NO_HOST),
     ],
 )
 def test_nonsense_in_the_stream_is_a_bad_frame(data):
     with pytest.raises(BadFrame):
-        Decoder().feed(data)
+        Decoder().feed(HEAD.pack(len(data), 0) + data)
 
 
 # --- what is sent --------------------------------------------------------------------------------

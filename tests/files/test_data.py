@@ -364,9 +364,10 @@ def test_each_file_keeps_its_own_mode(tmp_path: Path) -> None:
 def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
     root = str(tmp_path / "root")
     made(tmp_path / "set", x=b"123")
+    (tmp_path / "hosts").write_text("here ansible_connection=local\n")
 
     def run(*words: str, stdin: int = subprocess.DEVNULL, code: int = 0) -> str:
-        argv = [sys.executable, "-m", "ipexctl", "data", *words, "--root", root]
+        argv = [sys.executable, "-m", "ipexctl", "data", *words, "-f", "hosts", "--root", root]
         env = {**os.environ, "PYTHONPATH": str(REPO)}
         done = subprocess.run(
             argv, capture_output=True, text=True, cwd=tmp_path, env=env, stdin=stdin
@@ -374,12 +375,12 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         assert done.returncode == code, done.stderr
         return done.stdout
 
-    push = f"ipexctl data push --root {root} DIR"
+    push = f"ipexctl data push -f hosts --root {root} DIR puts some there"
     none = run("ls")
     assert push in none and len(none.splitlines()) == 1
     refused = json.loads(run("push", "set", "--as", "", "--json", code=2))
     assert refused["errors"][0]["slug"] == "dataset-name-invalid"
-    told = f"next: ipexctl run --root {root} --data small SCRIPT"
+    told = f"next: ipexctl run -f hosts --root {root} --data small SCRIPT "
     assert told in run("push", "set", "--as", "small")
     assert run("ls").split()[0] == "small"
     for typed in (b"\n", b"\x04"):

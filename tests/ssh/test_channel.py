@@ -15,7 +15,7 @@ from contextlib import suppress
 import paramiko
 import pytest
 
-from ipexctl.errors import HostFailed, Unreachable
+from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.ssh.channel import bound
@@ -156,27 +156,6 @@ def test_the_agent_answers_over_ssh(sshd, transport):
     agent = connect(transport(sshd.config("n"), "n"), Host("n"), timeout=PATIENCE)
     assert (agent.hello.kind, agent.hello.python >= (3, 6)) == ("python", True)
     agent.close()
-
-
-def test_a_shell_that_runs_nothing_is_told_plainly(make_sshd, transport):
-    sshd = make_sshd("ForceCommand echo This account is not available >&2; exit 1")
-    with pytest.raises(HostFailed) as e:
-        connect(transport(sshd.config("n"), "n"), Host("n"), timeout=PATIENCE)
-    assert (e.value.slug, "exit code 1" in e.value.what) == ("session-ended", True)
-    assert "not available" in e.value.why
-    assert "ForceCommand" in e.value.why
-
-
-@pytest.mark.lab
-def test_a_noisy_bashrc_does_no_harm(lab3, transport):
-    rc = lab3.hosts["node02"].files / ".bashrc"
-    rc.write_text("echo Welcome to $(hostname); printf 'no newline'; echo oops >&2\n")
-    try:
-        agent = connect(transport(lab3.ssh_config, "node02"), Host("node02"), timeout=PATIENCE)
-        assert agent.hello.kind == "python"
-        agent.close()
-    finally:
-        rc.unlink()
 
 
 @pytest.mark.soak

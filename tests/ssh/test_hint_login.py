@@ -35,19 +35,3 @@ def test_trust_suggests_the_same_ssh_configuration(tmp_path):
         done = ipexctl("trust", "-f", "hosts", "-F", "cfg", cwd=tmp_path)
     assert done.returncode == 4
     assert f"try: ssh -F cfg -v -p {port} ann@127.0.0.1 true" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("data", "ls"), "ipexctl data push -f hosts --root {root} DIR puts some there"),
-        (("data", "push", "set"), "next: ipexctl run -f hosts --root {root} --data set SCRIPT "),
-    ],
-)
-def test_what_to_type_next_names_the_hosts_as_before(tmp_path, words, text):
-    (tmp_path / "hosts").write_text("here ansible_connection=local\n")
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "x").write_text("1")
-    root = str(tmp_path / "root")
-    done = ipexctl(*words, "-f", "hosts", "--root", root, cwd=tmp_path)
-    assert (done.returncode, text.format(root=root) in done.stdout) == (0, True), done.stdout

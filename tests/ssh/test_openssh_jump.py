@@ -9,6 +9,7 @@ import pytest
 from ipexctl.errors import HostKeyUnknown, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
+from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from tests.ssh.test_connect import jump_config
 
 CARELESS = "Host *\n StrictHostKeyChecking no\n UpdateHostKeys yes\n CheckHostIP yes\n"
@@ -73,11 +74,12 @@ def test_a_jump_to_itself_by_a_line_for_all_hosts_is_none(way):
     assert opened(config) == b"%d\n" % inner.port
 
 
-def test_jump_hosts_in_circles_are_refused(way):
-    config, _, _ = way
+@pytest.mark.parametrize("kind", [OpenSshTransport, SshTransport])
+def test_jump_hosts_in_circles_are_refused(tmp_path, kind):
+    config = tmp_path / "config"
     config.write_text("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost n\n ProxyJump a\n")
     with pytest.raises(Unreachable, match="circular"):
-        opened(config)
+        kind((Host("n"),), config).open(Host("n"), "true", 30)
 
 
 def test_nothing_is_written_to_known_hosts_of_the_user(way):

@@ -127,34 +127,26 @@ def test_ssh_is_asked_once_per_class_of_hosts(config_file, tmp_path, monkeypatch
 
 
 @needs_ssh
-def test_the_hostfile_goes_before_ssh_config(config_file):
-    path = config_file("Host *\n User ann\n Port 2201\nMatch user bob\n IdentitiesOnly yes\n")
-    hosts = [Host("a"), Host("b", user="bob"), Host("c", user="bob", port=7)]
-    answers = SshConfig(path).answers(hosts)
-    assert [(a.user, a.port, a.identities_only) for a in answers.values()] == [
-        ("ann", 2201, False),
-        ("bob", 2201, True),
-        ("bob", 7, True),
-    ]
-
-
-@needs_ssh
 def test_the_user_and_port_of_one_host_are_no_other_hosts(config_file):
-    path = config_file("Host special\n Port 2201\nHost *\n User carol\n")
+    path = config_file(
+        "Host special\n Port 2201\nHost *\n User carol\nMatch user bob\n IdentitiesOnly yes\n"
+    )
     hosts = [
         Host("node1", user="ann", port=2222),
         Host("node2"),
         Host("node3", address="10.0.0.3", port=7),
         Host("node4", user="bob"),
         Host("special", user="ann"),
+        Host("special", user="bob", port=7),
     ]
-    answers = SshConfig(path).answers(hosts)
-    assert [(a.name, a.hostname, a.user, a.port) for a in answers.values()] == [
-        ("node1", "node1", "ann", 2222),
-        ("node2", "node2", "carol", 22),
-        ("node3", "10.0.0.3", "carol", 7),
-        ("node4", "node4", "bob", 22),
-        ("special", "special", "ann", 2201),
+    answers = SshConfig(path).answers(hosts).values()
+    assert [(a.name, a.hostname, a.user, a.port, a.identities_only) for a in answers] == [
+        ("node1", "node1", "ann", 2222, False),
+        ("node2", "node2", "carol", 22, False),
+        ("node3", "10.0.0.3", "carol", 7, False),
+        ("node4", "node4", "bob", 22, True),
+        ("special", "special", "ann", 2201, False),
+        ("special", "special", "bob", 7, True),
     ]
 
 
