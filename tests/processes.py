@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+
+def until(true: Callable[[], object], seconds: float = 30.0) -> bool:
+    """Whether it becomes true within that time."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:

@@ -14,6 +14,7 @@ from ipexctl.errors import InputError
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.cli import ipexctl
 from tests.practice_hosts import start_lab
+from tests.processes import until
 from tests.refused import refused
 
 SPEC = LabSpec(name="faults", hosts=(HostSpec(disk=16 << 20), HostSpec()))
@@ -92,13 +93,13 @@ def test_freeze_stops_every_process_and_heal_lets_them_go_on(lab):
         check=True,
     )
     beats = lab.hosts["node02"].files / "beats"
-    wait_for(lambda: beats.exists() and beats.stat().st_size > 4)
+    assert until(lambda: beats.exists() and beats.stat().st_size > 4)
     lab.fault("node02", "freeze")
     frozen = beats.stat().st_size
     time.sleep(0.3)
     assert beats.stat().st_size == frozen
     lab.heal("node02")
-    wait_for(lambda: beats.stat().st_size > frozen)
+    assert until(lambda: beats.stat().st_size > frozen)
 
 
 def test_a_killed_host_comes_back_with_its_home_but_without_its_processes(lab):
@@ -169,10 +170,3 @@ def test_a_host_that_is_down_takes_no_other_fault(lab):
     with refused("lab-host-down", "node01") as e:
         lab.fault("node01", "freeze")
     assert e.value.hint.startswith(f"ipexctl lab heal node01 --name {lab.name} ")
-
-
-def wait_for(condition) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

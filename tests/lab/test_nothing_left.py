@@ -15,6 +15,7 @@ import pytest
 
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster.practice_cluster import names
+from tests.processes import until
 from tests.refused import refused
 
 SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, isa="amx"), HostSpec()))
@@ -71,9 +72,8 @@ def doomed(full_rung, make_lab):
 
 
 def wait_for_nothing(lab: Lab) -> None:
-    deadline, ended = time.monotonic() + 30, time.clock_gettime(time.CLOCK_BOOTTIME)
-    while left(lab, ended) != NOTHING and time.monotonic() < deadline:
-        time.sleep(0.05)
+    ended = time.clock_gettime(time.CLOCK_BOOTTIME)
+    until(lambda: left(lab, ended) == NOTHING, 30)
     assert left(lab, ended) == NOTHING
 
 
@@ -105,9 +105,7 @@ def test_a_killed_first_process_takes_its_host_along_and_heal_starts_it_again(do
     pid = doomed.hosts["node01"].pid
     space = os.readlink(f"/proc/{pid}/ns/net")
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while doomed.status()["node01"][0] and time.monotonic() < deadline:
-        time.sleep(0.02)
+    assert until(lambda: not doomed.status()["node01"][0])
     assert doomed.status()["node01"] == (0, ["kill"])
     assert left(doomed)["loops"] == []
     assert space not in {space_of(pid) for pid in filter(str.isdigit, os.listdir("/proc"))}
@@ -155,10 +153,7 @@ def test_a_lab_ends_with_its_owner_even_by_kill_9(full_rung, lab_root):
         remember_spaces(lab)
         owner.kill()
     wait_for_nothing(lab)
-    deadline = time.monotonic() + 20
-    while lab.folder.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not lab.folder.exists()
+    assert until(lambda: not lab.folder.exists())
 
 
 def test_a_name_is_taken_once_and_free_again_after_a_crash(full_rung, make_lab):

@@ -8,7 +8,6 @@ import selectors
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,15 +17,6 @@ from ipexctl.remote.connection.hub_link import Hub, Spoke
 HOSTS = ["node0", "node1", "node2", "node3"]
 KEYS = make_keys()
 OTHER_RUN = make_keys()
-
-
-def until(true: Callable[[], object], seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 class Cluster:

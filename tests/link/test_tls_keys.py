@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 
 from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.remote.connection.hub_link import Hub, Spoke
-from tests.link.links import until
+from tests.processes import until
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["a", "10.0.0.1", "fe80::1%eth0", "hôst", "x" * 64, "y" * 300]

@@ -27,7 +27,8 @@ from ipexctl.remote.connection.link_stream import (
     Decoder,
     frame,
 )
-from tests.link.links import HOSTS, KEYS, OTHER_RUN, Cluster, cluster, until
+from tests.link.links import HOSTS, KEYS, OTHER_RUN, Cluster, cluster
+from tests.processes import until
 
 ROOT = Path(__file__).parents[2]
 TOKEN = b"0123456789abcdef"
@@ -131,11 +132,13 @@ def test_a_connection_that_does_not_go_on_is_closed(busy, monkeypatch, begun) ->
         HEAD.pack(MESSAGE, 1, (1 << 32) - 1),
         frame(9),
         frame(MESSAGE, 1, b"{"),
+        frame(MESSAGE, 1, b"\xff"),
+        frame(MESSAGE, 1, b"[" * 100_000),
         frame(MESSAGE, 2, b"1"),
         frame(BEAT, 1),
         HELLO_OF_2,
     ],
-    ids=["large", "huge", "kind", "JSON", "gap", "not sent", "second hello"],
+    ids=["large", "huge", "kind", "JSON", "text", "nesting", "gap", "not sent", "second hello"],
 )
 def test_a_host_that_breaks_the_format_is_closed_and_may_come_back(busy, data) -> None:
     with tls(busy, KEYS) as sock:

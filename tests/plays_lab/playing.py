@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,10 +103,3 @@ def interrupt(process: subprocess.Popen[str]) -> str:
 def needs_sudo() -> None:
     if not shutil.which("sudo"):
         pytest.skip("sudo is not installed on this machine")
-
-
-def wait_for(true: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

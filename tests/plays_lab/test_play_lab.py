@@ -15,7 +15,8 @@ import pytest
 from ipexctl.lab import HostSpec, LabSpec
 from tests.answering_terminal import answering
 from tests.conftest import MakeLab
-from tests.plays_lab.playing import HOSTS, Playing, interrupt, needs_sudo, wait_for
+from tests.plays_lab.playing import HOSTS, Playing, interrupt, needs_sudo
+from tests.processes import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 ROOT_STEPS = """\
@@ -144,10 +145,10 @@ steps:
 
 def test_ctrl_c_ends_what_runs_on_the_hosts(hosts):
     process = hosts.start("steps:\n  - sh: touch ~/began; sleep 987\n")
-    wait_for(lambda: all(Path(hosts.home(h), "began").exists() for h in HOSTS))
+    assert until(lambda: all(Path(hosts.home(h), "began").exists() for h in HOSTS))
     interrupt(process)
     assert process.returncode == 130
-    wait_for(lambda: not any(hosts.on(h, "pgrep", "-f", "sleep 987") for h in HOSTS))
+    assert until(lambda: not any(hosts.on(h, "pgrep", "-f", "sleep 987") for h in HOSTS))
 
 
 def test_handlers_of_a_play_that_was_stopped_run_the_next_time(hosts):
@@ -161,7 +162,7 @@ handlers:
   reload: [{sh: touch ~/reloaded-late}]
 """
     process = hosts.start(text)
-    wait_for(lambda: all(Path(hosts.home(h), "at-work").exists() for h in HOSTS))
+    assert until(lambda: all(Path(hosts.home(h), "at-work").exists() for h in HOSTS))
     said = interrupt(process)
     assert "unreachable" not in said and "failed" not in said
     _, predicted = hosts.states(text, "--check", "-e", "seconds=0")
@@ -202,7 +203,7 @@ def test_a_host_that_dies_is_unreachable_and_the_others_go_on(make_lab: MakeLab,
     hosts = Playing(lab, tmp_path)
     text = "steps:\n  - sh: touch ~/began; sleep 4\n    name: work\n  - sh: touch ~/second\n"
     process = hosts.start(text)
-    wait_for(lambda: Path(hosts.home("node02"), "began").exists())
+    assert until(lambda: Path(hosts.home("node02"), "began").exists())
     lab.fault("node02", "kill")
     out, _ = process.communicate(timeout=110)
     assert process.returncode == 4, out

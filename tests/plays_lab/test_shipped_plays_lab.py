@@ -8,7 +8,8 @@ import pytest
 
 from ipexctl.lab import LabSpec
 from tests.conftest import MakeLab
-from tests.plays_lab.playing import HOSTS, SUDOERS, Playing, needs_sudo, wait_for
+from tests.plays_lab.playing import HOSTS, SUDOERS, Playing, needs_sudo
+from tests.processes import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 # Packages would come from an index, and vm.* belongs to this machine and not to a practice host.
@@ -77,7 +78,9 @@ def test_a_reboot_that_never_returns_fails_its_host_alone(make_lab: MakeLab, ful
     boot(hosts, "node02", "mount --bind /opt/boot_id /proc/sys/kernel/random/boot_id")
     text = "steps:\n  - reboot: {timeout: 12s}\n  - sh: touch ~/after\n"
     process = hosts.start(text)
-    wait_for(lambda: hosts.on("node01", "sh", "-c", "ls /opt/rebooting 2>&1; true")[:4] == "/opt")
+    assert until(
+        lambda: hosts.on("node01", "sh", "-c", "ls /opt/rebooting 2>&1; true")[:4] == "/opt"
+    )
     lab.fault("node01", "kill")
     out, _ = process.communicate(timeout=110)
     assert process.returncode in (1, 4), out

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from contextlib import suppress
 
 import paramiko
@@ -20,6 +19,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.ssh.channel import bound
 from ipexctl.machines.wire.transport import ChannelTimeout
+from tests.processes import until
 
 PATIENCE = 30.0
 MIB = 1 << 20
@@ -37,13 +37,6 @@ def everything(channel) -> bytes:
     while data := channel.read(1 << 16, PATIENCE):
         parts.append(data)
     return b"".join(parts)
-
-
-def until(check) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("options", [(), ("RekeyLimit 300K",)])
@@ -67,7 +60,7 @@ def test_noise_on_stderr_alone_does_not_stop_the_command(run):
     """8 MiB is four times the window, and nobody reads stdout meanwhile."""
     channel = run(f"head -c {8 * MIB} /dev/zero >&2; echo end >&2; echo done")
     assert everything(channel) == b"done\n"
-    until(lambda: channel.stderr().endswith(b"end\n"))
+    assert until(lambda: channel.stderr().endswith(b"end\n"))
     assert len(channel.stderr()) == 65536
 
 
@@ -91,7 +84,7 @@ def test_closing_ends_the_command_through_its_stdin(run, tmp_path):
     ended = tmp_path / "ended"
     channel = run(f"cat > /dev/null; touch {ended}")
     channel.close()
-    until(ended.exists)
+    assert until(ended.exists)
 
 
 def test_writing_to_a_command_that_has_ended_is_an_error(run):
@@ -134,7 +127,7 @@ def test_nothing_is_left_after_close(sshd, transport):
     for _ in range(3):
         ssh.open(Host("n"), "exec sleep 600", PATIENCE)
     ssh.close()
-    until(lambda: threading.active_count() <= before)
+    assert until(lambda: threading.active_count() <= before)
 
 
 def test_an_interpreter_with_open_connections_ends_at_once(sshd):
