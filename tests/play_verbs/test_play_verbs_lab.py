@@ -138,14 +138,6 @@ def test_a_command_in_the_environment_and_environments_nobody_needs(player: Play
     assert player.states("  - env: {rm: [0123456789abcdef]}\n") == [0, "ok"]
 
 
-def test_a_host_that_doctor_fails_gets_no_further_steps(player: Player):
-    steps = "  - doctor\n  - sh: touch ~/reached\n"
-    failed = player.play(steps, "--root", "~/a root", "--json")
-    assert (failed.code, failed.steps) == (1, {"doctor": dict.fromkeys(HOSTS, "failed")})
-    assert failed.out.count("DISK-009 ") == 2
-    assert player.states("  - doctor: {fail_on: fail}\n") == [0, "ok"]
-
-
 # --- the user's own Ansible -----------------------------------------------------------------------
 
 SITE = """\

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,17 +41,7 @@ def _said_of(e: IpexctlError) -> str:
     return printable(e.what + (f"\n  why: {e.why}" if e.why else "") + hint)
 
 
-def _cases() -> Iterator[tuple[str, str | bytes]]:
-    yield from TEXTS.items()
-    yield from FILES.items()
-    for word in HABITS:
-        if word not in all_steps() and word != "notify":
-            yield f"Ansible's {word}", f"steps: [{{sh: id, {word}: x}}]"
-    for word in ("tasks", "roles", "gather_facts", "become", "vars_files", "pre_tasks"):
-        yield f"Ansible's {word} in a play", f"{word}: x\nsteps: [sh: id]"
-
-
-CASES = dict(_cases())
+CASES: dict[str, str | bytes] = {**TEXTS, **FILES}
 
 
 def _said(name: str, folder: Path) -> str:
@@ -88,6 +77,16 @@ def test_each_error_has_a_place_and_fits_a_screen() -> None:
         assert said != "nothing is wrong", name
         assert name in FILES or re.match(r"play\.yaml:[0-9]+:[0-9]+: ", first), (name, first)
         assert len(first) < 200, name
+
+
+@pytest.mark.parametrize("text", ["steps: [{{sh: id, {}: x}}]", "{}: x\nsteps: [sh: id]"])
+def test_what_ansible_calls_otherwise_is_answered_with_our_word(text: str) -> None:
+    for word in HABITS.keys() - all_steps().keys():
+        with pytest.raises(InputError, match=f"unknown key '{word}'") as e:
+            read_play(text.format(word), "play.yaml", all_steps())
+        ours, nothing = HABITS[word], "nothing: "
+        use = f"leave it out: {ours.removeprefix(nothing)}"
+        assert e.value.hint == (use if nothing in ours else f"use {ours} instead of {word}")
 
 
 def write(folder: Path) -> None:

@@ -100,13 +100,11 @@ def test_a_fact_that_is_not_known_yet(text: str) -> None:
     ("text", "said"),
     [
         ("bad", "play.yaml:1:1: sample: bad is bad"),
-        ("{flag: on}", "play.yaml:1:1: sample requires the argument 'text'"),
         ("{text: t, number: 1.5}", "play.yaml:1:19: number: '1.5' is not a decimal whole number"),
         ("{text: t, number: ²}", "play.yaml:1:19: number: '²' is not a decimal whole number"),
         ("{text: '${fact.isa}', flag: 2}", "play.yaml:1:29: flag: '2' is not true or false"),
         ("{text: '${fact.nic}'}", "play.yaml:1:9: text: ${fact.nic}: node01 did not report"),
         ("{text: t, words: [[a]]}", "play.yaml:1:19: expected text, not a list"),
-        ("{text: t, choice: tow}", "play.yaml:1:19: choice: 'tow' is not one of one, two"),
     ],
 )  # fmt: skip
 def test_places_of_errors(text: str, said: str) -> None:
