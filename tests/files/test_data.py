@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import random
 import stat
 import subprocess
 import sys
@@ -13,20 +15,21 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.host_outcome import Recap
-from ipexctl.data import data
+from ipexctl.data import data, dataset_transfer
 from ipexctl.data.data_text import listed_text
 from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.install.progress import Progress
-from ipexctl.local.file_hashes import Hashes
+from ipexctl.lab import Lab, LabSpec
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
-from ipexctl.project.files.project_files import PACKED, File, Ignore, Tree
+from ipexctl.project import folder_transfer
+from ipexctl.project.files.project_files import PACKED, File, Tree
 from ipexctl.project.folder_transfer import PACK
-from ipexctl.project.project_folder import Reader, Walk
 from ipexctl.terminal.confirm import DECLINED
 from tests.answering_terminal import answering
+from tests.conftest import MakeLab
 
 REPO = Path(__file__).parents[2]
 
@@ -145,12 +148,17 @@ def test_data_is_on_the_disk_once_read_only_and_not_sent_twice(tmp_path: Path) -
 
 
 def test_a_new_version_takes_what_the_old_one_has_and_replaces_it(tmp_path: Path) -> None:
-    root, large = tmp_path / "root", os.urandom(2 * PACKED)
-    old = push(made(tmp_path / "set", large=large, x=b"1"), root)
-    new = push(made(tmp_path / "set", x=b"22"), root)
-    assert new.sent == 2
+    """A large file that was changed is sent as a whole."""
+    root, large, changed = tmp_path / "root", os.urandom(2 * PACKED), bytes(2 * PACKED)
+    old = push(made(tmp_path / "set", large=large, changed=changed, x=b"1"), root)
+    changed = changed[:-1] + b"#"
+    new = push(made(tmp_path / "set", changed=changed, x=b"22"), root)
+    assert new.sent == len(changed) + 2
     assert sorted(os.listdir(root / "data/set")) == sorted(["current", new.version])
-    assert content(root / "data/set/current/files") == {"large": large, "x": b"22"}
+    here = root / "data/set/current/files"
+    assert content(here) == {"large": large, "changed": changed, "x": b"22"}
+    assert stat.S_IMODE((here / "changed").stat().st_mode) == 0o444
+    assert [p for p in (root / "blobs/sha256").rglob("*") if p.is_file()] == []
     assert push(tmp_path / "set", root, "other").sent == 0
     assert old.version != new.version
 
@@ -323,18 +331,6 @@ def test_what_was_changed_on_the_host_is_mended_and_not_passed_on(tmp_path: Path
     assert push(folder, root).recaps[0].state == Recap.OK
 
 
-def test_a_file_that_cannot_be_read_is_not_left_out(tmp_path: Path) -> None:
-    made(tmp_path / "set", x=b"1")
-    reader = Reader(tmp_path / "set", Hashes(None), data.WAY_OUT)
-    found = Walk(tmp_path / "set", everything=True).run(Ignore())
-    (tmp_path / "set/x").unlink()
-    with pytest.raises(InputError) as e:
-        reader.tree(found)
-    assert (e.value.slug, e.value.why.partition(":")[0]) == ("folder-unreadable", "x")
-    assert e.value.hint == data.WAY_OUT
-    assert ".ipexctlignore" not in data.WAY_OUT
-
-
 def test_a_date_alone_is_no_change(tmp_path: Path) -> None:
     root = tmp_path / "root"
     push(made(tmp_path / "set", x=b"1"), root)
@@ -392,3 +388,74 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         "would be removed:", True,
     )  # fmt: skip
     assert "removed" in run("rm", "small", "-y")
+
+
+# --- new versions ---------------------------------------------------------------------------------
+
+
+def noise(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def test_small_files_come_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_transfer, "PACK", 100_000)
+    monkeypatch.setattr(dataset_transfer, "ROUND", 250_000)
+    root, folder = tmp_path / "root", made(tmp_path / "set", text=b"compresses " * 20_000)
+    contents = {f"f{i}": noise(50_000, i) for i in range(20)}
+    made(folder, empty=b"", **contents)
+    pushed = push(folder, root)
+    assert pushed.exit_code == 0, pushed.recaps
+    assert 20 * 50_000 <= pushed.sent < 20 * 50_000 + 10_000
+    here = root / "data/set/current/files"
+    assert {p.name: p.read_bytes() for p in here.iterdir()} == {
+        **contents, "empty": b"", "text": b"compresses " * 20_000,
+    }  # fmt: skip
+
+
+def test_nothing_is_left_here_of_a_push(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    push(made(tmp_path / "set", a=b"1"), tmp_path / "root")
+    assert list((tmp_path / "cache/ipexctl/blobs").iterdir()) == []
+
+
+# --- on practice hosts ---------------------------------------------------------------------------
+
+
+def carried(lab: Lab) -> int:
+    """Bytes that this machine has sent to the hosts."""
+    return int(Path(f"/sys/class/net/{lab.link}/statistics/tx_bytes").read_text())
+
+
+@pytest.mark.lab
+def test_to_many_hosts_data_travels_once_and_of_a_change_only_its_files(
+    full_rung: None, make_lab: MakeLab, tmp_path: Path
+) -> None:
+    lab = make_lab(LabSpec.plain(4, name="versions"))
+    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
+    folder = tmp_path / "set"
+    large, size = noise(60_000_000), 60_000_000 + 200 * 100_000
+    made(folder, large=large, **{f"small{i}": noise(100_000, i) for i in range(200)})
+
+    def pushed() -> tuple[data.Pushed, int]:
+        before = carried(lab)
+        done = data.push(target, folder, None, Progress())
+        assert done.exit_code == 0, done.recaps
+        return done, carried(lab) - before
+
+    first, wire = pushed()
+    assert (first.sent, first.passed) == (size, 3 * size)
+    assert size < wire < 1.2 * size
+    made(folder, large=large[:30_000_000] + b"#" + large[30_000_001:])
+    changed, wire = pushed()
+    assert (changed.sent, changed.passed) == (60_000_000, 3 * 60_000_000)
+    assert 60_000_000 < wire < 1.2 * 60_000_000
+    (sums,) = {
+        lab.run_in(h, ["sh", "-c", "cat ~trainer/.ipexctl/data/set/current/files/* | sha256sum"])
+        .stdout
+        for h in lab.hosts
+    }  # fmt: skip
+    ours = b"".join(p.read_bytes() for p in sorted(folder.iterdir()))
+    assert sums.split()[0] == hashlib.sha256(ours).hexdigest()
+    made(folder, **{f"more{i}": os.urandom(100_000) for i in range(120)})
+    more, wire = pushed()
+    assert (more.sent, more.passed) == (12_000_000, 36_000_000)

@@ -143,14 +143,19 @@ def test_a_file_that_shrinks_is_told_and_the_connection_lives_on(
     assert missing_blobs(agent, root, list(blobs)) == tuple(blobs)
 
 
+@pytest.mark.parametrize(
+    ("size", "room", "lacks"),
+    [(1 << 60, Room(), ""), (5, Room(1 << 60, 1), ""), (5, Room(1, 1 << 60), "inodes")],
+)
 def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(
-    agent: Agent, tmp_path: Path
+    agent: Agent, tmp_path: Path, size: int, room: Room, lacks: str
 ) -> None:
-    huge = Blob("huge", "a" * 64, 1 << 60)
+    """Also one that has no room for what comes afterwards."""
+    blob = Blob("blob", "a" * 64, size)
     with pytest.raises(HostFailed) as caught:
-        send_missing(agent, str(tmp_path / "root"), [huge], lambda b: tmp_path / "never read")
+        send_missing(agent, str(tmp_path), [blob], lambda b: tmp_path / "never read", room=room)
     assert caught.value.slug == "no-space"
-    assert caught.value.slug == "no-space"
+    assert lacks in caught.value.what
 
 
 def test_folders_are_for_the_owner_alone(agent: Agent, tmp_path: Path) -> None:
@@ -251,23 +256,6 @@ def test_of_two_that_bring_the_same_large_blob_the_second_waits_for_the_first(
         ended(other)
     go = next(f.header for f in frames if f.header.get("event") != "waiting")
     assert go["from"] == ({} if second_gets is None else {blob.sha256: second_gets})
-
-
-def test_room_for_what_comes_afterwards_is_asked_for_before_anything_is_sent(
-    agent: Agent, tmp_path: Path
-) -> None:
-    blobs = files(tmp_path, b"small")
-    with pytest.raises(HostFailed) as refused:
-        send_missing(
-            agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1 << 60, 1)
-        )
-    assert refused.value.slug == "no-space"
-    with pytest.raises(HostFailed) as refused:
-        send_missing(
-            agent, str(tmp_path / "root"), list(blobs), blobs.__getitem__, room=Room(1, 1 << 60)
-        )
-    assert refused.value.slug == "no-space"
-    assert "inodes" in refused.value.what
 
 
 HOSTILE = [

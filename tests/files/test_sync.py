@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ipexctl.data.data import WAY_OUT
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.file_hashes import Hashes
@@ -16,9 +19,12 @@ from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import Channel, LocalTransport
 from ipexctl.project import send_project
 from ipexctl.project.files.project_files import MAX_FILES, PACKED, File, Tree, link_stays
+from ipexctl.project.folder_transfer import Bundle, send_folder
 from ipexctl.project.project_folder import Reader, Walk
 from ipexctl.project.send_agreed import always, never
 from ipexctl.project.send_project import Project, project_of, take
+from ipexctl.remote.failure import Failure
+from ipexctl.remote.project import synced_folders
 
 NOBODY = {"XDG_CACHE_HOME": "/dev/null/none", "XDG_CONFIG_HOME": "/dev/null/none"}
 
@@ -217,12 +223,16 @@ def test_too_many_files_without_git_are_refused_before_any_is_read(tmp_path: Pat
 # --- reading -------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
-    found = Walk(fill(tmp_path, {"a": "1", "b": "2"})).run(send_project.Ignore())
+@pytest.mark.parametrize("everything", [False, True])  # of a project, of a dataset
+def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, everything: bool) -> None:
+    fill(tmp_path, {"a": "1", "b": "2"})
+    found = Walk(tmp_path, everything=everything).run(send_project.Ignore())
     (tmp_path / "a").unlink()
     with pytest.raises(InputError) as e:
-        Reader(tmp_path, Hashes(None)).tree(found)
+        Reader(tmp_path, Hashes(None), *([WAY_OUT] if everything else [])).tree(found)
     assert (e.value.slug, e.value.why.partition(":")[0]) == ("folder-unreadable", "a")
+    assert (e.value.hint == WAY_OUT) is everything
+    assert (".ipexctlignore" in e.value.hint) is not everything
 
 
 def test_of_a_file_that_grows_meanwhile_goes_what_was_there_first(tmp_path: Path) -> None:
@@ -252,9 +262,8 @@ def test_hashes_are_kept_until_a_file_is_touched(tmp_path: Path) -> None:
     ]  # fmt: skip
     cache.write_text("[nonsense")
     assert Hashes(cache).known("a", old[0]) == ""
-    assert (
-        len(Reader(folder, Hashes(cache)).tree(Walk(folder).run(send_project.Ignore())).files) == 2
-    )
+    found = Walk(folder).run(send_project.Ignore())
+    assert len(Reader(folder, Hashes(cache)).tree(found).files) == 2
 
 
 # --- on a host -----------------------------------------------------------------------------------
@@ -329,35 +338,25 @@ def test_a_file_of_which_the_disk_takes_only_a_part_is_an_error(agent, tmp_path)
     limited.close()
 
 
+EMPTY = hashlib.sha256(b"").hexdigest()
+
+
 @pytest.mark.parametrize(
     "tree",
     [
-        Tree((), (File("../x", 0, "0" * 64),)),
-        Tree((), (File("/etc/x", 0, "0" * 64),)),
+        Tree((), (File("../x", 0, EMPTY),)),
+        Tree((), (File("/etc/x", 0, EMPTY),)),
         Tree(("a/../../b",), ()),
         Tree((), (), (("out", "../../../.."),)),
         Tree((), (), (("dot", "."), ("dot/../x", "."))),
     ],
 )
 def test_no_path_of_a_manifest_leaves_the_runs_folder(agent, tmp_path, tree) -> None:
-    class Nothing:
-        def content(self, file: File) -> bytes:
-            return b""
-
-    from ipexctl.project.folder_transfer import Bundle, send_folder
-
-    tree = Tree(tree.folders, tuple(File(f.path, 0, EMPTY) for f in tree.files), tree.links)
+    bundle = Bundle(tree, SimpleNamespace(content=lambda file: b""))
     with pytest.raises(HostFailed) as refused:
-        send_folder(
-            agent,
-            Bundle(tree, Nothing()),
-            {"root": str(tmp_path / "root"), "run_id": "run-1", "cwd": ""},
-        )
+        send_folder(agent, bundle, {"root": str(tmp_path / "root"), "run_id": "run-1", "cwd": ""})
     assert refused.value.slug == "path-leads-out"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["root"]
-
-
-EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 def test_without_sync_the_folder_is_looked_for_on_the_host(agent, tmp_path, monkeypatch) -> None:
@@ -368,3 +367,62 @@ def test_without_sync_the_folder_is_looked_for_on_the_host(agent, tmp_path, monk
         send_project.InPlace(home / "p", "other.py").bring(agent, "", "")
     assert refused.value.slug == "script-not-on-host"
     assert "other.py" in refused.value.what
+
+
+# --- what a disk of a host has damaged -----------------------------------------------------------
+
+
+def test_what_was_damaged_on_a_host_is_sent_again(agent: Agent, tmp_path: Path) -> None:
+    folder, root = fill(tmp_path / "p", {"a.py": "1234"}), tmp_path / "root"
+    taken(folder).bring(agent, str(root), "run-1")
+    (pack,) = root.glob("blobs/packs/*.pack")
+    data = bytearray(pack.read_bytes())
+    data[-1] ^= 1
+    pack.write_bytes(data)
+    with pytest.raises(HostFailed) as e:
+        taken(folder).bring(agent, str(root), "run-2")
+    assert e.value.slug == "damaged"
+    taken(folder).bring(agent, str(root), "run-3")
+    assert (root / "runs/run-3/work/a.py").read_text() == "1234"
+    pack.write_bytes(b"")
+    assert taken(folder).bring(agent, str(root), "run-4").bytes == 0
+
+
+def overwritten(path: Path, data: bytes) -> None:
+    """As long as before: only its hash tells."""
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+def test_a_large_file_that_was_damaged_on_a_host_is_sent_again(agent, tmp_path) -> None:
+    folder, root, large = fill(tmp_path / "p", {}), tmp_path / "root", os.urandom(PACKED + 1)
+    folder.mkdir()
+    (folder / "large").write_bytes(large)
+    taken(folder).bring(agent, str(root), "run-1")
+    (blob,) = root.glob("blobs/sha256/*/" + hashlib.sha256(large).hexdigest())
+    overwritten(blob, b"\0\0\0\0\0\0\0\0")
+    with pytest.raises(HostFailed) as e:
+        taken(folder).bring(agent, str(root), "run-2")
+    assert (e.value.slug, blob.exists()) == ("damaged", False)
+    assert not (root / "runs/run-2/work").exists()
+    taken(folder).bring(agent, str(root), "run-3")
+    assert (root / "runs/run-3/work/large").read_bytes() == large
+
+
+def test_a_large_file_is_hashed_too_where_the_filesystem_clones_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(
+        synced_folders, "cloned", lambda source, fd: os.write(fd, source.read()) > 0
+    )
+    blob, copy = tmp_path / "blob", tmp_path / "copy"
+    blob.write_bytes(b"good")
+    sha = hashlib.sha256(b"good").hexdigest()
+    with copy.open("wb") as file:
+        synced_folders.copy(str(blob), file.fileno(), sha)
+    assert copy.read_bytes() == b"good"
+    overwritten(blob, b"evil")
+    with copy.open("wb") as file, pytest.raises(Failure) as refused:
+        synced_folders.copy(str(blob), file.fileno(), sha)
+    assert refused.value.slug == "damaged"
+    assert str(blob) in refused.value.what
+    assert not blob.exists()
