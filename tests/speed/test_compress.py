@@ -35,25 +35,25 @@ def orders(**options) -> dict:
     return Orders(made, "made-run", RunOptions("t.py", **options)).of("node01", "/work")
 
 
-@pytest.mark.parametrize("mode", ["fp16", "bf16"])
-def test_ranks_get_the_module_and_its_mode(mode):
-    sent = orders(compress=mode)
-    assert sent["modules"].keys() == {*USUAL, "thread_waits", "half_gradients"}
-    assert [rank["env"]["IPEXCTL_COMPRESS"] for rank in sent["ranks"]] == [mode]
-    assert "IPEXCTL_LOOK" not in sent["ranks"][0]["env"]
-
-
-def test_without_it_ranks_get_neither():
-    sent = orders()
-    assert sent["modules"].keys() == {*USUAL, "thread_waits"}
-    assert "IPEXCTL_COMPRESS" not in sent["ranks"][0]["env"]
-
-
-def test_with_no_inspect_the_modules_come_without_the_part_that_looks():
-    sent = orders(compress="fp16", no_inspect=True)
-    assert sent["modules"].keys() == {*USUAL, "half_gradients"}
-    assert sent["ranks"][0]["env"]["IPEXCTL_LOOK"] == "0"
-    assert orders(no_inspect=True)["modules"].keys() == USUAL
+@pytest.mark.parametrize(
+    ("options", "modules", "env"),
+    [
+        ({}, {"thread_waits"}, {}),
+        ({"no_inspect": True}, set(), {"IPEXCTL_LOOK": "0"}),
+        ({"compress": "fp16"}, {"thread_waits", "half_gradients"}, {"IPEXCTL_COMPRESS": "fp16"}),
+        (
+            {"compress": "bf16", "no_inspect": True},
+            {"half_gradients"},  # without the part that looks
+            {"IPEXCTL_COMPRESS": "bf16", "IPEXCTL_LOOK": "0"},
+        ),
+    ],
+)
+def test_ranks_get_the_module_and_its_mode(options, modules, env):
+    sent = orders(**options)
+    assert sent["modules"].keys() == USUAL | modules
+    names = ("IPEXCTL_COMPRESS", "IPEXCTL_LOOK")
+    for rank in sent["ranks"]:
+        assert {name: rank["env"][name] for name in names if name in rank["env"]} == env
 
 
 def test_the_plan_gives_the_reason_of_the_variable():
