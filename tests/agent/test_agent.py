@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,11 +60,8 @@ class Through:
     ],
 )
 def test_what_start_up_files_print_does_no_harm(noise):
-    agent = connect(Through(noise), HERE)
-    try:
+    with closing(connect(Through(noise), HERE)) as agent:
         assert (agent.hello.kind, probe(agent).agent) == ("python", "python")
-    finally:
-        agent.close()
 
 
 @pytest.fixture
@@ -189,11 +187,8 @@ def test_a_path_that_a_host_made_up_is_in_no_command(path, impatient):
 
 
 def test_a_python_that_the_user_named_is_tried_first():
-    agent = connect(LocalTransport(), HERE, python=sys.executable)
-    try:
+    with closing(connect(LocalTransport(), HERE, python=sys.executable)) as agent:
         assert agent.hello.python == sys.version_info[:3]
-    finally:
-        agent.close()
 
 
 @pytest.mark.parametrize(
@@ -203,12 +198,9 @@ def test_a_python_that_does_not_start_is_passed_over(tmp_path, broken):
     bad = tmp_path / "python3"
     bad.write_text(f"#!/bin/sh\n{broken}\n")
     bad.chmod(0o755)
-    agent = connect(LocalTransport(), HERE, python=str(bad))
-    try:
+    with closing(connect(LocalTransport(), HERE, python=str(bad))) as agent:
         assert (agent.hello.kind, agent.hello.path != str(bad)) == ("python", True)
         assert probe(agent).agent == "python"
-    finally:
-        agent.close()
 
 
 def test_a_python_without_zlib_is_passed_over(tmp_path):
@@ -433,11 +425,8 @@ def test_a_package_of_our_name_on_the_host_is_not_taken(tmp_path, monkeypatch):
     (tmp_path / "ipexctl" / "__init__.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    agent = connect(LocalTransport(), HERE)
-    try:
+    with closing(connect(LocalTransport(), HERE)) as agent:
         assert probe(agent).host == "here"
-    finally:
-        agent.close()
 
 
 # --- what hosts read and say ---------------------------------------------------------------------

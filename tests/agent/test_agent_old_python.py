@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("minor", range(6, 15))
 def test_the_probe_works_on_an_old_python(minor, tmp_path):
-    agent = connect(LocalTransport(), Host("here", local=True), python=interpreter(minor))
-    try:
+    with closing(
+        connect(LocalTransport(), Host("here", local=True), python=interpreter(minor))
+    ) as agent:
         assert agent.hello.python[:2] == (3, minor)
         facts, port = probe_and_listen(agent)
         tree = MACHINES["two sockets with SMT"].write(tmp_path)
@@ -30,8 +32,6 @@ def test_the_probe_works_on_an_old_python(minor, tmp_path):
         assert agent.call("facts.host_network.connect", {"targets": targets}).done["results"] == [
             ["self", ""]
         ]
-    finally:
-        agent.close()
     assert any(p.version[:2] == (3, minor) and len(p.version) == 3 for p in facts.pythons)
     assert len(recorded.cpu.cpus) == 224
 

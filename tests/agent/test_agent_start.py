@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,15 +23,12 @@ def test_a_wrapper_is_a_python_and_so_is_what_it_starts(tmp_path):
     real.parent.mkdir()
     shutil.copy(Path(sys.executable).resolve(), real)
     wrapper = write_script(tmp_path / "python3", f'exec {real} "$@"')
-    agent = connect(LocalTransport(), HERE, python=str(wrapper))
-    try:
+    with closing(connect(LocalTransport(), HERE, python=str(wrapper))) as agent:
         assert (agent.hello.started, agent.hello.path) == (str(wrapper), str(real))
         facts = probe(agent)
         assert str(real) in [p.path for p in facts.pythons]
         assert str(wrapper) in [p.path for p in _with_named(facts, agent, str(wrapper)).pythons]
         assert list(other_pythons([replace(agent, host=replace(HERE, python=str(wrapper)))])) == []
-    finally:
-        agent.close()
 
 
 def test_a_shell_that_lost_the_input_is_told_from_a_python_that_fails(tmp_path):

@@ -6,6 +6,7 @@ import marshal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
@@ -40,13 +41,10 @@ def source_arrives(agent) -> bool:
 
 
 def test_a_python_like_ours_gets_what_we_have_compiled(cache) -> None:
-    agent = connect(LocalTransport(), OURS, bytecode=True)
-    try:
+    with closing(connect(LocalTransport(), OURS, bytecode=True)) as agent:
         assert agent.hello.bytecode == MAGIC_NUMBER.hex()
         assert probe(agent).host == "here"
         assert not source_arrives(agent)
-    finally:
-        agent.close()
     file = cache / f"{sys.implementation.cache_tag}.marshal"
     assert file.stat().st_mode & 0o777 == 0o600
     stamp, code = marshal.loads(file.read_bytes())
@@ -56,23 +54,17 @@ def test_a_python_like_ours_gets_what_we_have_compiled(cache) -> None:
 
 def test_another_python_than_was_expected_gets_sources(cache, monkeypatch) -> None:
     monkeypatch.setattr(agent_sources, "MAGIC_NUMBER", b"\0\0\r\n")
-    agent = connect(LocalTransport(), OURS, bytecode=True)
-    try:
+    with closing(connect(LocalTransport(), OURS, bytecode=True)) as agent:
         assert probe(agent).host == "here"
         assert source_arrives(agent)
-    finally:
-        agent.close()
 
 
 def test_code_that_others_could_replace_is_not_sent(cache) -> None:
     cache.mkdir(parents=True)
     cache.chmod(0o777)
     assert agent_sources.compiled() == {}
-    agent = connect(LocalTransport(), OURS, bytecode=True)
-    try:
+    with closing(connect(LocalTransport(), OURS, bytecode=True)) as agent:
         assert source_arrives(agent)
-    finally:
-        agent.close()
 
 
 def test_a_changed_module_is_compiled_again(cache, monkeypatch) -> None:

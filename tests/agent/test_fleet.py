@@ -78,14 +78,6 @@ def test_a_host_that_cannot_be_logged_in_to_ends_every_command_with_4(half, said
     assert ls.exit_code == code
 
 
-def test_what_to_type_for_a_lost_host_has_the_users_own_options(half):
-    target, root = half("No ED25519 host key is known for b")
-    with Fleet(target, root) as reached:
-        reached.each(lambda host: reached.connect(host))
-        (down,) = reached.failures
-    assert down.hint == "ipexctl trust -H a,b"
-
-
 # --- one table -----------------------------------------------------------------------------------
 
 

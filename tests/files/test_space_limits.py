@@ -206,17 +206,6 @@ def test_a_link_that_a_rank_put_in_a_folders_place_is_not_followed(tmp_path: Pat
     assert (work / "pkg").is_symlink()
 
 
-def test_no_file_of_a_run_is_shared_with_another_or_with_a_blob(tmp_path: Path) -> None:
-    folder, root = project(tmp_path / "p"), tmp_path / "root"
-    for i in range(2):
-        work = run(root, folder, f"run-{i}")
-        assert all(p.stat().st_nlink == 1 for p in work.rglob("large*"))
-        (work / "large0").write_bytes(b"changed")
-    with closing(fresh_agent()) as agent:
-        snapshot(folder).bring(agent, str(root), "last")
-    assert (root / "runs/last/work/large0").stat().st_size == LARGE
-
-
 # --- settings, the controller's cache and the command --------------------------------------------
 
 

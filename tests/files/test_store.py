@@ -74,6 +74,8 @@ def test_blobs_arrive_whole_whatever_their_sizes(
     assert sum(counted) == sum(sizes)
     assert stored(root) == {b.sha256: p.read_bytes() for b, p in blobs.items()}
     assert list(root.glob("blobs/parts/*")) == []
+    folders = [path for path in (root, *root.rglob("*")) if path.is_dir()]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
 
 
 def test_what_leaves_this_machine_is_a_sign_of_life_before_the_host_answers(
@@ -156,14 +158,6 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(
         send_missing(agent, str(tmp_path), [blob], lambda b: tmp_path / "never read", room=room)
     assert caught.value.slug == "no-space"
     assert lacks in caught.value.what
-
-
-def test_folders_are_for_the_owner_alone(agent: Agent, tmp_path: Path) -> None:
-    blobs = files(tmp_path, b"x")
-    root = tmp_path / "root"
-    send_missing(agent, str(root), list(blobs), blobs.__getitem__)
-    modes = {stat.S_IMODE(p.stat().st_mode) for p in [root, *root.rglob("*")] if p.is_dir()}
-    assert modes == {0o700}
 
 
 def test_parts_of_a_killed_writer_are_removed_and_fresh_ones_left(

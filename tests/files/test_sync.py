@@ -18,7 +18,7 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import Channel, LocalTransport
 from ipexctl.project import send_project
-from ipexctl.project.files.project_files import MAX_FILES, PACKED, File, Tree, link_stays
+from ipexctl.project.files.project_files import MAX_FILES, PACKED, File, Tree
 from ipexctl.project.folder_transfer import Bundle, send_folder
 from ipexctl.project.project_folder import Reader, Walk
 from ipexctl.project.send_agreed import always, never
@@ -94,28 +94,16 @@ def test_what_git_leaves_out_for_this_user_and_this_clone_is_left_out(tmp_path: 
     assert [f.path for f in snapshot.bundle.tree.files] == ["x"]
 
 
-@pytest.mark.parametrize(
-    ("path", "target", "stays"),
-    [
-        ("a", "b", True),
-        ("sub/a", "../b", True),
-        ("a", "../b", False),
-        ("sub/a", "../../b", False),
-        ("a", "/etc/passwd", False),
-        ("a", "..", False),
-    ],
-)
-def test_links_that_leave_the_folder_are_told(path, target, stays):
-    assert link_stays(path, target) is stays
-
-
 def test_a_tree_holds_files_modes_inner_links_and_empty_folders(tmp_path: Path) -> None:
     folder = fill(tmp_path / "p", {"pkg/go.sh": "#!/bin/sh\n", "train.py": "print(1)\n"})
     (folder / "pkg" / "go.sh").chmod(0o755)
     (folder / "out" / "deep").mkdir(parents=True)
     (folder / "inner").symlink_to("pkg/go.sh")
     (folder / "absolute").symlink_to(folder / "pkg" / "go.sh")
+    (folder / "pkg" / "beside").symlink_to("../train.py")
     (folder / "pkg" / "self").symlink_to("..")
+    (folder / "pkg" / "above").symlink_to("../../x")
+    (folder / "above").symlink_to("../x")
     (folder / "outer").symlink_to("/etc/passwd")
     (folder / "dot").symlink_to(".")
     (folder / "sly").symlink_to("dot/../../x")  # its text stays inside, its end does not
@@ -128,9 +116,11 @@ def test_a_tree_holds_files_modes_inner_links_and_empty_folders(tmp_path: Path) 
         ("pkg/go.sh", 10, True),
         ("train.py", 9, False),
     ]
-    assert tree.links == (("absolute", "pkg/go.sh"), ("inner", "pkg/go.sh"))
+    assert tree.links == (
+        ("absolute", "pkg/go.sh"), ("inner", "pkg/go.sh"), ("pkg/beside", "../train.py"),
+    )  # fmt: skip
     assert [note.partition(": ")[2] for note in snapshot.notes] == [
-        "dot, outer, pkg/self and 1 more",
+        "above, dot, outer and 3 more",
         "pipe",
         ".env",
     ]
@@ -316,14 +306,19 @@ def test_a_snapshot_is_on_the_host_as_it_is_here(agent: Agent, tmp_path: Path) -
 
 
 def test_what_a_host_has_does_not_travel_and_runs_do_not_share_files(agent, tmp_path) -> None:
-    folder = fill(tmp_path / "p", {"a.py": "1234", "b.py": "12345678"})
+    large = "x" * (PACKED + 1)
+    folder = fill(tmp_path / "p", {"a.py": "1234", "b.py": "12345678", "large": large})
     root = tmp_path / "root"
-    assert taken(folder).bring(agent, str(root), "run-1").bytes == 12
-    (root / "runs/run-1/work/a.py").write_text("changed by the run")
+    assert taken(folder).bring(agent, str(root), "run-1").bytes == 12 + len(large)
+    for name in ("a.py", "large"):
+        (root / "runs/run-1/work" / name).write_text("changed by the run")
     fill(folder, {"b.py": "new"})
     assert taken(folder).bring(agent, str(root), "run-2").bytes == 3
     assert taken(folder).bring(agent, str(root), "run-3").bytes == 0
-    assert seen(root / "runs/run-3/work") == {b"a.py": (0o600, b"1234"), b"b.py": (0o600, b"new")}
+    assert seen(root / "runs/run-3/work") == {
+        b"a.py": (0o600, b"1234"), b"b.py": (0o600, b"new"), b"large": (0o600, large.encode()),
+    }  # fmt: skip
+    assert (root / "runs/run-3/work/large").stat().st_nlink == 1
     assert (root / "runs/run-1/work/b.py").read_text() == "12345678"
 
 

@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 from ipexctl.blobs.tls_keys import Keys, make_keys
@@ -54,11 +55,8 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(*args: Any, **kwargs: Any) -> Iterator[Cluster]:
-    made = Cluster(*args, **kwargs)
-    try:
+    with closing(Cluster(*args, **kwargs)) as made:
         yield made
-    finally:
-        made.close()
 
 
 class CuttingProxy:

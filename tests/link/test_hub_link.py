@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -236,15 +237,12 @@ def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
     monkeypatch.setattr(hub_link, "SLOWEST_RETRY", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    spoke = Spoke("node1", "node0", KEYS, print)
-    try:
+    with closing(Spoke("node1", "node0", KEYS, print)) as spoke:
         spoke.connect("127.0.0.1", port)
         assert until(lambda: spoke.tries > 1)
         with cluster(ports=(port, port)):
             assert until(spoke.connected)
         assert until(lambda: not spoke.connected())
-    finally:
-        spoke.close()
 
 
 @pytest.mark.parametrize(
@@ -252,13 +250,10 @@ def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
     [("no.such.host.invalid", 1), ("x" * 100, 1), ("127.0.0.1", 1 << 70), ("256.0.0.1", 1)],
 )
 def test_an_address_that_cannot_be_used_does_not_end_the_spoke(address: str, port: int) -> None:
-    spoke = Spoke("node1", "node0", KEYS, print)
-    try:
+    with closing(Spoke("node1", "node0", KEYS, print)) as spoke:
         spoke.connect(address, port)
         assert until(lambda: spoke.retry > hub_link.RETRY)  # it has tried
         assert spoke.thread is not None and spoke.thread.is_alive()
-    finally:
-        spoke.close()
 
 
 def test_a_hub_takes_the_first_free_port() -> None:

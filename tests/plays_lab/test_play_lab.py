@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.lab import LabSpec
 from tests.answering_terminal import answering
 from tests.conftest import MakeLab
 from tests.plays_lab.playing import HOSTS, Playing, interrupt, needs_sudo
@@ -191,18 +191,6 @@ def test_a_host_that_dies_is_unreachable_and_the_others_go_on(make_lab: MakeLab,
     assert process.returncode == 4, out
     assert "node02: unreachable: work (play.yaml:2)" in out
     assert Path(hosts.home("node01"), "second").exists()
-
-
-def test_a_full_disk_fails_the_step_and_keeps_the_old_file(make_lab: MakeLab, tmp_path, full_rung):
-    hosts = Playing(make_lab(LabSpec(name="full", hosts=(HostSpec(disk=64 << 20),))), tmp_path)
-    small = "steps:\n  - file: {path: ~/f, content: old}\n"
-    assert hosts.run(small).returncode == 0
-    hosts.lab.fault("node01", "fill-disk")
-    (tmp_path / "large").write_bytes(b"x" * (8 << 20))
-    done = hosts.run("steps:\n  - copy: {src: large, dest: ~/f}\n")
-    assert done.returncode == 1 and "No space left on device" in done.stdout
-    assert hosts.on("node01", "cat", f"{hosts.lab.hosts['node01'].home}/f") == "old"
-    assert hosts.on("node01", "ls", "-A", hosts.lab.hosts["node01"].home).count("ipexctl-new") == 0
 
 
 IDEMPOTENT = """\

@@ -16,7 +16,9 @@ import pytest
 
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
+from tests.processes import listens
 
+CARELESS = "Host *\n StrictHostKeyChecking no\n UpdateHostKeys yes\n CheckHostIP yes\n"
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
 
@@ -130,6 +132,37 @@ def make_sshd(tmp_path: Path) -> Iterator[MakeSshd]:
 @pytest.fixture
 def sshd(make_sshd: MakeSshd) -> Sshd:
     return make_sshd()
+
+
+def jump_config(inner: Sshd, outer: Sshd) -> str:
+    """inner behind outer, which is called `login`"""
+    outer.config("login")
+    config = outer.folder / "ssh_config"
+    return config.read_text() + inner.config("n", more="  ProxyJump login\n").read_text()
+
+
+@pytest.fixture
+def way(make_sshd: MakeSshd, tmp_path: Path) -> tuple[Path, Sshd, Sshd]:
+    """The config of a host `n` behind a jump host, and both of them."""
+    inner, outer = make_sshd(), make_sshd()
+    config = tmp_path / "config with 'odd' 100%h name"
+    config.write_text(CARELESS + jump_config(inner, outer))
+    return config, inner, outer
+
+
+@pytest.fixture
+def ssh_agent(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment by which an ssh-agent without keys is reached."""
+    path = tmp_path / "agent"
+    argv, null = ["ssh-agent", "-D", "-a", str(path)], subprocess.DEVNULL
+    with subprocess.Popen(argv, stdout=null, stderr=null) as process:
+        assert listens(path)
+        yield {**os.environ, "SSH_AUTH_SOCK": str(path)}
+        process.terminate()
+
+
+def ssh_add(agent: dict[str, str], key: Path) -> None:
+    subprocess.run(["ssh-add", "-q", str(key)], check=True, env=agent, stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,6 @@ SSHDS = {
     "both": (2203, "AuthenticationMethods publickey,password\nPasswordAuthentication yes\n"),
     "certified": (2204, "AuthorizedKeysFile none\nTrustedUserCAKeys /etc/ssh/m/user_ca.pub\n"),
     "banner": (2206, "Banner /etc/ssh/m/banner\n"),
-    "small-door": (2207, "MaxStartups 2\n"),
     "forced": (2208, "ForceCommand echo only backups here\n"),
     "sftp-only": (2209, "ForceCommand internal-sftp\n"),
 }
@@ -100,7 +99,6 @@ class Matrix:
         ports = {**SSHDS, **{name: (port, "") for name, (port, _, _) in PORTS.items()}}
         blocks = {name: f"{at}  Port {port}\n" for name, (port, _) in ports.items()}
         blocks |= {name: f"{at}  User {name}\n" for name in SHELLS}
-        blocks |= {f"door{i}": f"{at}  Port {SSHDS['small-door'][0]}\n" for i in range(40)}
         named = f"  IdentityFile {self.folder}/certified\n"
         blocks["certified"] += named + f"  CertificateFile {self.folder}/elsewhere-cert.pub\n"
         blocks["encrypted"] = f"{at}  IdentityFile {self.folder}/encrypted\n"

@@ -10,7 +10,8 @@ from paramiko import Message, SSHException
 from paramiko.common import cMSG_CHANNEL_CLOSE, cMSG_CHANNEL_DATA, cMSG_CHANNEL_EOF
 
 from ipexctl.machines.ssh.channel import InOrder
-from tests.ssh.test_connect import PATIENCE, jump_config, say
+from tests.ssh.conftest import jump_config
+from tests.ssh.test_connect import PATIENCE, say
 
 
 def test_a_host_that_ends_does_not_cut_off_the_others_behind_its_jump_host(

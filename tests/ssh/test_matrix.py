@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.ssh.transport_choice import choose_transport
 from tests.practice_hosts import start_lab
-from tests.processes import listens
+from tests.ssh.conftest import ssh_add
 from tests.ssh.matrix import PASSPHRASE, PASSWORD, SHELLS, Matrix, set_up
 
 DEADLINE = 12.0
@@ -65,24 +65,18 @@ def over(kind: str, matrix: Matrix, *names: str, secrets: Secrets | None = None)
 
 def ask(transport, host: Host, timeout: float = DEADLINE) -> int:
     """The agent's answer to one request: the user's number on the host."""
-    agent = connect(transport, host, timeout=timeout)
-    try:
+    with closing(connect(transport, host, timeout=timeout)) as agent:
         root = "~/.ipexctl"
         done = agent.call(
             "facts.probe.facts", {"root": root, "listen": False, "fs": "/"}, total=60
         ).done
         return int(done["host"]["uid"])
-    finally:
-        agent.close()
 
 
 def outcome(kind: str, matrix: Matrix, name: str, timeout: float = FAR, **more) -> tuple[str, str]:
     """("", "") when the agent ran there; else the kind of error and its first line."""
-    transport = over(kind, matrix, name, **more)
-    try:
+    with closing(over(kind, matrix, name, **more)) as transport:
         said = fan_out([Host(name)], lambda h: ask(transport, h, timeout))[Host(name)]
-    finally:
-        transport.close()
     return (said.slug, said.what) if isinstance(said, HostDown) else ("", "")
 
 
@@ -133,10 +127,8 @@ def _skip_missing(matrix: Matrix, name: str) -> None:
 )
 def test_what_stands_between_the_login_and_the_command_is_blamed(matrix, name, blamed, innocent):
     _skip_missing(matrix, name)
-    transport = over("paramiko", matrix, name)
-    with pytest.raises(HostFailed) as e:
+    with closing(over("paramiko", matrix, name)) as transport, pytest.raises(HostFailed) as e:
         connect(transport, Host(name), timeout=FAR)
-    transport.close()
     assert [word for word in blamed if word not in e.value.why] == []
     assert [word for word in ("ython3", *innocent) if word in e.value.what + e.value.why] == []
 
@@ -180,26 +172,6 @@ def test_each_is_reached_or_told_by_its_reason_and_none_delays_the_others(matrix
     assert max(took.values()) < DEADLINE + GRACE, took
 
 
-@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
-def test_forty_get_through_a_door_for_two(matrix, kind):
-    names = [f"door{i}" for i in range(40)]
-    transport = over(kind, matrix, *names)
-    try:
-        said = fan_out([Host(n) for n in names], lambda h: _echo(transport, h), forks=40)
-    finally:
-        transport.close()
-    assert {h.name: s for h, s in said.items()} == {n: f"{n}\n".encode() for n in names}
-    assert "MaxStartups" in matrix.root("cat /run/lab/small-door.log")
-
-
-def _echo(transport, host: Host) -> bytes:
-    channel = transport.open(host, f"echo {host.name}", 4 * FAR)
-    try:
-        return channel.read(100, FAR)
-    finally:
-        channel.close()
-
-
 # --- passwords and passphrases -------------------------------------------------------------------
 
 
@@ -216,20 +188,11 @@ def test_a_password_is_asked_for_once_and_lets_us_in(matrix, name):
 def test_a_wrong_password_is_a_failed_login_and_is_not_shown(matrix, name):
     secrets = Secrets(ask_pass=True, ask=Person("hunter2"), terminal=True)
     transport = over("paramiko", matrix, name, secrets=secrets)
-    with pytest.raises(Unreachable) as e:
+    with closing(transport), pytest.raises(Unreachable) as e:
         transport.open(Host(name), "true", FAR)
-    transport.close()
     assert (e.value.slug, "trainer" in e.value.what) == ("login-failed", True)
     assert "the password" in e.value.why
     assert "hunter2" not in f"{e.value.what}{e.value.why}{e.value.hint}{secrets!r}"
-
-
-def test_a_host_that_takes_only_passwords_is_told_with_the_option(matrix):
-    transport = over("paramiko", matrix, "password")
-    with pytest.raises(Unreachable) as e:
-        transport.open(Host("password"), "true", FAR)
-    transport.close()
-    assert e.value.hint == "--ask-pass"
 
 
 def test_without_a_terminal_no_password_is_asked_for(matrix):
@@ -255,9 +218,8 @@ def test_a_passphrase_is_asked_for_once_for_all_hosts(matrix):
 def test_a_wrong_passphrase_is_asked_for_three_times_and_then_told(matrix, capsys):
     person = Person("wrong")
     transport = over("paramiko", matrix, "encrypted", secrets=Secrets(ask=person, terminal=True))
-    with pytest.raises(Unreachable) as e:
+    with closing(transport), pytest.raises(Unreachable) as e:
         transport.open(Host("encrypted"), "true", FAR)
-    transport.close()
     assert len(person.asked) == 3
     assert e.value.hint == f"ssh-add {matrix.folder}/encrypted"
     assert capsys.readouterr().err.count("Wrong passphrase.") == 2
@@ -272,27 +234,19 @@ def test_without_a_terminal_an_encrypted_key_is_left_to_the_agent(matrix):
 
 @pytest.mark.parametrize("kind", ["paramiko", "openssh"])
 @pytest.mark.parametrize("key", ["encrypted", "certified"])
-def test_an_agent_holds_the_key(matrix, kind, key, tmp_path, monkeypatch):
+def test_an_agent_holds_the_key(matrix, kind, key, ssh_agent, tmp_path, monkeypatch):
     """Its certificate too, when ssh_config names one."""
-    socket = tmp_path / "agent"
-    argv = ["ssh-agent", "-D", "-a", str(socket)]
-    agent = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    hidden = tmp_path / "key"
+    monkeypatch.setenv("SSH_AUTH_SOCK", ssh_agent["SSH_AUTH_SOCK"])
+    askpass = tmp_path / "askpass"
+    askpass.write_text(f"#!/bin/sh\necho '{PASSPHRASE}'\n")
+    askpass.chmod(0o700)
+    asked = {"SSH_ASKPASS": str(askpass), "SSH_ASKPASS_REQUIRE": "force"}
+    ssh_add({**ssh_agent, **asked}, matrix.folder / key)
+    shutil.move(matrix.folder / key, tmp_path / "key")
     try:
-        assert listens(socket)
-        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-        askpass = tmp_path / "askpass"
-        askpass.write_text(f"#!/bin/sh\necho '{PASSPHRASE}'\n")
-        askpass.chmod(0o700)
-        env = {**os.environ, "SSH_ASKPASS": str(askpass), "SSH_ASKPASS_REQUIRE": "force"}
-        subprocess.run(["ssh-add", "-q", str(matrix.folder / key)], check=True, env=env)
-        shutil.move(matrix.folder / key, hidden)
         assert outcome(kind, matrix, key) == ("", "")
     finally:
-        agent.terminate()
-        agent.wait(10)
-        if hidden.exists():
-            shutil.move(hidden, matrix.folder / key)
+        shutil.move(tmp_path / "key", matrix.folder / key)
 
 
 # --- host keys -----------------------------------------------------------------------------------

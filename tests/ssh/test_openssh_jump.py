@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,27 +11,12 @@ from ipexctl.errors import HostKeyUnknown, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
-from tests.ssh.test_connect import jump_config
-
-CARELESS = "Host *\n StrictHostKeyChecking no\n UpdateHostKeys yes\n CheckHostIP yes\n"
 
 
 def opened(config: Path, name: str = "n") -> bytes:
     transport = OpenSshTransport((Host(name),), config)
-    channel = transport.open(Host(name), "echo $SSH_CONNECTION | cut -d' ' -f4", 30)
-    try:
+    with closing(transport.open(Host(name), "echo $SSH_CONNECTION | cut -d' ' -f4", 30)) as channel:
         return channel.read(100, 10)
-    finally:
-        channel.close()
-
-
-@pytest.fixture
-def way(make_sshd, tmp_path):
-    """The config of a host behind a jump host, and both of them."""
-    inner, outer = make_sshd(), make_sshd()
-    config = tmp_path / "config with 'odd' 100%h name"
-    config.write_text(CARELESS + jump_config(inner, outer))
-    return config, inner, outer
 
 
 def test_a_host_behind_a_jump_host_is_reached(way):

@@ -14,7 +14,7 @@ from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.ssh.transport_choice import choose_transport
 from tests.processes import listens
 from tests.ssh.conftest import keygen
-from tests.ssh.test_connect import jump_config, refusal, say
+from tests.ssh.test_connect import refusal, say
 
 KERBEROS = "  GSSAPIAuthentication yes\n"
 
@@ -98,10 +98,8 @@ def test_revoked_host_keys_of_ssh_config_hold(sshd, choice, tmp_path, form):
     assert "publickey" not in sshd.log
 
 
-def test_a_host_behind_such_a_host_takes_ssh_too(make_sshd, choice, tmp_path):
-    inner, outer = make_sshd(), make_sshd()
-    config = tmp_path / "config"
-    config.write_text(jump_config(inner, outer))
+def test_a_host_behind_such_a_host_takes_ssh_too(way, choice):
+    config, _, outer = way
     known = outer.folder / "known_hosts"
     known.write_text(f"{outer.known_line}@cert-authority [127.0.0.1]:* {outer.host_key}\n")
     ssh, notes = choice(config, "n")

@@ -17,7 +17,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.target import Target
 from tests.ssh.conftest import keygen
-from tests.ssh.test_connect import jump_config, say
+from tests.ssh.test_connect import say
 
 
 def target(config, *hosts) -> Target:
@@ -101,10 +101,8 @@ def test_a_host_that_is_down_does_not_hide_the_others(sshd, make_sshd):
     )
 
 
-def test_jump_hosts_are_asked_about_first(make_sshd, transport, tmp_path):
-    inner, outer = make_sshd(), make_sshd()
-    config = tmp_path / "config"
-    config.write_text(jump_config(inner, outer))
+def test_jump_hosts_are_asked_about_first(way, transport):
+    config, inner, outer = way
     (outer.folder / "known_hosts").write_text("")
     (inner.folder / "known_hosts").write_text("")
     asked: list[list[str]] = []
@@ -130,10 +128,6 @@ def test_one_message_tells_all_unknown_keys_and_the_command(make_sshd, transport
         f"a       ssh-ed25519 {keys[0]}\nnode02  ssh-ed25519 {keys[1]}",
         f"ipexctl trust -H a,node02 -F {config}",
     )
-
-
-def test_no_unknown_key_is_no_message():
-    assert unknown_keys([HostDown("a", "unreachable", "a: gone")], Target()) is None
 
 
 # --- a disk that is full, and a power cut --------------------------------------------------------
