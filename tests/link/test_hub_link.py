@@ -76,7 +76,7 @@ def test_a_large_message_and_many_at_once_arrive() -> None:
         spoke = c.spoke("node1", take=got.append)
         assert until(spoke.connected)
         channel = c.hub.ends["node1"].channel
-        large = ["x" * 1_000_000 + str(n) for n in range(10)]
+        large = ["x" * 1_000_000 + str(n) for n in range(10)] + ["x" * ((1 << 20) - 2)]
         for text in large:
             c.hub.send("node1", text)
             spoke.send(text)

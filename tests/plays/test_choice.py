@@ -30,6 +30,7 @@ PLAY = read_play(
         (StepChoice(tags=("x", "z")), [2, 3, 4, 5]),
         (StepChoice(tags=("all",)), [1, 2, 3, 4, 6]),
         (StepChoice(tags=("never",)), [4, 5]),
+        (StepChoice(tags=("always",)), [4]),
         (StepChoice(skip_tags=("x",)), [1, 4, 6]),
         (StepChoice(skip_tags=("always",)), [1, 2, 3, 6]),
         (StepChoice(tags=("x",), skip_tags=("y",)), [2, 4]),
@@ -75,6 +76,7 @@ X, BELOW, BESIDE = ("path:/x",), ("path:/x/y",), ("path:/xy",)
         (Looked(True, reads=("exists:/x",)), ("path:/x",), State.UNKNOWN),
         (Looked(True, reads=("exists:/x",)), ("path:/y",), State.WOULD_CHANGE),
         (Looked(True, reads=("any",)), ("path:/y",), State.UNKNOWN),
+        (Looked(True, reads=("any",)), (), State.WOULD_CHANGE),
         (Looked(False, reads=X), BELOW, State.UNKNOWN),
         (Looked(False, reads=BESIDE), X, State.OK),
         (Looked(False, reads=X), ("path:/",), State.UNKNOWN),
@@ -86,6 +88,7 @@ X, BELOW, BESIDE = ("path:/x",), ("path:/x/y",), ("path:/xy",)
         (Looked(True, failed=True, reads=X), (), State.FAILED),
         (Looked(None, failed=True), (), State.FAILED),
         (Looked(False, failed=True), ("packages",), State.UNKNOWN),
+        (Looked(False, reads=("packages",)), ("packages",), State.UNKNOWN),
     ],
 )
 def test_what_a_check_says(looked: Looked, pending: tuple[str, ...], state: State) -> None:
