@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,11 +19,13 @@ import pytest
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.facts import host_facts
 from ipexctl.facts.facts import Facts
+from ipexctl.install.install import _with_named
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines import agent_sources, agent_start
 from ipexctl.machines.agent import failure
 from ipexctl.machines.agent_start import command_line, connect
 from ipexctl.machines.probe_host import probe
+from ipexctl.machines.suggested_commands import other_pythons
 from ipexctl.machines.wire import transport
 from ipexctl.machines.wire.frames import HEAD, BadFrame, Decoder, Frame, encode
 from ipexctl.machines.wire.transport import Channel, LocalTransport, PipeChannel
@@ -230,6 +233,28 @@ def test_an_agent_that_breaks_off_while_it_boots_is_no_reason_to_try_another_pyt
 def test_a_python_that_is_no_plain_path_is_refused(python):
     with pytest.raises(HostFailed, match="contains special characters"):
         command_line("mark", python)
+
+
+def test_a_wrapper_is_a_python_and_so_is_what_it_starts(tmp_path):
+    """Wherever that is, and whatever it is called."""
+    real = tmp_path / "lib" / "interpreter"
+    real.parent.mkdir()
+    shutil.copy(Path(sys.executable).resolve(), real)
+    wrapper = write_script(tmp_path / "python3", f'exec {real} "$@"')
+    with closing(connect(LocalTransport(), HERE, python=str(wrapper))) as agent:
+        assert (agent.hello.started, agent.hello.path) == (str(wrapper), str(real))
+        facts = probe(agent)
+        assert str(real) in [p.path for p in facts.pythons]
+        assert str(wrapper) in [p.path for p in _with_named(facts, agent, str(wrapper)).pythons]
+        assert list(other_pythons([replace(agent, host=replace(HERE, python=str(wrapper)))])) == []
+
+
+def test_a_shell_that_lost_the_input_is_told_from_a_python_that_fails(tmp_path):
+    with refused("startup-file-reads-input") as caught:
+        connect(Through("read line"), HERE)
+    assert "Python" in caught.value.why
+    with refused("startup-file-reads-input"):
+        connect(Through("exec </dev/null"), HERE)
 
 
 # --- calls ---------------------------------------------------------------------------------------

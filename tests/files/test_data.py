@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import stat
 import subprocess
 import sys
@@ -387,15 +386,11 @@ def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
 # --- new versions ---------------------------------------------------------------------------------
 
 
-def noise(size: int, seed: int = 1) -> bytes:
-    return random.Random(seed).randbytes(size)
-
-
 def test_small_files_come_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_transfer, "PACK", 100_000)
     monkeypatch.setattr(dataset_transfer, "ROUND", 250_000)
     root, folder = tmp_path / "root", made(tmp_path / "set", text=b"compresses " * 20_000)
-    contents = {f"f{i}": noise(50_000, i) for i in range(20)}
+    contents = {f"f{i}": os.urandom(50_000) for i in range(20)}
     made(folder, empty=b"", **contents)
     pushed = push(folder, root)
     assert pushed.exit_code == 0, pushed.recaps
@@ -427,8 +422,8 @@ def test_to_many_hosts_data_travels_once_and_of_a_change_only_its_files(
     lab = make_lab(LabSpec.plain(4, name="versions"))
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
     folder = tmp_path / "set"
-    large, size = noise(60_000_000), 60_000_000 + 200 * 100_000
-    made(folder, large=large, **{f"small{i}": noise(100_000, i) for i in range(200)})
+    large, size = os.urandom(60_000_000), 60_000_000 + 200 * 100_000
+    made(folder, large=large, **{f"small{i}": os.urandom(100_000) for i in range(200)})
 
     def pushed() -> tuple[data.Pushed, int]:
         before = carried(lab)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -83,3 +84,60 @@ def test_old_words_and_a_failure_are_seen() -> None:
     failed = "exit code 134: rank 2 failed"
     assert make_recordings.SESSIONS["run"].flaws(["step 1 loss 0.4", failed]) == [failed]
     assert make_recordings.SESSIONS["run-failed"].flaws(["step 1 loss 0.4"]) != []
+
+
+# --- tools/record_svg.py: a recorded session as pictures, and these as an SVG ---------------------
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        ("one\r\ntwo", ["one", "two", ""]),
+        ("status\r\x1b[2Kline\r\nstatus", ["line", "status", ""]),
+        ("abc\b\bX", ["aXc", "", ""]),
+        ("a long line", ["a long l", "ine", ""]),
+        ("1\r\n2\r\n3\r\n4", ["2", "3", "4"]),
+        ("gone\x1b[H\x1b[Jhere", ["here", "", ""]),
+        ("\x1b]0;a title\x07\x1b[?25lshown", ["shown", "", ""]),
+        ("a\tb", ["a      b", "", ""]),
+        ("ab\x1b[2Cc\r\nx\x1b[Ad", ["ad  c", "x", ""]),
+    ],
+)
+def test_a_screen_shows_what_a_terminal_would(written, seen):
+    screen = record_svg.Screen(8, 3)
+    screen.feed(written)
+    assert [record_svg.words(row) for row in screen.picture()] == seen
+
+
+def test_colours_are_runs_of_one_style_each():
+    screen = record_svg.Screen(20, 1)
+    screen.feed("\x1b[1;32mgood\x1b[0m and \x1b[91mbad")
+    green, red = record_svg.Style(2, bold=True), record_svg.Style(9)
+    assert list(record_svg.runs(screen.picture()[0])) == [
+        (0, "good", green),
+        (5, "and", record_svg.Style()),
+        (9, "bad", red),
+    ]
+
+
+def test_a_session_is_played_by_its_timing_and_its_pauses_are_shortened():
+    session = b"Script started\n$ go\r\n" + "löss".encode() + b"\r\n$ exit\r\n"
+    timing = "0.5 6\n0.5 2\n30.0 5\n0.2 6\n"  # the second letter of löss comes in two pieces
+    seen = record_svg.pictures(session, timing, (10, 4))
+    shown = record_svg.shortened(seen, "$ go", 1.5)
+    told = [(pause, [record_svg.words(row) for row in picture][:2]) for pause, picture in shown]
+    assert told == [(0.5, ["$ go", ""]), (1.5, ["$ go", "l"]), (record_svg.LAST, ["$ go", "löss"])]
+
+
+def test_the_svg_is_well_formed_and_ends_with_the_last_picture():
+    screen = record_svg.Screen(10, 2)
+    screen.feed("a < b")
+    first = screen.picture()
+    screen.feed("\r\nend")
+    text = record_svg.svg([(1.0, first), (2.0, screen.picture())], "a & b")
+    root = ElementTree.fromstring(text)
+    assert root.find(f"{SVG}title").text == "a & b"
+    assert [t.text for t in root.iter(f"{SVG}text")] == ["a\u00a0<\u00a0b", "end"]
+    assert "#f{transform:translateX(-108px);animation:p 3.00s" in root.find(f"{SVG}style").text

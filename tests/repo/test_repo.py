@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import ipexctl
 ROOT = Path(__file__).parents[2]
 VENDORS_MAY = ("ipexctl/install/stack/stacks.toml", "docs/stacks.md")
 LONGEST = 500
+LONGEST_FUNCTION = 60
 SAID = ("what", "why", "hint")
 
 
@@ -96,6 +98,23 @@ def test_scripts_that_are_called_by_name_are_executable() -> None:
 
 def test_no_lock_of_one_machines_resolver_is_tracked() -> None:
     assert [name for name in _tracked() if Path(name).name == "uv.lock"] == []
+
+
+def test_no_function_is_too_long_but_those_that_declare_options() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in (ROOT / "ipexctl").rglob("*.py")
+        for node in _functions(path)
+        if (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
+        and not path.stem.endswith("cli")
+    ]
+    assert long == []
+
+
+def _functions(path: Path) -> Iterator[ast.FunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            yield node
 
 
 def test_no_source_file_is_longer_than_one_can_read() -> None:

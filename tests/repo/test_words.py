@@ -84,40 +84,31 @@ def test_no_text_for_users_has_a_banned_phrase() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "is_banned"),
     [
-        "nobody is there to be asked",
-        "A silent rank is told of after 10 s.",
-        "the wheels are unpacked anew",
-        "'x' is no rank",
-        "'{}' is no {}",
-        "datasets that are not removed yet are whole",
-        "would break or slow a training",
-        "Killed trainings leave files",
-        "everything pauses; hosts that stand still are reported",
-        "3 of 3 hosts can train · 1 thing slows you",
-        "what it says of itself is not readable",
-        "only a part of the CPUs is ours",
-        "wait for so many seconds",
+        ("nobody is there to be asked", True),
+        ("A silent rank is told of after 10 s.", True),
+        ("the wheels are unpacked anew", True),
+        ("'x' is no rank", True),
+        ("'{}' is no {}", True),
+        ("datasets that are not removed yet are whole", True),
+        ("would break or slow a training", True),
+        ("Killed trainings leave files", True),
+        ("everything pauses; hosts that stand still are reported", True),
+        ("3 of 3 hosts can train · 1 thing slows you", True),
+        ("what it says of itself is not readable", True),
+        ("only a part of the CPUs is ours", True),
+        ("wait for so many seconds", True),
+        ("there is no script train.py", False),
+        ("the file is no longer there", False),
+        ("ignoring the git repository: owned by nobody", False),
+        ("Check every host for problems that break or slow down training.", False),
+        ("the whole file, a training script, and a training cluster", False),
+        ("so many that the kernel runs out of them", False),
     ],
 )
-def test_banned_phrases_are_found(text: str) -> None:
-    assert banned(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "there is no script train.py",
-        "the file is no longer there",
-        "ignoring the git repository: owned by nobody",
-        "Check every host for problems that break or slow down training.",
-        "the whole file, a training script, and a training cluster",
-        "so many that the kernel runs out of them",
-    ],
-)
-def test_innocent_words_are_left_alone(text: str) -> None:
-    assert banned(text) == []
+def test_banned_phrases_are_found_and_innocent_words_are_not(text: str, is_banned: bool) -> None:
+    assert bool(banned(text)) is is_banned
 
 
 def test_only_the_docstrings_of_functions_in_cli_are_texts() -> None:
