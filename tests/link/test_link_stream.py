@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from ipexctl.remote.connection.link_stream import (
     BEAT,
+    HEAD,
     HELLO,
     LIMIT,
+    MESSAGE,
     MESSAGES,
     BadFrame,
     Decoder,
@@ -110,6 +112,15 @@ def test_bytes_of_another_protocol_are_bad_or_incomplete(data: bytes) -> None:
     assert b"".join(frame(*f) for f in found) + decoder.rest == data
 
 
+@pytest.mark.parametrize(
+    "data",
+    [HEAD.pack(MESSAGE, 1, LIMIT + 1), HEAD.pack(0, 1, 0), HEAD.pack(9, 1, 0), b"GET / HTTP/1"],
+)
+def test_a_frame_that_is_too_large_or_of_no_kind_is_bad_before_it_is_read(data: bytes) -> None:
+    with pytest.raises(BadFrame):
+        list(Decoder().feed(data + bytes(HEAD.size)))
+
+
 def connected(count: int) -> Stream:
     """With so many messages written to the first connection."""
     stream = Stream(b"a")
@@ -140,6 +151,13 @@ def test_a_process_that_started_again_cannot_go_on_in_its_place(number: int, tok
         stream.resume(number, token)
     stream.resume(2, b"b")
     assert not stream.pending()
+
+
+def test_a_gap_is_bad_and_a_repetition_is_dropped() -> None:
+    stream = Stream(b"a")
+    assert [stream.is_new(n) for n in (1, 2, 2, 1, 3)] == [True, True, False, False, True]
+    with pytest.raises(BadFrame):
+        stream.is_new(5)
 
 
 def test_what_waits_is_limited() -> None:
