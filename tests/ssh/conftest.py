@@ -156,9 +156,11 @@ def ssh_agent(tmp_path: Path) -> Iterator[dict[str, str]]:
     path = tmp_path / "agent"
     argv, null = ["ssh-agent", "-D", "-a", str(path)], subprocess.DEVNULL
     with subprocess.Popen(argv, stdout=null, stderr=null) as process:
-        assert listens(path)
-        yield {**os.environ, "SSH_AUTH_SOCK": str(path)}
-        process.terminate()
+        try:
+            assert listens(path)
+            yield {**os.environ, "SSH_AUTH_SOCK": str(path)}
+        finally:
+            process.terminate()
 
 
 def ssh_add(agent: dict[str, str], key: Path) -> None:
