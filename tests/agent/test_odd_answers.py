@@ -105,10 +105,6 @@ def put(agent: Agent) -> object:
     return blob_store.send(agent, "/r", empty, lambda *part: b"", lambda n: None, room)
 
 
-def speed(agent: Agent) -> object:
-    return measurements.host_bench("h", agent.call("facts.benchmark.host").done)
-
-
 def port(agent: Agent) -> object:
     return agent.call("facts.benchmark.serve").done.whole("port", 65535)
 

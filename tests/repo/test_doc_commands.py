@@ -33,7 +33,6 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if path.name not in ("CHANGELOG.md", "lines.md")
 )
-CODE = re.compile(r"^(?: {4}|\t)(.*)|^```(\w*)")
 COMMAND = re.compile(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(ipexctl(?: .*)?)$")
 LEFT_OUT = ("[...]", "...", "…")
 PROSE = re.compile(r"\s{2,}(?=[A-Za-z(])")  # in a second column
