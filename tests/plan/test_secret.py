@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import InputError
 from ipexctl.run.outcome.result_document import kept_plan
 from ipexctl.run.plan.launch import Node, RunRequest
