@@ -262,7 +262,8 @@ class Attempts:
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
-                run = find(fleet, line.run_id, newest=NEWEST)  # its journals may not be there yet
+                text = f"{self.run_id}-r{line.attempt:02d}"  # its journals may not be there yet
+                run = find(fleet, text, newest=NEWEST)
                 return attached(fleet, run, self.painter, self.interrupts, self.records)
             time.sleep(LOOK)
         return None

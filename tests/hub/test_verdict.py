@@ -227,6 +227,9 @@ def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agre
     assert run.state is State.RESTARTING and not lost_in(run.cause)
     (run,) = listed_runs.merged(replace(one, kept=True, lost=("b",)) for one in parts)
     assert run.state is State.RESTARTING and lost_in(run.cause) == ["b"]
+    for over in ({"settled": True}, {"later": True}):  # whatever a keeper that was away looks for
+        (run,) = listed_runs.merged(replace(one, kept=True, lost=("b",), **over) for one in parts)
+        assert run.state is State.FAILED
     (run,) = listed_runs.merged(parts)  # no keeper can decide more
     assert lost_in(run.cause)
 

@@ -105,6 +105,9 @@ def test_a_spare_takes_the_place_of_a_lost_host(runner, host):
     assert on_top == ({"out-0-1"} if host == "node01" else {"out-0-0", "out-0-1"})
     first = json.loads((kept.parent / run.run_id / "result.json").read_text())
     assert (first["run_id"], first["exit_code"]) == (run.run_id, 121)
+    told = second(runner, runner.folder, "attach", "--ui", "plain", f"{run.run_id}-r01").stdout
+    for line in (f"{host} r0{moved} | up {moved} of 2 attempt 0", f"node03 r0{moved} | up {moved}"):
+        assert told.count(line) == 1, told
 
 
 def test_a_host_that_is_back_takes_the_place_of_the_next_one_that_is_lost(runner):

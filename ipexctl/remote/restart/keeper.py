@@ -33,7 +33,8 @@ SAYS = 2.0  # seconds until what is so is said again
 ALONE = 5.0  # beyond the lease, without one that leads
 LOST = 600.0  # seconds without one, until this keeper ends
 COMMIT = 10.0  # for a line to become part of the record
-SMALLER = "not more than half of the hosts are reached from %s"
+SMALLER = "not more than half of the voters are reached from %s"
+RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
 
 
 def begin(asked):
@@ -165,7 +166,7 @@ class Keeper:
         """Say what the run waits for, and whether this keeper leads and thus knows."""
         leads = self.leader
         if leads is None:
-            return [SMALLER % self.name if self.alone else "", False]
+            return [SMALLER % self.name + RETURNED if self.alone else "", False]
         return [leads.waits, True]
 
     def orders_of_returned(self, name):

@@ -74,7 +74,7 @@ def recorded(folder, name, run):
     """What the record of a run with --restarts says of an attempt: {lost: the hosts whose loss
     ended it, stopped: why there is none after it, if a user wanted that; else "", done: whether
     the run ended well, cut_off: whether it may go on where this host did not reach, later: whether
-    another attempt followed}."""
+    another attempt followed, settled: whether the run is over by that record}."""
     story = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
     numbers = {line.get("run_id"): line["attempt"] for line in story if "attempt" in line}
     ended = [line for line in story if line.get("ended", 0) == numbers.get(run)]
@@ -85,6 +85,7 @@ def recorded(folder, name, run):
         "lost": lost[-1] if lost else [],
         "stopped": ends[-1] if ends and last else "",
         "later": bool(numbers) and not last,
+        "settled": any("end" in line and not line.get("cut_off") for line in story),
         "done": any(line.get("well") is True for line in story),
         "cut_off": any(line.get("cut_off") is True for line in story),
     }

@@ -55,7 +55,8 @@ def run_lines(run: Run, now: float) -> list[Text]:
     line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
     ok = about.ranks if run.state is State.DONE else run.ok  # also on hosts that are not reached
     done = f"{ok} of {about.ranks or run.started} ranks succeeded"
-    ranks = done if run.over or run.all_ok else f"{run.started - run.ok} of {about.ranks} ranks"
+    up = 0 if run.state is State.RESTARTING else run.started - run.ok
+    ranks = done if run.over or run.all_ok else f"{up} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
     line.append(f"  {ranks} on {hosts}")
     line.append(f", started {duration(now - run.began)} ago" if run.began else "")

@@ -26,7 +26,8 @@ def show_why(found: Why, stacks: bool = False) -> None:
 
 def why_lines(found: Why, width: int) -> Iterator[str]:
     yield printable(_first_line(found))
-    for text in filter(None, (found.run.cause, found.run.waits)):
+    later = "another attempt followed" if found.run.later else ""
+    for text in filter(None, (found.run.cause, later, found.run.waits)):
         yield from map(printable, wrapped(f"  {text}", width, "  "))
     if found.situation and found.diagnosis:
         yield from map(printable, diagnosis_text.screen(found.diagnosis, width))

@@ -109,7 +109,8 @@ class OnHost:
     # hosts whose loss ended this attempt, or that were away then, by the record of the run
     lost: tuple[str, ...] = ()
     later: bool = False  # another attempt followed, by that
-    done: bool = False  # the run ended well, by that
+    settled: bool = False  # the run is over, by that
+    done: bool = False  # it ended well, by that
     cut_off: bool = False  # it may go on where that host did not reach
     waits: str = ""  # for what its keeper waits with the next one
     leads: bool = False  # that keeper leads
@@ -290,7 +291,8 @@ def _last(run: Run) -> Run:
     if run.over and all(part.cut_off for part in run.seen):
         why = "its hosts here were cut off from others, on which it may go on"
         return replace(run, state=State.LOST, verdict=Verdict(EXIT_LOST, verdict.UNKNOWN, why))
-    if not run.over or run.state is State.DONE or not run.kept:
+    settled = run.later or any(part.settled for part in run.seen)
+    if not run.over or run.state is State.DONE or settled or not run.kept:
         return run
     lost = {part.verdict.lost for part in run.seen if part.verdict and part.verdict.lost}
     if run.verdict and len(lost) > 1 and not recorded_losses(run.seen):
