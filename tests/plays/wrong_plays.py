@@ -136,6 +136,7 @@ TEXTS: dict[str, str] = {
     "a duration that is none": _step("sh: {cmd: id, timeout: 1w}"),
     "a negative duration": _step("sh: {cmd: id, timeout: -1}"),
     "a NUL": _step('sh: {cmd: "a\\0b"}'),
+    "a NUL in a path": _step('file: {path: "/a\\0b"}'),
     "an empty sh": _step("sh: ' '"),
     "a path that is not absolute": _step("file: {path: etc/x}"),
     "an empty path": _step("file: {path: ''}"),
@@ -185,6 +186,7 @@ TEXTS: dict[str, str] = {
 
 FILES: dict[str, bytes] = {
     "an empty file": b"",
+    "a file of comments": b"# nothing\n",
     "UTF-16": "steps: [sh: id]\n".encode("utf-16"),
     "a NUL byte": b"steps: [sh: id]\n# \0\n",
     "2 MB": b"steps: [sh: id]\n# " + b"x" * 2_000_000,
