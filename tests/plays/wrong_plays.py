@@ -119,6 +119,7 @@ TEXTS: dict[str, str] = {
     "a name that is a list": _step("{sh: id, name: [a]}"),
     "tags that are a mapping": _step("{sh: id, tags: {a: b}}"),
     "an empty tag": _step("{sh: id, tags: [a, '']}"),
+    "retries as YAML 1.1 writes octal": _step("{sh: id, retries: 0o17}"),
     "a delay without a unit that is known": _step("{sh: id, delay: 5w}"),
     "on that is nothing known": _step("{sh: id, on: [{a: b}]}"),
     # -- arguments --
