@@ -103,9 +103,10 @@ def run_play(
 def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
     """Raises InputError for a variable that no play reads: it may be misspelled."""
     read = {name for play in plays for name in read_names(play)} - {"host", "item", *FACTS}
+    read |= {name for play in plays for name in play.vars}  # one may have the name of a fact
     variables = sorted(name for name in read if "." not in name)
     for name, value in extra.items():
-        if name in FACTS or name == "host":
+        if name not in read and (name in FACTS or name == "host"):
             why = "hosts report facts; a variable cannot replace one"
             raise InputError(f"-e {name}: {name} is a fact", why=why, slug="variable-is-fact")
         if name not in variables and ANY_NAME not in variables:

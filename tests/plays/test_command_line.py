@@ -44,6 +44,12 @@ def test_list_steps_names_handlers_and_follows_the_tags(tmp_path: Path):
     assert done.stdout.splitlines()[1:] == ["  2  sh           [y]", "handler again:", "  3  sh"]
 
 
+def test_a_variable_that_begins_as_a_fact_can_be_given(tmp_path: Path):
+    text = "vars: {user: '${fact.user}'}\nsteps: [{sh: 'echo ${user} > ~/who'}]\n"
+    assert steps(tmp_path, text, "-e", "user=ann")[0]["state"] == "changed"
+    assert (tmp_path / "who").read_text() == "ann\n"
+
+
 def test_short_options_as_ansible_has_them(tmp_path: Path):
     text = "steps: [{file: {path: ~/x, content: 'new'}}]\n"
     done = run(tmp_path, text, "-CD")
