@@ -5,6 +5,7 @@ Where in the training a value stands: its step, its epoch, or its place in the o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import isfinite
@@ -122,7 +123,13 @@ def _different(values: Sequence[Value]) -> bool:
 
 
 def points_along(values: Sequence[Value], along: str) -> list[Point]:
-    """`values`: of one attempt. A bar is drawn more than once at a step: the last one counts."""
+    """`values`: of one attempt. A bar is drawn more than once at a step: the last one counts. By
+    their number, those of the ranks that print most are counted: what another rank prints only at
+    the end is not its first value.
+    """
+    if along == COUNT:
+        printed = Counter(one.rank for one, _ in values)
+        values = [v for v in values if printed[v[0].rank] == max(printed.values())]
     counts: dict[int, int] = {}
     found = list[Point]()
     bars: dict[tuple[int, float], float] = {}

@@ -13,9 +13,9 @@ from tests.report.made_run import made
 ID = made().id
 
 
-def lines(*texts: str) -> list[RankPoint]:
+def lines(*texts: str, rank: int = 0) -> list[RankPoint]:
     reader = _Reader(named=True)
-    reader.show(made(), "node01", 0, texts)
+    reader.show(made(), "node01", rank, texts)
     return reader.points
 
 
@@ -67,6 +67,8 @@ def test_losses_alone_are_counted():
     assert curves(lines("loss 0.5", "loss 0.4"))["loss"] == ("logged value n", {1: 0.5, 2: 0.4})
     same = curves(lines("epoch 1 loss 0.5", "epoch 1 loss 0.4"))
     assert same["loss"][0] == "logged value n"
+    last = lines("loss 0.4", rank=1)  # it prints what it has at the end alone
+    assert curves(lines("loss 0.5", "loss 0.4") + last)["loss"][1] == {1: 0.5, 2: 0.4}
 
 
 def test_each_epoch_of_lightning_goes_on_where_the_last_one_ended():
