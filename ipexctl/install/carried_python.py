@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ipexctl.blobs.blob_store import Store, default_store
@@ -96,15 +97,20 @@ def _packed(folder: Path) -> Iterator[bytes]:
             gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
         ):
-            archive.add(folder, "python", filter=_plain)
+            archive.add(folder, "python", filter=partial(_plain, folder))
         out.seek(0)
         while chunk := out.read(CHUNK):
             yield chunk
 
 
-def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if info.name.endswith("/__pycache__"):
+def _plain(folder: Path, info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """None: it is left out."""
+    known = info.isreg() or info.isdir() or info.issym() or info.islnk()
+    if info.name.endswith("/__pycache__") or not known:
         return None
+    if info.islnk():  # the same file under two names: twice, so that neither needs the other
+        info.type, info.linkname = tarfile.REGTYPE, ""
+        info.size = (folder / info.name.partition("/")[2]).stat().st_size
     info.uid = info.gid = info.mtime = 0
     info.uname = info.gname = ""
     info.mode = 0o755 if info.mode & 0o100 else 0o644

@@ -1,4 +1,4 @@
-"""What of remote/ and common/ goes to a host: only the modules an operation needs, each once.
+"""Send a host modules of remote/ and common/: only those an operation needs, each once.
 PySyncObj is sent too, where one of them uses it.
 
 As source, which any Python from 3.6 on compiles when it imports it. A host that had the bytecode of

@@ -2,7 +2,7 @@
 
 Which index torch comes from is decided by trying: the user's own (a CPU build has the version
 X+cpu), else the table's index for torch alone, else X from the user's own. If that is a CUDA build
-it is only named: somebody has to agree to it.
+it is only named: the user has to agree to it.
 
 Intel's names never come from an index that anybody can fill. `oneccl_bind_pt` and its like are
 unclaimed on the default index, and whoever took the name there could run code on every host. So

@@ -129,7 +129,8 @@ def points_along(values: Sequence[Value], along: str) -> list[Point]:
     """
     if along == COUNT:
         printed = Counter(one.rank for one, _ in values)
-        values = [v for v in values if printed[v[0].rank] == max(printed.values())]
+        most = max(printed.values(), default=0)
+        values = [v for v in values if printed[v[0].rank] == most]
     counts: dict[int, int] = {}
     found = list[Point]()
     bars: dict[tuple[int, float], float] = {}

@@ -262,8 +262,8 @@ class Attempts:
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
-                text = f"{self.run_id}-r{line.attempt:02d}"  # its journals may not be there yet
-                run = find(fleet, text, newest=NEWEST)
+                text = f"{self.run_id}-r{line.attempt:02d}"
+                run = find(fleet, text, newest=NEWEST)  # its journals may not be there yet
                 return attached(fleet, run, self.painter, self.interrupts, self.records)
             time.sleep(LOOK)
         return None

@@ -276,8 +276,8 @@ def test_who_waits_for_something_else_says_so() -> None:
 def test_who_waits_and_has_nothing_yet_is_shown_without_a_count() -> None:
     files = tuple(Blob(str(n), f"{n:064x}", n * 1_000_000) for n in (2, 3))
     told: list[str] = []
-    nobody: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
-    getter = _Getter(nobody, "/", files, lambda *step: told.append(counted(Step("a", *step))))
+    agent: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
+    getter = _Getter(agent, "/", files, lambda *step: told.append(counted(Step("a", *step))))
     getter.waits()
     getter.has(files[:1])
     getter.waits()
@@ -297,6 +297,6 @@ def test_many_files_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(blob_relay, "missing_blobs", lambda *_: files)
     monkeypatch.setattr(blob_relay, "send", lambda *_: 0)
     monkeypatch.setattr(Blob, "__eq__", eq)
-    nobody: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
-    Carrier(lambda *_: b"").bring(nobody, "/", files, lambda *_: None)
+    agent: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
+    Carrier(lambda *_: b"").bring(agent, "/", files, lambda *_: None)
     assert len(compared) < 1000

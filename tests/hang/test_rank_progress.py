@@ -83,8 +83,8 @@ def test_what_a_rank_did_just_before_a_look_counts(made, monkeypatch) -> None:
     made.log.write_text("step 1\n")
     made.progress.supervisor.programs = SimpleNamespace(site=str)
     monkeypatch.setattr(look, "look", lambda site, pids: [])
-    made.progress.look()
-    assert made.after() == 2.5
+    quiet, _, _ = made.progress.look()
+    assert (quiet, made.after()) == (0.0, 2.5)
 
 
 def test_networks_without_a_gateway_are_near() -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NothingFits
+from ipexctl.install import carried_python
 from ipexctl.install.carried_python import find_build
 from ipexctl.install.stack.lock_file import parse
 from ipexctl.install.stack.selection import choose
@@ -162,6 +163,17 @@ def test_the_same_tree_gives_the_same_bytes(unpacked: Path, store: Store) -> Non
     found = find_build(str(unpacked), ARCH, minor, store)
     assert (found.version, found.file) == (version, f"cpython-{version}-{ARCH}.tar.gz")
     assert find_build(str(unpacked), ARCH, "", store) == found
+
+
+def test_how_files_share_their_bytes_and_what_is_no_file_change_nothing(tmp_path: Path) -> None:
+    linked, copied = tmp_path / "linked", tmp_path / "copied"
+    for folder in (linked, copied):
+        folder.mkdir()
+        (folder / "a.py").write_text("x = 1\n")
+    (linked / "b.py").hardlink_to(linked / "a.py")
+    os.mkfifo(linked / "c")
+    shutil.copy(copied / "a.py", copied / "b.py")
+    assert b"".join(carried_python._packed(linked)) == b"".join(carried_python._packed(copied))
 
 
 def test_another_version_or_architecture_is_refused_with_both(unpacked: Path, store: Store) -> None:

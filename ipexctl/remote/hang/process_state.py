@@ -85,8 +85,8 @@ def status_of(folder):
 
 
 def cpu_seconds(pid, with_children=True):
-    """With what its children took that have ended: so nothing is lost when one ends. `pid`: of a
-    process, or PID/task/TID."""
+    """CPU time of a process, or of a thread (PID/task/TID), and of its children that have ended, so
+    that nothing is lost when one ends."""
     words = stat_of(pid)[1][11 : 15 if with_children else 13]
     return sum(int(word) for word in words) / TICKS
 

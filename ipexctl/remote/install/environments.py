@@ -191,8 +191,8 @@ class NotBrought(Failure):
 
 
 class Arrivals:
-    """Of one operation. {"all": true} says that everything has been brought, {"abort": true} that
-    nothing more will be."""
+    """The files that come to one operation: {"all": true} says that everything has been brought,
+    {"abort": true} that nothing more will be."""
 
     def __init__(self, call, root):
         self.call, self.root = call, root
@@ -200,7 +200,7 @@ class Arrivals:
         self.told = time.time()
 
     def batches(self, files):
-        """Of (name, sha256, bytes): first what is here, then again and again what has come."""
+        """Yield some of (name, sha256, bytes): first what is here, then what has come since."""
         left = list(files)
         while left:
             last = self.complete

@@ -90,7 +90,8 @@ class WheelCache:
 
 
 def boot_id():
-    """Since when this host runs, "" if it does not tell: what was not synced is good only since."""
+    """The name of this start of the host, "" if it does not tell: files that were not synced before
+    it may be damaged."""
     try:
         with open(BOOT) as file:
             return file.read().strip()

@@ -70,10 +70,11 @@ class Progress:
             self.since[rank] = now
 
     def look(self):
-        """(what the ranks do right now, whether one of them computes): see remote/hang/look.py."""
+        """(seconds without progress until now, what the ranks do, whether one of them computes).
+        How ranks are looked at: remote/hang/look.py."""
         from ipexctl.remote.hang import look  # only a run that stands still needs it
 
-        self.measure()  # what they did until now counts
+        quiet = self.measure()  # what they did until now counts
         site, pids = self.supervisor.programs.site(), self.supervisor.sampler.rank_pids()
         with self.looking, self.paused():
             found = look.look(site, pids)
@@ -81,7 +82,7 @@ class Progress:
             for rank in found:
                 rank["threads"] = [thread for thread in rank["threads"] if thread["main"]]
                 rank["children"] = rank["children"][:2]
-        return found, any(computes(rank) for rank in found)
+        return quiet, found, any(computes(rank) for rank in found)
 
     @contextmanager
     def paused(self):

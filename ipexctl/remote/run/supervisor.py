@@ -193,7 +193,7 @@ class Supervisor:
 
     def look(self, number):
         """Look at the ranks as the hub has ordered; the journal keeps what was found."""
-        found, computes = self.progress.look()
+        _, found, computes = self.progress.look()
         self.note({"look": number, "ranks": found, "time": time.time()})
         self.report({"event": "looked", "number": number, "computes": computes})
 
@@ -211,8 +211,7 @@ class Supervisor:
         elif "end" in message:
             self.stop(str(message["end"]))
         elif "look" in message:
-            quiet = self.progress.measure()
-            found, computes = self.progress.look()
+            quiet, found, computes = self.progress.look()
             said = {"alive": True, "quiet": quiet, "look": found, "computes": computes}
             return dict(said, pace=self.pace.last_minute())
         return {"alive": True}

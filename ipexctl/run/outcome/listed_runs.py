@@ -297,7 +297,7 @@ def _last(run: Run) -> Run:
     lost = {part.verdict.lost for part in run.seen if part.verdict and part.verdict.lost}
     if run.verdict and len(lost) > 1 and not recorded_losses(run.seen):
         why = "its hosts do not reach each other, and have not agreed yet on which were lost"
-        return replace(run, state=State.RESTARTING, verdict=replace(run.verdict, cause=why))
+        run = replace(run, verdict=replace(run.verdict, cause=why))
     return replace(run, state=State.RESTARTING)
 
 
