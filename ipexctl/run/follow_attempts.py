@@ -394,10 +394,11 @@ class ReturnedHosts:
         for host in list(self.asked):
             with suppress(IpexctlError):
                 agent = self.fleet.agents.get(host) or self.fleet.connect(host)
-                asked = self._of_run(host) | {"ask": {"away": True}}
+                asked = self._of_run(host) | {"ask": {}}
                 answer = agent.call("restart.attempts.ask", asked, timeout=ANSWER).done
-                if (found := answer.get("away")) is not None:
-                    return {one for one in self.fleet.hosts.hosts if one.name in texts(found)}
+                if answer.get("leads") is True:
+                    away = texts(answer.get("away"))
+                    return {one for one in self.fleet.hosts.hosts if one.name in away}
             self.asked = [*self.asked[1:], host]  # it does not lead: the next one first
             if dead := self.fleet.agents.pop(host, None):
                 dead.close()

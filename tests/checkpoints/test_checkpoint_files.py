@@ -10,9 +10,7 @@ import pytest
 
 from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.remote.blobs import blob_server, blobs
-from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import checkpoint_files as files
 from ipexctl.remote.shelf import shelf_folder, shelf_reports
 from ipexctl.remote.shelf.shelf_folder import Changed, FilesBySha, Shelf
@@ -212,9 +210,8 @@ def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there
     (tmp_path / "work/c-1/blobs/x.json").write_text("{}")
     sha = kept(shelf, tmp_path / "work", "c-1")
     keys = make_keys()
-    server = blob_server.Server(peer_tls.context(keys, True), FilesBySha([shelf]))
-    start_thread(server.serve_forever)
-    url = f"https://127.0.0.1:{server.server_address[1]}"
+    server = blob_server.Server(keys, FilesBySha([shelf]))
+    url = f"https://127.0.0.1:{server.begin()}"
     other = Shelf(str(tmp_path / "root/runs" / RUN / "shelf/b"))
     other.make()
     other.fetch(sha, os.path.getsize(shelf.path(sha)), keys, url)

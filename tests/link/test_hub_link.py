@@ -94,8 +94,8 @@ def test_a_host_is_heard_while_it_says_nothing() -> None:
         made = c.hub.heard("node2")
         spoke = c.spoke("node1")
         assert until(spoke.connected)
-        at_hub, at_spoke = c.hub.heard("node1"), spoke.heard()
-        assert until(lambda: c.hub.heard("node1") > at_hub and spoke.heard() > at_spoke, 5)
+        at_hub, at_spoke = c.hub.heard("node1"), spoke.heard("node0")
+        assert until(lambda: c.hub.heard("node1") > at_hub and spoke.heard("node0") > at_spoke, 5)
         assert c.hub.heard("node2") == made
 
 
@@ -360,22 +360,22 @@ def hub_process() -> Iterator[tuple[subprocess.Popen[str], Spoke]]:
 
 def test_a_hub_that_was_killed_is_known_to_be_gone() -> None:
     with hub_process() as (hub, spoke):
-        assert spoke.absent() == 0.0
+        assert spoke.absent("node0") == 0.0
         hub.kill()
-        assert until(lambda: spoke.absent() > 0.3, 5.0)
+        assert until(lambda: spoke.absent("node0") > 0.3, 5.0)
 
 
 def test_a_hub_that_is_stopped_or_says_goodbye_is_not() -> None:
     with hub_process() as (hub, spoke):
         hub.send_signal(signal.SIGSTOP)
         time.sleep(1.0)
-        assert spoke.absent() == 0.0
+        assert spoke.absent("node0") == 0.0
         hub.send_signal(signal.SIGCONT)
         assert hub.stdin is not None
         hub.stdin.close()
         assert until(lambda: not spoke.connected())
         time.sleep(1.0)
-        assert spoke.absent() == 0.0
+        assert spoke.absent("node0") == 0.0
 
 
 LONE_SPOKE = """
@@ -415,7 +415,7 @@ def test_a_spoke_that_connects_again_is_not_gone() -> None:
         assert until(lambda: proxy.cuts > 4)
         proxy.cutting = False
         assert until(lambda: len(made.taken["node1"]) == 2000 and spoke.connected())
-        assert (made.hub.absent("node1"), spoke.absent()) == (0.0, 0.0)
+        assert (made.hub.absent("node1"), spoke.absent("node0")) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("renews", [True, False])

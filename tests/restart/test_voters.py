@@ -27,8 +27,8 @@ class Net:
             self.start(name)
 
     def start(self, name: str, *, returned: bool = False) -> None:
-        def send(to: str, text: str) -> None:
-            self.under_way.append((name, to, text))
+        def send(to: str, message: dict[str, str]) -> None:
+            self.under_way.append((name, to, message["vote"]))
 
         self.applied[name] = []
         apply = self.applied[name].append

@@ -14,6 +14,7 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.facts import host_network
+from ipexctl.remote.own_process import start_thread
 
 CHUNK = 1 << 18
 RANGE = re.compile(r"bytes=([0-9]{1,15})-\Z")
@@ -26,18 +27,14 @@ def op_open(call, header):
     """{root, blobs: [sha256, ...], keys: {cert, key}} -> {port}"""
     root = root_folder.checked(header["root"])
     wanted = {sha: blobs.path_of(root, sha) for sha in header["blobs"]}
-    server = Server(peer_tls.context(header["keys"], True), wanted)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.daemon = True
-    thread.start()
-    return {"port": server.server_address[1]}
+    return {"port": Server(header["keys"], wanted).begin()}
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 
-    def __init__(self, context, paths):
-        self.context, self.paths = context, paths
+    def __init__(self, keys, paths):
+        self.context, self.paths = peer_tls.context(keys, True), paths
         self.free = threading.BoundedSemaphore(AT_ONCE)
         listener = host_network.listener()
         self.address_family = listener.family
@@ -45,6 +42,11 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.socket.close()
         self.socket = listener
         self.server_address = listener.getsockname()
+
+    def begin(self):
+        """Serve in a thread of its own. Returns the port."""
+        start_thread(self.serve_forever)
+        return self.server_address[1]
 
     def get_request(self):
         """The handshake is for the connection's own thread."""

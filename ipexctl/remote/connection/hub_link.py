@@ -49,12 +49,6 @@ class Hub(Link):
         if name in self.ends:
             self.put(self.ends[name], message)
 
-    def heard(self, name):
-        return self.ends[name].heard
-
-    def absent(self, name):
-        return self.ends[name].absent()
-
     def connected(self):
         return {n for n, end in self.ends.items() if end.channel is not None and not end.lost}
 
@@ -124,15 +118,9 @@ class Spoke(Link):
     def send(self, message):
         self.put(self.hub, message)
 
-    def heard(self):
-        return self.hub.heard
-
     def met(self):
         """Was it ever connected?"""
         return self.hub.stream.other is not None
-
-    def absent(self):
-        return self.hub.absent()
 
     def connected(self):
         return self.hub.channel is not None

@@ -31,11 +31,6 @@ class End:
         self.vanished = None  # since when its process has ended, as far as its kernel says
         self.lost = False
 
-    def absent(self):
-        """Seconds since its process has ended, and no other connection came. 0: it lives, or
-        that is not known: a path that is cut may come back."""
-        return 0.0 if self.vanished is None else time.monotonic() - self.vanished
-
 
 class Link:
     """What a hub and a spoke have in common. `changed` guards the ends and what is queued.
@@ -61,6 +56,15 @@ class Link:
         self.selector.register(self.wake_reader, selectors.EVENT_READ, self.woken)
 
     # -- any thread --
+
+    def heard(self, name):
+        return self.ends[name].heard
+
+    def absent(self, name):
+        """Seconds since its process has ended, and no other connection came. 0: it lives, or
+        that is not known: a path that is cut may come back."""
+        since = self.ends[name].vanished
+        return 0.0 if since is None else time.monotonic() - since
 
     def put(self, end, message):
         body = link_stream.encode(message)

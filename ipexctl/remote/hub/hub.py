@@ -280,7 +280,7 @@ class Spoke:
     def look_at_watcher(self, lease):
         """End this part of the run if its hub is lost."""
         now = time.monotonic()
-        silence = now - self.link.heard()
+        silence = now - self.link.heard(self.hub)
         if self.link.met():
             self.paths.listen(self.hub, silence, now)
         for text, cut in self.paths.news(now):
@@ -290,7 +290,7 @@ class Spoke:
             host, why = self.supervisor.plan["host"], FROZEN % self.link.stood_still()
         elif silence > lease:
             why = "no message from it for %.0f s" % silence
-        elif self.link.absent() > GONE:
+        elif self.link.absent(self.hub) > GONE:
             why = ENDED
         if why:  # only this host can record it here
             self.supervisor.note_facts([{"event": "lost", "host": host, "why": why}])

@@ -6,9 +6,7 @@ import shutil
 import time
 
 from ipexctl.remote.blobs import blob_server, blobs
-from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_reports
 from ipexctl.remote.shelf.shelf_folder import FilesBySha, Shelf, Silent, fetch_blob
 
@@ -51,8 +49,8 @@ class Shelves:
     def serve(self, attempts):
         """To the other hosts of the run, whose names for files are hashes."""
         if self.server is None:
-            self.server = blob_server.Server(peer_tls.context(self.keys, True), {})
-            start_thread(self.server.serve_forever)
+            self.server = blob_server.Server(self.keys, {})
+            self.server.begin()
         self.server.paths = FilesBySha([shelf for _, _, shelf in self.all(attempts)])
         return self.server.server_address[1]
 

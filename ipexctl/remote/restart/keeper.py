@@ -103,7 +103,7 @@ class Keeper:
         self.spokes = {}  # type: dict[str, hub_link.Spoke]
         if self.name in names:
             returned = bool(self.asked.get("returned"))
-            self.member = voters.Member(self.name, names, self.send_vote, self.record.add, returned)
+            self.member = voters.Member(self.name, names, self.send, self.record.add, returned)
             others = [host for host in hosts if host not in before and host != self.name]
             if others:
                 _, address, port = places[names.index(self.name)]
@@ -127,9 +127,6 @@ class Keeper:
     def take(self, name, message):
         self.inbox.put((name, message if isinstance(message, dict) else {}))
 
-    def send_vote(self, name, text):
-        self.send(name, {"vote": text})
-
     def send(self, name, message):
         """To a host that is connected now; what is still so is said again."""
         if name in self.spokes:
@@ -142,40 +139,20 @@ class Keeper:
         return there | (self.hub.connected() if self.hub is not None else set())
 
     def answer(self, message):
-        """Answer a process of this host (control.py): {stop: the user}, {returned: host} ->
-        {orders: for its new keeper}, {away: True} -> {away}, or {waits: True} -> {waits}."""
+        """Answer a process of this host (control.py): {stop: the user, returned: host} or {} ->
+        {leads: whether this keeper does, waits: for what the run does, away: hosts that are not
+        connected to the one that leads, orders: for a new keeper of the host that has returned}."""
         if "stop" in message:
             self.take(self.name, {"stop": str(message["stop"])})
-        said = {"alive": True}  # type: dict
-        if "returned" in message:
-            said["orders"] = self.orders_of_returned(str(message["returned"]))
-        elif "away" in message:
-            said["away"] = self.away()
-        elif "waits" in message:
-            said["waits"] = self.waits()
-        return said
-
-    def away(self):
-        """Hosts that are not connected; None where another one leads."""
-        if self.leader is None:
-            return None
-        there = self.connected() | {self.name}
-        return [name for name in self.night["hosts"] if name not in there]
-
-    def waits(self):
-        """Say what the run waits for, and whether this keeper leads and thus knows."""
-        leads = self.leader
+        leads, there = self.leader, self.connected() | {self.name}
         if leads is None:
-            return [SMALLER % self.name + RETURNED if self.alone else "", False]
-        return [leads.waits, True]
-
-    def orders_of_returned(self, name):
-        """{} where another host leads, or that one is here already."""
-        leads = self.leader
-        if leads is None or name in self.connected():
-            return {}
-        found = leads.orders_of_returned(name)
-        return found and dict(found, keys=self.keys)
+            why = SMALLER % self.name + RETURNED if self.alone else ""
+            return {"leads": False, "waits": why, "away": [], "orders": {}}
+        away = [name for name in self.night["hosts"] if name not in there]
+        back = str(message.get("returned", ""))
+        orders = leads.orders_of_returned(back) if back in away else {}
+        orders = orders and dict(orders, keys=self.keys)
+        return {"leads": True, "waits": leads.waits, "away": away, "orders": orders}
 
     def turn(self):
         wait = LOOK

@@ -59,10 +59,11 @@ class Leader:
         self.heard = dict.fromkeys(self.names, now)  # when each was there last
         self.at = None  # the phase of the record that it has seen
         self.waits = ""  # for what, as ps shows
+        self.ended = now  # when the last attempt had ended on a host
         self.watch(now, set())
 
     def watch(self, now, there):
-        self.since = self.came = self.ended = now
+        self.since = self.came = now
         self.known = set(there)  # hosts that were there at the last look
         self.first_report = None
 
@@ -73,10 +74,8 @@ class Leader:
         self.heard.update(dict.fromkeys(there, now))
         at = self.record.phase(), self.record.number
         if at != self.at:
-            self.at, ended = at, self.ended
+            self.at = at
             self.watch(now, there)
-            if at[0] == "clear":
-                self.ended = ended  # when the attempt had ended on a host
         if not there <= self.known:
             self.came = now
         self.known = set(there)

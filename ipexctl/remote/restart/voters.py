@@ -101,7 +101,7 @@ class Links(Transport):  # type: ignore[misc]
 
     def send(self, node, message):
         text = base64.b64encode(pickle.dumps(message, 2)).decode("ascii")
-        self.to(node.id, text)
+        self.to(node.id, {"vote": text})
 
     def destroy(self):
         pass

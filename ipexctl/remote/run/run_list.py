@@ -52,8 +52,8 @@ def op_list(call, h):
         row["unreadable"] = not records
         keeper = control.keeper_of(name)
         row["kept"] = control.is_alive(first, keeper)
-        waits = control.ask(first, keeper, {"waits": True}) if row["kept"] and not alive else None
-        row["waits"], row["leads"] = (waits or {}).get("waits", ["", False])
+        said = (control.ask(first, keeper, {}) if row["kept"] and not alive else None) or {}
+        row["waits"], row["leads"] = said.get("waits", ""), said.get("leads", False)
         row.update(recorded(os.path.join(root, "runs", first), name, run))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end

@@ -8,9 +8,7 @@ import time
 from ipexctl.common.files import rename_synced, sync_disk
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_server, blobs
-from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run_files import run_folders
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
 from ipexctl.remote.shelf.shelf_folder import Shelf, fetch_blob
@@ -76,9 +74,7 @@ def op_serve(call, h):
     """{root, run_id, shelf, blobs: [sha256, ...], keys} -> {port}, until the agent ends."""
     shelf = shelf_of(h)
     paths = {sha: shelf.path(sha) for sha in h["blobs"]}
-    server = blob_server.Server(peer_tls.context(h["keys"], True), paths)
-    start_thread(server.serve_forever)
-    return {"port": server.server_address[1]}
+    return {"port": blob_server.Server(h["keys"], paths).begin()}
 
 
 def op_lay_out(call, h):

@@ -13,9 +13,7 @@ import time
 from ipexctl.common.files import write_atomic
 from ipexctl.common.peer_url import peer_url
 from ipexctl.remote.blobs import blob_server, blobs
-from ipexctl.remote.connection import peer_tls
 from ipexctl.remote.failure import Failure, bug
-from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_link
 from ipexctl.remote.shelf.shelf_folder import Changed, FilesBySha, Shelf
 
@@ -77,10 +75,9 @@ class Worker:
         shelf_link.send(self.link, dict(more, shelf=what))
 
     def listen(self):
-        server = blob_server.Server(peer_tls.context(self.keys, True), FilesBySha([self.shelf]))
+        server = blob_server.Server(self.keys, FilesBySha([self.shelf]))
         server.socket.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, PACE)  # and who connects
-        start_thread(server.serve_forever)
-        return server.server_address[1]
+        return server.begin()
 
     # -- looking --
 
