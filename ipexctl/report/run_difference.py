@@ -72,8 +72,10 @@ def costs(run: RunRecord) -> dict[str, Cost]:
             continue
         step, count = 1 / run.speed.rate, len(pace.ranks)
         cpus = sum(rank.cpus for rank in pace.ranks) / count
-        computing = min(1.0, cpus / (run.threads(host) or 1))
-        waited = min(1 - computing, sum(rank.waited or 0.0 for rank in pace.ranks) / count)
+        threads = run.threads(host) or 1  # each computes, waits, or sleeps
+        computing = min(1.0, cpus / threads)
+        waits = sum(rank.waited or 0.0 for rank in pace.ranks) / count
+        waited = min(1 - computing, waits / threads)
         left = 1 - computing - waited
         sending = min(left, sum(rank.sending or 0.0 for rank in pace.ranks) / count)
         found[host] = Cost(computing * step, waited * step, sending * step, (left - sending) * step)

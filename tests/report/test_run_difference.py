@@ -21,7 +21,7 @@ from ipexctl.report.recorded_inputs import (
     read_inputs,
     speed_of,
 )
-from ipexctl.report.run_difference import Comparison, compare
+from ipexctl.report.run_difference import Comparison, compare, costs
 from ipexctl.run.outcome.run_inputs import MOST, inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, RankPlace
@@ -170,6 +170,13 @@ def test_the_parts_of_a_step_are_told():
     assert difference_lines.document(compare(BUSY, BASE))["step_seconds"]["waited"] == [
         now.waited, was.waited,
     ]  # fmt: skip
+
+
+def test_two_threads_that_sleep_most_of_a_step_wait_for_a_cpu_no_longer_than_each_of_them_does():
+    asleep = run("asleep", 5.0, (60.0, 0.4, 0.0, 0.0, 0.4), threads=2)
+    cost = costs(asleep)["node01"]
+    parts = [cost.computing, cost.waited, cost.idle]
+    assert parts == pytest.approx([0.2 * 0.2, 0.2 * 0.2, 0.6 * 0.2])
 
 
 def test_a_slow_host_is_named_with_its_program():
