@@ -96,3 +96,19 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
     assert done == []
     Keeper.begin_part(keeper, second, lay, {})
     assert done == ["laid", "forgot", "second", "held"]
+
+
+def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() -> None:
+    wanted = list[dict[str, int]]()
+    member = types.SimpleNamespace(
+        term=lambda: 4, leads=lambda: True, nodes=dict.fromkeys("abc"), add=wanted.append
+    )
+    keeper = types.SimpleNamespace(
+        leader=types.SimpleNamespace(tick=lambda *_: {"running": 1}, orders=lambda _: {}),
+        record=types.SimpleNamespace(term=4, lines=[]), said={}, orders={},
+        led_term=4, ordered=0, wanted=0.0, next_order=9.0,
+    )  # fmt: skip
+    Keeper.lead(keeper, member, 1.0, set())
+    assert wanted == []
+    Keeper.lead(keeper, member, 1.0, {"b"})
+    assert wanted == [{"running": 1, "term": 4}]

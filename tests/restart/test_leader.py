@@ -205,7 +205,8 @@ def test_the_lease_of_a_second_lost_host_began_when_it_was_heard_last() -> None:
     night.at(85.0, "bcxy")
     night.at(89.0, "cxy")  # b is lost, and 4 s later c
     night.ends("a", [LOST], ago=0.0)
-    night.at(100.0, "xy")
+    assert night.at(100.0, "xy") is None  # c may be back at once
+    night.ends("a", [LOST], ago=4.0)
     night.at(104.0, "xy")
     night.clears("axy")
     since = 104.0
@@ -213,6 +214,15 @@ def test_the_lease_of_a_second_lost_host_began_when_it_was_heard_last() -> None:
     heard = 100.0  # the attempt ended then
     line = night.at(heard + FENCE + LEASE, "xy")
     assert line and line["hosts"] == ["a", "x", "y"]
+
+
+def test_hosts_that_no_host_lost_are_waited_for_before_it_is_said_why_an_attempt_ended() -> None:
+    night = Night()
+    night.ends("a", [CLOSED])
+    assert night.at(100.0, "") is None  # this leader was frozen: all connections ended
+    night.ends("bc", [CLOSED])
+    line = night.at(101.0, "bc")
+    assert line and (line["lost"], line["away"]) == ([], [])
 
 
 def test_a_host_that_is_back_while_the_others_clear_takes_part() -> None:

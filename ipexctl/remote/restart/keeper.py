@@ -231,8 +231,9 @@ class Keeper:
             self.led_term = term
             self.wanted, self.ordered = 0.0, -1
             member.add({"leads": self.name, "term": term})
-        if self.record.term != term:
-            return  # the others have not agreed yet that it leads
+        reached = 1 + len(there & set(member.nodes))
+        if self.record.term != term or 2 * reached <= len(member.nodes):
+            return  # others have to agree that it leads, and on whatever it wants
         lines = len(self.record.lines)
         if lines != self.ordered:
             self.ordered, self.wanted, self.next_order = lines, 0.0, 0.0

@@ -103,7 +103,11 @@ class Leader:
             return self.over({}, there, now) if now - left > lease + FENCE else None
         if self.first_report is None:
             self.first_report = now
-        if set(record.hosts) & there <= set(told) or now - self.first_report > GATHER:
+        facts = [fact for report in reports for fact in report["facts"]]
+        lost = {fact.get("host") for fact in facts if fact.get("event") == "lost"}
+        # one that is not connected, and that no host lost, may be back at once
+        awaited = (set(record.hosts) & there | set(record.hosts) - lost) - set(told)
+        if not awaited or now - self.first_report > GATHER:
             return self.over(told, there, now)
         return None
 
