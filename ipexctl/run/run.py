@@ -248,7 +248,7 @@ class _Run:
         return Session(
             watched,
             HostLinks(watched, self._reach),
-            RunOutput(watched, self.painter, record, self.script.frameworks),
+            RunOutput(watched, self.painter, record),
             self.interrupts,
             noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
         )

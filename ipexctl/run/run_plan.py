@@ -90,7 +90,7 @@ def request_of(options: RunOptions, script: Script) -> RunRequest:
         env=tuple(options.env.items()),
         ports=options.ports,
         secret=tuple(options.secret_env),
-        frameworks=script.frameworks or Frameworks(),
+        frameworks=script.frameworks or Frameworks(grouped=True, trains=True),
         roots=script.roots,
         compress=options.compress,
     )

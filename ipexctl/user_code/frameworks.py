@@ -41,7 +41,7 @@ class Frameworks:
     trains: bool = False  # some call in it trains a model
 
     @property
-    def means_together(self) -> bool:
+    def joins(self) -> bool:
         return self.grouped or bool(self.used - {"transformers"})
 
 

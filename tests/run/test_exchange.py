@@ -39,7 +39,7 @@ STEP = b"step 1 loss 0.5\n"
 def watch(shape):  # noqa: F811
     def made(ranks: int = 4, code=JOINS) -> Watch:
         nodes = [node(on_network(shape("one node"), f"n{i}", i)) for i in (1, 2)]
-        return Watch(plan(nodes, RunRequest(("t.py",), n=ranks), "r1"), code)
+        return Watch(plan(nodes, RunRequest(("t.py",), n=ranks, frameworks=code), "r1"))
 
     return made
 

@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from tests.run_lab.test_ps_lab import second
+
 # ranks of `GROUP` ranks send each other BYTES over sockets of their own; no framework
 TALK = """
 import os, socket, sys, time
@@ -74,6 +76,25 @@ def test_ranks_that_exchange_nothing_are_alarmed_about_and_can_be_an_error(talk)
     assert result["known"]["slug"] == "trained-alone"
     code, _, _ = talk("4", "9000", "0.1", "5", options=("--require-together",))
     assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("group", "script", "verdict", "alarm"),
+    [
+        ("4", "talk.py", "together", False),
+        ("1", "talk.py", "alone", True),
+        ("1", "sweep.py", "alone", False),
+    ],
+)
+def test_who_attaches_to_a_run_without_its_command_hears_what_its_ranks_exchanged(
+    talk, runner, tmp_path, group, script, verdict, alarm
+):
+    _, left, _ = talk(group, "300000", "1", "8", options=("-d",), script=script)
+    for _ in ("until its end", "afterwards"):
+        done = second(runner, tmp_path / "two", "attach", left["run_id"], "--json")
+        seen = json.loads(done.stdout.splitlines()[-1])["exchange"]
+        assert (seen["verdict"], seen["alarm"]) == (verdict, alarm)
+        assert (12 * 300_000 <= seen["bytes"] <= 12 * 310_000) == (group == "4")
 
 
 def test_groups_without_a_connection_between_them_are_named(talk):

@@ -62,7 +62,7 @@ class Watch:
         self.journal = journal.Reader(journal.path_of(folder, h["host"]))
         self.follower = log_follower.Follower(call, h["window"])
         self.offsets = dict(h["logs"])
-        self.survivors = None  # as the journal says
+        self.survivors = self.traffic = None  # as the journal says
         self.lock = threading.Lock()
         self.last_heard = time.monotonic()
         self.over = threading.Event()
@@ -99,7 +99,7 @@ class Watch:
         elif "log-end" in record:
             self.follower.finish(record["log-end"])
         elif "over" in record:
-            self.survivors = record.get("survivors", 0)
+            self.survivors, self.traffic = record.get("survivors", 0), record.get("traffic")
         elif "fact" in record and self.asked["facts"] and at > self.asked["at"]:
             self.call.emit(dict(record["fact"], at=at))
         elif "look" in record and at > self.asked["at"]:
@@ -145,7 +145,8 @@ class Watch:
             time.sleep(0.1)
 
     def last_word(self, survivors, killed=""):
-        return {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}
+        last = {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}
+        return dict(last, traffic=self.traffic)
 
     def ended(self, last):
         """First the processes, then the rest of their output: that may take as long as it takes."""

@@ -242,7 +242,8 @@ class Supervisor:
                 self.survivors = rank_wrapper.kill_all(self.run_id, os.getpid())
                 shutil.rmtree(self.scratch, ignore_errors=True)
                 self.note({"pace": self.pace.last_minute(), "whole": self.pace.whole_run()})
-                record = {"over": why, "survivors": len(self.survivors)}
+                exchanged = self.traffic.last_words()
+                record = {"over": why, "survivors": len(self.survivors), "traffic": exchanged}
                 self.note(record, sync=True, last=True)
             return self.survivors
 

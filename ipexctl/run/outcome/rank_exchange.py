@@ -24,7 +24,6 @@ from ipexctl.base.sizes import ranges, short
 from ipexctl.facts.host_facts import loopback
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.user_code.frameworks import Frameworks
 
 Key = tuple[str, int, str, int]  # own address and port, the other end's
 
@@ -99,7 +98,6 @@ class Watch:
     """Fed with what hosts and ranks report; no clock here."""
 
     plan: LaunchPlan
-    frameworks: Frameworks | None = None  # None: the code is not known here
     links: dict[int, dict[Key, tuple[int, int]]] = field(default_factory=dict)
     steps: dict[int, int] = field(default_factory=dict)
     watched: dict[str, float] = field(default_factory=dict)  # by host, when it is over
@@ -205,6 +203,11 @@ class Watch:
             "init_method"
         )
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether each host has said what its ranks exchanged in all."""
+        return all(host.host in self.watched for host in self.plan.hosts)
+
     def end(self, *, completed: bool) -> Exchange | None:
         found = self.judge(completed=completed, over=True)
         return found and replace(found, stuck="" if any(self._edges()) else self._at_loopback())
@@ -273,11 +276,9 @@ class Watch:
         return ""
 
     def _trains(self, steps: int, *, completed: bool) -> bool:
-        code = self.frameworks
-        meant = code is None or code.means_together or self._met is not None
-        trains = code is None or code.trains
+        meant = self.plan.joins or self._met is not None
         lasted = completed and min(self.watched.values(), default=0.0) >= LONG
-        return meant and trains and (steps > 0 or lasted)
+        return meant and self.plan.trains and (steps > 0 or lasted)
 
     def _edges(self) -> Iterator[tuple[tuple[int, int, Key], tuple[int, int]]]:
         """(rank, other rank, own end): (sent, received), once from each side."""

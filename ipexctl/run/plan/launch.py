@@ -86,6 +86,8 @@ class LaunchPlan:
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
     run_id: str = ""
     ddp: bool = False  # the code exchanges gradients by DistributedDataParallel
+    joins: bool = True  # the code joins ranks, as far as it is known
+    trains: bool = True  # the code trains a model, as far as it is known
     tuned: bool = False  # `ipexctl tune` was here before, with these hosts
     environment: EnvUsed | None = None
     restarts: int = 0

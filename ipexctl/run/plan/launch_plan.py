@@ -58,6 +58,8 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         secret=request.secret,
         run_id=run_id,
         ddp=request.frameworks.ddp,
+        joins=request.frameworks.joins,
+        trains=request.frameworks.trains,
         environment=_environment(nodes),
     )
 

@@ -25,6 +25,8 @@ def document(plan: LaunchPlan) -> dict[str, object]:
         "argv": list(plan.argv),
         "mpi": plan.mpi,
         "ddp": plan.ddp,
+        "joins": plan.joins,
+        "trains": plan.trains,
         "tuned": plan.tuned,
         "secret": list(plan.secret),
         "hosts": [of_host(host) for host in plan.hosts],
@@ -64,6 +66,8 @@ def read(raw: Any, run_id: str) -> LaunchPlan | None:
         mpi=plain(raw.get("mpi"), 40),
         run_id=run_id,
         ddp=raw.get("ddp") is True,
+        joins=raw.get("joins") is not False,
+        trains=raw.get("trains") is not False,
         tuned=raw.get("tuned") is True,
         secret=texts(raw.get("secret")),
     )

@@ -17,7 +17,6 @@ from ipexctl.run.watch.host_link import WatchedRun
 from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import Teller
 from ipexctl.run.watch.run_watchers import Painter
-from ipexctl.user_code.frameworks import Frameworks
 
 MPI_TAIL = 20  # lines of mpirun and its daemons that a failed run shows
 PATIENCE = 3.0  # seconds for the looks of hosts that are slow, or not reached from here
@@ -30,12 +29,11 @@ class RunOutput:
     run: WatchedRun
     painter: Painter
     record: Record = field(default_factory=lambda: Record(None))
-    frameworks: Frameworks | None = None
 
     def __post_init__(self) -> None:
         plan, options = self.run.plan, self.run.options
         self.state = RunState(plan)
-        self.exchange = rank_exchange.Watch(plan, self.frameworks)
+        self.exchange = rank_exchange.Watch(plan)
         self.health = Health(plan, options.host_timeout)
         self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
         self._mpi_lines: dict[str, Lines] = {}

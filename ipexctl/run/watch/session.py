@@ -431,7 +431,7 @@ class Session:
 
     def _result(self) -> RunResult:
         output, started = self.output, not self.run.attached
-        state = output.state
+        state, counted = output.state, started or output.exchange.is_complete
         ending = Ending(
             run_id=self.run.run_id,
             seconds=time.monotonic() - self.began,
@@ -439,7 +439,7 @@ class Session:
             verdict=self.ends.verdict(self._noted, failures, all_of_it=started),
             mpi_tail=tuple(output.mpi_tail),
             stall=output.stall.at_end(self.now),
-            exchange=output.exchange.end(completed=state.all_ok) if started else None,
+            exchange=output.exchange.end(completed=state.all_ok) if counted else None,
             require_together=self.run.options.require_together,
             slow=output.health.rank_loads.mostly(),
             steps=slow_steps.judge(self.run.plan, self.paces),

@@ -183,7 +183,7 @@ def nights(
 
 def _common(orders: Orders, resumed: str) -> dict[str, Any]:
     shown = orders.shown()
-    same = ("argv", "mpi", "ddp", "tuned", "secret", "host_timeout")
+    same = ("argv", "mpi", "ddp", "joins", "trains", "tuned", "secret", "host_timeout")
     return {
         "run_id": orders.run_id,
         "about": dict(orders.about),
