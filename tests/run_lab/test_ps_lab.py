@@ -103,3 +103,21 @@ def test_a_host_that_is_off_does_not_hide_what_the_others_know(runner, tmp_path)
     assert (row["exit_code"], row["cause"].split()[:4]) == (3, ["rank", "1", "on", "node02"])
     states = {host["host"]: host["state"] for host in said["not_asked"]}
     assert states["node01"] == "unreachable"
+
+
+def test_files_that_were_removed_from_one_host_are_named_and_merged_files_are_not_whole(
+    runner, tmp_path
+):
+    script = "import os\nos.mkdir('out')\nopen('out/' + os.environ['RANK'], 'w').write('x')\n"
+    assert runner.plain("-n", "3", "--name", "shards", str(runner.script(script))).returncode == 0
+
+    def fetched(*words: str) -> tuple[int, int, bool]:
+        done = second(runner, tmp_path / "two", "fetch", "shards", "out", "--json", *words)
+        said = json.loads(done.stdout)
+        return done.returncode, said["files"], "node02" in said["fetched"][-1]
+
+    assert fetched("--merge") == (0, 3, False)
+    removed = runner.lab.run_in("node02", ["sh", "-c", "rm -r /home/trainer/.ipexctl/runs/*/work"])
+    assert removed.returncode == 0
+    assert fetched("--merge") == (1, 2, True)
+    assert fetched() == (0, 2, True)

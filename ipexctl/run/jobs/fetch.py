@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.errors import EXIT_FAILED, InputError, worst_exit
+from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
@@ -49,7 +51,7 @@ def fetch(
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
         run = find(fleet, text)
-        there = _apart(fleet, run)
+        there, gone = _apart(fleet, run)
         if not there:
             raise InputError(
                 f"{run.id} has no files on these hosts",
@@ -73,12 +75,15 @@ def fetch(
         done = fetch_outputs.fetch_outputs(
             agents, wish, folder_for(Path.cwd(), run.id), target.note
         )
+        if gone:
+            words = (*done.words, f"removed before: the files of {run.id} on {fold(gone)}")
+            done = replace(done, words=words, whole=done.whole and not merge)
         return Brought(run, fleet.recaps(), len(fleet.alive), done)
 
 
-def _apart(fleet: Fleet, run: Run) -> dict[str, Host]:
+def _apart(fleet: Fleet, run: Run) -> tuple[dict[str, Host], list[str]]:
     """Hosts that have the run's folder, by their names in the run; of those that share it, the
-    first."""
+    first. Then the names of those that answer and do not have it."""
 
     def look_on(host: Host) -> str:
         return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")
@@ -86,7 +91,8 @@ def _apart(fleet: Fleet, run: Run) -> dict[str, Host]:
     there = reached(fleet, run)
     marks: Mapping[Host, str] = fleet.each(look_on, list(there.values()))
     first: dict[str, str] = {}
+    gone = [name for name, host in there.items() if marks.get(host) == ""]
     for name in sorted(there, key=[*run.about.hosts, *there].index):
         if mark := marks.get(there[name]):
             first.setdefault(mark, name)
-    return {name: there[name] for name in first.values()}
+    return {name: there[name] for name in first.values()}, gone
