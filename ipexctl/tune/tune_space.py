@@ -135,7 +135,8 @@ def left_out(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[str
     found = []
     if "batch" not in allow:
         found.append("ranks per host: they change the global batch (--allow batch)")
-    if "numerics" not in allow and "compress" in setup.options and seen.ranks > 1:
+    tried = any(_compression(setup, seen, allow))
+    if "numerics" not in allow and "compress" in setup.options and seen.ranks > 1 and not tried:
         found.append("compressed gradients: they change the results (--allow numerics)")
     if setup.hosts > 1 and not setup.nic:
         found.append("gloo connections: the hosts' network interfaces have different names")

@@ -88,8 +88,15 @@ def test_what_changes_training_is_tried_only_if_allowed() -> None:
     assert [c["ppn"] for c in found["ranks"]] == [2]
     said = " ".join(left_out(setup, SEEN))
     assert "--allow batch" in said
-    assert "--allow numerics" in said
     assert "--allow" not in " ".join(left_out(setup, SEEN, ("batch", "numerics")))
+
+
+def test_what_is_measured_though_it_is_not_used_is_not_called_left_out() -> None:
+    said = {hosts: " ".join(left_out(replace(SETUP, hosts=hosts), SEEN)) for hosts in (1, 2)}
+    assert ["--allow numerics" in said[hosts] for hosts in (1, 2)] == [True, False]
+    assert "compression" in tried(replace(SETUP, hosts=2)) and "compression" not in tried(
+        replace(SETUP, hosts=1)
+    )
 
 
 def test_compression_needs_the_option_of_run() -> None:
