@@ -74,7 +74,7 @@ def bundle(asked: Install, glibc: str, arch: str, out: Path | None, progress: Pr
     word = asked.wanted.mpi or (mpi.word_of(old.mpi) if old else mpi.INTEL.name)
     asked = replace(asked, wanted=replace(asked.wanted, mpi=word))
     work = Work(asked, progress)
-    host = table_view.as_host(table_view.query(python, "", glibc, arch))
+    host = table_view.as_host(python, "", glibc, arch)
     carried = carried_python.python_to_carry(work, [host], old)
     decision = decide([host], asked.wanted, old, table(), carried)
     found = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], carried)

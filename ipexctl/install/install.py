@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.blobs.blob_store import default_store, missing_blobs
 from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import between
-from ipexctl.errors import HostFailed, Interrupted, NothingFits
+from ipexctl.errors import HostFailed, Interrupted
 from ipexctl.facts.facts import Facts, Python
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.install import bundle as bundles
@@ -31,7 +31,6 @@ from ipexctl.install.install_plan import (
 from ipexctl.install.lock_wheels import lock_for, not_here, room_unpacked
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import folded
 from ipexctl.install.stack.stack_decision import decide, dtype
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -51,7 +50,7 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     began = time.monotonic()
     bundle = bundles.accepted(asked)
     work = Work(asked, progress)
-    with _short_refusal(), Fleet(target, asked.root) as fleet:
+    with Fleet(target, asked.root) as fleet:
         requirement_files.needed(asked.needs, None)  # what is wrong in them, before the hosts
         try:
             plan = plan_for(work, fleet, bundle)
@@ -72,15 +71,6 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
         run = command(target, "run", asked.root) + " SCRIPT"
         return report if report.exit_code else replace(report, run=run)
     return replace(report, without_downs=fleet.without_downs())
-
-
-@contextmanager
-def _short_refusal() -> Iterator[None]:
-    try:
-        yield
-    except NothingFits as e:
-        e.why = folded(e.why)
-        raise
 
 
 # --- plan ----------------------------------------------------------------------------------------

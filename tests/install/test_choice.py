@@ -67,7 +67,7 @@ def test_an_option_decides(options: Request, row: str) -> None:
 def test_a_torch_that_only_ipex_has_or_none_is_not_taken(torch: str) -> None:
     with pytest.raises(NothingFits) as none:
         taken(Request(torch=torch))
-    assert none.value.hint == f"ipexctl stacks --torch {torch}   # the nearest rows"
+    assert none.value.hint.startswith("ipexctl stacks ")
 
 
 LOCKED = [("impi-rt<2021.19", "intel"), ("", "none"), ("mpich", "mpich"), ("system", "system")]
@@ -128,11 +128,9 @@ def test_all_hosts_decide_which_ipex() -> None:
 def test_ipex_that_is_asked_for_is_never_replaced_by_stock() -> None:
     with pytest.raises(NothingFits) as none:
         taken(Request(stack="ipex"), None, ready(), host("b", "3.10.2"))
-    reasons = dict(line.split(": ", 1) for line in none.value.why.splitlines())
-    assert list(reasons) == [row.name for row in table()]
-    assert "IPEX" in reasons["torch-2.13"]
-    assert reasons["ipex-2.8.0"].startswith("b: ")
-    assert reasons["ipex-2.8.0"].endswith(" avx, avx2, bmi1, bmi2, f16c, fma")
+    first, *_, last = none.value.why.splitlines()
+    assert ": b: " in first and first.endswith(" avx, avx2, bmi1, bmi2, f16c, fma")
+    assert (last.endswith("to torch-2.0: it has no IPEX"), "ipex" in last) == (True, False)
     assert "--stack stock" in none.value.hint
 
 

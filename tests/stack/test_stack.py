@@ -109,22 +109,22 @@ REFUSALS = [
      "new: a: Python 3.8.1, but 3.10 to 3.12 is required\n"
      "old: a: the CPU lacks avx, avx2, bmi1, bmi2, f16c, fma"),
     ([host("n1", arch="ppc64le"), host("n2", arch="ppc64le")], Request(),
-     "new: n[1-2]: there are no wheels for ppc64le\nold: n[1-2]: there are no wheels for ppc64le"),
+     "new, old: n[1-2]: there are no wheels for ppc64le"),
     ([host("a", arch="aarch64")], Request(torch="2.13"),
      "new: a: Intel MPI has no build for aarch64 (--mpi none leaves it out)\n"
-     "old: it has torch 2.8.0, not 2.13"),
+     "old: torch is not 2.13"),
     ([host("a"), host("b", arch="aarch64")], Request(torch="2.13", mpi="none"),
      "new: a lock is for one architecture (aarch64: b, x86_64: a; -l selects hosts)\n"
-     "old: it has torch 2.8.0, not 2.13"),
+     "old: torch is not 2.13"),
     ([host("a", libc="musl 1.2")], Request(torch="2.13"),
      "new: a: the C library is musl, the wheels need glibc\n"
-     "old: it has torch 2.8.0, not 2.13"),
+     "old: torch is not 2.13"),
     ([host("a", libc="glibc 2.17")], Request(torch="2.13"),
      "new: a: glibc 2.17, the wheels need 2.28 or newer\n"
-     "old: it has torch 2.8.0, not 2.13"),
+     "old: torch is not 2.13"),
     ([host("a", "3.10.1"), host("b", "3.12.1")], Request(torch="2.13"),
      "new: the hosts have no Python version in common: a has 3.10, b has 3.12\n"
-     "old: it has torch 2.8.0, not 2.13"),
+     "old: torch is not 2.13"),
 ]  # fmt: skip
 
 
@@ -135,6 +135,16 @@ def test_what_fits_nothing_is_told_with_every_rows_reason(
     with pytest.raises(NothingFits) as caught:
         choose(hosts, request_, ROWS)
     assert caught.value.why == why
+
+
+def test_many_rows_refused_for_one_reason_are_one_line_after_what_the_hosts_lack() -> None:
+    rows = [replace(ROWS[1], name=f"old-{n}") for n in range(4)]
+    with pytest.raises(NothingFits) as caught:
+        choose([host("a", "3.8.1")], Request(torch="2.13"), [*rows, ROWS[0]])
+    assert caught.value.why.splitlines() == [
+        "new: a: Python 3.8.1, but 3.10 to 3.12 is required",
+        "4 rows, old-0 to old-3: torch is not 2.13",
+    ]
 
 
 def test_the_table_that_is_shipped_has_2_13_first_and_no_impi_that_cannot_be_installed() -> None:

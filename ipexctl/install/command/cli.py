@@ -297,14 +297,12 @@ def stacks(
     from ipexctl.shipped_tables import table
 
     request = checked(Request(torch=torch, ipex=ipex, backend=backend, stack=stack))
-    query = table_view.query(python, isa, glibc, arch)
-    found = table_view.offers(table(), query, request)
+    found = table_view.offers(table(), table_view.as_host(python, isa, glibc, arch), request)
     fits = any(not o.reasons for o in found)
-    near = table_view.near(table(), query, request) if torch and not fits else ()
     if json:
-        print_json(document(found, near))
+        print_json(document(found))
     else:
-        print(text(found, near, verbose=verbose), end="")
+        print(text(found, verbose=verbose), end="")
     raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 

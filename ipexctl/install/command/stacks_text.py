@@ -13,28 +13,18 @@ _SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
 _WIDTH = 80
 
 
-def text(offers: Sequence[Offer], near: Sequence[Row] = (), *, verbose: bool = False) -> str:
+def text(offers: Sequence[Offer], *, verbose: bool = False) -> str:
     """The newest torch first; a star at the row that `install` takes without further options.
-
-    `near`: the rows nearest to a torch that no row has. `verbose`: also what was not tested about
-    each row.
-    """
+    `verbose`: also what was not tested about each row."""
     fitting = [o for o in offers if not o.reasons]
     others = [o for o in offers if o.reasons]
-    lines = _table(fitting, verbose=verbose) if fitting else ["nothing fits", *_near_lines(near)]
+    lines = _table(fitting, verbose=verbose) if fitting else ["nothing fits"]
     lines += _legend(fitting, verbose=verbose) if fitting else []
     lines += ["", "does not fit:"] if others else []
     width = max((len(o.row.name) for o in others), default=0)
     for o in sorted(others, key=_newest):
         lines += _wrapped(f"  {o.row.name:{width}}  {'; '.join(o.reasons)}", width + 4)
     return "".join(f"{line}\n" for line in lines)
-
-
-def _near_lines(near: Sequence[Row]) -> list[str]:
-    return [
-        f"{'nearest' if row is near[0] else 'nearest without IPEX'}: {row.name} ({row.title})"
-        for row in near
-    ]
 
 
 def _newest(offer: Offer) -> tuple[tuple[int, ...], ...]:
@@ -96,13 +86,12 @@ def _wrapped(line: str, indent: int) -> list[str]:
     )
 
 
-def document(offers: Sequence[Offer], near: Sequence[Row] = ()) -> dict[str, Any]:
+def document(offers: Sequence[Offer]) -> dict[str, Any]:
     """The document that --json prints."""
     first = first_choice(offers)
     return {
         "schema_version": 1,
         "stacks": [_entry(o, first=o.row is first) for o in offers],
-        "nearest": [row.name for row in near],
     }
 
 

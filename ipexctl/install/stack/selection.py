@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from packaging.version import Version
 
@@ -80,23 +79,32 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
 
     Which of them it is, the package indexes decide. Raises NothingFits with each row's reasons.
     """
-    refused: list[Refused] = []
+    others: list[Refused] = []
     passed_over: list[Refused] = []  # what was asked for, and the hosts cannot take
     for row in offered(rows, request):
         if other := not_asked(row, request) or brings_ipex(row, request):
-            refused.append((row, (other,)))
+            others.append((row, (other,)))
             continue
         reasons = tuple(_reasons(row, facts, request))
         if not reasons:
             return tuple(_stacks(row, facts, request, passed_over))
-        refused.append((row, reasons))
         passed_over.append((row, reasons))
     raise NothingFits(
         f"no row of the version table works on {_fold(facts)}",
-        why="\n".join(f"{row.name}: {'; '.join(reasons)}" for row, reasons in refused),
+        why="\n".join([*_refusals(passed_over), *_refusals(others)]),
         hint="\n".join([_hint(request), *_carry(passed_over)]),
         slug="no-row-fits",
     )
+
+
+def _refusals(refused: Sequence[Refused]) -> Iterator[str]:
+    """Each reason once, with its rows."""
+    rows: dict[str, list[str]] = {}
+    for row, reasons in refused:
+        rows.setdefault("; ".join(reasons), []).append(row.name)
+    for reason, names in rows.items():
+        many = f"{len(names)} rows, {names[0]} to {names[-1]}"
+        yield f"{', '.join(names) if len(names) < 3 else many}: {reason}"
 
 
 def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
@@ -113,28 +121,24 @@ def _hint(request: Request) -> str:
     if request.stack == "ipex":
         return "ipexctl install --stack stock   # without IPEX; or: ipexctl stacks"
     if request.torch:
-        return f"ipexctl stacks --torch {request.torch}   # the nearest rows"
+        return "ipexctl stacks   # all versions of torch in the table"
     if request.names_a_stack or request.python:
         return "ipexctl stacks   # the whole table; without version options, ipexctl chooses a row"
     return "ipexctl doctor   # what each host has"
 
 
 def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
-    yield from _per_host(facts, lambda f: _host_reason(row, f, request))
-    yield from _across_hosts(row, facts, request)
-
-
-def _per_host(facts: Sequence[Facts], reason: Any) -> Iterator[str]:
-    """Each reason once, with the hosts it holds for."""
     hosts: dict[str, list[str]] = {}
     for f in facts:
-        if text := reason(f):
+        if text := host_reason(row, f, request):
             hosts.setdefault(text, []).append(f.host)
     for text, names in hosts.items():
         yield f"{fold(tuple(names))}: {text}"
+    yield from _across_hosts(row, facts, request)
 
 
-def _host_reason(row: Row, f: Facts, request: Request) -> str:
+def host_reason(row: Row, f: Facts, request: Request) -> str:
+    """Why the row is not for this host, "" if it is."""
     if f.cpu.arch not in row.archs:
         return f"there are no wheels for {f.cpu.arch}"
     if request.mpi == "intel" and f.cpu.arch != "x86_64":
@@ -254,46 +258,6 @@ def _dotted(version: Sequence[int]) -> str:
 
 def _fold(facts: Sequence[Facts]) -> str:
     return fold(tuple(f.host for f in facts))
-
-
-# --- refusals in few lines ------------------------------------------------------------------------
-
-# What a row is, beside what was asked for, without the row's own version.
-_OTHER = (
-    (re.compile(r"it has IPEX \S+, not stock PyTorch"), "it has IPEX, not stock PyTorch"),
-    (re.compile(r"it has IPEX \S+, not (\S+)"), r"IPEX is not \1"),
-    (re.compile(r"it has torch \S+, not (\S+)"), r"torch is not \1"),
-)
-
-_OF_ROW = ("it ", "IPEX is not ", "torch is not ")
-
-
-def folded(why: str) -> str:
-    """Lines of `row: reason`. What the hosts lack comes first; what was not asked for, last."""
-    groups: dict[str, list[str]] = {}
-    for line in why.splitlines():
-        row, _, reason = line.partition(": ")
-        groups.setdefault(_general(reason), []).append(line if not reason else row)
-    ordered = sorted(groups.items(), key=lambda group: group[0].startswith(_OF_ROW))
-    return "\n".join(f"{_rows(rows)}: {reason}" if reason else rows[0] for reason, rows in ordered)
-
-
-def _general(reason: str) -> str:
-    for form, text in _OTHER:
-        reason = form.sub(text, reason)
-    return reason
-
-
-def _rows(names: list[str]) -> str:
-    """The newest of each kind comes first, whatever the table prefers."""
-    kinds = list(dict.fromkeys(name.partition("-")[0] for name in names))
-    names = sorted(names, key=_version, reverse=True)
-    names.sort(key=lambda name: kinds.index(name.partition("-")[0]))
-    return ", ".join(names) if len(names) < 3 else f"{len(names)} rows, {names[0]} to {names[-1]}"
-
-
-def _version(name: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", name)]
 
 
 # --- what the packages are asked for as ----------------------------------------------------------

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.errors import InputError, unknown_value
 from ipexctl.facts.facts import CpuFacts, DiskFacts, Facts, MemFacts, NetFacts, Python
+from ipexctl.install.stack.selection import host_reason
 from ipexctl.install.stack.version_table import (
     ISA,
     Minor,
     Request,
     Row,
     brings_ipex,
-    nearest,
     not_asked,
     offered,
-    stock,
     to_minor,
 )
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.plan import mpi
 
 # The doctor's words for instruction sets, as far as the table has its own.
 _LEVELS = {"sse": "x86-64-v2", "avx": "x86-64-v2", "avx512-bf16": "avx512", "amx": "avx512"}
-
-_ORDER = list(ISA)
-
-
-@dataclass(frozen=True)
-class Query:
-    """A host in words. Empty: not said, so no reason against any row."""
-
-    python: Minor | None = None
-    isa: str = ""
-    glibc: Minor | None = None
-    arch: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,12 +34,14 @@ class Offer:
     taken: bool = True
 
 
-def offers(rows: Sequence[Row], query: Query, request: Request) -> tuple[Offer, ...]:
-    """Every row of the table, in its order."""
-    return tuple(
-        Offer(row, tuple(_against(row, query, request)), not brings_ipex(row, request))
-        for row in offered(rows, request)
-    )
+def offers(rows: Sequence[Row], host: Facts, request: Request) -> tuple[Offer, ...]:
+    """Every row of the table, in its order. Where no Python is known of the host, any will do."""
+    found = []
+    for row in offered(rows, request):
+        one = host if host.pythons else replace(host, pythons=(Python("", row.pythons[0]),))
+        reasons = not_asked(row, request), host_reason(row, one, replace(request, mpi=mpi.NONE))
+        found.append(Offer(row, tuple(filter(None, reasons)), not brings_ipex(row, request)))
+    return tuple(found)
 
 
 def first_choice(offers: Sequence[Offer]) -> Row | None:
@@ -59,28 +49,25 @@ def first_choice(offers: Sequence[Offer]) -> Row | None:
     return next((o.row for o in offers if not o.reasons and o.taken), None)
 
 
-def near(rows: Sequence[Row], query: Query, request: Request) -> tuple[Row, ...]:
-    """For a torch that no row has: the nearest row for such hosts, and the nearest stock one."""
-    fitting = [o.row for o in offers(rows, query, replace(request, torch="")) if not o.reasons]
-    found = [nearest(some, request.torch) for some in (fitting, stock(fitting))]
-    return tuple(dict.fromkeys(row for row in found if row))
-
-
-def query(python: str, isa: str, glibc: str, arch: str) -> Query:
-    return Query(_minor("python", python), _isa(isa), _minor("glibc", glibc), arch)
-
-
-def as_host(query: Query) -> Facts:
-    """A host of which only this is known."""
+def as_host(python: str, isa: str, glibc: str, arch: str) -> Facts:
+    """A host of which only this is known; "" is no reason against any row."""
+    level = _LEVELS.get(isa, isa)
+    if level and level not in ISA:
+        raise unknown_value("--isa", isa, dict.fromkeys((*list(ISA)[1:], *_LEVELS)))
+    levels = list(ISA)[: list(ISA).index(level or "any") + 1]
+    libc, minor = _minor("glibc", glibc), _minor("python", python)
     return Facts(
         host="such hosts",
         kernel="", os_name="", user="", uid=None, home="", boot_id="", agent="python", clock=None,
-        libc=f"glibc {query.glibc[0]}.{query.glibc[1]}" if query.glibc else "",
-        cpu=CpuFacts(query.arch or "x86_64", "", "", None, None, ISA[query.isa or "any"], (), None),
+        libc=f"glibc {libc[0]}.{libc[1]}" if libc else "",
+        cpu=CpuFacts(
+            arch or "x86_64", "", "", None, None,
+            frozenset().union(*(ISA[one] for one in levels)), (), None,
+        ),
         mem=MemFacts(None, None, None, None, None),
         net=NetFacts("", (), "", (), ""),
         disk=DiskFacts("", None, None, "", None, None),
-        pythons=(Python("", query.python),) if query.python else (),
+        pythons=(Python("", minor),) if minor else (),
     )  # fmt: skip
 
 
@@ -95,26 +82,6 @@ def _minor(option: str, text: str) -> Minor | None:
             else "--glibc 2.28   # as reported by `ldd --version`",
             slug="version-invalid",
         ) from None
-
-
-def _isa(text: str) -> str:
-    found = _LEVELS.get(text, text)
-    if found and found not in ISA:
-        raise unknown_value("--isa", text, dict.fromkeys((*list(ISA)[1:], *_LEVELS)))
-    return found
-
-
-def _against(row: Row, query: Query, request: Request) -> Iterator[str]:
-    if other := not_asked(row, request):
-        yield other
-    if query.arch and query.arch not in row.archs:
-        yield f"there are no wheels for {query.arch}"
-    if query.python and query.python not in row.pythons:
-        yield f"needs Python {span(row)}"
-    if query.isa and _ORDER.index(row.isa) > _ORDER.index(query.isa):
-        yield f"needs {row.isa}"
-    if query.glibc and query.glibc < row.glibc:
-        yield f"needs glibc {row.glibc[0]}.{row.glibc[1]}"
 
 
 def span(row: Row) -> str:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from ipexctl.base import toml
 from ipexctl.quick_dataclass import dataclass
@@ -153,13 +152,13 @@ def not_asked(row: Row, request: Request) -> str:
     if request.row and row.name != request.row:
         return f"{request.row} was requested"
     if request.torch and not is_version(row.torch, request.torch):
-        return f"it has torch {row.torch}, not {request.torch}"
+        return f"torch is not {request.torch}"
     if request.stack == "stock" and row.ipex:
-        return f"it has IPEX {row.ipex}, not stock PyTorch"
+        return "it has IPEX, not stock PyTorch"
     if (request.ipex or request.stack == "ipex") and not row.ipex:
         return "it has no IPEX"
     if request.ipex not in ("", NEWEST) and not is_version(row.ipex, request.ipex):
-        return f"it has IPEX {row.ipex}, not {request.ipex}"
+        return f"IPEX is not {request.ipex}"
     if request.backend == "ccl" and not row.oneccl:
         return "it has no oneCCL bindings"
     return ""
@@ -168,20 +167,6 @@ def not_asked(row: Row, request: Request) -> str:
 def brings_ipex(row: Row, request: Request) -> str:
     """Why a row that is what was asked for is not taken all the same, "" if it is."""
     return "it has IPEX, which needs --stack ipex" * bool(row.ipex and not request.names_ipex)
-
-
-def nearest(rows: Iterable[Row], torch: str) -> Row | None:
-    """The row whose torch is nearest to that version; the first of several. None: no version."""
-    try:
-        wanted = _number(torch)
-    except InvalidVersion:
-        return None
-    return min(rows, key=lambda row: abs(_number(row.torch) - wanted), default=None)
-
-
-def _number(version: str) -> int:
-    v = Version(version)
-    return v.major * 1_000_000 + v.minor * 1000 + v.micro
 
 
 def is_version(version: str, wanted: str) -> bool:
