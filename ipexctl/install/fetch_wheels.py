@@ -87,7 +87,7 @@ class Supply:
 def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
     """Fetch what this machine lacks: where it is known how long the files are, while hosts are sent
     others, else before."""
-    new_lock = plan.folder / LOCK_FILE if plan.chosen.new_lock else None
+    new_lock = plan.folder / LOCK_FILE if plan.new_lock else None
     found = plan.found
     if not plan.todo:
         lock = with_sizes(found.lock, default_store()) if new_lock else found.lock

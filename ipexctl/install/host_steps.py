@@ -17,7 +17,7 @@ from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.install_plan import HostInstall, Plan, State, Work
-from ipexctl.install.lock_wheels import in_order, room_unpacked
+from ipexctl.install.lock_wheels import in_order
 from ipexctl.install.progress import BUILDING, DONE, PROVING, Step
 from ipexctl.install.stack import selection as stacks
 from ipexctl.install.stack.lock_file import Lock
@@ -43,7 +43,7 @@ def state_of(
 
 def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:
     """The recap of a rehearsal: nothing was done."""
-    return {part.host: _would(part, plan.chosen.lock.key, agreed=agreed) for part in plan.parts}
+    return {part.host: _would(part, plan.lock.key, agreed=agreed) for part in plan.parts}
 
 
 def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
@@ -69,7 +69,6 @@ def on_hosts(
     carrier = Carrier(read, reached_at, say, supply.is_here)
     parts = {part.host: part for part in plan.parts if part.host not in fleet.downs}
     building = any(part.builds for part in parts.values())
-    room = _room(plan, supply) if building else Room()
     moved: dict[Host, Moved] = {}
 
     def apply(host: Host) -> HostRecap:
@@ -84,8 +83,9 @@ def on_hosts(
                 steps.offer()
             return steps.recap(Recap.OK, "nothing to do")
         if part.builds:
-            more = Room(room.bytes + part.to_send, room.files + len(part.lacking))
-            need_room(fleet.agents[host], part.state.root, more)
+            # unpacked, they take at least as much again; the host looks before each wheel
+            room = Room(2 * part.to_send, len(part.lacking))
+            need_room(fleet.agents[host], part.state.root, room)
             if part.state.stale:
                 supply.settle()
                 steps.set_aside(part.state)
@@ -101,11 +101,6 @@ def on_hosts(
 
     recaps = fleet.each(work.progress.shown(apply), list(parts))
     return recaps, sum(moved.values(), Moved())
-
-
-def _room(plan: Plan, supply: Supply) -> Room:
-    """Where the plan could not say, the host looks for itself what it unpacks."""
-    return plan.disk or room_unpacked(supply.lock, {}, default_store()) or Room()
 
 
 Modules = Sequence[tuple[str, str, str]]  # name, distribution, version
@@ -197,7 +192,7 @@ class _InstallOnHost(EnvOnHost):
     ) -> None:  # fmt: skip
         super().__init__(agent, root, lock.key, project_of(plan.folder), step)
         self._root = root
-        self._stack = plan.chosen.stack
+        self._stack = plan.found.stack
         self._lock = lock
         self._carrier = carrier
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import Recap
-from ipexctl.blobs.blob_store import default_store, missing_blobs
+from ipexctl.blobs.blob_store import missing_blobs
 from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import between
 from ipexctl.errors import HostFailed, Interrupted
@@ -20,15 +20,13 @@ from ipexctl.install.bundle import Bundle
 from ipexctl.install.fetch_wheels import supply
 from ipexctl.install.host_steps import dry_run_recaps, on_hosts, state_of
 from ipexctl.install.install_plan import (
-    Chosen,
-    Cuda,
     HostInstall,
     Install,
     InstallReport,
     Plan,
     Work,
 )
-from ipexctl.install.lock_wheels import lock_for, not_here, room_unpacked
+from ipexctl.install.lock_wheels import lock_for, not_here
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.stack_decision import decide, dtype
@@ -82,11 +80,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     if not facts:
         return None
     found, new_lock = _found(work, tuple(facts.values()), bundle)
-    lock, names = found.lock, tuple(host.name for host in facts)
-    unasked = found.no_cpu_build if work.asked.cuda is Cuda.ASK else ""
-    lacking = () if bundle else not_here(lock)
-    to_fetch = sum(blob.size for blob in lacking)
-    chosen = Chosen(found.stack, lock, names, new_lock, unasked, to_fetch, found.notes)
+    lock = found.lock
 
     def part(host: Host) -> HostInstall:
         there = _part(work, fleet, host, lock)
@@ -96,10 +90,8 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
         return replace(there, address=address, free=free, lacking=lacking)
 
     parts = tuple(fleet.each(part).values())
-    builds = any(part.builds for part in parts)
-    disk = room_unpacked(lock, found.urls, default_store()) if builds else None
     return Plan(
-        chosen, found, parts, work.asked.folder, disk, lacking,
+        found, parts, work.asked.folder, new_lock, () if bundle else not_here(lock),
         bool(bundle), work.asked.relay, dtype(tuple(facts.values())),
         fleet.failures,
     )  # fmt: skip
@@ -118,7 +110,7 @@ def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
     """Another install may have changed hosts since the plan was made. What it has built anew is
     not built again."""
     parts = {part.host: part for part in plan.parts}
-    lock = plan.chosen.lock
+    lock = plan.lock
 
     def part(host: Host) -> HostInstall:
         before = parts[host]
@@ -175,11 +167,11 @@ def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
 
 def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> InstallReport:
     """Show the plan, and carry it out unless --check was given or the user declines."""
-    work.progress.chosen(plan.chosen)
+    work.progress.chosen(plan)
     agreed = not plan.todo or work.agreed(plan)
     if work.asked.check or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
-        return InstallReport(recaps, plan.chosen, plan=plan, declined=not agreed)
+        return InstallReport(recaps, plan=plan, declined=not agreed)
     files = supply(work, plan, bundle)
     project = project_of(plan.folder)
     with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
@@ -191,6 +183,5 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
             files.settle()
         by_lock_again(plan.folder)
     return InstallReport(
-        fleet.recaps(found), replace(plan.chosen, lock=files.lock), files.came(), moved.sent,
-        passed=moved.passed, plan=plan,
+        fleet.recaps(found), files.came(), moved.sent, passed=moved.passed, plan=plan
     )  # fmt: skip

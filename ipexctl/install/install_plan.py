@@ -14,11 +14,10 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import absolute
 from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost
 from ipexctl.base.values import by
-from ipexctl.blobs.blob_store import Room
 from ipexctl.env.choice.package_changes import Change
 from ipexctl.install.progress import Progress, Step
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import Stack, requirements
+from ipexctl.install.stack.selection import requirements
 from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.target import ROOT
@@ -53,23 +52,6 @@ class Install:
     lock_sha256: str = ""  # of the bundle's lock, as the user knows it
     python_from: str = ""  # where a CPython is that is carried to the hosts
     relay: bool = True  # hosts give each other what one of them was sent
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Told before anything is done. `new_lock`: ipexctl.lock was made or replaced.
-
-    `no_cpu_build`: why this lock brings a CUDA build of torch, if nobody has agreed to it yet.
-    `to_fetch`: bytes, as far as they are known.
-    """
-
-    stack: Stack
-    lock: Lock
-    hosts: tuple[str, ...]
-    new_lock: bool
-    no_cpu_build: str = ""
-    to_fetch: int = 0
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,16 +115,14 @@ class HostInstall:
 class Plan:
     """What an install will do. Making it changes nothing; --check ends with it.
 
-    `disk`: required on each host that builds; None if unknown. `folder`: where ipexctl.lock is.
-    `lacking`: files that are not on this machine yet.
-    `bundled`: they are in a bundle. `left_out`: hosts that failed already.
+    `folder`: where ipexctl.lock is; `new_lock`: it is made or replaced. `lacking`: files that are
+    not on this machine yet. `bundled`: they are in a bundle. `left_out`: hosts that failed already.
     """
 
-    chosen: Chosen
     found: Resolved
     parts: tuple[HostInstall, ...]
     folder: Path
-    disk: Room | None = None
+    new_lock: bool
     lacking: tuple[Blob, ...] = ()
     bundled: bool = False
     relay: bool = True
@@ -150,12 +130,24 @@ class Plan:
     left_out: tuple[HostDown, ...] = ()
 
     @property
+    def lock(self) -> Lock:
+        return self.found.lock
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(part.host.name for part in self.parts)
+
+    @property
     def asked(self) -> tuple[str, ...]:
         """The packages that the stack and -r name; all others come with them."""
-        chosen = self.chosen
-        wanted = ("torch", *requirements(chosen.stack), *chosen.lock.requirements)
+        wanted = ("torch", *requirements(self.found.stack), *self.lock.requirements)
         named = dict.fromkeys(canonicalize_name(Requirement(text).name) for text in wanted)
-        return tuple(name for name in named if chosen.lock.version(name))
+        return tuple(name for name in named if self.lock.version(name))
+
+    @property
+    def to_fetch(self) -> int:
+        """Bytes, of the files whose size is known."""
+        return sum(blob.size for blob in self.lacking)
 
     @property
     def todo(self) -> tuple[HostInstall, ...]:
@@ -170,7 +162,6 @@ class Plan:
 @dataclass(frozen=True)
 class InstallReport(PerHost):
     recaps: tuple[HostRecap, ...] = ()
-    chosen: Chosen | None = None
     fetched: int = 0  # bytes from package indexes
     sent: int = 0  # bytes to hosts
     seconds: float = 0.0

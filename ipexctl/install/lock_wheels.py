@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
-from zipfile import BadZipFile, ZipFile
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.sizes import human, minutes
-from ipexctl.blobs.blob_store import Room, Store, default_store
+from ipexctl.blobs.blob_store import default_store
 from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install import requirement_files
@@ -26,8 +22,6 @@ from ipexctl.packages import resolver
 from ipexctl.packages.indexes import Indexes, from_pip, merged
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
-
-PYTHON_FILES = 5000  # about as many as a CPython has
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
@@ -53,7 +47,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     found = replace(found, lock=lock, stack=stack, notes=notes)
     if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
         raise _only_cuda(found, sum(blob.size for blob in not_here(lock)))
-    return found, True
+    return (found if work.asked.cuda is Cuda.ASK else replace(found, no_cpu_build="")), True
 
 
 def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
@@ -136,38 +130,3 @@ def fetch(
 
 def _indexed(lock: Lock) -> Lock:
     return replace(lock, cpython=None)  # that is in no index; see carried_python.py
-
-
-# --- how large wheels are unpacked, by their tables of contents -----------------------------------
-
-
-def room_unpacked(lock: Lock, urls: Mapping[str, str], store: Store) -> Room | None:
-    """The disk space of an environment with these files. `urls`: where those are that the store
-    does not have, by sha256. None where one of them is not on this machine."""
-    try:
-        found = [_of_wheel(_path(file, urls, store)) for file in lock.packages]
-        if lock.cpython:
-            found.append(_of_python(store.path(lock.cpython.blob)))
-    except (OSError, BadZipFile, ValueError):
-        return None
-    return Room(sum(r.bytes for r in found), sum(r.files for r in found))
-
-
-def _path(file: Package, urls: Mapping[str, str], store: Store) -> Path:
-    url = urlsplit(urls.get(file.sha256, ""))
-    if url.scheme == "file" and not store.has(file.blob):
-        return Path(url2pathname(url.path))
-    return store.path(file.blob)
-
-
-def _of_wheel(path: Path) -> Room:
-    with ZipFile(path) as archive:
-        members = archive.infolist()
-    return Room(sum(m.file_size for m in members), len(members))
-
-
-def _of_python(archive: Path) -> Room:
-    """Its bytes are what gzip says at the end of a file, modulo 4 GiB."""
-    with archive.open("rb") as file:
-        file.seek(-4, os.SEEK_END)
-        return Room(int.from_bytes(file.read(4), "little"), PYTHON_FILES)

@@ -10,7 +10,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from ipexctl.install.install_plan import Chosen, Plan
+    from ipexctl.install.install_plan import Plan
 
 BUILDING, PROVING, DONE = "building", "testing", "done"  # of these it is not known how far they are
 FETCHING = "fetching"  # by this machine
@@ -33,7 +33,7 @@ class Step:
 class Progress:
     """Where the verb tells what it does. Calls to `step` come from many threads."""
 
-    chosen: Callable[[Chosen], None] = lambda chosen: None
+    chosen: Callable[[Plan], None] = lambda plan: None  # what, before it is done
     step: Callable[[Step], None] = lambda step: None
     say: Callable[[str], None] = lambda text: None
     # Asked once, if there is something to do. False: the user says no.

@@ -14,7 +14,7 @@ from ipexctl.play.steps.step_kinds import Acting, Result
 from ipexctl.play.text.play_outcome import State
 
 if TYPE_CHECKING:
-    from ipexctl.install.install_plan import Chosen
+    from ipexctl.install.install_plan import Plan
     from ipexctl.install.progress import Progress, Step
 
 _STATES = {recap: State(recap.value) for recap in Recap}
@@ -41,7 +41,7 @@ def notes_of(on: Acting) -> Callable[[str], None]:
     return note
 
 
-def progress_of(on: Acting, chosen: Callable[[Chosen], None] = lambda chosen: None) -> Progress:
+def progress_of(on: Acting, chosen: Callable[[Plan], None] = lambda plan: None) -> Progress:
     """A line whenever a host begins another task; amounts are left out."""
     from ipexctl.install.progress import DONE, FAILED, Progress
 

@@ -20,9 +20,7 @@ from rich.console import Console
 from ipexctl.base.blob import Blob
 from ipexctl.blobs import blob_relay
 from ipexctl.blobs.blob_relay import Carrier, _Getter
-from ipexctl.blobs.blob_store import Room
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.install import host_steps
 from ipexctl.install.command.install_text import View, counted
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.progress import FETCHING, Step
@@ -162,14 +160,6 @@ def test_a_rebuild_that_is_stopped_leaves_the_environment_that_was_there(
     assert shop.ipexctl("env", "diff", "--root", str(shop.root)).code == 0
     assert [p.name for p in shop.root.glob("envs/[0-9a-f]*")] == [Path(key).name]
     assert shop.install().states == ["ok"]
-
-
-def test_the_disk_that_was_foreseen_is_asked_for_before_anything_is_sent() -> None:
-    """Also of files that are still fetched: that is why the index was asked for their contents."""
-    foreseen = Room(1 << 40, 7)
-    plan = SimpleNamespace(disk=foreseen)
-    supply = SimpleNamespace(all_here=False, incoming=object(), lock=SimpleNamespace(cpython=None))
-    assert host_steps._room(plan, supply) == foreseen  # type: ignore[arg-type]
 
 
 def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> None:

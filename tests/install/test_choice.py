@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,13 @@ from ipexctl.doctor.report.recommendations import recommend
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.facts.facts import Facts
 from ipexctl.install.command.install_text import chosen_text
-from ipexctl.install.install_plan import Chosen
+from ipexctl.install.install_plan import HostInstall, Plan, State
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import Stack, choose
 from ipexctl.install.stack.stack_decision import DEFAULT, decide, wanted_stack
 from ipexctl.install.stack.version_table import END_OF_LIFE, NEWEST, Request
+from ipexctl.inventory.inventory import Host
+from ipexctl.packages.resolver import Resolved
 from ipexctl.shipped_tables import table
 from tests.install.conftest import Shop
 from tests.stack.test_lock import LOCK
@@ -168,22 +171,24 @@ def test_the_locks_python_is_the_one_that_is_recommended() -> None:
 # --- what the user sees --------------------------------------------------------------------------
 
 
-def chosen(name: str, reason: str) -> Chosen:
+def chosen(name: str, reason: str) -> Plan:
     stack: Stack = choose([ready()], Request(row=name, because=reason), table())[0]
-    lock: Lock = replace(LOCK, row=name)
-    return Chosen(stack, lock, ("a", "b"), new_lock=True)
+    state = State("/r", built=False, proved=False, current="")
+    parts = tuple(HostInstall(Host(host), state, complete=False) for host in "ab")
+    found = Resolved(stack, replace(LOCK, row=name), {})
+    return Plan(found, parts, Path(), new_lock=True)
 
 
 def test_the_first_line_is_the_choice_and_its_reason_and_the_end_of_life_stands_once() -> None:
     made = chosen("ipex-2.7.0", "--backend ccl")
     first, ended, unproved, _ = (line.strip() for line in chosen_text(made).splitlines())
     what, backend, mpi, where, reason = first.split(", ")
-    assert what == made.stack.title == "torch 2.7.0 + IPEX 2.7.0 + oneCCL 2.7.0"
+    assert what == made.found.stack.title == "torch 2.7.0 + IPEX 2.7.0 + oneCCL 2.7.0"
     assert (backend, mpi, where.split()[1], where.split()[-1]) == ("ccl", "no MPI", "3.11", "(a,b)")
     assert reason.endswith(": --backend ccl")
     assert ended == END_OF_LIFE
-    assert len(made.stack.row.doubts) == 2
-    assert unproved.partition(": ")[2].split("; ") == list(made.stack.row.doubts)
+    assert len(made.found.stack.row.doubts) == 2
+    assert unproved.partition(": ")[2].split("; ") == list(made.found.stack.row.doubts)
 
 
 def test_stock_pytorch_has_not_ended() -> None:

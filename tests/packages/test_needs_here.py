@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 
+from ipexctl.base.blob import Blob
 from ipexctl.install.command.install_text import chosen_text, question
-from ipexctl.install.install_plan import Chosen
-from ipexctl.install.stack.lock_file import Lock, Package, parse
+from ipexctl.install.install_plan import Plan
+from ipexctl.install.stack.lock_file import Package, parse
 from ipexctl.terminal.confirm import confirm
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
@@ -38,11 +40,11 @@ def test_a_cuda_build_is_taken_only_with_the_option_that_agrees_to_it(shop: Shop
 GPU = Package("nvidia-cublas", "13.0", "nvidia_cublas-13.0-py3-none-any.whl", "e" * 64, 4 * 10**9)
 
 
-def with_cuda(no_cpu_build: str = "") -> Chosen:
+def with_cuda(no_cpu_build: str = "") -> Plan:
     told = chosen("torch-2.13", "asked for")
-    lock: Lock = told.lock
-    lock = Lock(**{**lock.__dict__, "packages": (*lock.packages, GPU)})
-    return Chosen(told.stack, lock, told.hosts, True, no_cpu_build, 3 * 10**9)
+    lock = replace(told.lock, packages=(*told.lock.packages, GPU))
+    found = replace(told.found, lock=lock, no_cpu_build=no_cpu_build)
+    return replace(told, found=found, lacking=(Blob("nvidia.whl", "e" * 64, 3 * 10**9),))
 
 
 def test_what_a_cuda_build_costs_is_told_before_the_question() -> None:
@@ -54,7 +56,7 @@ def test_what_a_cuda_build_costs_is_told_before_the_question() -> None:
     ]
 
 
-def answered(told: Chosen, said: bytes) -> bool:
+def answered(told: Plan, said: bytes) -> bool:
     with answering(said) as terminal, open(terminal.fd, closefd=False) as stdin:
         return confirm(question(told), stdin)
 
@@ -67,12 +69,12 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("told", "said", "agreed"), ANSWERS)
-def test_a_cuda_build_needs_a_yes_and_all_else_a_no(told: Chosen, said: str, agreed: bool) -> None:
+def test_a_cuda_build_needs_a_yes_and_all_else_a_no(told: Plan, said: str, agreed: bool) -> None:
     assert answered(told, said.encode() + b"\n") is agreed
 
 
 @pytest.mark.parametrize("told", [with_cuda(), with_cuda("none")])
-def test_the_end_of_what_is_typed_is_a_no(told: Chosen) -> None:
+def test_the_end_of_what_is_typed_is_a_no(told: Plan) -> None:
     assert answered(told, b"\x04") is False
 
 

@@ -209,7 +209,7 @@ def install(
         if yes or check:
             return True
         show_forecast(plan, stderr_console())
-        return confirm(question(plan.chosen), sys.stdin)
+        return confirm(question(plan), sys.stdin)
 
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
     asked = Install(

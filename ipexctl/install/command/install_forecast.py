@@ -56,7 +56,7 @@ def _names(parts: Sequence[HostInstall]) -> str:
 
 def _packages(plan: Plan) -> str:
     asked = plan.asked
-    added = len(plan.chosen.lock.packages) - len(asked)
+    added = len(plan.lock.packages) - len(asked)
     text = f"{len(asked)} requested ({', '.join(asked)})"
     return f"{text}, {added} {'dependency' if added == 1 else 'dependencies'}" if added else text
 
@@ -94,7 +94,7 @@ def _bytes(blobs: Iterable[Blob]) -> str:
 
 def _kind(plan: Plan, part: HostInstall) -> tuple[str, ...]:
     """What the host has, and what becomes of it: equal for hosts in one entry."""
-    key, state = plan.chosen.lock.key, part.state
+    key, state = plan.lock.key, part.state
     place = f"{state.root}/envs/{key}"
     if part.complete:
         return (f"has {key} already: nothing to do",)
@@ -117,30 +117,16 @@ def today(part: HostInstall) -> str:
 def _disk(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
     if not parts[0].builds:
         return
-    needed, exact = disk_needed(plan, parts[0])
+    needed = disk_needed(plan, parts[0])
     known = [part.free for part in parts if part.free is not None]
     free = f"{'at least ' * (len(known) > 1)}{human(min(known))} free" if known else "free: unknown"
-    about, unpacked, little = "", "", "too little"
-    if not exact:
-        about, little, unpacked = "about ", "may be too little", " (estimated)"
-    elif _keeps_wheels(plan, parts[0]):
-        about, little = "at most ", "may be too little"
-        unpacked = " (less if the unchanged wheels are still unpacked there)"
-    short = f": {little}" * bool(known and needed > min(known))
-    yield f"disk: {about}{human(needed)} needed{unpacked}, {free}{short}"
+    short = ": may be too little" * bool(known and needed > min(known))
+    yield f"disk: about {human(needed)} needed (estimated), {free}{short}"
 
 
-def _keeps_wheels(plan: Plan, part: HostInstall) -> bool:
-    """Environments share the files of wheels that are unpacked already; a rebuild unpacks again."""
-    locked = {(p.name, p.version) for p in plan.chosen.lock.packages}
-    return not part.state.built and not locked.isdisjoint(part.state.packages)
-
-
-def disk_needed(plan: Plan, part: HostInstall) -> tuple[int, bool]:
-    """Bytes, and whether they are known: wheels that are not here yet are estimated."""
-    wheels = sum(package.size for package in plan.chosen.lock.packages)
-    unpacked = plan.disk.bytes if plan.disk else UNPACKED * wheels
-    return part.to_send + unpacked, bool(plan.disk)
+def disk_needed(plan: Plan, part: HostInstall) -> int:
+    """Bytes, by the size of the files. Environments share wheels, so it may be less."""
+    return part.to_send + UNPACKED * plan.lock.size
 
 
 def forecast_document(plan: Plan) -> dict[str, Any]:
@@ -148,9 +134,9 @@ def forecast_document(plan: Plan) -> dict[str, Any]:
     asked = plan.asked
     return {
         "packages_asked": list(asked),
-        "packages_added": len(plan.chosen.lock.packages) - len(asked),
+        "packages_added": len(plan.lock.packages) - len(asked),
         "dtype": plan.dtype,
-        "bytes_to_fetch": plan.chosen.to_fetch,
+        "bytes_to_fetch": plan.to_fetch,
         "files_to_fetch_of_unknown_size": sum(not blob.size for blob in plan.lacking),
         "bytes_to_send": plan.to_send,
         "hosts": [_host_document(plan, part) for part in plan.parts],
@@ -158,10 +144,9 @@ def forecast_document(plan: Plan) -> dict[str, Any]:
 
 
 def _host_document(plan: Plan, part: HostInstall) -> dict[str, Any]:
-    needed, exact = disk_needed(plan, part)
     return {
         "host": part.host.name,
-        "folder": f"{part.state.root}/envs/{plan.chosen.lock.key}",
+        "folder": f"{part.state.root}/envs/{plan.lock.key}",
         "today": part.state.current or None,
         "compared_with": part.state.before or None,
         "changes": [{"package": c.package, "was": c.was, "now": c.now} for c in part.changes],
@@ -169,6 +154,6 @@ def _host_document(plan: Plan, part: HostInstall) -> dict[str, Any]:
         "builds": part.builds,
         "bytes_to_send": part.to_send,
         "files_to_send_of_unknown_size": sum(not blob.size for blob in part.lacking),
-        "disk_bytes_needed": needed if exact and part.builds else None,
+        "disk_bytes_needed": disk_needed(plan, part) if part.builds else None,
         "disk_bytes_free": part.free,
     }

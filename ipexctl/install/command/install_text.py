@@ -15,7 +15,7 @@ from rich.text import Text
 from ipexctl.base.sizes import human, minutes
 from ipexctl.errors import printable
 from ipexctl.install.command.install_forecast import forecast_document, show_forecast
-from ipexctl.install.install_plan import Chosen, InstallReport, Plan, State
+from ipexctl.install.install_plan import InstallReport, Plan, State
 from ipexctl.install.progress import DONE, FAILED, FETCHING, Progress, Step
 from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
@@ -35,36 +35,36 @@ REPORT_LINES = 12
 TICK = 1.0  # seconds between two looks whether a report is due
 
 
-def chosen_text(chosen: Chosen) -> str:
+def chosen_text(plan: Plan) -> str:
     """The first line: what will be on the hosts, and why that."""
-    stack, lock = chosen.stack, chosen.lock
-    n = len(chosen.hosts)
+    stack, lock = plan.found.stack, plan.lock
+    n = len(plan.hosts)
     what = f"{stack.title}, {stack.row.backend}, {mpi.describe_locked(lock.mpi, lock.version)}"
     python = f"{lock.cpython.version} (carried there)" if lock.cpython else lock.python
-    where = f"Python {python} on {n} host{'s' * (n != 1)} ({fold(chosen.hosts)})"
+    where = f"Python {python} on {n} host{'s' * (n != 1)} ({fold(plan.hosts)})"
     lines = [f"{what}, {where}, because: {stack.reason}"]
     lines += [END_OF_LIFE] if stack.row.ipex else []
     lines += [f"not tested: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []
-    lines += _cuda_lines(chosen) if lock.cuda else []
-    lines += [f"warning: {note}" for note in chosen.notes]
-    made = "new ipexctl.lock" if chosen.new_lock else "ipexctl.lock"
+    lines += _cuda_lines(plan) if lock.cuda else []
+    lines += [f"warning: {note}" for note in plan.found.notes]
+    made = "new ipexctl.lock" if plan.new_lock else "ipexctl.lock"
     lines.append(f"environment {lock.key} ({made}), torch {lock.version('torch')}")
     return "\n  ".join(lines)
 
 
-def _cuda_lines(chosen: Chosen) -> list[str]:
+def _cuda_lines(plan: Plan) -> list[str]:
     """What it costs, told whether or not somebody has agreed to it before."""
-    lock, n = chosen.lock, len(chosen.hosts)
-    fetch = f"{human(chosen.to_fetch)} to fetch ({minutes(chosen.to_fetch)}), "
+    lock, n, why = plan.lock, len(plan.hosts), plan.found.no_cpu_build
+    fetch = f"{human(plan.to_fetch)} to fetch ({minutes(plan.to_fetch)}), "
     size = f"{human(lock.size)} for {'each of ' * (n != 1)}{n} host{'s' * (n != 1)}"
-    line = f"torch {lock.version('torch')} is a CUDA build: {fetch * bool(chosen.to_fetch)}{size}"
-    return [line, *([chosen.no_cpu_build] if chosen.no_cpu_build else [])]
+    line = f"torch {lock.version('torch')} is a CUDA build: {fetch * bool(plan.to_fetch)}{size}"
+    return [line, *([why] if why else [])]
 
 
 def cost(report: InstallReport) -> str:
     if report.check and report.plan:
         plan = report.plan
-        bytes_ = f"{human(plan.chosen.to_fetch)} and send {human(plan.to_send)}"
+        bytes_ = f"{human(plan.to_fetch)} and send {human(plan.to_send)}"
         return f"would fetch {bytes_}; nothing was changed, {report.seconds:.1f} s"
     return (
         f"{human(report.fetched)} from indexes, {human(report.sent)} to hosts, "
@@ -76,21 +76,21 @@ def cost(report: InstallReport) -> str:
 
 def document(report: InstallReport) -> dict[str, Any]:
     """The document that --json prints."""
-    chosen = report.chosen
+    plan, found = report.plan, report.plan.found if report.plan else None
     return {
         "schema_version": 1,
         "check": report.check,
-        "environment": chosen.lock.key if chosen else None,
-        "row": chosen.stack.row.name if chosen else None,
-        "torch": chosen.lock.version("torch") if chosen else None,
-        "ipex": (chosen.stack.row.ipex or None) if chosen else None,
-        "oneccl": (chosen.stack.row.oneccl or None) if chosen else None,
-        "backend": chosen.stack.row.backend if chosen else None,
-        "ended": bool(chosen and chosen.stack.row.ipex),
-        "cuda": bool(chosen and chosen.lock.cuda),
-        "python": chosen.lock.python if chosen else None,
-        "reason": chosen.stack.reason if chosen else None,
-        "warnings": list(chosen.notes) if chosen else [],
+        "environment": found.lock.key if found else None,
+        "row": found.stack.row.name if found else None,
+        "torch": found.lock.version("torch") if found else None,
+        "ipex": (found.stack.row.ipex or None) if found else None,
+        "oneccl": (found.stack.row.oneccl or None) if found else None,
+        "backend": found.stack.row.backend if found else None,
+        "ended": bool(found and found.stack.row.ipex),
+        "cuda": bool(found and found.lock.cuda),
+        "python": found.lock.python if found else None,
+        "reason": found.stack.reason if found else None,
+        "warnings": list(found.notes) if found else [],
         "hosts": [
             {**host, "bytes_sent": recap.sent}
             for host, recap in zip(host_documents(report.recaps), report.recaps, strict=True)
@@ -100,7 +100,7 @@ def document(report: InstallReport) -> dict[str, Any]:
         "bytes_between_hosts": report.passed,
         "seconds": round(report.seconds, 3),
         "declined": report.declined,
-        "plan": forecast_document(report.plan) if report.plan else None,
+        "plan": forecast_document(plan) if plan else None,
         "next": report.without_downs or None,
         "exit_code": report.exit_code,
     }
@@ -199,9 +199,9 @@ class View:
     def progress(self) -> Progress:
         return Progress(self.chosen, self.step, self.say, self.agreed)
 
-    def chosen(self, chosen: Chosen) -> None:
-        self._order = chosen.hosts
-        self.say(chosen_text(chosen))
+    def chosen(self, plan: Plan) -> None:
+        self._order = plan.hosts
+        self.say(chosen_text(plan))
 
     def agreed(self, plan: Plan) -> bool:
         self.pause()
@@ -349,5 +349,5 @@ def time_left(step: Step, there: int, seconds: float) -> str:
     return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
 
 
-def question(chosen: Chosen) -> str:
-    return "Install the CUDA build? [y/N] " if chosen.no_cpu_build else "Install? [Y/n] "
+def question(plan: Plan) -> str:
+    return "Install the CUDA build? [y/N] " if plan.found.no_cpu_build else "Install? [Y/n] "

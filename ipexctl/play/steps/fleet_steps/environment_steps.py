@@ -19,8 +19,8 @@ from ipexctl.remove.prune_limits import describe
 
 if TYPE_CHECKING:
     from ipexctl.env.env import Removal
-    from ipexctl.install.install_plan import Chosen
     from ipexctl.install.install_plan import Install as Asked
+    from ipexctl.install.install_plan import Plan
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Install(FleetStep):
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.install.install import install
 
-        def chosen(found: Chosen) -> None:
-            on.say("", f"{found.stack.title}, environment {found.lock.key}")
+        def chosen(plan: Plan) -> None:
+            on.say("", f"{plan.found.stack.title}, environment {plan.lock.key}")
 
         report = install(target_of(on), self._asked(on), progress_of(on, chosen))
         return results_of(on, report.recaps)
