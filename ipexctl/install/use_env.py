@@ -16,7 +16,8 @@ from ipexctl.install.install_plan import State
 from ipexctl.install.progress import Progress, Step
 from ipexctl.install.stack import env_match
 from ipexctl.install.stack.env_match import Look
-from ipexctl.install.stack.version_table import END_OF_LIFE, Row
+from ipexctl.install.stack.selection import IPEX
+from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here, choose_instead
@@ -25,18 +26,15 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
-from ipexctl.shipped_tables import table
 
 
 @dataclass(frozen=True)
 class UseEnvReport(PerHost):
-    """`looks`: of the hosts that have it. `row` None: `why` no row of the table is like it."""
+    """`looks`: of the hosts that have it."""
 
     path: str
     key: str
     looks: tuple[Look, ...]
-    row: Row | None
-    why: str
     recaps: tuple[HostRecap, ...] = ()
     seconds: float = 0.0
     check: bool = False
@@ -105,21 +103,15 @@ def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> UseEnvReport:
             hint="ipexctl install   # makes the same one on all hosts",
             slug="envs-differ",
         )
-    row, why = env_match.row_of(looks[0], table()) if looks else (None, "")
-    return UseEnvReport(asked.path, env_match.key_of(asked.path), looks, row, why)
+    return UseEnvReport(asked.path, env_match.key_of(asked.path), looks)
 
 
 def _found_text(found: UseEnvReport) -> str:
     looks = found.looks
     python, n = ".".join(map(str, looks[0].minor)), len(looks)
     hosts = f"{n} host{'s' * (n != 1)} ({fold(tuple(look.host for look in looks))})"
-    lines = [f"{looks[0].title}, Python {python}, in {found.path} on {hosts}: nothing is installed"]
-    if found.row:
-        lines.append(f"the version table's row {found.row.name}")
-        lines += [END_OF_LIFE] if found.row.ipex else []
-    else:
-        lines.append(f"no row of the version table: {found.why}")
-    return "\n  ".join(lines)
+    text = f"{looks[0].title}, Python {python}, in {found.path} on {hosts}: nothing is installed"
+    return text + f"\n  {END_OF_LIFE}" * bool(looks[0].version(IPEX))
 
 
 def _would(host: Host, state: State, key: str) -> HostRecap:
@@ -163,7 +155,7 @@ class _UseOnHost(EnvOnHost):
 
     def _proof(self, starter: Mpi | None, *, system: bool) -> str:
         env = mpi.env_vars(self.prefix, starter)
-        modules = env_match.modules(self._look, self._found.row)
+        modules = env_match.modules(self._look)
         with_it = f" with {starter}" if starter and system else ""
         return self.prove(starter, env, modules, system=system) + with_it
 

@@ -24,7 +24,7 @@ from ipexctl.env.env import Removal
 from ipexctl.errors import HostFailed
 from ipexctl.facts import measurements
 from ipexctl.install.install_plan import State
-from ipexctl.install.stack.env_match import Look, disagreement, modules, row_of
+from ipexctl.install.stack.env_match import Look, disagreement, modules
 from ipexctl.install.stack.selection import proved_text
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, Hello, failure
@@ -39,7 +39,6 @@ from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch_plan import read_prepared
 from ipexctl.run.watch import fetch_outputs as fetching
 from ipexctl.run.watch.fetch_outputs import Fetched, Wish, fetch_outputs
-from ipexctl.shipped_tables import table
 from tests.fuzz.answer import ODD
 from tests.hostile.speaker import SPEAKER
 
@@ -148,7 +147,7 @@ def judged(said: Answer) -> object:
     look = said.read(Look, host="h")
     try:
         prefix = mpi.env_vars("/p", mpi.in_packages(look.packages, "/p"))
-        return prefix, disagreement([look, look]), row_of(look, table()), modules(look, None)
+        return prefix, disagreement([look, look]), modules(look)
     except ValueError as e:
         raise AssertionError(look) from e
 

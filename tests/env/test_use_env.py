@@ -14,8 +14,7 @@ import pytest
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.errors import HostFailed
-from ipexctl.install.stack.env_match import Look, disagreement, key_of, modules, row_of
-from ipexctl.shipped_tables import table
+from ipexctl.install.stack.env_match import Look, disagreement, key_of, modules
 from tests.install.conftest import Outcome, Shop
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -50,7 +49,7 @@ def test_it_becomes_current_proved_and_untouched_and_a_second_run_changes_nothin
     before = everything(path)
     done = use(shop, path)
     assert (done.code, done.states) == (0, ["changed"]), done.err
-    assert (done.document["row"], done.document["torch"]) == ("torch-2.13", "2.13.0+cpu")
+    assert done.document["torch"] == "2.13.0+cpu"
     assert "no mpirun: " in done.detail
     assert shop.current == f"envs/{done.document['environment']}"
     shown = subprocess.run(
@@ -181,25 +180,10 @@ def test_a_relative_path_and_one_of_our_own_are_refused(shop: Shop) -> None:
     assert use(shop, shop.root / "current").slugs == ["env-is-ours"]
 
 
-# --- what the table says of it: pure --------------------------------------------------------------
+# --- what is read of it: pure --------------------------------------------------------------
 
 LOOK = Look("a", "/opt/env", (3, 11, 4), {"torch": "2.13.0+cpu"}, False)
 OLD = {"torch": "2.8.0+cpu", "intel-extension-for-pytorch": "2.8.0"}
-ROWS = [
-    (LOOK, "torch-2.13", ""),
-    (replace(LOOK, packages={"torch": "2.8.0+cpu"}), "torch-2.8", ""),
-    (replace(LOOK, packages={"torch": "2.7.0+cpu"}), "", "here is none"),
-    (replace(LOOK, packages=OLD), "ipex-2.8.0", ""),
-    (replace(LOOK, packages={"torch": "1.2.0"}), "", "the version table has no torch 1.2.0"),
-    (replace(LOOK, python=(3, 6, 8)), "", "torch-2.13: needs Python 3."),
-]
-
-
-@pytest.mark.parametrize(("look", "name", "why"), ROWS)
-def test_the_table_knows_which_row_it_is_or_why_none(look: Look, name: str, why: str) -> None:
-    row, said = row_of(look, table())
-    assert (row.name if row else "", why in said) == (name, True), said
-    assert bool(said) is bool(why)
 
 
 def test_hosts_must_agree_on_what_ranks_exchange() -> None:
@@ -214,11 +198,13 @@ def test_hosts_must_agree_on_what_ranks_exchange() -> None:
 
 def test_ipex_and_the_bindings_are_proved_in_their_order() -> None:
     packages = {**OLD, "oneccl-bind-pt": "2.8.0"}
-    assert modules(replace(LOOK, packages=packages), None) == (
+    assert modules(replace(LOOK, packages=packages)) == (
         ("torch", "torch", "2.8.0+cpu"),
         ("intel_extension_for_pytorch", "intel_extension_for_pytorch", "2.8.0"),
         ("oneccl_bindings_for_pytorch", "oneccl-bind-pt", "2.8.0"),
     )
+    for bindings in ({"torch-ccl": "1.10.0"}, {"oneccl-bind-pt": "1.11.0"}):
+        assert modules(replace(LOOK, packages={**OLD, **bindings}))[-1][0] == "torch_ccl"
 
 
 def test_its_name_is_one_on_all_hosts_whatever_their_homes() -> None:

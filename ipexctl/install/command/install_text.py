@@ -165,8 +165,6 @@ def used_env_document(found: UseEnvReport) -> dict[str, Any]:
         "check": found.check,
         "environment": found.key,
         "path": found.path,
-        "row": found.row.name if found.row else None,
-        "why_no_row": found.why or None,
         "python": ".".join(map(str, look.minor)) if look else None,
         "torch": look.torch if look else None,
         "hosts": host_documents(found.recaps),

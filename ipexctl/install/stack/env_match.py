@@ -1,24 +1,21 @@
-"""An environment that hosts have already: what is in it, and which row of the table that is."""
+"""An environment that hosts have already: what is in it, and whether all hosts have the same."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 
 from ipexctl.base.host_answer import absolute
 from ipexctl.base.values import by
 from ipexctl.install.stack.selection import IPEX
-from ipexctl.install.stack.table_view import span
-from ipexctl.install.stack.version_table import Minor, Row
+from ipexctl.install.stack.version_table import Minor
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
 
-_BINDINGS = {
-    "oneccl-bind-pt": "oneccl_bindings_for_pytorch",
-    "torch-ccl": "torch_ccl",
-}  # distribution: module, unless a row says otherwise
+_BINDINGS = ("oneccl-bind-pt", "torch-ccl")
+_OLD_BINDINGS = ("1.10", "1.11")  # both distributions had the module torch_ccl until then
 
 
 @dataclass(frozen=True)
@@ -78,37 +75,11 @@ def disagreement(looks: Sequence[Look]) -> str:
     return ""
 
 
-def row_of(look: Look, rows: Iterable[Row]) -> tuple[Row | None, str]:
-    """The table's row that it is, or why it is none."""
-    near = [row for row in rows if row.torch == _plain(look.torch)]
-    for row in near:
-        if not list(_against(row, look)):
-            return row, ""
-    if not near:
-        return None, f"the version table has no torch {_plain(look.torch)}"
-    return None, "; ".join(f"{row.name}: {', '.join(_against(row, look))}" for row in near)
-
-
-def _against(row: Row, look: Look) -> Iterator[str]:
-    if look.minor not in row.pythons:
-        yield f"needs Python {span(row)}"
-    for title, name, wanted in (
-        ("IPEX", IPEX, row.ipex), ("oneCCL bindings", look.bindings, row.oneccl),
-    ):  # fmt: skip
-        have = _plain(look.version(name)) if name else ""
-        if have != wanted:
-            yield f"it has {title} {wanted or 'none'}, here is {have or 'none'}"
-
-
-def _plain(version: str) -> str:
-    return version.partition("+")[0]
-
-
-def modules(look: Look, row: Row | None) -> tuple[tuple[str, str, str], ...]:
+def modules(look: Look) -> tuple[tuple[str, str, str], ...]:
     """(module, distribution, version) as a proof imports them."""
     found = [("torch", "torch")]
     found += [(IPEX, IPEX)] if look.version(IPEX) else []
     if look.bindings:
-        module = row.oneccl_import if row and row.oneccl else _BINDINGS[look.bindings]
-        found.append((module, look.bindings))
+        old = look.bindings == "torch-ccl" or look.version(look.bindings).startswith(_OLD_BINDINGS)
+        found.append(("torch_ccl" if old else "oneccl_bindings_for_pytorch", look.bindings))
     return tuple((module, dist, look.version(dist)) for module, dist in found)
