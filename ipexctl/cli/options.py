@@ -262,63 +262,56 @@ _HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def on_hosts(
-    *without: str, names: bool = True, follows: bool = False, readers: Readers | None = None
+    *without: str,
+    names: bool = True,
+    follows: bool = False,
+    readers: Readers | None = None,
+    hosts: bool = True,
 ) -> Callable[[Callable[..., None]], Any]:
     """The command is called with a `target`, made from the options that name and reach hosts.
     `follows`: its -f is --follow. A parameter whose type declares options (base/option.py) stands
-    for these; see `taken` for `readers`.
+    for these; see `taken` for `readers`. Without `hosts`, that is all.
 
     They stand in --help where `target` stands in the command, HOSTS first, --forks last.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        options: dict[str, tuple[Any, Any]] = {"names": (_NAMES, None)} if names else {}
-        options |= {k: v for k, v in _HOST_OPTIONS.items() if k not in without}
+        options: dict[str, tuple[Any, Any]] = {"names": (_NAMES, None)} if names and hosts else {}
+        options |= {k: v for k, v in _HOST_OPTIONS.items() if hosts and k not in without}
         if follows:
             options["hostfile"] = (LongHostfile, None)
-        forks = {} if "forks" in without else {"forks": (Forks, 64)}
+        parameters: list[inspect.Parameter] = []
+        declaring: dict[str, Any] = {}
+        for own in inspect.signature(command, eval_str=True).parameters.values():
+            if own.name == "target":
+                parameters += [keyword_parameter(name, *option) for name, option in options.items()]
+            elif dataclasses.is_dataclass(own.annotation):
+                declaring[own.name] = own.annotation
+                parameters += declared_parameters(own.annotation)
+            else:
+                parameters.append(keyword_parameter(own.name, own.annotation, own.default))
+        if hosts and "forks" not in without:
+            options["forks"] = (Forks, 64)
+            parameters.append(keyword_parameter("forks", Forks, 64))
+        parameters.sort(key=lambda p: (p.default is not p.empty, p.name != "names"))
 
+        @functools.wraps(command)
         def with_target(**given: Any) -> None:
-            target = {name: given.pop(name) for name in (*options, *forks)}
-            command(target=make_target(**target, root=given.get("root", "")), **given)
+            values = {name: taken(kind, given, readers or {}) for name, kind in declaring.items()}
+            target = {name: given.pop(name) for name in options}
+            if hosts:
+                values["target"] = make_target(**target, root=given.get("root", ""))
+            command(**values, **given)
 
-        return _with_options(command, with_target, options, forks, readers or {})
+        del with_target.__wrapped__
+        with_target.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_target.__annotations__ = {p.name: p.annotation for p in parameters}
+        return with_target
 
     return decorate
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """For a command without hosts: a parameter whose type declares options stands for these."""
-    return _with_options(command, command, {}, {}, {})
-
-
-def _with_options(
-    command: Callable[..., None], call: Callable[..., None], hosts: Mapping[str, tuple[Any, Any]],
-    last: Mapping[str, tuple[Any, Any]], readers: Readers,
-) -> Callable[..., None]:  # fmt: skip
-    """`call`, with the parameters of `command` as Typer reads them; `hosts` stand for `target`."""
-    parameters: list[inspect.Parameter] = []
-    declaring: dict[str, Any] = {}
-    for own in inspect.signature(command, eval_str=True).parameters.values():
-        if own.name == "target":
-            parameters += [keyword_parameter(name, *option) for name, option in hosts.items()]
-        elif dataclasses.is_dataclass(own.annotation):
-            declaring[own.name] = own.annotation
-            parameters += declared_parameters(own.annotation)
-        else:
-            parameters.append(keyword_parameter(own.name, own.annotation, own.default))
-    parameters += [keyword_parameter(name, *option) for name, option in last.items()]
-    parameters.sort(key=lambda p: (p.default is not p.empty, p.name != "names"))
-
-    @functools.wraps(command)
-    def called(**given: Any) -> None:
-        values = {name: taken(kind, given, readers) for name, kind in declaring.items()}
-        call(**values, **given)
-
-    del called.__wrapped__
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {p.name: p.annotation for p in parameters}
-    return called
+with_options = on_hosts(hosts=False)
 
 
 def note(text: str) -> None:
