@@ -138,17 +138,16 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     with Fleet(target, root) as fleet:
         all_hosts = fleet.each(lambda host: _host_envs(fleet, host, sizes=False))
         seen = list(all_hosts.values())
-        own = bool(choice.key)
         before = core.project_before(seen, choice.project.id, choice.key)
-        key = before if own else core.way_back(seen)
+        key = before if choice.key else core.way_back(seen)
 
         def say(host: str, text: str) -> None:
             target.note(f"{host}: {text}")
 
         def back(host: Host, on_host: HostEnvs) -> HostRecap:
-            recap = _back_recap(on_host, key, of_project=own, check=check)
+            recap = _back_recap(on_host, key, check=check)
             if recap.state is Recap.CHANGED and not check:
-                project = choice.project.document() if own else None
+                project = choice.project.document() if choice.key else None
                 op = "install.environments.switch"
                 fleet.call(host, op, total=LONG, key=key, project=project)
             return recap
@@ -163,11 +162,11 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     return Back(key, recaps, check)
 
 
-def _back_recap(on_host: HostEnvs, key: str, *, of_project: bool, check: bool) -> HostRecap:
+def _back_recap(on_host: HostEnvs, key: str, *, check: bool) -> HostRecap:
     env = on_host.env(key)
     if env and key == on_host.current:
         return HostRecap(on_host.host, Recap.OK, f"already uses {key}, {env.title}")
-    if why := core.not_back(on_host, key, of_project=of_project):
+    if why := core.not_back(on_host, key):
         stays = on_host.current or "nothing"
         return HostRecap(on_host.host, Recap.FAILED, why, notes=(f"still uses {stays}",))
     now = "would use" if check else "now uses"

@@ -28,7 +28,7 @@ from ipexctl.install.install_plan import (
 from ipexctl.install.lock_wheels import fetch, lock_for, not_here, write_lock
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.stack_decision import decide, dtype
+from ipexctl.install.stack.stack_decision import decide
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import LOCK_FILE, by_lock_again, project_of, read_lock
@@ -92,8 +92,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     parts = tuple(fleet.each(part).values())
     return Plan(
         found, parts, work.asked.folder, new_lock, () if bundle else not_here(lock),
-        bool(bundle), work.asked.relay, dtype(tuple(facts.values())),
-        fleet.failures,
+        bool(bundle), work.asked.relay, fleet.failures,
     )  # fmt: skip
 
 

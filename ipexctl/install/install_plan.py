@@ -126,7 +126,6 @@ class Plan:
     lacking: tuple[Blob, ...] = ()
     bundled: bool = False
     relay: bool = True
-    dtype: str = ""
     left_out: tuple[HostDown, ...] = ()
 
     @property

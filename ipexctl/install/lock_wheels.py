@@ -33,7 +33,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     notes = requirement_files.changed_since(work.asked, old)
     notes += requirement_files.dropped(work.asked, old, extra)
     for stack in candidates if old and not work.asked.upgrade else ():
-        if old and fits_stack(old, stack) and requirement_files.same_requirements(old, extra):
+        if old and locks.fits(old, stack) and requirement_files.same_requirements(old, extra):
             requirement_files.check_hashes(old, extra)
             lock = replace(old, requirement_files=files)
             return Resolved(stack, lock, {}, notes=notes), lock != old
@@ -80,12 +80,6 @@ def not_here(lock: Lock) -> tuple[Blob, ...]:
     """The files that are not on this machine yet."""
     store = default_store()
     return tuple(p.blob for p in lock.files if not store.has(p.blob))
-
-
-def fits_stack(lock: Lock, stack: Stack) -> bool:
-    """Is the lock one for this choice, and can these hosts load its wheels?"""
-    choice = stack.row.name, stack.row.torch, stack.mpi, stack.python_text
-    return locks.fits_choice(lock, choice, stack.platform)
 
 
 def indexes_of(work: Work) -> Indexes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ipexctl.base.quoting import quote, quote_for_pasting
+from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, reason_of
 from ipexctl.install.install_plan import Install
@@ -23,10 +22,6 @@ from ipexctl.local.project_lock import LOCK_FILE, lock_here, project_top, read_l
 from ipexctl.machines.suggested_commands import install_command
 from ipexctl.machines.target import Target
 from ipexctl.packages.indexes import Indexes, absolute
-
-CODE = (".py", ".cfg")
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*([<>=~!]=?[0-9][0-9a-z.*]*)?")
-_FILE = re.compile(r".*\.(txt|in|toml|lock|ya?ml)")
 
 
 def needed(files: Sequence[Path], old: Lock | None) -> Extra:
@@ -136,31 +131,19 @@ def check_hashes(lock: Lock, extra: Extra) -> None:
 
 def _text(name: str, asker: str) -> tuple[str, str]:
     path = Path(asker).parent / name if asker else Path(name)
-    if path.suffix in CODE:
-        raise InputError(
-            f"-r {path}: expected a requirements file or a pyproject.toml", slug="not-requirements"
-        )
     try:
         return bounded_read.read_file(path).decode("utf-8-sig"), str(path)
     except FileNotFoundError:
-        raise _missing(path, asker) from None
+        raise InputError(
+            f"no such requirements file: {path}{_asked(asker)}",
+            why="-r takes a file that lists packages",
+            hint="echo PACKAGE >> requirements.txt; ipexctl install -r requirements.txt",
+            slug="requirements-missing",
+        ) from None
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(
             f"cannot read {path}{_asked(asker)}", why=reason_of(e), slug="requirements-unreadable"
         ) from None
-
-
-def _missing(path: Path, asker: str) -> InputError:
-    name = str(path)
-    package = not asker and _PACKAGE.fullmatch(name) and not _FILE.fullmatch(name)
-    line = quote(("echo", str(path)))
-    hint = f"{line} >> requirements.txt; ipexctl install -r requirements.txt" if package else ""
-    return InputError(
-        f"no such requirements file: {path}{_asked(asker)}",
-        why="-r takes a file that lists packages" if package else "",
-        hint=hint,
-        slug="requirements-missing",
-    )
 
 
 def _asked(asker: str) -> str:

@@ -133,7 +133,7 @@ def test_its_sha256_stands_for_a_lock_that_is_not_there_and_the_lock_is_kept(sho
 REFUSED = [
     (("--torch", "2.13.0"), "options-conflict"),
     (("-r", "requirements.txt"), "options-conflict"),
-    (("--lock-sha256", "abc"), "sha256-invalid"),
+    (("--lock-sha256", "abc"), "bundle-other-lock"),
     (("--bundle", "gone.tar"), "bundle-unreadable"),
 ]
 

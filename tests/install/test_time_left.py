@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import time
 
 import pytest
 from rich.console import Console
 
-from ipexctl.install.command import install_text as ui
 from ipexctl.install.command.install_text import View, time_left
 from ipexctl.install.progress import Step
 
@@ -99,74 +97,17 @@ def test_elsewhere_a_host_that_gets_its_files_in_pieces_has_one_line_of_each_kin
     assert out.getvalue() == "a: sending\na: waiting\na: fetching from b\n"
 
 
-class Pipe:
-    """A view without a terminal, whose clock the test sets."""
-
-    def __init__(self, *hosts: str) -> None:
-        self.now, self.out = 0.0, io.StringIO()
-        self.view = View(Console(file=self.out, width=80), clock=lambda: self.now)
-        self.view._order = hosts
-
-    def at(self, now: float, *steps: Step) -> list[str]:
-        """The lines that the steps bring, and then a look whether a report is due."""
-        self.now, before = now, len(self.out.getvalue())
-        for step in steps:
-            self.view.step(step)
-        self.view._report()
-        return self.out.getvalue()[before:].splitlines()
-
-    def end(self) -> None:
-        self.view.pause()
-
-
-def test_in_a_pipe_long_work_is_reported_every_15_seconds() -> None:
-    pipe = Pipe("a1", "a2", "b")
-    begin = [Step("b", "sending", 0, 410_000_000), Step("a1", "building"), Step("a2", "building")]
-    assert pipe.at(0, *begin) == ["b: sending", "a1: building", "a2: building"]
-    assert pipe.at(14, *begin) == []
-    now = [Step("b", "sending", 120_000_000, 410_000_000), *begin[1:]]
-    report = ["a[1-2]: building · 15 s", "b: sending 120.0 MB of 410.0 MB, 36 s left"]
-    assert pipe.at(15, *now) == report
-    assert pipe.at(29, *now) == []
-    assert pipe.at(30, Step("a1", "testing"), *now[2:], now[0]) == ["a1: testing"]
-    assert pipe.at(44, Step("a1", "failed"), *now[2:], now[0]) == ["a1: failed"]
-    report = ["a2: building · 59 s", "b: sending 120.0 MB of 410.0 MB, 2 min left"]
-    assert pipe.at(59, *now[2:], now[0]) == report
-    pipe.end()
-    assert pipe.at(99) == []
-
-
-def test_in_a_pipe_a_report_of_many_hosts_stays_short() -> None:
-    pipe = Pipe()
-    sending = [Step(f"a{n}", "sending", n, 100) for n in range(20)]
-    pipe.at(0, *sending)
-    lines = pipe.at(15, *sending)
-    assert (len(lines), lines[-1]) == (ui.REPORT_LINES + 1, "and 8 more hosts")
-
-
 def test_hosts_that_wait_for_files_are_one_line() -> None:
-    pipe = Pipe("a1", "a2", "a3")
-    waits = [Step(host, "waiting for files", n, 9) for n, host in enumerate(("a1", "a3"))]
-    pipe.at(0, Step("a2", "sending", 1, 9), *waits)
-    assert pipe.at(15, Step("a2", "sending", 5, 9)) == [
-        "a[1,3]: waiting for files",
-        "a2: sending 5 bytes of 9 bytes, 15 s left",
+    view = view_at([0.0])
+    view._order = ("a1", "a2", "a3")
+    view.step(Step("a2", "sending", 1, 9))
+    for n, host in enumerate(("a1", "a3")):
+        view.step(Step(host, "waiting for files", n, 9))
+    assert str(view._lines()).splitlines() == [
+        "a[1,3]  waiting for files",
+        "a2      sending 1 byte of 9 bytes",
     ]
-    pipe.end()
-
-
-def test_in_a_pipe_work_that_says_nothing_is_reported_as_well(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ui, "TICK", 0.01)
-    monkeypatch.setattr(ui, "REPORT_EVERY", 1.0)
-    out = io.StringIO()
-    with View(Console(file=out, width=80)) as view:
-        view.step(Step("a", "removing 1.7 GB"))
-        until = time.monotonic() + 20
-        while out.getvalue().count("\n") < 2 and time.monotonic() < until:
-            time.sleep(0.01)
-    assert out.getvalue() == "a: removing 1.7 GB\na: removing 1.7 GB · 1 s\n"
+    view.pause()
 
 
 def test_on_a_terminal_a_clock_moves_where_nothing_else_does() -> None:

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, Package, fits_choice, parse, render
+from ipexctl.install.stack.lock_file import Lock, Package, fits, parse, render
+from ipexctl.install.stack.selection import Stack
+from ipexctl.shipped_tables import table
 
 TORCH = Package("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
 NUMPY = Package("numpy", "2.0", "numpy-2.0-py3-none-any.whl", "b" * 64, 6)
@@ -23,7 +25,11 @@ LOCK = Lock(
     uv=UV,
 )
 TEXT = render(LOCK)
-CHOICE = (LOCK.row, LOCK.torch, LOCK.mpi, LOCK.python)
+
+
+def stack_on(platform: str) -> Stack:
+    (row,) = (row for row in table() if row.name == LOCK.row)
+    return Stack(row, (3, 11), platform, LOCK.mpi, (), "")
 
 
 def test_a_lock_survives_the_way_through_text() -> None:
@@ -62,8 +68,9 @@ def test_the_name_is_sixteen_hex_digits() -> None:
 
 
 def test_a_lock_is_for_its_request_whatever_was_resolved() -> None:
-    assert fits_choice(LOCK, CHOICE, LOCK.platform)
-    assert not fits_choice(LOCK, (LOCK.row, LOCK.torch, "", LOCK.python), LOCK.platform)
+    stack = stack_on(LOCK.platform)
+    assert fits(LOCK, stack)
+    assert not fits(LOCK, replace(stack, mpi="mpich"))
 
 
 HOSTS = [
@@ -78,7 +85,7 @@ HOSTS = [
 def test_a_lock_serves_hosts_that_are_no_older_than_those_it_was_made_for(
     platform: str, loads: bool
 ) -> None:
-    assert fits_choice(LOCK, CHOICE, platform) is loads
+    assert fits(LOCK, stack_on(platform)) is loads
 
 
 TOLD = replace(

@@ -94,30 +94,18 @@ def way_back(all_hosts: Sequence[HostEnvs]) -> str:
     """
     reach = {
         key: sum(key in (s.current, s.previous) for s in all_hosts)
-        for key in dict.fromkeys(s.previous for s in all_hosts if _can_go_back(s))
+        for key in dict.fromkeys(s.previous for s in all_hosts if s.previous != s.current)
+        if any((env := s.env(key)) and env.whole for s in all_hosts)
     }
     return max(reach, key=lambda key: reach[key], default="")
 
 
-def _can_go_back(on_host: HostEnvs) -> bool:
-    before = on_host.env(on_host.previous)
-    return bool(before and before.whole and on_host.previous != on_host.current)
-
-
-def not_back(on_host: HostEnvs, key: str, *, of_project: bool = False) -> str:
-    """Why this host cannot be switched back to `key`, "" if it can. `of_project`: it need not be
-    the previous one of the host."""
-    if of_project and not key:
-        return "this project has no earlier environment on these hosts"
-    if of_project:
-        env = on_host.env(key)
-        return "" if env and env.whole else f"the environment {key} is not here"
-    if not on_host.previous or on_host.previous == on_host.current:
+def not_back(on_host: HostEnvs, key: str) -> str:
+    """Why this host cannot be switched back to `key`, "" if it can."""
+    if not key:
         return "there is no previous environment"
-    if on_host.previous != key:
-        return f"its previous environment is {on_host.previous}, not {key}"
     env = on_host.env(key)
-    return "" if env and env.whole else f"its previous environment {key} is incomplete"
+    return "" if env and env.whole else f"the environment {key} is not here"
 
 
 def spared(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:

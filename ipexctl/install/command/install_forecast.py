@@ -135,7 +135,6 @@ def forecast_document(plan: Plan) -> dict[str, Any]:
     return {
         "packages_asked": list(asked),
         "packages_added": len(plan.lock.packages) - len(asked),
-        "dtype": plan.dtype,
         "bytes_to_fetch": plan.to_fetch,
         "files_to_fetch_of_unknown_size": sum(not blob.size for blob in plan.lacking),
         "bytes_to_send": plan.to_send,

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 MOVING = ("sending", "fetching")  # first words of what is done in many pieces
 WAITING = "waiting"  # and of what is done between them
-REPORT_EVERY = 15.0  # seconds without a line in a pipe, after which the work is reported
-REPORT_LINES = 12
-TICK = 1.0  # seconds between two looks whether a report is due
 
 
 def chosen_text(plan: Plan) -> str:
@@ -178,8 +175,7 @@ def used_env_document(found: UseEnvReport) -> dict[str, Any]:
 
 @dataclass
 class View:
-    """Live lines on a terminal; elsewhere one plain line whenever a host starts something new, and
-    where that takes long, a report every REPORT_EVERY seconds."""
+    """Live lines on a terminal; elsewhere one plain line whenever a host starts something new."""
 
     console: Console = field(default_factory=stderr_console)
     confirm: Callable[[Plan], bool] = lambda plan: True
@@ -190,8 +186,7 @@ class View:
     _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _said: set[tuple[str, str]] = field(default_factory=set)
-    _said_at: float = 0.0  # the last plain line
-    _stop: Callable[[], None] | None = None  # ends the live lines, or the reports
+    _stop: Callable[[], None] | None = None  # ends the live lines
     _over: bool = False
 
     def progress(self) -> Progress:
@@ -217,7 +212,6 @@ class View:
         if not self.quiet:
             self.pause()
             print_text(self.console, printable(text))
-            self._said_at = self.clock()
 
     def step(self, step: Step) -> None:
         if self.quiet or self._over:
@@ -231,8 +225,8 @@ class View:
             self._steps[step.host] = step  # last: the live lines are drawn meanwhile
             if not self.console.is_terminal:
                 self._print_new(step)
-            if not self._stop:
-                self._stop = self._live() if self.console.is_terminal else self._reports()
+            elif not self._stop:
+                self._stop = self._live()
 
     def _forget_what_is_over(self, step: Step) -> None:
         """This machine and the hosts take turns."""
@@ -246,7 +240,7 @@ class View:
         """The first of its kind on this host: files come in several pieces."""
         kind = _first_word(step) if _first_word(step) in MOVING else step.text
         if kind != DONE and (step.host, kind) not in self._said:
-            self._print(f"{step.host or 'here'}: {step.text}")
+            self.console.print(f"{step.host or 'here'}: {step.text}", soft_wrap=True)
         self._said.add((step.host, kind))
 
     def _live(self) -> Callable[[], None]:
@@ -257,31 +251,6 @@ class View:
         )
         live.start()
         return live.stop
-
-    def _reports(self) -> Callable[[], None]:
-        over = threading.Event()
-
-        def run() -> None:
-            while not over.wait(TICK):
-                self._report()
-
-        threading.Thread(target=run, daemon=True).start()
-        return over.set
-
-    def _report(self) -> None:
-        """In a pipe: how far all are, if there was no line for long."""
-        with self._lock:
-            if self.clock() - self._said_at < REPORT_EVERY:
-                return
-            groups = [group for group in self._groups() if group[0].text != FAILED]
-            for group in groups[:REPORT_LINES]:
-                self._print(f"{_names(group)}: {self._doing(group)}")
-            if more := sum(map(len, groups[REPORT_LINES:])):
-                self._print(f"and {more} more host{'s' * (more != 1)}")
-
-    def _print(self, line: str) -> None:
-        self.console.print(line, soft_wrap=True)
-        self._said_at = self.clock()
 
     def _lines(self) -> Text:
         lines = [(_names(group), self._doing(group)) for group in self._groups()]

@@ -11,12 +11,15 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ipexctl.base import toml
 from ipexctl.base.blob import Blob
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from ipexctl.install.stack.selection import Stack
 
 SCHEMA = 1
 _HEAD = """\
@@ -139,10 +142,11 @@ def hosts_of(lock: Lock) -> tuple[str, str]:
     return (found[1], f"{found[2]}.{found[3]}") if found else (lock.platform.split("-")[0], "")
 
 
-def fits_choice(lock: Lock, choice: tuple[str, str, str, str], platform: str) -> bool:
+def fits(lock: Lock, stack: Stack) -> bool:
     """Was it made for this row, torch, MPI and Python, and for hosts no newer than these?"""
     made_for = lock.row, lock.torch, lock.mpi, lock.python
-    return made_for == choice and _loads(lock.platform, platform)
+    choice = stack.row.name, stack.row.torch, stack.mpi, stack.python_text
+    return made_for == choice and _loads(lock.platform, stack.platform)
 
 
 def _loads(wheels: str, host: str) -> bool:
