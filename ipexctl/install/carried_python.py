@@ -62,13 +62,6 @@ def find_build(where: str, arch: str, wanted: str, store: Store) -> Package:
     """The archive of the folder, which is in the store afterwards. `wanted`: the version as
     --python says it, "" for any. Raises InputError or NotHere."""
     folder = expanded(where).resolve()  # uv links cpython-3.11-... to the one with all numbers
-    if not folder.exists():
-        raise InputError(
-            f"{folder} does not exist",
-            why="it was given with --python-from",
-            hint=_HINT,
-            slug="python-folder-missing",
-        )
     found = _NAME.fullmatch(folder.name)
     if not found or not (folder / "bin" / "python3").exists():
         raise InputError(

@@ -51,11 +51,9 @@ def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
         return HostRecap(name, Recap.OK, f"has {key}")
     if not agreed:
         return HostRecap(name, Recap.SKIPPED, "you answered no")
-    if state.stale:
-        notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
-        return HostRecap(name, Recap.CHANGED, f"would rebuild {key}", notes=notes)
+    notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
     now = f", is {state.current}" if state.current else ""
-    return HostRecap(name, Recap.CHANGED, f"would become {key}{now}")
+    return HostRecap(name, Recap.CHANGED, f"would become {key}{now}", notes=notes)
 
 
 def on_hosts(

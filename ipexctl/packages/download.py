@@ -23,7 +23,6 @@ from ipexctl.quick_dataclass import dataclass
 
 AT_ONCE = 4  # files
 TIMEOUT = 30.0
-FIRST = 14.0  # of a server that has sent nothing of the file yet; it is asked twice
 LEAST = 1000  # bytes per second of a server that is only slow
 MOST = 16 << 30  # bytes of a file of unknown size
 TRIES = 3  # in a row that bring nothing
@@ -49,65 +48,58 @@ class Download:
 
         `size`: of the file, 0 if it is not known. What is larger is not taken.
         """
-        vain, flows = 0, False
+        vain = 0
         while True:
             before = out.seek(0, os.SEEK_END)
-            timeout = self.timeout if flows else min(self.timeout, FIRST)
             try:
-                return self._once(out, url, on_bytes, size or MOST, timeout)
+                return self._once(out, url, on_bytes, size or MOST)
             except TooLarge:
                 out.truncate(0)
                 raise
             except Broken as e:
                 came = out.seek(0, os.SEEK_END) - before
-                brought = came > (LEAST * timeout if e.stalled else 0)
-                vain, flows = 0 if brought else vain + 1, flows or brought
-                if e.final or vain >= (TRIES if flows or not e.stalled else 2):
+                vain = 0 if came > (LEAST * self.timeout if e.stalled else 0) else vain + 1
+                if e.final or vain >= TRIES:
                     raise
                 self.wait(min(self.longest, float(vain) if e.pause is None else e.pause))
 
-    def _once(
-        self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], most: int, timeout: float
-    ) -> None:
+    def _once(self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], most: int) -> None:
         have = out.seek(0, os.SEEK_END)
         asked = {**HEADERS, "Range": f"bytes={have}-"} if have else HEADERS
-        answer = self._answer(urllib.request.Request(url, headers=asked), timeout)
+        answer = self._answer(urllib.request.Request(url, headers=asked))
         if answer is None:
             return  # all of it is here already; the hash will tell
         with answer:
             if have and answer.status != 206:
                 out.truncate(0)
                 have = 0
-            for piece in pieces(answer, most, timeout, LEAST, have=have):
+            for piece in pieces(answer, most, self.timeout, LEAST, have=have):
                 out.write(piece)
                 on_bytes(len(piece))
 
-    def _answer(
-        self, request: urllib.request.Request, timeout: float
-    ) -> http.client.HTTPResponse | None:
+    def _answer(self, request: urllib.request.Request) -> http.client.HTTPResponse | None:
         try:
-            return self.open(request, timeout=timeout)
+            return self.open(request, timeout=self.timeout)
         except urllib.error.HTTPError as e:
             e.close()
             if e.code == 416:
                 return None
             raise Broken(f"HTTP {e.code} {e.reason}", e.code, _pause(e)) from None
         except TimeoutError:
-            raise _stalled(timeout) from None
+            raise self._stalled() from None
         except urllib.error.URLError as e:
             if isinstance(e.reason, ssl.SSLCertVerificationError):
                 host = urlsplit(e.filename or request.full_url).hostname or ""
                 words = f"the certificate of {host} is not valid: {e.reason.verify_message}"
                 raise Broken(words, untrusted=host) from None
             if isinstance(e.reason, TimeoutError):
-                raise _stalled(timeout) from None
+                raise self._stalled() from None
             raise Broken(str(e.reason)) from None
         except (http.client.HTTPException, OSError) as e:
             raise Broken(str(e) or type(e).__name__) from None
 
-
-def _stalled(timeout: float) -> Broken:
-    return Broken(f"the server stalls: no answer for {timeout:.0f} s", stalled=True)
+    def _stalled(self) -> Broken:
+        return Broken(f"the server stalls: no answer for {self.timeout:.0f} s", stalled=True)
 
 
 def _pause(e: urllib.error.HTTPError) -> float | None:

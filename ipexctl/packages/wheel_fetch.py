@@ -23,7 +23,7 @@ from ipexctl.common.http_body import Broken
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import AGAIN, HEADERS, Download, fetch_all
+from ipexctl.packages.download import AGAIN, HEADERS, TIMEOUT, Download, fetch_all
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
 
@@ -50,7 +50,10 @@ class Fetcher:
         self.fetched = self.done = 0
         self._counting = threading.Lock()
         self._over = threading.Event()
-        self._opener = Opener(indexes, environment() if environ is None else environ)
+        environ = environment() if environ is None else environ
+        self._opener = Opener(indexes, environ)
+        seconds = environ.get("UV_HTTP_TIMEOUT", "")
+        self._timeout = float(seconds) if seconds.isdecimal() else TIMEOUT
 
     def fetch(self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes) -> None:
         """Afterwards all the files are in the store. After one failure no other is begun."""
@@ -105,7 +108,7 @@ class Fetcher:
             on_bytes(n)
 
         try:
-            download = Download(self._opener.open)
+            download = Download(self._opener.open, self._timeout)
             download.into(out, url, count, file.size)
             if had and hash_of(out) != file.sha256:  # what was left was not of this file
                 out.truncate(0)

@@ -118,7 +118,7 @@ def test_a_store_that_cannot_be_written_is_called_that_and_not_the_servers_fault
 
 # the fault of every answer -> the words, and how long was waited between the tries
 GIVEN_UP = [
-    (Fault("silent"), "the server stalls: no answer for 0 s", [1.0]),
+    (Fault("silent"), "the server stalls: no answer for 0 s", [1.0, 2.0]),
     (Fault("status", 503, 9), "HTTP 503 Service Unavailable", [1.0, 2.0]),
     (Fault("status", 403, 9), "HTTP 403 Forbidden", []),
 ]

@@ -193,7 +193,7 @@ def test_what_is_not_a_folder_of_uv_is_refused(tmp_path: Path, store: Store) -> 
         (named, "python-folder-invalid"),  # without bin/python3
         (tmp_path, "python-folder-invalid"),
         (archive, "python-folder-invalid"),
-        (tmp_path / "gone", "python-folder-missing"),
+        (tmp_path / "gone", "python-folder-invalid"),
     ):
         with pytest.raises(InputError) as refused:
             find_build(str(path), ARCH, "", store)

@@ -31,6 +31,7 @@ READ = {
          "l2": "baz<3"},
         Extra(("foo",), ("bar<2", "baz<3")),
     ),
+    "a file that names itself": ({"r.txt": "-r r.txt\nfoo"}, Extra(("foo",))),
     "where packages come from": (
         {"d/r.txt": "-i https://i.invalid\n--extra-index-url=https://e.invalid\n-f wheels\nfoo"},
         Extra(("foo",), index_url="https://i.invalid", extra=("https://e.invalid",),
@@ -65,7 +66,6 @@ REFUSED = [
     ({"r.txt": "# one\nfoo=1"}, "r.txt:2: 'foo=1' is not a requirement"),
     ({"r.txt": "foo; sys_platform ~= 'linux'"}, "r.txt:1: \"foo; sys_platform ~= 'linux'\" is no"),
     ({"r.txt": "--pre\nfoo"}, "r.txt:1: --pre is not supported in requirements files"),
-    ({"r.txt": "-r r.txt"}, "r.txt names itself"),
     ({"pyproject.toml": "[tool.poetry]"}, "has no list of dependencies under"),
     ({"pyproject.toml": "[project"}, "pyproject.toml: invalid TOML"),
     ({"pyproject.toml": "a = " + "[" * 3000}, "pyproject.toml: invalid TOML"),

@@ -7,7 +7,7 @@ path or repository of this machine would mean nothing to the next one that reads
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from packaging.markers import UndefinedComparison
@@ -62,7 +62,7 @@ class _Line:
 def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
     """Raises InputError with file:line."""
     done: set[tuple[str, str]] = set()
-    raw = (line for path in paths for line in _lines(path, "", "-r", reader, (), done))
+    raw = (line for path in paths for line in _lines(path, "", "-r", reader, done))
     lines = [_addressed(line, environ) if line.kind in _INDEXES.values() else line for line in raw]
 
     def said(kind: str) -> list[str]:
@@ -84,13 +84,10 @@ def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extr
 
 
 def _lines(
-    name: str, asker: str, kind: str, reader: Read, within: Sequence[str],
-    done: set[tuple[str, str]],
-) -> Iterator[_Line]:  # fmt: skip
+    name: str, asker: str, kind: str, reader: Read, done: set[tuple[str, str]]
+) -> Iterator[_Line]:
     """`done`: files that were read already; named again, they say nothing new."""
     text, path = reader(name, asker)
-    if path in within:
-        raise InputError(f"{path} names itself with -r or -c", slug="requirements-loop")
     if (path, kind) in done:
         return
     done.add((path, kind))
@@ -105,7 +102,7 @@ def _lines(
             yield _requirement(place, kind, line)
         elif option[1] in _FILES:
             word = _FILES[option[1]] if kind == "-r" else "-c"
-            yield from _lines(option[2] or "", path, word, reader, (*within, path), done)
+            yield from _lines(option[2] or "", path, word, reader, done)
         elif option[1] in _INDEXES:
             yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:

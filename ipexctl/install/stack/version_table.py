@@ -62,10 +62,6 @@ class Row:
     era: str = ""
 
     @property
-    def kind(self) -> str:
-        return "ipex" if self.ipex else "stock"
-
-    @property
     def doubts(self) -> tuple[str, ...]:
         """What nobody has proved about it."""
         run = (self.oneccl_run or NEVER_RUN,) if self.oneccl else ()
