@@ -108,7 +108,7 @@ class EnvOnHost:
         self, agent: Agent, root: str, key: str, project: Project, step: Callable[[Step], None]
     ) -> None:
         self.host = agent.host.name
-        self.prefix = f"{root}/envs/{key}"
+        self.key, self.prefix = key, f"{root}/envs/{key}"
         self._agent = agent
         self._ours = {"root": root, "key": key}
         self.project = project

@@ -106,19 +106,15 @@ def _part(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
 
 
 def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
-    """Another install may have changed hosts since the plan was made. What it has built anew is
-    not built again."""
+    """Another install may have changed hosts since the plan was made."""
     parts = {part.host: part for part in plan.parts}
     lock = plan.lock
 
     def part(host: Host) -> HostInstall:
-        before = parts[host]
         found = _part(work, fleet, host, lock)
-        found = replace(before, state=found.state, complete=found.complete, changes=found.changes)
-        if not found.state.again or found.state.mark == before.state.mark:
-            return found
-        state = replace(found.state, again=False)
-        return replace(found, state=state, complete=state.complete(lock.key))
+        return replace(
+            parts[host], state=found.state, complete=found.complete, changes=found.changes
+        )
 
     there = [host for host in parts if host not in fleet.downs]
     return replace(plan, parts=tuple(fleet.each(part, there).values()))

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
-from ipexctl.env.choice.env_choice import Project
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.install import fleet_locks
@@ -21,7 +20,6 @@ from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here, choose_instead
-from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
@@ -40,22 +38,15 @@ class UseEnvReport(PerHost):
     check: bool = False
 
 
-@dataclass(frozen=True)
-class UseEnv:
-    """`system_mpi`: the hosts' own mpirun, where the environment has none."""
-
-    path: str
-    root: str
-    system_mpi: bool = False
-    check: bool = False
-
-
-def use_env(target: Target, asked: UseEnv, progress: Progress) -> UseEnvReport:
-    """Raises InputError where the hosts' environments are of no use together."""
+def use_env(
+    target: Target, path: str, root: str, progress: Progress, *, system_mpi: bool, check: bool
+) -> UseEnvReport:
+    """`system_mpi`: the hosts' own mpirun, where the environment has none. Raises InputError where
+    the hosts' environments are of no use together."""
     began, choice = time.monotonic(), choice_here()
-    with Fleet(target, asked.root) as fleet:
-        looks = fleet.each(lambda host: _look(fleet, host, asked.path, progress))
-        found = _judged(asked, tuple(looks.values()))
+    with Fleet(target, root) as fleet:
+        looks = fleet.each(lambda host: _look(fleet, host, path, progress))
+        found = _judged(path, tuple(looks.values()))
         if looks:
             progress.say(_found_text(found))
 
@@ -64,19 +55,19 @@ def use_env(target: Target, asked: UseEnv, progress: Progress) -> UseEnvReport:
 
         def one(host: Host) -> HostRecap:
             state = state_of(fleet, host, found.key, choice.project)
-            if asked.check:
+            if check:
                 return _would(host, state, found.key)
-            return _UseOnHost(
-                fleet.agents[host], state, asked, found, looks[host], choice.project, progress
-            ).use()
+            agent, project = fleet.agents[host], choice.project
+            steps = _UseOnHost(agent, state.root, found.key, project, progress.step)
+            return steps.use(state, path, looks[host], system_mpi=system_mpi)
 
-        changes = looks and not asked.check
+        changes = looks and not check
         with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
             recaps = fleet.recaps(fleet.each(one))
-    if not asked.check:
+    if not check:
         choose_instead(choice, found.key, "install --use-env")
         fleet.remember_recaps(recaps)
-    return replace(found, recaps=recaps, seconds=time.monotonic() - began, check=asked.check)
+    return replace(found, recaps=recaps, seconds=time.monotonic() - began, check=check)
 
 
 def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
@@ -95,15 +86,15 @@ def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
     return look
 
 
-def _judged(asked: UseEnv, looks: tuple[Look, ...]) -> UseEnvReport:
+def _judged(path: str, looks: tuple[Look, ...]) -> UseEnvReport:
     if different := env_match.disagreement(looks):
         raise InputError(
-            f"the environments at {asked.path} are not the same on all hosts",
+            f"the environments at {path} are not the same on all hosts",
             why=f"{different}; ranks exchange objects serialized by Python and torch",
             hint="ipexctl install   # makes the same one on all hosts",
             slug="envs-differ",
         )
-    return UseEnvReport(asked.path, env_match.key_of(asked.path), looks)
+    return UseEnvReport(path, env_match.key_of(path), looks)
 
 
 def _found_text(found: UseEnvReport) -> str:
@@ -124,26 +115,15 @@ def _would(host: Host, state: State, key: str) -> HostRecap:
 class _UseOnHost(EnvOnHost):
     """Links, proof, switch."""
 
-    def __init__(
-        self, agent: Agent, state: State, asked: UseEnv, found: UseEnvReport, look: Look,
-        project: Project, progress: Progress,
-    ) -> None:  # fmt: skip
-        super().__init__(agent, state.root, found.key, project, progress.step)
-        self._state = state
-        self._asked = asked
-        self._found = found
-        self._look = look
-
-    def use(self) -> HostRecap:
-        state, found = self._state, self._found
-        taken = self.call("install.existing_env.link", path=self._asked.path).flag("built")
-        starter, system = self._mpi()
+    def use(self, state: State, path: str, look: Look, *, system_mpi: bool) -> HostRecap:
+        taken = self.call("install.existing_env.link", path=path).flag("built")
+        starter, system = self._mpi(look, system_mpi=system_mpi)
         whole = state.built and not taken and self._proved(system=system)
-        if whole and state.current == found.key:
+        if whole and state.current == self.key:
             if not state.asked:
                 self.ask()
             return self.recap(Recap.OK, "nothing to do")
-        said = "tested before" if whole else self._proof(starter, system=system)
+        said = "tested before" if whole else self._proof(look, starter, system=system)
         self.switch()
         notes = () if starter else ("no mpirun: `run` starts the ranks itself",)
         return self.recap(Recap.CHANGED, said, notes=notes)
@@ -153,16 +133,15 @@ class _UseOnHost(EnvOnHost):
         asked = self.call("install.env_marks.state", mpi=own, project=self.project.id)
         return asked.flag("proved")
 
-    def _proof(self, starter: Mpi | None, *, system: bool) -> str:
+    def _proof(self, look: Look, starter: Mpi | None, *, system: bool) -> str:
         env = mpi.env_vars(self.prefix, starter)
-        modules = env_match.modules(self._look)
         with_it = f" with {starter}" if starter and system else ""
-        return self.prove(starter, env, modules, system=system) + with_it
+        return self.prove(starter, env, env_match.modules(look), system=system) + with_it
 
-    def _mpi(self) -> tuple[Mpi | None, bool]:
+    def _mpi(self, look: Look, *, system_mpi: bool) -> tuple[Mpi | None, bool]:
         """What starts its ranks, and whether it must be looked for again at each run."""
-        if wheel := mpi.in_packages(self._look.packages, self.prefix):
+        if wheel := mpi.in_packages(look.packages, self.prefix):
             return wheel, False
-        if not (self._look.mpirun or self._asked.system_mpi):
+        if not (look.mpirun or system_mpi):
             return None, False
         return self.own_mpi(prefix=self.prefix), True

@@ -237,7 +237,7 @@ def test_what_cannot_be_is_refused_before_any_index_is_asked(
 def test_the_bindings_asked_for_with_2_8_are_those_of_2_7(world: World) -> None:
     refused = world.install("--torch", "2.8", "--backend", "ccl")
     assert refused.code == 3
-    assert "it has no oneCCL bindings" in refused.err and "ipexctl stacks --torch" in refused.err
+    assert "it has no oneCCL bindings" in refused.err and "ipexctl stacks" in refused.err
     row = of_table("ipex-2.7.0")
     python = fitting_python(world, row)
     world.stock(row, python)

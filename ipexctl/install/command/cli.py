@@ -136,12 +136,10 @@ def _use_env(
     target: Any, folder: str, root: str, *, system: bool, check: bool, json: bool
 ) -> NoReturn:
     from ipexctl.install.command.install_text import View, show_used_env, used_env_document
-    from ipexctl.install.use_env import UseEnv
     from ipexctl.install.use_env import use_env as verb
 
-    asked = UseEnv(folder, root, system, check)
     with View(quiet=json) as view:
-        used = verb(target, asked, view.progress())
+        used = verb(target, folder, root, view.progress(), system_mpi=system, check=check)
     end(used, used_env_document, show_used_env, json=json)
 
 
