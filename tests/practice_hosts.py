@@ -19,9 +19,9 @@ import pytest
 
 from ipexctl.errors import NotHere
 from ipexctl.install.install import install
-from ipexctl.install.install_plan import Install, InstallReport
+from ipexctl.install.install_options import InstallOptions
+from ipexctl.install.install_plan import InstallReport
 from ipexctl.install.progress import Progress
-from ipexctl.install.stack.version_table import Request
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster.machine_support import check
 from ipexctl.lab.cluster.rung_limits import FLAT, FULL
@@ -168,7 +168,7 @@ def installed_lab(installed: Installed) -> Lab:
 
 def _install_all(lab: Lab, home: Home) -> None:
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-    report = install(target, Install(Request(stack="stock"), folder=home.folder), Progress())
+    report = install(target, InstallOptions(stack="stock", folder=home.folder), Progress())
     assert report.exit_code == 0, report.recaps
     first, *others = (Path(host.files) for host in lab.hosts.values())
     for other in others:
@@ -205,7 +205,7 @@ def _install_first(mpi: str, lab: Lab, home: Home) -> None:
     link = f"mkdir -m 700 ~/{root} && cp -al ~/.ipexctl/blobs ~/{root}/blobs"
     assert lab.run_in("node01", ["/bin/sh", "-c", link], user="trainer").returncode == 0
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config, limit=("node01",))
-    asked = Install(Request(stack="stock", mpi=mpi), f"~/{root}", folder=home.folder)
+    asked = InstallOptions(stack="stock", mpi=mpi, root=f"~/{root}", folder=home.folder)
     report = install(target, asked, Progress())
     assert [r.detail for r in report.recaps] == ["torch 2.13.0+cpu, 2 ranks agree"], report
     _compile(lab, f"~/{root}")

@@ -24,12 +24,14 @@ from ipexctl.common.files import open_atomic
 from ipexctl.errors import InputError, NotHere, NothingFits, reason_of
 from ipexctl.facts.facts import Facts
 from ipexctl.install import carried_python
-from ipexctl.install.install_plan import Install, Work
+from ipexctl.install.install_options import InstallOptions
+from ipexctl.install.install_plan import Work
 from ipexctl.install.lock_wheels import fetch, lock_for, write_lock
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack import table_view
 from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.selection import checked
 from ipexctl.install.stack.stack_decision import decide
 from ipexctl.install.stack.version_table import Request
 from ipexctl.local.project_lock import LOCK_FILE, read_lock
@@ -54,12 +56,15 @@ class Bundled:
     fetched: int  # bytes
 
 
-def bundle(asked: Install, glibc: str, arch: str, out: Path | None, progress: Progress) -> Bundled:
+def bundle(
+    asked: InstallOptions, glibc: str, arch: str, out: Path | None, progress: Progress
+) -> Bundled:
     """Pack what `asked` chooses for hosts with this glibc and architecture, "" for those of the
     lock in the folder. No host is asked. Raises InputError, NothingFits, NotHere."""
+    checked(asked.wanted)
     place = asked.folder / LOCK_FILE
     old = read_lock(place)
-    python = asked.wanted.python
+    python = asked.python
     if old:
         locked_arch, locked_glibc = locks.hosts_of(old)
         python, glibc, arch = python or old.python, glibc or locked_glibc, arch or locked_arch
@@ -70,8 +75,8 @@ def bundle(asked: Install, glibc: str, arch: str, out: Path | None, progress: Pr
             hint="ipexctl bundle --python 3.11   # also: --glibc 2.28, --arch aarch64",
             slug="lock-missing",
         )
-    word = asked.wanted.mpi or (mpi.word_of(old.mpi) if old else mpi.INTEL.name)
-    asked = replace(asked, wanted=replace(asked.wanted, mpi=word))
+    word = asked.mpi or (mpi.word_of(old.mpi) if old else mpi.INTEL.name)
+    asked = replace(asked, mpi=word)
     work = Work(asked, progress)
     host = table_view.as_host(python, "", glibc, arch)
     carried = carried_python.python_to_carry(work, [host], old)
@@ -113,9 +118,10 @@ class Bundle:
     new_lock: bool
 
 
-def accepted(asked: Install) -> Bundle | None:
+def accepted(asked: InstallOptions) -> Bundle | None:
     """Open the bundle of --bundle, if that is given. Its files are not looked at yet."""
-    if asked.bundle is None:
+    path = Path(asked.bundle)
+    if not asked.bundle:
         if asked.lock_sha256:
             raise InputError(
                 "--lock-sha256 is about a bundle", hint="--bundle FILE", slug="option-needs-bundle"
@@ -127,17 +133,17 @@ def accepted(asked: Install) -> Bundle | None:
             why="its lock has already chosen",
             slug="options-conflict",
         )
-    text = read_lock_of(asked.bundle)
+    text = read_lock_of(path)
     own = read_lock(asked.folder / LOCK_FILE)
     if asked.lock_sha256:
         _known_by_hash(asked, text)
-        lock = _parsed(asked.bundle, text)
+        lock = _parsed(path, text)
     else:
         lock = _known_by_lock(asked, own, text)
-    return Bundle(asked.bundle, text, lock, own != lock)
+    return Bundle(path, text, lock, own != lock)
 
 
-def _known_by_hash(asked: Install, text: bytes) -> None:
+def _known_by_hash(asked: InstallOptions, text: bytes) -> None:
     wanted = asked.lock_sha256.lower().removeprefix("sha256:")
     if hashlib.sha256(text).hexdigest() != wanted:
         raise InputError(
@@ -148,7 +154,7 @@ def _known_by_hash(asked: Install, text: bytes) -> None:
         )
 
 
-def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
+def _known_by_lock(asked: InstallOptions, own: Lock | None, text: bytes) -> Lock:
     if own is None:
         raise InputError(
             f"{asked.bundle} cannot be verified: there is no ipexctl.lock in this folder",
@@ -156,7 +162,7 @@ def _known_by_lock(asked: Install, own: Lock | None, text: bytes) -> Lock:
             hint="--lock-sha256 HEX   # as `ipexctl bundle` printed it where it was made",
             slug="bundle-unverified",
         )
-    lock = _parsed(asked.bundle or Path(), text)
+    lock = _parsed(Path(asked.bundle), text)
     if not own.is_same(lock):
         raise InputError(
             f"the lock in {asked.bundle} is not this folder's ipexctl.lock",

@@ -28,7 +28,7 @@ _HINT = "--python-from $(uv python dir)/cpython-...   # after: uv python install
 
 def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> Package | None:
     """The one that is asked for, else the one in the lock. None: the hosts' own are used."""
-    where, version = work.asked.python_from, work.asked.wanted.python
+    where, version = work.asked.python_from, work.asked.python
     if where:
         if "/" in version:
             raise InputError(

@@ -18,9 +18,9 @@ from ipexctl.install import bundle as bundles
 from ipexctl.install import carried_python, fleet_locks, requirement_files
 from ipexctl.install.bundle import Bundle
 from ipexctl.install.host_steps import dry_run_recaps, on_hosts, state_of
+from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import (
     HostInstall,
-    Install,
     InstallReport,
     Plan,
     Work,
@@ -28,6 +28,7 @@ from ipexctl.install.install_plan import (
 from ipexctl.install.lock_wheels import fetch, lock_for, not_here, write_lock
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
+from ipexctl.install.stack.selection import checked
 from ipexctl.install.stack.stack_decision import decide
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -43,9 +44,10 @@ from ipexctl.run.plan import mpi
 from ipexctl.shipped_tables import table
 
 
-def install(target: Target, asked: Install, progress: Progress) -> InstallReport:
+def install(target: Target, asked: InstallOptions, progress: Progress) -> InstallReport:
     """Raises NothingFits, InputError, NotHere; what fails on one host is in its recap."""
     began = time.monotonic()
+    checked(asked.wanted)
     bundle = bundles.accepted(asked)
     work = Work(asked, progress)
     with Fleet(target, asked.root) as fleet:
@@ -63,9 +65,9 @@ def install(target: Target, asked: Install, progress: Progress) -> InstallReport
     recaps = report.recaps or fleet.recaps()
     fleet.remember_recaps(recaps)
     seconds = time.monotonic() - began - work.waited[0]
-    report = replace(report, recaps=recaps, seconds=seconds, check=asked.check)
+    report = replace(report, recaps=recaps, seconds=seconds, check=asked.dry_run)
     done = any(recap.state in (Recap.OK, Recap.CHANGED) for recap in recaps)
-    if done and not (asked.check or report.declined):
+    if done and not (asked.dry_run or report.declined):
         run = command(target, "run", asked.root) + " SCRIPT"
         return report if report.exit_code else replace(report, run=run)
     return replace(report, without_downs=fleet.without_downs())
@@ -121,7 +123,7 @@ def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
 
 
 def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
-    named = work.asked.wanted.python
+    named = work.asked.python
     python = named if "/" in named else ""
     work.step(host.name, "connecting")
     agent = fleet.connect(host, python=python)
@@ -164,7 +166,7 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     """Show the plan, and carry it out unless --check was given or the user declines."""
     work.progress.chosen(plan)
     agreed = not plan.todo or work.agreed(plan)
-    if work.asked.check or not agreed:
+    if work.asked.dry_run or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan=plan, declined=not agreed)
     lock, fetched = _files(work, plan, bundle)

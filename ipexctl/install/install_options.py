@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipexctl.base.option import option
 from ipexctl.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from ipexctl.install.install_plan import Install
+    from ipexctl.install.stack.version_table import Request
+    from ipexctl.packages.indexes import Indexes
 
 stack_option = partial(option, group="Stack")
 packages_option = partial(option, group="Packages")
@@ -85,22 +86,6 @@ class PackageOptions(RowOptions):
         "--allow-cuda", "Accept a CUDA build if there is no CPU build.", False, in_plays=True
     )
 
-    def asked(self, python: str, **more: Any) -> Install:
-        """As the verbs take it. Raises InputError for a word that no option knows."""
-        from ipexctl.install.install_plan import Cuda, Install
-        from ipexctl.install.stack.selection import checked
-        from ipexctl.install.stack.version_table import Request
-        from ipexctl.packages.indexes import Indexes
-
-        wanted = Request(self.torch, self.mpi, python, self.ipex, self.backend, self.stack)
-        return Install(
-            wanted=checked(wanted),
-            options=Indexes(self.index_url, self.extra_index_url, self.find_links),
-            needs=tuple(Path(name) for name in self.requirements if name),
-            python_from=self.python_from,
-            **{"cuda": Cuda.REFUSE, **more, **({"cuda": Cuda.TAKE} if self.allow_cuda else {})},
-        )
-
 
 @dataclass(frozen=True)
 class InstallOptions(PackageOptions):
@@ -130,21 +115,31 @@ class InstallOptions(PackageOptions):
     )
     rebuild: bool = option("--rebuild", "Rebuild the environment even if it is intact.", False)
 
+    root: str = "~/.ipexctl"  # this and what follows are no options: the command says them
+    folder: Path = Path()  # where ipexctl.lock is
+    dry_run: bool = False
+    may_ask: bool = False  # whether to take a CUDA build, where there is no other
+    used: str = ""  # the environment that the project uses until now
+
     @property
     def selects_packages(self) -> bool:
         """Does the user say what is installed, beside where it comes from?"""
-        row = self.torch or self.ipex or self.backend or self.stack or self.python
-        return bool(row or self.python_from or self.requirements or self.allow_cuda or self.upgrade)
+        more = self.python or self.python_from or self.requirements or self.allow_cuda
+        return bool(self.wanted.names_a_stack or more or self.upgrade)
 
-    def asked_of_hosts(self, root: str, folder: Path, **more: Any) -> Install:
-        return self.asked(
-            self.python,
-            root=root,
-            folder=folder,
-            relay=self.relay,
-            bundle=Path(self.bundle) if self.bundle else None,
-            lock_sha256=self.lock_sha256,
-            upgrade=self.upgrade,
-            rebuild=self.rebuild,
-            **more,
-        )
+    @property
+    def wanted(self) -> Request:
+        from ipexctl.install.stack.version_table import Request
+
+        return Request(self.torch, self.mpi, self.python, self.ipex, self.backend, self.stack)
+
+    @property
+    def indexes(self) -> Indexes:
+        from ipexctl.packages.indexes import Indexes
+
+        return Indexes(self.index_url, self.extra_index_url, self.find_links)
+
+    @property
+    def needs(self) -> tuple[Path, ...]:
+        """The requirements files of the user's own."""
+        return tuple(Path(name) for name in self.requirements if name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import field
-from enum import Enum
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -15,43 +14,13 @@ from ipexctl.base.host_answer import absolute
 from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost
 from ipexctl.base.values import by
 from ipexctl.env.choice.package_changes import Change
+from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.progress import Progress, Step
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import requirements
-from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.target import ROOT
-from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved
 from ipexctl.quick_dataclass import dataclass
-
-
-class Cuda(Enum):
-    """What to do where torch is only available as a CUDA build."""
-
-    REFUSE = "refuse"
-    ASK = "ask"
-    TAKE = "take"
-
-
-@dataclass(frozen=True)
-class Install:
-    """What the user asked for."""
-
-    wanted: Request = Request()
-    root: str = ROOT
-    options: Indexes = Indexes()
-    folder: Path = Path()  # where ipexctl.lock is
-    check: bool = False
-    cuda: Cuda = Cuda.REFUSE
-    needs: tuple[Path, ...] = ()  # requirements files of the user's own
-    used: str = ""  # the environment that the project uses until now
-    rebuild: bool = False  # also where nothing is to do
-    upgrade: bool = False  # resolve again, without the lock's versions
-    bundle: Path | None = None
-    lock_sha256: str = ""  # of the bundle's lock, as the user knows it
-    python_from: str = ""  # where a CPython is that is carried to the hosts
-    relay: bool = True  # hosts give each other what one of them was sent
 
 
 @dataclass(frozen=True)
@@ -179,7 +148,7 @@ class Work:
     `waited`: seconds for an answer. `switched`: the hosts that have the new environment by now.
     """
 
-    asked: Install
+    asked: InstallOptions
     progress: Progress
     waited: list[float] = field(default_factory=lambda: [0.0])
     switched: list[str] = field(default_factory=list)

@@ -13,7 +13,7 @@ from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install import requirement_files
 from ipexctl.install.carried_python import check_here
-from ipexctl.install.install_plan import Cuda, Work
+from ipexctl.install.install_plan import Work
 from ipexctl.install.progress import FETCHING
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack.lock_file import Lock, Package
@@ -46,9 +46,11 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
     lock = replace(lock, requirement_files=files)
     stack = _told_python(found.stack, candidates)
     found = replace(found, lock=lock, stack=stack, notes=notes)
-    if found.no_cpu_build and work.asked.cuda is Cuda.REFUSE:
+    if work.asked.allow_cuda:
+        return replace(found, no_cpu_build=""), True
+    if found.no_cpu_build and not work.asked.may_ask:
         raise _only_cuda(found, sum(blob.size for blob in not_here(lock)))
-    return (found if work.asked.cuda is Cuda.ASK else replace(found, no_cpu_build="")), True
+    return found, True
 
 
 def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
@@ -83,7 +85,7 @@ def not_here(lock: Lock) -> tuple[Blob, ...]:
 
 
 def indexes_of(work: Work) -> Indexes:
-    own = merged(work.asked.options, from_pip(environment()), environment())
+    own = merged(work.asked.indexes, from_pip(environment()), environment())
     return requirement_files.with_indexes(own, requirement_files.needed(work.asked.needs, None))
 
 

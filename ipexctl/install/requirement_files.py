@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, reason_of
-from ipexctl.install.install_plan import Install
+from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.requirements import NOTHING, Extra, not_allowed, read
 from ipexctl.local import bounded_read
@@ -31,7 +31,7 @@ def needed(files: Sequence[Path], old: Lock | None) -> Extra:
     return Extra(old.requirements, old.constraints) if old else NOTHING
 
 
-def names(asked: Install, old: Lock | None) -> tuple[str, ...]:
+def names(asked: InstallOptions, old: Lock | None) -> tuple[str, ...]:
     """Of the files, from the lock's folder. What lies outside of the project means nothing to the
     next one that reads the lock."""
     if not asked.needs:
@@ -42,7 +42,7 @@ def names(asked: Install, old: Lock | None) -> tuple[str, ...]:
     return tuple(os.path.relpath(path, folder) for path in paths if top in path.parents)
 
 
-def changed_since(asked: Install, lock: Lock | None) -> tuple[str, ...]:
+def changed_since(asked: InstallOptions, lock: Lock | None) -> tuple[str, ...]:
     """A note if the files of the lock ask for something else by now, and are not given with -r."""
     if not lock or asked.needs or _as_locked(lock, asked.folder):
         return ()
@@ -53,7 +53,7 @@ def changed_since(asked: Install, lock: Lock | None) -> tuple[str, ...]:
     )
 
 
-def dropped(asked: Install, old: Lock | None, extra: Extra) -> tuple[str, ...]:
+def dropped(asked: InstallOptions, old: Lock | None, extra: Extra) -> tuple[str, ...]:
     """A note if other files than those of the lock are given, and packages go with the old ones."""
     before = old.requirement_files if old else ()
     if not old or not asked.needs or (before and set(before) <= set(names(asked, old))):

@@ -17,7 +17,8 @@ from ipexctl.base.sizes import human
 from ipexctl.install.command.install_forecast import forecast_document, forecast_text
 from ipexctl.install.command.install_text import chosen_text
 from ipexctl.install.install import install
-from ipexctl.install.install_plan import HostInstall, Install, Plan, State
+from ipexctl.install.install_options import InstallOptions
+from ipexctl.install.install_plan import HostInstall, Plan, State
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
@@ -197,7 +198,7 @@ def test_the_wait_at_the_prompt_is_no_time_of_the_install(shop: Shop) -> None:
         for name, value in shop.environ().items():
             patched.setenv(name, value)
         patched.setenv("XDG_STATE_HOME", str(shop.folder / "state"))
-        asked = Install(Request(mpi="none"), root=str(shop.root), folder=shop.work)
+        asked = InstallOptions(mpi="none", root=str(shop.root), folder=shop.work)
         began = time.monotonic()
         report = install(Target(), asked, Progress(agreed=slow))
     assert report.declined

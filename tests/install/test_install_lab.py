@@ -9,7 +9,7 @@ import pytest
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.install.install import install
-from ipexctl.install.install_plan import Install
+from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.progress import Progress
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.machines.target import Target
@@ -55,7 +55,7 @@ def test_mpirun_of_the_environment_starts_ranks_that_add_up_in_bf16(
 def test_a_second_install_changes_nothing_and_moves_no_bytes(installed: Installed) -> None:
     lab = installed.lab
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-    again = install(target, Install(folder=installed.folder), Progress())
+    again = install(target, InstallOptions(folder=installed.folder), Progress())
     assert [r.state for r in again.recaps] == [Recap.OK] * 3
     assert (again.fetched, again.sent) == (0, 0)
 

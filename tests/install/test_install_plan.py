@@ -12,9 +12,9 @@ from ipexctl.env.choice.env_choice import Project
 from ipexctl.errors import HostFailed
 from ipexctl.install.host_steps import EnvOnHost, dry_run_recaps
 from ipexctl.install.install import install, plan_for
-from ipexctl.install.install_plan import HostInstall, Install, Plan, State, Work
+from ipexctl.install.install_options import InstallOptions
+from ipexctl.install.install_plan import HostInstall, Plan, State, Work
 from ipexctl.install.progress import Progress, Step
-from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
@@ -23,15 +23,14 @@ from tests.install.conftest import Shop
 
 
 @pytest.fixture
-def asked(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Install:
+def asked(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> InstallOptions:
     for name, value in shop.environ().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_STATE_HOME", str(shop.folder / "state"))
-    request = Request(mpi="none", stack="stock")
-    return Install(wanted=request, root=str(shop.root), folder=shop.work)
+    return InstallOptions(mpi="none", stack="stock", root=str(shop.root), folder=shop.work)
 
 
-def planned(asked: Install) -> Plan:
+def planned(asked: InstallOptions) -> Plan:
     with Fleet(Target(), asked.root) as fleet:
         plan = plan_for(Work(asked, Progress()), fleet)
     assert plan
@@ -57,7 +56,7 @@ def test_the_plan_that_is_agreed_to_is_the_one_of_check(asked):
         return False
 
     install(Target(), asked, Progress(agreed=no))
-    install(Target(), replace(asked, check=True), Progress(agreed=no))
+    install(Target(), replace(asked, dry_run=True), Progress(agreed=no))
     assert seen == [planned(asked)] * 2
 
 

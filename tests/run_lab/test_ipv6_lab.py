@@ -11,9 +11,8 @@ from ipexctl.base.host_outcome import Recap
 from ipexctl.blobs import blob_relay
 from ipexctl.doctor.doctor import examine
 from ipexctl.install.install import install
-from ipexctl.install.install_plan import Install
+from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.progress import Progress
-from ipexctl.install.stack.version_table import Request
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.machines.target import Target
 from tests.install import over_ssh
@@ -47,7 +46,7 @@ def fleet(
     lines = [f"{name} root=/home/trainer/{ROOTS[mpi]}\n" for name in lab.hosts]
     (folder / mpi).write_text("".join(lines))
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-    asked = Install(Request(stack="stock", mpi=mpi), f"~/{ROOTS[mpi]}", folder=home.folder)
+    asked = InstallOptions(stack="stock", mpi=mpi, root=f"~/{ROOTS[mpi]}", folder=home.folder)
     report = install(target, asked, Progress())
     assert [recap.state for recap in report.recaps] == [Recap.OK] * 3, report.recaps
     return Fleet(lab, mpi, folder / mpi)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from ipexctl.base import quoting
+from ipexctl.base.option import options_of
 from ipexctl.cli.help.help_layout import output_option, stack_option
 from ipexctl.cli.options import (
     Json,
@@ -73,7 +75,7 @@ def install(
         show_difference,
     )
     from ipexctl.install.install import install as verb
-    from ipexctl.install.install_plan import Cuda, Plan
+    from ipexctl.install.install_plan import Plan
     from ipexctl.local.project_lock import choice_here
     from ipexctl.terminal.confirm import confirm
     from ipexctl.terminal.console import stderr_console
@@ -102,9 +104,13 @@ def install(
         show_forecast(plan, stderr_console())
         return confirm(question(plan), sys.stdin)
 
-    can_ask = Cuda.REFUSE if silent or not sys.stdin.isatty() else Cuda.ASK
-    asked = options.asked_of_hosts(
-        root, project_lock_folder(), used=choice_here().key, check=check, cuda=can_ask
+    asked = replace(
+        options,
+        root=root,
+        folder=project_lock_folder(),
+        dry_run=check,
+        may_ask=not silent and sys.stdin.isatty(),
+        used=choice_here().key,
     )
     if rollback:
         _rollback(target, root, check=check, json=json)
@@ -201,7 +207,8 @@ def bundle(
     from ipexctl.install.bundle import bundle as verb
     from ipexctl.install.command.install_text import View
 
-    asked = options.asked(python, folder=project_lock_folder())
+    given = {name: getattr(options, name) for name in options_of(PackageOptions)}
+    asked = InstallOptions(**given, python=python, folder=project_lock_folder())
     with View(quiet=json) as view:
         made = verb(asked, glibc, arch, out, view.progress())
     if json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from ipexctl.base.host_outcome import Recap
@@ -48,8 +49,9 @@ class Install(InstallOptions, FleetStep):
         def chosen(plan: Plan) -> None:
             on.say("", f"{plan.found.stack.title}, environment {plan.lock.key}")
 
-        used = choice_here().key
-        asked = self.asked_of_hosts(on.fleet.root, lock_folder(), used=used, check=on.check)
+        asked = replace(
+            self, root=on.fleet.root, folder=lock_folder(), dry_run=on.check, used=choice_here().key
+        )
         report = install(target_of(on), asked, progress_of(on, chosen))
         return results_of(on, report.recaps)
 
