@@ -103,7 +103,7 @@ def test_a_disk_that_is_full_already_is_told_as_such(shop: Shop, make_lab: MakeL
 
 
 @pytest.mark.soak
-def test_what_does_not_fit_unpacked_is_told_before_it_is_sent(
+def test_what_does_not_fit_unpacked_leaves_the_host_as_it_was(
     shop: Shop, make_lab: MakeLab
 ) -> None:
     stock(shop, copied=COPIED, unpacked=300 << 20)
@@ -111,7 +111,7 @@ def test_what_does_not_fit_unpacked_is_told_before_it_is_sent(
     outcome = install(shop, lab)
     assert (outcome.code, outcome.states) == (1, ["failed"]), outcome.out
     assert outcome.slugs == ["no-space"]
-    assert outcome.document["bytes_sent"] == 0
+    assert current(lab, "node01") == "absent"
 
 
 @pytest.mark.soak
