@@ -262,15 +262,12 @@ _HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def on_hosts(
-    *without: str,
-    names: bool = True,
-    follows: bool = False,
-    readers: Readers | None = None,
+    *without: str, names: bool = True, follows: bool = False, readers: Readers | None = None,
     hosts: bool = True,
-) -> Callable[[Callable[..., None]], Any]:
+) -> Callable[[Callable[..., None]], Any]:  # fmt: skip
     """The command is called with a `target`, made from the options that name and reach hosts.
     `follows`: its -f is --follow. A parameter whose type declares options (base/option.py) stands
-    for these; see `taken` for `readers`. Without `hosts`, that is all.
+    for these; see `taken` for `readers`. `hosts` False: only that.
 
     They stand in --help where `target` stands in the command, HOSTS first, --forks last.
     """
@@ -309,9 +306,6 @@ def on_hosts(
         return with_target
 
     return decorate
-
-
-with_options = on_hosts(hosts=False)
 
 
 def note(text: str) -> None:

@@ -115,9 +115,10 @@ class Fetcher:
                 self._count(-had, 0)
                 download.into(out, url, count, file.size)
         except Broken as e:
+            kept = out.seek(0, os.SEEK_END)
             raise FetchFailed(
                 f"{urlsplit(url).hostname} did not send {file.file}",
-                why=_words(e, out.seek(0, os.SEEK_END)),
+                why=f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e),
                 hint=_hint(e, url) or (GONE if e.status in (404, 410) else AGAIN),
                 slug="fetch",
             ) from None
@@ -143,10 +144,6 @@ class Fetcher:
                 why=str(e.filename),
                 slug="wheel-missing",
             ) from None
-
-
-def _words(e: Broken, kept: int) -> str:
-    return f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e)
 
 
 def _hint(e: Broken, url: str) -> str:

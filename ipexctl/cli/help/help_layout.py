@@ -27,7 +27,6 @@ def grouped(group: str) -> Callable[..., Any]:
 
 
 stack_option = grouped("Stack")
-packages_option = grouped("Packages")
 hosts_option = grouped("Hosts")
 ssh_option = grouped("SSH")
 output_option = grouped("Output")

@@ -22,7 +22,6 @@ from ipexctl.cli.options import (
     on_hosts,
     print_json,
     project_lock_folder,
-    with_options,
 )
 from ipexctl.install.install_options import InstallOptions, PackageOptions, RowOptions
 
@@ -149,7 +148,7 @@ def _use_env(
     end(used, used_env_document, show_used_env, json=json)
 
 
-@with_options
+@on_hosts(hosts=False)
 def stacks(
     python: HostPython = "",
     isa: Annotated[
@@ -188,7 +187,7 @@ def stacks(
     raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 
-@with_options
+@on_hosts(hosts=False)
 def bundle(
     out: Annotated[
         Path | None,
