@@ -82,6 +82,7 @@ def bundle(
     carried = carried_python.python_to_carry(work, [host], old)
     decision = decide([host], asked.wanted, old, table(), carried)
     found = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], carried)
+    carried_python.check_here(found.lock)
     for note in found.notes:
         progress.say(f"warning: {note}")
     lock, fetched = fetch(work, found)

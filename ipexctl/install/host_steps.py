@@ -15,6 +15,7 @@ from ipexctl.env.choice.env_choice import Project
 from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.facts.software_facts import Mpi
+from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.install_plan import HostInstall, Plan, State, Work
 from ipexctl.install.lock_wheels import in_order
 from ipexctl.install.progress import BUILDING, DONE, PROVING, Step
@@ -57,13 +58,13 @@ def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
 
 
 def on_hosts(
-    work: Work, fleet: Fleet, plan: Plan, lock: Lock
+    work: Work, fleet: Fleet, plan: Plan, supply: Supply
 ) -> tuple[dict[Host, HostRecap], Moved]:
     """Apply the plan. The bytes moved include those to hosts that failed afterwards."""
     relay = work.asked.relay and len(plan.parts) > 1
     reached_at = {part.host.name: part.address for part in plan.parts} if relay else {}
     read, say = default_store().read, work.progress.say
-    carrier = Carrier(read, reached_at, say)
+    carrier = Carrier(read, reached_at, say, supply.is_here)
     parts = {part.host: part for part in plan.parts if part.host not in fleet.downs}
     building = any(part.builds for part in parts.values())
     moved: dict[Host, Moved] = {}
@@ -71,7 +72,7 @@ def on_hosts(
     def apply(host: Host) -> HostRecap:
         part, built = parts[host], False
         steps = _InstallOnHost(
-            fleet.agents[host], part.state.root, plan, lock, carrier, work.progress.step
+            fleet.agents[host], part.state.root, plan, supply.lock, carrier, work.progress.step
         )
         if part.complete:
             if not part.state.asked:
@@ -84,10 +85,12 @@ def on_hosts(
             room = Room(2 * part.to_send, len(part.lacking))
             need_room(fleet.agents[host], part.state.root, room)
             if part.state.stale:
+                supply.settle()
                 steps.set_aside(part.state)
             with steps.building(fresh=part.state.stale) as build:
                 moved[host] = steps.bring()
             built = steps.built(build)
+        supply.settle()
         proved, switched = steps.proved(), steps.switch()
         work.switched.append(host.name)
         steps.tell(DONE)

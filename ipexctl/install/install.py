@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from ipexctl.base.host_outcome import Recap
-from ipexctl.blobs.blob_store import default_store, missing_blobs
+from ipexctl.blobs.blob_store import missing_blobs
 from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import between
 from ipexctl.errors import HostFailed, Interrupted
@@ -17,6 +17,7 @@ from ipexctl.facts.host_facts import peer_address
 from ipexctl.install import bundle as bundles
 from ipexctl.install import carried_python, fleet_locks, requirement_files
 from ipexctl.install.bundle import Bundle
+from ipexctl.install.fetch_wheels import supply
 from ipexctl.install.host_steps import dry_run_recaps, on_hosts, state_of
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import (
@@ -25,7 +26,7 @@ from ipexctl.install.install_plan import (
     Plan,
     Work,
 )
-from ipexctl.install.lock_wheels import fetch, lock_for, not_here, write_lock
+from ipexctl.install.lock_wheels import lock_for, not_here
 from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import checked
@@ -39,7 +40,6 @@ from ipexctl.machines.probe_host import probe
 from ipexctl.machines.suggested_commands import command
 from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
-from ipexctl.packages.wheel_fetch import with_sizes
 from ipexctl.run.plan import mpi
 from ipexctl.shipped_tables import table
 
@@ -169,20 +169,16 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
     if work.asked.dry_run or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan=plan, declined=not agreed)
-    lock, fetched = _files(work, plan, bundle)
+    files = supply(work, plan, bundle)
     project = project_of(plan.folder)
     with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
         plan = _seen_again(work, fleet, plan) if plan.todo else plan
-        if plan.new_lock:
-            write_lock(plan.folder / LOCK_FILE, lock)
-        found, moved = on_hosts(work, fleet, plan, lock)
+        if files.complete:
+            files.settle()
+        found, moved = on_hosts(work, fleet, plan, files)
+        if files.complete:  # also where every host failed
+            files.settle()
         by_lock_again(plan.folder)
-    return InstallReport(fleet.recaps(found), fetched, moved.sent, passed=moved.passed, plan=plan)
-
-
-def _files(work: Work, plan: Plan, bundle: Bundle | None) -> tuple[Lock, int]:
-    """The lock with the sizes of its files, which are all on this machine if a host is to get some;
-    and the bytes that were fetched."""
-    if not plan.todo:
-        return with_sizes(plan.lock, default_store()), 0
-    return (bundles.unpack(work, bundle), 0) if bundle else fetch(work, plan.found)
+    return InstallReport(
+        fleet.recaps(found), files.came(), moved.sent, passed=moved.passed, plan=plan
+    )  # fmt: skip

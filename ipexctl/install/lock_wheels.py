@@ -12,7 +12,6 @@ from ipexctl.blobs.blob_store import default_store
 from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install import requirement_files
-from ipexctl.install.carried_python import check_here
 from ipexctl.install.install_plan import Work
 from ipexctl.install.progress import FETCHING
 from ipexctl.install.stack import lock_file as locks
@@ -96,24 +95,33 @@ def write_lock(path: Path, lock: Lock) -> None:
         raise NotHere(f"cannot write {path}", why=reason_of(e), slug="lock-not-written") from None
 
 
+def lacking_here(lock: Lock) -> list[Package]:
+    """The files of indexes that are not in the store, in the order in which hosts want them."""
+    store = default_store()
+    return [p for p in in_order(_indexed(lock)) if not store.whole(p.blob)]
+
+
 def in_order(lock: Lock) -> list[Package]:
     """What unpacks the others first, then what takes the longest."""
     tools = [p for p in (lock.uv, lock.cpython) if p]
     return tools + sorted(lock.packages, key=lambda p: -p.size)
 
 
-def fetch(work: Work, found: Resolved) -> tuple[Lock, int]:
+def fetch(
+    work: Work, found: Resolved, missing: Sequence[Package] | None = None
+) -> tuple[Lock, int]:
     """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
-    check_here(found.lock)
-    indexed, store = _indexed(found.lock), default_store()
-    missing = [p for p in indexed.files if not store.whole(p.blob)]
-    if not missing:
-        return with_sizes(found.lock, store), 0
-    fetcher = Fetcher(store, indexes_of(work))
-    urls = found.urls or resolver.locate(found.stack, indexed, indexes_of(work), environment())
-    total = sum(p.size for p in missing)
-    fetcher.fetch(missing, urls, lambda n: work.step("", FETCHING, fetcher.done, total))
-    return with_sizes(found.lock, store), fetcher.fetched
+    missing = lacking_here(found.lock) if missing is None else missing
+    fetched = 0
+    if missing:
+        fetcher = Fetcher(default_store(), indexes_of(work))
+        urls = found.urls or resolver.locate(
+            found.stack, _indexed(found.lock), indexes_of(work), environment()
+        )
+        total = sum(p.size for p in missing)
+        fetcher.fetch(missing, urls, lambda n: work.step("", FETCHING, fetcher.done, total))
+        fetched = fetcher.fetched
+    return with_sizes(found.lock, default_store()), fetched
 
 
 def _indexed(lock: Lock) -> Lock:

@@ -90,12 +90,6 @@ class Fetcher:
             ) from None
         except OSError as e:
             raise self.store.cannot_keep(file.file, e) from None
-        if file.size and not self.store.has(file.blob):
-            raise FetchFailed(
-                f"{file.file} has another size than in ipexctl.lock",
-                hint=GONE,
-                slug="file-differs",
-            )
 
     def _complete(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
         if urlsplit(url).scheme == "file":

@@ -1,4 +1,4 @@
-"""What goes wrong while files are fetched, and while they are brought and unpacked."""
+"""What goes wrong while files are fetched, brought and unpacked at the same time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from rich.console import Console
 from ipexctl.base.blob import Blob
 from ipexctl.blobs import blob_relay
 from ipexctl.blobs.blob_relay import Carrier, _Getter
-from ipexctl.errors import HostFailed
+from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.install.command.install_text import View, counted
+from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.progress import FETCHING, Step
+from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
 from tests.install.conftest import Builder, Shop, finish, make_wheel, until
-from tests.install.test_pipeline import KEY
+from tests.install.test_pipeline import KEY, NO_FOLDERS, from_index, numpy_of
 from tests.packages.served import Fault, Served, served
 
 
@@ -34,17 +36,6 @@ from tests.packages.served import Fault, Served, served
 def index(shop: Shop) -> Iterator[Served]:
     with served(shop.wheels) as found:
         yield found
-
-
-def numpy_of(shop: Shop) -> str:
-    return next(shop.wheels.glob("numpy-*")).name
-
-
-def from_index(index: Served) -> tuple[str, ...]:
-    return ("--index-url", index.index)
-
-
-NO_FOLDERS = {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": ""}
 
 
 def blob_of(shop: Shop, wheel: str) -> Path:
@@ -60,7 +51,9 @@ def test_a_file_that_is_cut_on_a_host_is_sent_anew_and_the_install_goes_on(shop:
     assert done.states == ["changed"], done.detail
 
 
-def test_a_file_whose_size_is_locked_wrong_is_not_sent(shop: Shop, index: Served) -> None:
+def test_a_file_whose_size_is_locked_wrong_does_not_make_the_install_wait_for_ever(
+    shop: Shop, index: Served
+) -> None:
     assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
     for folder in (shop.root, shop.folder / "cache"):
         shutil.rmtree(folder)
@@ -70,8 +63,35 @@ def test_a_file_whose_size_is_locked_wrong_is_not_sent(shop: Shop, index: Served
     assert str(size) in text
     lock.write_text(text.replace(f"size = {size}", f"size = {size + 1}"))
     assert lock.read_text() != text
-    done = shop.install(*from_index(index), **NO_FOLDERS)
-    assert (done.code, done.slug) == (1, "file-differs")
+    process = shop.start(*from_index(index), environ=NO_FOLDERS)
+    try:
+        until(lambda: process.poll() is not None, 40)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_file_that_was_fetched_and_is_gone_is_an_error(shop: Shop) -> None:
+    package = Package("numpy", "2.0", "numpy.whl", "a" * 64, 5)
+    lock = Lock("", "", "", "3.12", "", (package,), package)
+    files = Supply(lock, [package], lambda: 5)
+    files.settle()
+    assert files.came() == 5
+    with pytest.raises(IpexctlError):
+        files.is_here(package.blob)
+
+
+def test_hosts_that_were_switched_are_told_although_the_index_failed(
+    shop: Shop, index: Served
+) -> None:
+    """The host has all files, this machine does not, and the index is not there."""
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
+    before = next(shop.root.glob("envs/*/.ipexctl-ok")).stat().st_ino
+    shutil.rmtree(shop.folder / "cache" / "ipexctl" / "blobs")
+    index.faults[numpy_of(shop)] = Fault("status", 404, times=99)
+    done = shop.install("--rebuild", *from_index(index), **NO_FOLDERS)
+    changed = (shop.root / "current" / ".ipexctl-ok").stat().st_ino != before
+    assert not changed or done.out, f"exit {done.code}, host is changed, told is: {done.err}"
 
 
 def test_a_lock_whose_files_cannot_be_fetched_does_not_replace_the_old_one(
@@ -88,8 +108,21 @@ def test_a_lock_whose_files_cannot_be_fetched_does_not_replace_the_old_one(
     assert (shop.work / "ipexctl.lock").read_text() == lock
 
 
+def test_what_fails_while_hosts_build_is_said_once_and_nothing_is_left(
+    shop: Shop, index: Served
+) -> None:
+    """The index tells sizes, so hosts begin before the file turns out to be another one."""
+    index.faults[numpy_of(shop)] = Fault("other", times=99)
+    done = shop.install(*from_index(index), **NO_FOLDERS)
+    assert (done.code, done.slug, done.err.count(numpy_of(shop))) == (1, "fetch", 1)
+    assert shop.current == ""
+    until(lambda: not list(shop.root.glob("envs/[0-9a-f]*")))
+    index.faults.clear()
+    assert shop.install(*from_index(index), **NO_FOLDERS).states == ["changed"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
-def test_who_stops_while_files_are_fetched_leaves_nothing_half_made(
+def test_who_stops_while_files_are_fetched_and_unpacked_leaves_nothing_half_made(
     shop: Shop, index: Served, number: int
 ) -> None:
     assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
@@ -98,8 +131,7 @@ def test_who_stops_while_files_are_fetched_leaves_nothing_half_made(
     lock = (shop.work / "ipexctl.lock").read_text()
     index.faults[numpy_of(shop)] = Fault("silent", times=9)
     process = shop.start(*from_index(index), environ=NO_FOLDERS)
-    asked = len(index.seen)
-    until(lambda: any(numpy_of(shop) in path for path, _ in index.seen[asked:]), 30)
+    until(lambda: list(shop.root.glob("envs/*/lib/python3*/site-packages/torch.py")), 30)
     process.send_signal(number)
     done = finish(process)
     assert done.code != 0
@@ -141,22 +173,28 @@ def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> 
         view.pause()
 
 
-def test_another_command_does_not_wait_for_a_build_that_waits_for_its_files(
-    builder: Builder, shop: Shop
+def test_another_command_does_not_wait_for_what_an_install_still_fetches(
+    shop: Shop, index: Served
 ) -> None:
-    one = make_wheel(shop.folder, "one", "1.0", {"one.py": b"x = 1\n"})
-    two = make_wheel(shop.folder, "two", "1.0", {"two.py": b"x = 1\n"})
-    builder.build("b" * 16, one)
-    header = builder.header(KEY, one, two)
-    builder.blob_of(two).unlink()
-    number = builder.agent.start_beside("install.environments.build", header)
-    until(lambda: list(builder.env(KEY).glob("lib/python3*/site-packages/one.py")))
-    words = ("env", "rm", "b" * 16, "--root", str(shop.root), "--check")
-    looked = shop.ipexctl(*words, before=("timeout", "20"))
-    assert looked.code != 124, "waits until the build has its files"
-    builder.agent.feed(number, {"abort": True})
-    with pytest.raises(HostFailed, match="stopped sending"):
-        builder.agent.wait(number)
+    """Nothing is on its way to the host: it has all but what an index does not give."""
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0
+    old = shop.current
+    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
+    other = ("--root", str(shop.folder / "other"))
+    assert shop.install("--upgrade", *other, *from_index(index), **NO_FOLDERS).code == 0
+    shutil.rmtree(shop.folder / "cache")  # the sizes are locked
+    index.faults["numpy-2.1-py3-none-any.whl"] = Fault("silent", times=99)
+    process = shop.start(*from_index(index), environ=NO_FOLDERS)
+    try:
+        until(lambda: list(shop.root.glob("envs/*/lib/python3*/site-packages/torch.py"))[1:], 30)
+        looked = shop.ipexctl(
+            "env", "rm", old.rpartition("/")[2], "--root", str(shop.root), "--check",
+            before=("timeout", "20"),
+        )  # fmt: skip
+        assert looked.code != 124, "waits until the other install has its files"
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_build_that_is_stopped_leaves_what_earlier_builds_have_unpacked(

@@ -1,7 +1,9 @@
-"""Sent and unpacked at the same time: a host unpacks what it has while the rest is to come."""
+"""Fetched, sent and unpacked at the same time: nothing waits for what is still to come."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,48 @@ from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
 from tests.install.conftest import Builder, Shop, make_wheel, until
 from tests.install.test_relay import BLOBS, HERE, Site, site
+from tests.packages.served import Fault, Served, served
 
 __all__ = ["site"]
 
 KEY = "a" * 16
+
+
+@pytest.fixture
+def index(shop: Shop) -> Iterator[Served]:
+    with served(shop.wheels) as found:
+        yield found
+
+
+def numpy_of(shop: Shop) -> str:
+    return next(shop.wheels.glob("numpy-*")).name
+
+
+def from_index(index: Served) -> tuple[str, ...]:
+    return ("--index-url", index.index)
+
+
+NO_FOLDERS = {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": ""}
+
+
+def test_a_host_unpacks_the_first_wheel_while_another_is_still_fetched(
+    shop: Shop, index: Served
+) -> None:
+    assert shop.install(*from_index(index), **NO_FOLDERS).code == 0  # now the sizes are locked
+    for folder in (shop.root, shop.folder / "cache"):
+        shutil.rmtree(folder)
+    index.faults[numpy_of(shop)] = Fault("silent", times=9)
+    process = shop.start(*from_index(index), environ=NO_FOLDERS)
+    try:
+        until(lambda: list(shop.root.glob("envs/*/lib/python3*/site-packages/torch.py")), 30)
+        assert not list(shop.root.glob("envs/*/lib/python3*/site-packages/numpy.py"))
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# --- the host's side -----------------------------------------------------------------------------
 
 
 @pytest.fixture

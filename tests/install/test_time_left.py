@@ -64,7 +64,8 @@ def test_a_line_of_this_machine_goes_when_the_hosts_take_over_and_hosts_keep_the
     view._order = ("b", "a")
     view.step(Step("", "fetching", 1, 2))
     view.step(Step("a", "sending"))
-    assert str(view._lines()) == "a  sending"
+    assert str(view._lines()) == "a     sending\nhere  fetching 1 byte of 2 bytes"
+    view.step(Step("", "fetching", 2, 2))
     view.step(Step("b", "waiting"))
     assert str(view._lines()) == "b  waiting\na  sending"
     view.step(Step("", "reading"))

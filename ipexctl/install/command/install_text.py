@@ -16,7 +16,7 @@ from ipexctl.base.sizes import human, minutes
 from ipexctl.errors import printable
 from ipexctl.install.command.install_forecast import forecast_document, show_forecast
 from ipexctl.install.install_plan import InstallReport, Plan, State
-from ipexctl.install.progress import DONE, FAILED, Progress, Step
+from ipexctl.install.progress import DONE, FAILED, FETCHING, Progress, Step
 from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
@@ -229,11 +229,11 @@ class View:
                 self._stop = self._live()
 
     def _forget_what_is_over(self, step: Step) -> None:
-        """This machine and the hosts take turns."""
+        """This machine and the hosts take turns, but for what it fetches while they get files."""
         here = self._steps.get("")
-        if step.host:
-            self._steps.pop("", None)
-        elif here is None or here.text != step.text:
+        if step.host and here and (here.text != FETCHING or here.done >= here.total):
+            del self._steps[""]
+        if not step.host and (here is None or here.text != step.text):
             self._steps.clear()
 
     def _print_new(self, step: Step) -> None:

@@ -1,0 +1,102 @@
+"""The files of a lock come into the store of this machine, once, while hosts are sent them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from ipexctl.base.blob import Blob
+from ipexctl.blobs.blob_store import default_store
+from ipexctl.errors import NotHere
+from ipexctl.install import bundle as bundles
+from ipexctl.install.bundle import Bundle
+from ipexctl.install.carried_python import check_here
+from ipexctl.install.install_plan import Plan, Work
+from ipexctl.install.lock_wheels import fetch, lacking_here, write_lock
+from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.local.project_lock import LOCK_FILE
+from ipexctl.packages.wheel_fetch import GONE, with_sizes
+
+
+class Supply:
+    """The files of `lock`. `lacking`: those that are not on this machine yet: `fetch` gets them in
+    a thread, and returns how many bytes came. `new_lock`: where the lock is to be written."""
+
+    def __init__(
+        self,
+        lock: Lock,
+        lacking: Sequence[Package] = (),
+        fetch: Callable[[], int] = lambda: 0,
+        new_lock: Path | None = None,
+    ) -> None:
+        self.lock = lock
+        self._lacking = {p.sha256 for p in lacking}
+        self._new_lock = new_lock
+        self._store = default_store()
+        self._one = threading.Lock()
+        self._fetched: Future[int] = Future()
+        if lacking:
+            threading.Thread(target=self._run, args=(fetch,), daemon=True).start()
+        else:
+            self._fetched.set_result(fetch())
+
+    @property
+    def complete(self) -> bool:
+        """All files are here, or what made the fetching fail is known."""
+        return self._fetched.done()
+
+    def came(self) -> int:
+        """How many bytes were fetched, if all is here. Raises what made the fetching fail."""
+        return self._fetched.result() if self.complete else 0
+
+    def is_here(self, blob: Blob) -> bool:
+        """Raises what made the fetching fail."""
+        if blob.sha256 not in self._lacking:
+            return True
+        over = self.complete
+        if self._store.has(blob):
+            return True
+        if over:
+            self._fetched.result()
+            raise NotHere(
+                f"{blob.name} was downloaded, but does not match the lock",
+                why=f"{blob.size} bytes are locked; or {self._store.folder} was cleared meanwhile",
+                hint=f"run the same command again; if that does not help: {GONE}",
+                slug="file-differs",
+            )
+        return False
+
+    def settle(self) -> None:
+        """Called by the threads of all hosts before one is changed: waits until all files are here,
+        and writes a new lock, once. Raises what keeps all hosts as they are."""
+        self._fetched.result()
+        with self._one:
+            if self._new_lock:
+                write_lock(self._new_lock, self.lock)
+            self._new_lock = None
+
+    def _run(self, fetch: Callable[[], int]) -> None:
+        try:
+            self._fetched.set_result(fetch())
+        except BaseException as e:  # raised again where the files are wanted
+            self._fetched.set_exception(e)
+
+
+def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
+    """Fetch what this machine lacks: where it is known how long the files are, while hosts are sent
+    others, else before."""
+    new_lock = plan.folder / LOCK_FILE if plan.new_lock else None
+    found = plan.found
+    if not plan.todo:
+        lock = with_sizes(found.lock, default_store()) if new_lock else found.lock
+        return Supply(lock, new_lock=new_lock)
+    if bundle:
+        return Supply(bundles.unpack(work, bundle), new_lock=new_lock)
+    check_here(found.lock)
+    missing = lacking_here(found.lock)
+    if missing and all(p.size for p in found.lock.files):
+        return Supply(found.lock, missing, lambda: fetch(work, found, missing)[1], new_lock)
+    lock, fetched = fetch(work, found, missing)
+    return Supply(lock, fetch=lambda: fetched, new_lock=new_lock)
